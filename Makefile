@@ -1,0 +1,156 @@
+# Copyright The Crane Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X crane.io/crane/internal/version.version=$(VERSION)
+# Gives the Kubernetes binaries built from modules their version; the tests use the same file.
+KUBERNETES_LDFLAGS := $(shell cat hack/controlplane-ldflags)
+
+# Arguments for `make playground`, for example ARGS="--once --nodes 3".
+ARGS ?=
+# How long each fuzz target runs in `make fuzz`.
+FUZZTIME ?= 30s
+
+# Packages without the integration and system tests, which need a Kubernetes API server, and without those that link
+# Kubernetes itself: `go test -race` compiles what it is given even where there are no tests, which takes ten minutes there.
+UNIT = $(shell $(GO) list ./... | grep -v -e '/test/' -e '/internal/controlplane/server$$' -e '/cmd/controlplane$$' \
+	-e '/internal/scheduler/app$$' -e '/cmd/crane-scheduler$$' -e '/internal/scheduler/simulate$$' -e '/internal/scheduler/simulate/engine$$')
+# Of those, the ones whose tests run in one goroutine: they are run without it.
+SIMULATOR = ./internal/scheduler/simulate ./internal/scheduler/simulate/engine
+
+##@ Run
+
+.PHONY: playground
+playground: build ## Start the whole system on this machine; ARGS="--once" stops after the first recommendations
+	@$(BIN)/playground $(ARGS)
+
+##@ Build
+
+# What a user needs: Crane's binaries, and the Kubernetes control plane that the playground and the tests run against.
+# `go build` decides itself what is current, so these targets always run it.
+COMMANDS := craned crane playground
+
+.PHONY: build
+build: $(COMMANDS:%=$(BIN)/%) $(BIN)/crane-scheduler $(BIN)/controlplane ## Build every binary into bin/
+
+.PHONY: FORCE
+$(COMMANDS:%=$(BIN)/%): $(BIN)/%: FORCE
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+# It is kube-scheduler as well and tells clients and metrics so.
+$(BIN)/crane-scheduler: FORCE
+	@$(GO) build -ldflags '$(LDFLAGS) $(KUBERNETES_LDFLAGS)' -o $@ ./cmd/crane-scheduler
+
+$(BIN)/controlplane: FORCE
+	@$(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $@ ./cmd/controlplane
+
+.PHONY: tools
+tools: $(BIN)/kubectl $(BIN)/controller-gen $(BIN)/golangci-lint ## Build what is needed beside Go (kubectl, controller-gen, golangci-lint) from modules
+
+$(BIN)/kubectl: go.mod hack/controlplane-ldflags
+	$(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $@ k8s.io/kubernetes/cmd/kubectl
+
+$(BIN)/controller-gen: hack/tools/go.mod
+	cd hack/tools && $(GO) build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
+	cd hack/tools/golangci-lint && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+##@ Test
+
+.PHONY: test
+test: ## Unit, property and architecture tests with the race detector
+	$(GO) test -race $(UNIT)
+	$(GO) test $(SIMULATOR)
+
+.PHONY: test-integration
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver and a real Prometheus engine, with the race detector
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race -p 1 -timeout 30m ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
+	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m $$($(GO) list ./test/e2e/... | grep -v /test/e2e/node)
+
+# Real nodes (docs/real-nodes.md) ------------------------------------------------------------------------------------
+.PHONY: build-nodes
+build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, and our part inside of them
+	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/nodekit ./cmd/nodekit
+	@$(GO) build -ldflags '-s -w' -o $(BIN)/nodes ./cmd/nodes
+
+.PHONY: nodes
+nodes: build-nodes ## Start two real nodes on this machine (root, Linux); ARGS="--cgroup 2 --nodes 1" and so on
+	@$(BIN)/nodes up $(ARGS)
+
+.PHONY: doctor-nodes
+doctor-nodes: build-nodes ## Say what this machine lacks for real nodes
+	@$(BIN)/nodes doctor $(ARGS)
+
+.PHONY: install-nodes
+install-nodes: ## Install the Debian packages that real nodes need (root)
+	@hack/nodes/install.sh
+
+.PHONY: test-nodes
+test-nodes: build-nodes ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
+	CRANE_BIN=$(BIN) $(GO) test -count=1 -p 1 -timeout 30m -v $(ARGS) ./test/e2e/node/...
+
+.PHONY: bench-nodes
+bench-nodes: build-nodes ## Print the figures of real nodes: start, stop, idle cost, failures in 20 rounds
+	@$(BIN)/nodes bench $(ARGS)
+# --------------------------------------------------------------------------------------------------------------------
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: build ## Print the figures: histogram, right-sizing, history of 10,000 containers, playground
+	@hack/bench.sh
+
+.PHONY: bench-nodeload
+bench-nodeload: $(BIN)/craned $(BIN)/controlplane ## Print queries, patches, CPU and memory of node loads on 5,000 nodes: an hour of decisions, and 8 minutes on an API server
+	$(GO) test -run '^$$' -bench Hour5000Nodes -benchtime 3x ./internal/controller/nodeload
+	$(GO) run ./test/bench/nodeload -for 8m
+
+.PHONY: bench-scheduler
+bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less
+	@hack/bench-scheduler.sh $(ARGS)
+
+.PHONY: bench-throughput
+bench-throughput: $(BIN)/controlplane $(BIN)/crane-scheduler ## Print pods a second with and without Crane's plugins on a real API server
+	@CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -run '^$$' -bench Throughput -benchtime 1x -timeout 4h ./test/bench/scheduler
+
+.PHONY: bench-forecast
+bench-forecast: ## Print the accuracy table of the forecasters on ../shared/traces
+	@hack/bench-forecast.sh
+
+##@ Check
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Run the linters
+	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $(BIN)/golangci-lint run ./...
+
+.PHONY: generate
+generate: $(BIN)/controller-gen ## Regenerate deepcopy functions and CRDs
+	hack/generate.sh
+
+.PHONY: verify
+verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
+	$(GO) mod tidy -diff
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
+	@git diff --exit-code -- api config || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- api config)" || { git ls-files --others --exclude-standard -- api config; echo "generated files are not committed"; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN) .cache
+
+.PHONY: help
+help: ## Print this
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

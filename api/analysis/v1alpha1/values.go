@@ -1,0 +1,40 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ProposedRecommendation is the YAML document in status.recommendedValue of a Recommendation and in the annotations of
+// its target. One of its fields is set, by the type of the Recommendation.
+type ProposedRecommendation struct {
+	// ReplicasRecommendation is set for the type Replicas.
+	ReplicasRecommendation *ReplicasRecommendation `json:"replicasRecommendation,omitempty"`
+	// ResourceRequest is set for the type Resource.
+	ResourceRequest *ResourceRequestRecommendation `json:"resourceRequest,omitempty"`
+}
+
+// ReplicasRecommendation is a recommended number of replicas.
+type ReplicasRecommendation struct {
+	// Replicas is the number, from 0 up.
+	Replicas *int32 `json:"replicas,omitempty"`
+}
+
+// ResourceRequestRecommendation is the recommended requests of a workload.
+type ResourceRequestRecommendation struct {
+	// Containers are the recommendations for each container, in the order of the pod template.
+	Containers []ContainerRecommendation `json:"containers,omitempty"`
+}
+
+// ContainerRecommendation is the recommended requests of one container.
+type ContainerRecommendation struct {
+	// ContainerName is the name of the container.
+	ContainerName string `json:"containerName,omitempty"`
+	// Target holds a quantity for each resource.
+	Target ResourceValues `json:"target,omitempty"`
+}
+
+// ResourceValues holds quantities in their written form, such as "250m" or "512Mi".
+type ResourceValues map[corev1.ResourceName]string

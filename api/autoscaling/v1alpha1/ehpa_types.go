@@ -1,0 +1,229 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// ScaleStrategy says whether a target is scaled.
+//
+// +kubebuilder:validation:Enum=Auto;Preview
+type ScaleStrategy string
+
+// The scale strategies.
+const (
+	// ScaleStrategyAuto scales the target.
+	ScaleStrategyAuto ScaleStrategy = "Auto"
+	// ScaleStrategyPreview computes replicas and shows them without scaling the target.
+	ScaleStrategyPreview ScaleStrategy = "Preview"
+)
+
+// EffectiveHorizontalPodAutoscaler scales a workload ahead of its load: on metrics as they are, as they are forecast, and
+// by the clock. The controller makes a HorizontalPodAutoscaler of it, named ehpa-<name>.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ehpa
+// +kubebuilder:printcolumn:name="STRATEGY",type=string,JSONPath=`.spec.scaleStrategy`,description="Whether the target is scaled."
+// +kubebuilder:printcolumn:name="MINPODS",type=integer,JSONPath=`.spec.minReplicas`,description="The least number of replicas."
+// +kubebuilder:printcolumn:name="MAXPODS",type=integer,JSONPath=`.spec.maxReplicas`,description="The largest number of replicas."
+// +kubebuilder:printcolumn:name="SPECIFICPODS",type=integer,JSONPath=`.spec.specificReplicas`,description="The fixed number of replicas of a preview."
+// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.expectReplicas`,description="The number of replicas that the autoscaler wants."
+// +kubebuilder:printcolumn:name="CURRENT",type=integer,priority=1,JSONPath=`.status.currentReplicas`,description="The number of replicas that the target has."
+// +kubebuilder:printcolumn:name="READY",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type EffectiveHorizontalPodAutoscaler struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what is scaled, on what and within which bounds.
+	Spec EffectiveHorizontalPodAutoscalerSpec `json:"spec"`
+	// Status says what the autoscaler wants, written by the controller.
+	// +optional
+	Status EffectiveHorizontalPodAutoscalerStatus `json:"status,omitzero"`
+}
+
+// EffectiveHorizontalPodAutoscalerSpec says what is scaled, on what and within which bounds.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="must be at most maxReplicas"
+type EffectiveHorizontalPodAutoscalerSpec struct {
+	// ScaleTargetRef is the workload to scale, in the same namespace. It has a scale subresource.
+	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
+	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	ScaleTargetRef autoscalingv2.CrossVersionObjectReference `json:"scaleTargetRef"`
+
+	// MinReplicas is the least number of replicas, at most maxReplicas. 0 needs the cluster's HPA to scale to zero.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// MaxReplicas is the largest number of replicas, from 1 up.
+	// +kubebuilder:validation:Minimum=1
+	MaxReplicas int32 `json:"maxReplicas"`
+
+	// ScaleStrategy is Auto (scale the target) or Preview (compute and show, do not scale). Defaults to Auto.
+	// +optional
+	// +kubebuilder:default=Auto
+	ScaleStrategy ScaleStrategy `json:"scaleStrategy,omitempty"`
+
+	// SpecificReplicas is a fixed number of replicas that the target is set to. Used with Preview only; absent leaves
+	// the target alone.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SpecificReplicas *int32 `json:"specificReplicas,omitempty"`
+
+	// Metrics are what the target is scaled on, as in a HorizontalPodAutoscaler (autoscaling/v2). The largest of their
+	// answers counts. At most 100.
+	// +optional
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:XValidation:rule="self.type in ['Resource', 'ContainerResource', 'Pods', 'Object', 'External']",fieldPath=".type",message="must be Resource, ContainerResource, Pods, Object or External"
+	// +kubebuilder:validation:items:XValidation:rule="self.type != 'Resource' || has(self.resource)",fieldPath=".resource",reason="FieldValueRequired",message="a metric of the type Resource needs it"
+	// +kubebuilder:validation:items:XValidation:rule="self.type != 'ContainerResource' || has(self.containerResource)",fieldPath=".containerResource",reason="FieldValueRequired",message="a metric of the type ContainerResource needs it"
+	// +kubebuilder:validation:items:XValidation:rule="self.type != 'Pods' || has(self.pods)",fieldPath=".pods",reason="FieldValueRequired",message="a metric of the type Pods needs it"
+	// +kubebuilder:validation:items:XValidation:rule="self.type != 'Object' || has(self.object)",fieldPath=".object",reason="FieldValueRequired",message="a metric of the type Object needs it"
+	// +kubebuilder:validation:items:XValidation:rule="self.type != 'External' || has(self.external)",fieldPath=".external",reason="FieldValueRequired",message="a metric of the type External needs it"
+	// +kubebuilder:validation:items:XValidation:rule="[has(self.resource), has(self.containerResource), has(self.pods), has(self.object), has(self.external)].filter(set, set).size() <= 1",message="must have the source that its type names and no other"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.resource) || has(self.resource.target.averageUtilization) != has(self.resource.target.averageValue)",fieldPath=".resource.target",message="must have either averageUtilization or averageValue"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.resource) || !has(self.resource.target.averageUtilization) || self.resource.target.averageUtilization > 0",fieldPath=".resource.target.averageUtilization",message="must be more than 0"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.containerResource) || has(self.containerResource.target.averageUtilization) != has(self.containerResource.target.averageValue)",fieldPath=".containerResource.target",message="must have either averageUtilization or averageValue"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.containerResource) || !has(self.containerResource.target.averageUtilization) || self.containerResource.target.averageUtilization > 0",fieldPath=".containerResource.target.averageUtilization",message="must be more than 0"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.pods) || has(self.pods.target.averageValue)",fieldPath=".pods.target",message="must have averageValue"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.object) || has(self.object.target.value) || has(self.object.target.averageValue)",fieldPath=".object.target",message="must have value or averageValue"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.external) || has(self.external.target.value) != has(self.external.target.averageValue)",fieldPath=".external.target",message="must have either value or averageValue"
+	Metrics []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
+
+	// Crons ask for a number of replicas between two points of the clock. The largest of them and of the metrics
+	// counts. At most 100.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Crons []CronSpec `json:"crons,omitempty"`
+
+	// Behavior limits how fast the target is scaled up and down, as in a HorizontalPodAutoscaler (autoscaling/v2).
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleUp) || !has(self.scaleUp.stabilizationWindowSeconds) || (self.scaleUp.stabilizationWindowSeconds >= 0 && self.scaleUp.stabilizationWindowSeconds <= 3600)",fieldPath=".scaleUp.stabilizationWindowSeconds",message="must be from 0 to 3600"
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleUp) || !has(self.scaleUp.selectPolicy) || self.scaleUp.selectPolicy in ['Max', 'Min', 'Disabled']",fieldPath=".scaleUp.selectPolicy",message="must be Max, Min or Disabled"
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleUp) || !has(self.scaleUp.policies) || self.scaleUp.policies.all(p, p.type in ['Pods', 'Percent'] && p.value > 0 && p.periodSeconds > 0 && p.periodSeconds <= 1800)",fieldPath=".scaleUp.policies",message="the type must be Pods or Percent, the value more than 0, periodSeconds from 1 to 1800"
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleDown) || !has(self.scaleDown.stabilizationWindowSeconds) || (self.scaleDown.stabilizationWindowSeconds >= 0 && self.scaleDown.stabilizationWindowSeconds <= 3600)",fieldPath=".scaleDown.stabilizationWindowSeconds",message="must be from 0 to 3600"
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleDown) || !has(self.scaleDown.selectPolicy) || self.scaleDown.selectPolicy in ['Max', 'Min', 'Disabled']",fieldPath=".scaleDown.selectPolicy",message="must be Max, Min or Disabled"
+	// +kubebuilder:validation:XValidation:rule="!has(self.scaleDown) || !has(self.scaleDown.policies) || self.scaleDown.policies.all(p, p.type in ['Pods', 'Percent'] && p.value > 0 && p.periodSeconds > 0 && p.periodSeconds <= 1800)",fieldPath=".scaleDown.policies",message="the type must be Pods or Percent, the value more than 0, periodSeconds from 1 to 1800"
+	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
+
+	// Prediction scales on the forecast of the metrics too. Absent means no forecast.
+	// +optional
+	Prediction *Prediction `json:"prediction,omitempty"`
+}
+
+// CronSpec asks for a number of replicas from each start to the next end.
+type CronSpec struct {
+	// Name of the schedule, unique in the list.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CronName string `json:"name"`
+
+	// Description is for the reader.
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// TimeZone is the zone of start and end, a name of the IANA database such as Asia/Shanghai. Absent means UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+/-]*$`
+	TimeZone *string `json:"timezone,omitempty"`
+
+	// Start is when the schedule becomes active, as five cron fields (minute, hour, day of month, month, day of week),
+	// such as "0 8 * * 1-5", or a descriptor such as @daily.
+	Start CronExpression `json:"start"`
+
+	// End is when the schedule stops being active, in the same form. At this minute it is no longer active.
+	End CronExpression `json:"end"`
+
+	// TargetReplicas is the number of replicas while the schedule is active, from 0 up. minReplicas and maxReplicas
+	// bound it.
+	// +kubebuilder:validation:Minimum=0
+	TargetReplicas int32 `json:"targetReplicas"`
+}
+
+// CronExpression is a schedule of five cron fields, or a descriptor such as @daily or @every 6h.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=128
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*((CRON_)?TZ=\S+\s+)?(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|@every\s+[0-9a-z.]+|([^\s@]+\s+){4}[^\s@]+)\s*$')`,message="must be five cron fields (minute, hour, day of month, month, day of week) or a descriptor such as @daily"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*([*?]|0*[1-5]?[0-9])(-(0*[1-5]?[0-9]))?(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9])(-(0*[1-5]?[0-9]))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the minute must be from 0 to 59"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*(\S+\s+){1}([*?]|0*(1?[0-9]|2[0-3]))(-(0*(1?[0-9]|2[0-3])))?(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3]))(-(0*(1?[0-9]|2[0-3])))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the hour must be from 0 to 23"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*(\S+\s+){2}([*?]|0*([1-9]|[12][0-9]|3[01]))(-(0*([1-9]|[12][0-9]|3[01])))?(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01]))(-(0*([1-9]|[12][0-9]|3[01])))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the day of month must be from 1 to 31"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*(\S+\s+){3}([*?]|0*([1-9]|1[0-2])|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(-(0*([1-9]|1[0-2])|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)))?(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|1[0-2])|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(-(0*([1-9]|1[0-2])|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the month must be from 1 to 12 or JAN to DEC"
+// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*(\S+\s+){4}([*?]|0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-(0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?(/0*[1-9][0-9]*)?(,([*?]|0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-(0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the day of week must be from 0 (Sunday) to 6 or SUN to SAT"
+type CronExpression string
+
+// Prediction says how far ahead and how metrics are forecast.
+type Prediction struct {
+	// PredictionWindowSeconds is how far ahead the largest value is looked for, in seconds, from 600 up. Defaults to
+	// 3600.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=600
+	PredictionWindowSeconds *int32 `json:"predictionWindowSeconds,omitempty"`
+
+	// PredictionAlgorithm is how metrics are forecast. Absent means no forecast, as with gocrane.
+	// +optional
+	PredictionAlgorithm *PredictionAlgorithm `json:"predictionAlgorithm,omitempty"`
+}
+
+// PredictionAlgorithm chooses a forecaster and its settings.
+type PredictionAlgorithm struct {
+	// AlgorithmType is dsp (cycles), percentile (one value from a histogram), or auto (the one with the least error
+	// on the series' own past). Absent means auto.
+	// +optional
+	AlgorithmType predictionv1alpha1.AlgorithmType `json:"algorithmType,omitempty"`
+
+	// DSP holds the settings of dsp. Ignored for other algorithms.
+	// +optional
+	DSP *predictionv1alpha1.DSP `json:"dsp,omitempty"`
+
+	// Percentile holds the settings of percentile. Ignored for other algorithms.
+	// +optional
+	Percentile *predictionv1alpha1.Percentile `json:"percentile,omitempty"`
+}
+
+// EffectiveHorizontalPodAutoscalerStatus says what the autoscaler wants.
+type EffectiveHorizontalPodAutoscalerStatus struct {
+	// ExpectReplicas is the number of replicas that the autoscaler wants.
+	// +optional
+	ExpectReplicas *int32 `json:"expectReplicas,omitempty"`
+
+	// CurrentReplicas is the number of replicas that the target has.
+	// +optional
+	CurrentReplicas *int32 `json:"currentReplicas,omitempty"`
+
+	// LastScaleTime is when the target was last scaled.
+	// +optional
+	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
+
+	// Conditions say whether the autoscaler works and why not. Types: Ready, PredictionReady, and those of the HPA:
+	// AbleToScale, ScalingActive, ScalingLimited.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// EffectiveHorizontalPodAutoscalerList is a list of EffectiveHorizontalPodAutoscalers.
+//
+// +kubebuilder:object:root=true
+type EffectiveHorizontalPodAutoscalerList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// Items are the EffectiveHorizontalPodAutoscalers of the list.
+	Items []EffectiveHorizontalPodAutoscaler `json:"items"`
+}

@@ -1,0 +1,277 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// UpdateMode says when new requests are applied to pods.
+//
+// +kubebuilder:validation:Enum=Off;Initial;Recreate;Auto
+type UpdateMode string
+
+// The update modes.
+const (
+	// UpdateModeOff computes requests and applies none.
+	UpdateModeOff UpdateMode = "Off"
+	// UpdateModeInitial applies requests to pods when they are created.
+	UpdateModeInitial UpdateMode = "Initial"
+	// UpdateModeRecreate also replaces running pods.
+	UpdateModeRecreate UpdateMode = "Recreate"
+	// UpdateModeAuto applies requests in the gentlest way that there is.
+	UpdateModeAuto UpdateMode = "Auto"
+)
+
+// ScaleMode switches one direction of scaling.
+//
+// +kubebuilder:validation:Enum=Auto;Off
+type ScaleMode string
+
+// The scale modes.
+const (
+	// ScaleModeAuto scales in this direction.
+	ScaleModeAuto ScaleMode = "Auto"
+	// ScaleModeOff does not scale in this direction.
+	ScaleModeOff ScaleMode = "Off"
+)
+
+// ControlledValues says what of a container's resources is set.
+//
+// +kubebuilder:validation:Enum=RequestsAndLimits;RequestsOnly
+type ControlledValues string
+
+// The controlled values.
+const (
+	// ControlledValuesRequestsAndLimits sets requests, and limits in the proportion that they have.
+	ControlledValuesRequestsAndLimits ControlledValues = "RequestsAndLimits"
+	// ControlledValuesRequestsOnly sets requests.
+	ControlledValuesRequestsOnly ControlledValues = "RequestsOnly"
+)
+
+// DefaultContainer is the container name of a policy that holds for all containers without their own.
+const DefaultContainer = "*"
+
+// EffectiveVerticalPodAutoscaler keeps the requests of a workload's containers near what they need.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=evpa
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type EffectiveVerticalPodAutoscaler struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says whose requests are kept and within which bounds.
+	Spec EffectiveVerticalPodAutoscalerSpec `json:"spec"`
+	// Status holds the recommended requests, written by the controller.
+	// +optional
+	Status EffectiveVerticalPodAutoscalerStatus `json:"status,omitzero"`
+}
+
+// EffectiveVerticalPodAutoscalerSpec says whose requests are kept and within which bounds.
+type EffectiveVerticalPodAutoscalerSpec struct {
+	// TargetRef is the workload, in the same namespace.
+	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
+	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	TargetRef autoscalingv2.CrossVersionObjectReference `json:"targetRef"`
+
+	// UpdatePolicy says how requests are applied to pods. gocrane ignored it.
+	// +optional
+	UpdatePolicy *PodUpdatePolicy `json:"updatePolicy,omitempty"`
+
+	// ResourcePolicy says how the requests of each container are computed. Absent means the defaults for all.
+	// +optional
+	ResourcePolicy *PodResourcePolicy `json:"resourcePolicy,omitempty"`
+
+	// ResourceEstimators are the estimators to use beside the built-in Percentile and OOM, or their settings. At most
+	// 50.
+	// +optional
+	// +kubebuilder:validation:MaxItems=50
+	ResourceEstimators []ResourceEstimator `json:"resourceEstimators,omitempty"`
+}
+
+// PodUpdatePolicy says how requests are applied to pods.
+type PodUpdatePolicy struct {
+	// UpdateMode is Off (compute only), Initial (new pods), Recreate (also replace running pods) or Auto.
+	// +optional
+	UpdateMode *UpdateMode `json:"updateMode,omitempty"`
+
+	// MinReplicas is the number of replicas that the workload needs before a running pod is touched, from 1 up.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+}
+
+// PodResourcePolicy says how the requests of each container are computed.
+type PodResourcePolicy struct {
+	// ContainerPolicies are the policies by container. At most 100.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=100
+	ContainerPolicies []ContainerResourcePolicy `json:"containerPolicies,omitempty"`
+}
+
+// ContainerResourcePolicy says how the requests of one container are computed.
+type ContainerResourcePolicy struct {
+	// ContainerName is the name of a container, or "*" for all containers that have no policy of their own.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName"`
+
+	// ScaleUpPolicy says when requests are raised.
+	// +optional
+	ScaleUpPolicy *ContainerScalingPolicy `json:"scaleUpPolicy,omitempty"`
+
+	// ScaleDownPolicy says when requests are lowered.
+	// +optional
+	ScaleDownPolicy *ContainerScalingPolicy `json:"scaleDownPolicy,omitempty"`
+
+	// MinAllowed holds the least request by resource, at most maxAllowed. gocrane ignored it.
+	// +optional
+	MinAllowed ResourceBounds `json:"minAllowed,omitempty"`
+
+	// MaxAllowed holds the largest request by resource. gocrane ignored it.
+	// +optional
+	MaxAllowed ResourceBounds `json:"maxAllowed,omitempty"`
+
+	// ControlledResources are the resources that are set. Absent means cpu and memory. gocrane ignored it.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	ControlledResources []corev1.ResourceName `json:"controlledResources,omitempty"`
+
+	// ControlledValues is RequestsAndLimits (limits keep their proportion) or RequestsOnly. gocrane ignored it.
+	// +optional
+	ControlledValues *ControlledValues `json:"controlledValues,omitempty"`
+}
+
+// ResourceBounds holds a quantity by resource, for at most 16 resources. It converts to a corev1.ResourceList.
+//
+// +kubebuilder:validation:MaxProperties=16
+type ResourceBounds map[corev1.ResourceName]resource.Quantity
+
+// ContainerScalingPolicy says when requests are changed in one direction.
+type ContainerScalingPolicy struct {
+	// ScaleMode is Auto or Off. Defaults to Auto.
+	// +optional
+	// +kubebuilder:default=Auto
+	ScaleMode *ScaleMode `json:"mode,omitempty"`
+
+	// MetricThresholds are by resource the threshold beyond which requests are changed. Absent means the defaults: 95 %
+	// up; down 35 % for cpu and 40 % for memory.
+	// +optional
+	MetricThresholds ResourceMetricThresholds `json:"metricThresholds,omitempty"`
+
+	// StabilizationWindowSeconds is the least time between two changes in this direction, in seconds, from 0 up.
+	// Defaults to 3600 where the policy is given; without the policy it is 150 up and 43200 down.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=0
+	StabilizationWindowSeconds *int32 `json:"stabilizationWindowSeconds,omitempty"`
+}
+
+// ResourceMetricThresholds are thresholds by resource.
+type ResourceMetricThresholds map[corev1.ResourceName]MetricThreshold
+
+// MetricThreshold is a threshold.
+type MetricThreshold struct {
+	// Utilization is the recommended request as a percentage of the present one, from 0 up.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Utilization *int32 `json:"utilization,omitempty"`
+}
+
+// ResourceEstimator is an estimator of requests.
+type ResourceEstimator struct {
+	// Type is Percentile, OOM, or the name of an external one that writes status.currentEstimators itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Type string `json:"type,omitempty"`
+
+	// Priority orders estimators: the answer of a higher one wins, the larger one of equals.
+	// +optional
+	Priority int `json:"priority,omitempty"`
+
+	// Config holds the settings of the estimator. All values are strings, numbers too.
+	// +optional
+	Config map[string]string `json:"config,omitempty"`
+}
+
+// EffectiveVerticalPodAutoscalerStatus holds the recommended requests.
+type EffectiveVerticalPodAutoscalerStatus struct {
+	// ResourceEstimators are the answers of each estimator.
+	// +optional
+	ResourceEstimators []ResourceEstimatorStatus `json:"currentEstimators,omitempty"`
+
+	// Recommendation is the combined answer.
+	// +optional
+	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
+
+	// Conditions say whether the autoscaler works and why not. Types: Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ResourceEstimatorStatus is the answer of one estimator.
+type ResourceEstimatorStatus struct {
+	// Type of the estimator.
+	// +optional
+	Type string `json:"type,omitempty"`
+
+	// LastUpdateTime is when it last answered.
+	// +optional
+	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
+
+	// Recommendation is its answer.
+	// +optional
+	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
+}
+
+// RecommendedPodResources holds the recommended requests of a workload's containers. It is written as in a
+// VerticalPodAutoscaler.
+type RecommendedPodResources struct {
+	// ContainerRecommendations are the recommended requests by container.
+	// +optional
+	ContainerRecommendations []RecommendedContainerResources `json:"containerRecommendations,omitempty"`
+}
+
+// RecommendedContainerResources holds the recommended requests of one container.
+type RecommendedContainerResources struct {
+	// ContainerName is the name of the container.
+	// +optional
+	ContainerName string `json:"containerName,omitempty"`
+
+	// Target is the recommended request by resource, within minAllowed and maxAllowed.
+	Target corev1.ResourceList `json:"target"`
+
+	// LowerBound is the request below which the container is likely to suffer.
+	// +optional
+	LowerBound corev1.ResourceList `json:"lowerBound,omitempty"`
+
+	// UpperBound is the request above which resources are likely to be wasted.
+	// +optional
+	UpperBound corev1.ResourceList `json:"upperBound,omitempty"`
+
+	// UncappedTarget is the target without minAllowed and maxAllowed.
+	// +optional
+	UncappedTarget corev1.ResourceList `json:"uncappedTarget,omitempty"`
+}
+
+// EffectiveVerticalPodAutoscalerList is a list of EffectiveVerticalPodAutoscalers.
+//
+// +kubebuilder:object:root=true
+type EffectiveVerticalPodAutoscalerList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// Items are the EffectiveVerticalPodAutoscalers of the list.
+	Items []EffectiveVerticalPodAutoscaler `json:"items"`
+}

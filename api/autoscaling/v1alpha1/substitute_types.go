@@ -1,0 +1,65 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Substitute stands in for a workload as the target of an HPA, so that what the HPA would do is seen and nothing is
+// scaled. The controller makes it for an EffectiveHorizontalPodAutoscaler with the strategy Preview.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.labelSelector
+// +kubebuilder:resource:shortName=subs
+// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.replicas`,description="The number of replicas of the preview."
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type Substitute struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says whom this object stands in for.
+	Spec SubstituteSpec `json:"spec"`
+	// Status is what the HPA reads, written by the controller.
+	// +optional
+	Status SubstituteStatus `json:"status,omitzero"`
+}
+
+// SubstituteSpec says whom a Substitute stands in for.
+type SubstituteSpec struct {
+	// Replicas is the number of replicas that the HPA asked for, from 0 up. Written through the scale subresource.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// SubstituteTargetRef is the workload that this object stands in for, in the same namespace.
+	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
+	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	SubstituteTargetRef autoscalingv2.CrossVersionObjectReference `json:"substituteTargetRef"`
+}
+
+// SubstituteStatus is what the HPA reads of a Substitute.
+type SubstituteStatus struct {
+	// LabelSelector selects the pods of the workload, in the written form of a label selector.
+	// +optional
+	LabelSelector string `json:"labelSelector,omitempty"`
+
+	// Replicas is the number of replicas that the HPA last asked for.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+}
+
+// SubstituteList is a list of Substitutes.
+//
+// +kubebuilder:object:root=true
+type SubstituteList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// Items are the Substitutes of the list.
+	Items []Substitute `json:"items"`
+}

@@ -1,0 +1,20 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command controlplane runs one role of a Kubernetes control plane on this machine: an API server with its own etcd, the
+// controller manager or the scheduler. The playground and the integration tests start it as a child process.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"crane.io/crane/internal/controlplane/server"
+)
+
+func main() {
+	if err := server.NewCommand().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,49 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command nodekit is all of ours that runs inside a real node: the node's first process, and the programs of the test
+// images; outside of them it watches over their removal. It is one static binary, so that a node needs one file and all images share one layer.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"crane.io/crane/internal/realnode/janitor"
+	"crane.io/crane/internal/realnode/nodeinit"
+	"crane.io/crane/internal/realnode/workload"
+)
+
+func main() {
+	if err := run(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "nodekit:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) > 1 {
+		switch args[1] {
+		case "init":
+			return nodeinit.RunCapsule()
+		case nodeinit.InsideArg:
+			return nodeinit.RunInside()
+		case nodeinit.MachineArg:
+			return nodeinit.RunMachine()
+		case "watch":
+			if len(args) != 3 {
+				return fmt.Errorf("watch: want the entry of a session")
+			}
+			return janitor.Watch(args[2], os.Stdin)
+		}
+	}
+	// The kernel of a virtual machine starts us as /init, perhaps with words of its command line.
+	if os.Getpid() == 1 && filepath.Base(args[0]) == "init" {
+		return nodeinit.BootMachine()
+	}
+	if len(args) < 2 {
+		return fmt.Errorf("want a role: init or one of %v", workload.Names())
+	}
+	return workload.Run(args[1], args[2:])
+}

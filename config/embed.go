@@ -1,0 +1,24 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config holds the manifests of Crane as files, for whoever installs them without a checkout: the playground, the
+// tests and the command line. It has no code; what applies them lives elsewhere.
+package config
+
+import "embed"
+
+// CRDs holds the custom resource definitions, one file for each kind, under crd/. hack/generate.sh writes them.
+//
+//go:embed crd/*.crane.io_*.yaml
+var CRDs embed.FS
+
+// Manifests holds everything that an installation applies: the CRDs, the namespace, the rights, the ConfigMap with the
+// node-load policy, and the Deployments and Services of each binary.
+//
+//go:embed crd/*.crane.io_*.yaml namespace.yaml rbac craned crane-scheduler nodeload/configmap.yaml
+var Manifests embed.FS
+
+// NodeLoad holds the node-load policies that Crane ships, and the recording rules that one of them needs.
+//
+//go:embed nodeload
+var NodeLoad embed.FS

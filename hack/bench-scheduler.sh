@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Copyright The Crane Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Prints the figures of docs/benchmarks/scheduling.md: balance of simulated clusters and the burst on an idle node. Arguments go to
+# the simulator, for example --nodes 300 --seeds 3. Nothing here is a test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+echo "== burst: one node reports 10 % load, the rest 50 %, metrics frozen"
+bin/crane-scheduler simulate --herd
+
+echo
+echo "== balance: 1,000 nodes, ten seeds, metrics 60 s and 180 s old"
+if [ $# -gt 0 ]; then
+    bin/crane-scheduler simulate --delays 60s,180s "$@"
+else
+    bin/crane-scheduler simulate --nodes 1000 --seeds 10 --delays 60s,180s
+fi

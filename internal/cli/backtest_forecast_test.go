@@ -1,0 +1,96 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// runBacktestForecast runs `crane backtest forecast` and returns what it wrote and its error.
+func runBacktestForecast(t *testing.T, args ...string) (out, warnings string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
+	cmd.SetArgs(append([]string{"backtest", "forecast"}, args...))
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func TestBacktestForecastJSON(t *testing.T) {
+	dir := t.TempDir()
+	writeSeries(t, dir, "web.csv", 10)
+	writeSeries(t, dir, "young.csv", 3)
+	out, warnings, err := runBacktestForecast(t, "-o", "json", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Series, Mean []map[string]any
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"auto", "seasonal-naive", "seasonal-naive-week", "plain", "gocrane-dsp"}
+	if len(report.Series) != len(want) || len(report.Mean) != len(want) {
+		t.Fatalf("%d series, %d means, want %d", len(report.Series), len(report.Mean), len(want))
+	}
+	for i, algorithm := range want {
+		s := report.Series[i]
+		if s["algorithm"] != algorithm || s["name"] != "web" || s["origins"] != 3.0 || report.Mean[i]["algorithm"] != algorithm {
+			t.Errorf("row %d: %v", i, s)
+		}
+		for _, field := range []string{"issued", "wape", "pinball", "coverage", "skill", "fitMillis"} {
+			if _, ok := s[field]; !ok {
+				t.Errorf("%s lacks %s", algorithm, field)
+			}
+		}
+	}
+	if !strings.Contains(warnings, "skipping young") {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+func TestBacktestForecastTable(t *testing.T) {
+	path := writeSeries(t, t.TempDir(), "web.csv", 9)
+	out, _, err := runBacktestForecast(t, "--algorithm", "plain", "--horizon", "6h", "--every", "12h", "--quantile", "0.9", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"SERIES", "web", "plain", "4/4", "mean", "RATIO TO PLAIN"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the table lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestBacktestForecastErrors(t *testing.T) {
+	dir := t.TempDir()
+	short := writeSeries(t, dir, "short.csv", 3)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no files":  {nil, exitUsage, "which series"},
+		"algorithm": {[]string{"--algorithm", "best", short}, exitUsage, `unknown algorithm "best"`},
+		"history":   {[]string{"--history", "long", short}, exitUsage, "--history"},
+		"horizon":   {[]string{"--horizon", "0s", short}, exitUsage, "--horizon"},
+		"quantile":  {[]string{"--quantile", "0.3", short}, exitUsage, "--quantile 0.3"},
+		"output":    {[]string{"-o", "yaml", short}, exitUsage, `"yaml"`},
+		"too short": {[]string{short}, exitNothing, "no series is long enough"},
+	} {
+		_, _, err := runBacktestForecast(t, c.args...)
+		var coded *exitError
+		if !errors.As(err, &coded) || coded.code != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := runBacktestForecast(t, dir+"/absent.csv"); err == nil {
+		t.Error("a file that is not there is read")
+	}
+}

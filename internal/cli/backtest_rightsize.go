@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/pkg/rightsize/backtest"
+	"crane.io/crane/pkg/rightsize/backtest/generate"
+)
+
+const backtestRightsizeLong = `Backtest rightsize holds ways of sizing a container against series of real use. Each decides at every
+midnight UTC, from the past only; the first at seven days of history. Most ask for one request a day. For CPU,
+crane-time-of-day plans the day from a forecast and reacts to use that is at least two minutes old; blocks-3h asks for
+a quantile of the same three hours of the days before.
+
+  slack      1 - sum(use)/sum(request): what is requested and not used
+  violation  share of the samples with use above the request
+  overrun    use above the request, as a share of all use
+  oomDays    days with a sample above the limit (memory only)
+  changes    mean number of times a day that the request moved: by more than 10 % from day to day; within the day, at all
+
+A series is a CSV file with the header ts,value; other files of a directory are skipped. Rounding, floors and ceilings
+are left out, so series may be in any unit. --generated makes seeded memory series instead of reading files.
+
+Exit codes: 0 done; 1 a file cannot be read; 2 the flags are wrong; 3 no series is long enough.`
+
+// backtestRightsizeOptions are the flags of `crane backtest rightsize`.
+type backtestRightsizeOptions struct {
+	policies  []string
+	resource  string
+	output    string
+	generated int
+	days      int
+	seed      uint64
+	paths     []string
+}
+
+func newBacktestRightsizeCommand(s Streams) *cobra.Command {
+	o := &backtestRightsizeOptions{}
+	cmd := &cobra.Command{
+		Use:   "rightsize [flags] FILE|DIR...",
+		Short: "Replay ways of sizing over series of real use",
+		Long:  backtestRightsizeLong,
+		Example: `  crane backtest rightsize ./traces
+  crane backtest rightsize --policy crane-default --policy vpa -o json ./traces
+  crane backtest rightsize --resource memory --generated 40 --seed 1`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.paths = args
+			return o.run(s)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringArrayVar(&o.policies, "policy", nil, "way of sizing to replay, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, for CPU also crane-time-of-day, blocks-3h, or a policy file")
+	fs.StringVar(&o.resource, "resource", string(backtest.CPU), "what the series measure: cpu or memory")
+	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
+	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
+	fs.Uint64Var(&o.seed, "seed", 1, "seed of the generated series")
+	return cmd
+}
+
+func (o *backtestRightsizeOptions) validate() error {
+	const most = 10_000
+	var errs []error
+	errs = append(errs, checkTableOrJSON(o.output))
+	switch {
+	case o.generated < 0 || o.generated > most:
+		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
+	case o.generated > 0 && len(o.paths) > 0:
+		errs = append(errs, errors.New("--generated contradicts files: want one of them"))
+	case o.generated > 0 && o.resource != string(backtest.Memory):
+		errs = append(errs, errors.New("--generated makes memory series: want --resource memory"))
+	case o.generated == 0 && len(o.paths) == 0:
+		errs = append(errs, errors.New("which series? Give files or directories, or --generated N"))
+	}
+	if o.days < 8 || o.days > 366 {
+		errs = append(errs, fmt.Errorf("--days %d: must be 8 to 366", o.days))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *backtestRightsizeOptions) run(s Streams) error {
+	rules, err := o.rules()
+	if err := errors.Join(err, o.validate()); err != nil {
+		return usageError(err)
+	}
+	var all []backtest.Named
+	if o.generated > 0 {
+		all = generate.Memory(o.seed, o.generated, o.days)
+	} else if all, err = readSeries(s.Err, o.paths); err != nil {
+		return err
+	}
+	report, err := backtest.Run(all, rules, backtest.Resource(o.resource))
+	if err != nil {
+		// What could not be scored is said, and the rest is still worth its report.
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
+		}
+	}
+	if len(report.Series) == 0 {
+		return &exitError{code: exitNothing, err: errors.New("nothing to score: no series is long enough")}
+	}
+	if o.output == outputJSON {
+		err = encodeJSON(s.Out, report)
+	} else {
+		err = renderBacktestTable(s.Out, report)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the backtest: %w", err)
+	}
+	return nil
+}
+
+// rules are those of the given names and policy files, in that order; all named ones where none is given.
+func (o *backtestRightsizeOptions) rules() ([]backtest.Rule, error) {
+	resource := backtest.Resource(o.resource)
+	if len(o.policies) == 0 {
+		return backtest.Rules(resource) //nolint:wrapcheck // It names what was given.
+	}
+	var rules []backtest.Rule
+	for _, name := range o.policies {
+		if isPolicyFile(name) {
+			policy, err := loadPolicy(name)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, backtest.OfPolicy(policy, resource))
+			continue
+		}
+		named, err := backtest.Rules(resource, name)
+		if err != nil {
+			return nil, fmt.Errorf("--policy: %w", err)
+		}
+		rules = append(rules, named...)
+	}
+	return rules, nil
+}
+
+// readSeries reads files and directories. What is no series is skipped in a directory, with a line; a file that was
+// named must be one.
+func readSeries(warnings io.Writer, paths []string) ([]backtest.Named, error) {
+	var all []backtest.Named
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading series: %w", err)
+		}
+		if !info.IsDir() {
+			file, err := csv.ReadFile(path)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // It names file and line.
+			}
+			all = append(all, backtest.Named{Name: file.Name, Series: file.Series})
+			continue
+		}
+		files, skipped, err := csv.ReadDir(path)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // It names file and line.
+		}
+		for _, skip := range skipped {
+			fmt.Fprintln(warnings, skip)
+		}
+		for _, file := range files {
+			all = append(all, backtest.Named{Name: file.Name, Series: file.Series})
+		}
+	}
+	return all, nil
+}
+
+func renderBacktestTable(w io.Writer, report backtest.Report) error {
+	t := newFigureTable("SERIES", "POLICY", "SLACK", "VIOLATION", "OVERRUN", "OOM DAYS", "CHANGES/DAY")
+	row := func(name string, s backtest.Score) table.Row {
+		ooms := nothing
+		if s.OOMDays != nil {
+			ooms = fmt.Sprintf("%.4g", *s.OOMDays)
+		}
+		return table.Row{
+			name, s.Policy, fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
+			fmt.Sprintf("%.4f", s.Overrun), ooms, fmt.Sprintf("%.2f", s.Changes),
+		}
+	}
+	for _, s := range report.Series {
+		t.AppendRow(row(s.Name, s))
+	}
+	for _, s := range report.Mean {
+		t.AppendRow(row("mean", s))
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err //nolint:wrapcheck // The caller says what was written.
+}

@@ -1,0 +1,161 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/rightsize/backtest"
+)
+
+// runBacktest runs `crane backtest rightsize` and returns what it wrote and its error.
+func runBacktest(t *testing.T, args ...string) (out, warnings string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
+	cmd.SetArgs(append([]string{"backtest", "rightsize"}, args...))
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// writeSeries writes days of a daily cycle, one sample every five minutes.
+func writeSeries(t *testing.T, dir, name string, days int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("ts,value\n")
+	for i := range days * 288 {
+		fmt.Fprintf(&b, "%d,%.4f\n", 1772409600+300*i, 1-0.5*math.Cos(2*math.Pi*float64(i)/288))
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBacktestRightsizeJSON(t *testing.T) {
+	dir := t.TempDir()
+	writeSeries(t, dir, "web.csv", 10)
+	writeSeries(t, dir, "young.csv", 3)
+	if err := os.WriteFile(filepath.Join(dir, "notes.csv"), []byte("a,b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, warnings, err := runBacktest(t, "-o", "json", "--policy", "crane-default", "--policy", "vpa", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report backtest.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Series) != 2 || len(report.Mean) != 2 || report.Series[0].Name != "web" || report.Mean[1].Policy != "vpa" {
+		t.Errorf("%+v", report)
+	}
+	if !strings.Contains(out, `"oomDays": null`) {
+		t.Error("oomDays of CPU is not null")
+	}
+	for _, want := range []string{"notes.csv", "skipping series young: too short"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("stderr does not say %q:\n%s", want, warnings)
+		}
+	}
+}
+
+// TestBacktestRightsizeRunsAll: without --policy every way is replayed, and a score has the fields that are documented.
+func TestBacktestRightsizeRunsAll(t *testing.T) {
+	out, _, err := runBacktest(t, "-o", "json", writeSeries(t, t.TempDir(), "web.csv", 9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report map[string][]map[string]any
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, s := range report["series"] {
+		fields := slices.Sorted(maps.Keys(s))
+		if !slices.Equal(fields, []string{"changes", "name", "oomDays", "overrun", "policy", "slack", "violation"}) {
+			t.Errorf("a score has the fields %v", fields)
+		}
+		if report["mean"][i]["policy"] != s["policy"] {
+			t.Errorf("mean %d is of %v, want %v", i, report["mean"][i]["policy"], s["policy"])
+		}
+		names = append(names, fmt.Sprint(s["policy"]))
+	}
+	want := []string{
+		"crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa", "krr-p95", "krr-p99",
+		"crane-time-of-day", "blocks-3h",
+	}
+	if !slices.Equal(names, want) || len(report) != 2 {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+func TestBacktestRightsizePolicyFile(t *testing.T) {
+	dir := t.TempDir()
+	series := writeSeries(t, dir, "web.csv", 10)
+	file := filepath.Join(dir, "mine.yaml")
+	policy := "name: mine\ncpu:\n  method: percentile\n  percentile: 0.9\n  margin: 0\n"
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := runBacktest(t, "--policy", file, series)
+	if err != nil || !strings.Contains(out, "crane-mine") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(file, []byte(policy+"  margn: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := runBacktest(t, "--policy", file, series); err == nil || !strings.Contains(err.Error(), "cpu.margn") {
+		t.Errorf("a policy with an unknown field: %v", err)
+	}
+}
+
+func TestBacktestRightsizeGenerated(t *testing.T) {
+	out, _, err := runBacktest(t, "--resource", "memory", "--generated", "3", "--days", "9", "--policy", "krr-p95", "-o", "json")
+	if err != nil || strings.Contains(out, `"oomDays": null`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestBacktestRightsizeRefuses(t *testing.T) {
+	young := writeSeries(t, t.TempDir(), "young.csv", 2)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no series":      {nil, exitUsage, "which series?"},
+		"unknown policy": {[]string{"--policy", "best", young}, exitUsage, "crane-default"},
+		"unknown output": {[]string{"-o", "xml", young}, exitUsage, "xml"},
+		"unknown unit":   {[]string{"--resource", "disk", young}, exitUsage, "disk"},
+		"both":           {[]string{"--resource", "memory", "--generated", "1", young}, exitUsage, "contradicts"},
+		"too short":      {[]string{young}, exitNothing, "nothing to score"},
+		"no such file":   {[]string{filepath.Join(t.TempDir(), "none.csv")}, exitFailure, "none.csv"},
+	} {
+		_, _, err := runBacktest(t, c.args...)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v does not say %q", name, err, c.says)
+			continue
+		}
+		code := exitFailure
+		var coded *exitError
+		if errors.As(err, &coded) {
+			code = coded.code
+		}
+		if code != c.code {
+			t.Errorf("%s: exit code %d, want %d", name, code, c.code)
+		}
+	}
+}

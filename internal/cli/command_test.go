@@ -1,0 +1,244 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// crane runs the command line in an empty environment.
+func crane(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	for _, name := range []string{envAddress, envUsername, envPassword, envToken} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var stdout, stderr bytes.Buffer
+	code = Main(append([]string{"crane"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// seriesDir holds one constant series of 8 days, one file that is no series, and one that has one day only.
+func seriesDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, days := range map[string]int{"steady": 8, "young": 1} {
+		var b strings.Builder
+		b.WriteString("ts,value\n")
+		for i := range days * 24 * 12 {
+			fmt.Fprintf(&b, "%d,0.5\n", 1_699_920_000+i*300)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".csv"), []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestRecommendFromFiles(t *testing.T) {
+	code, out, errOut := crane(t, "recommend", "--from", seriesDir(t), "-o", "json")
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	if n := strings.Count(errOut, "\n"); n != 1 || !strings.Contains(errOut, "notes.txt") {
+		t.Errorf("stderr is %q, want one line on notes.txt", errOut)
+	}
+	var r jsonReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Schema != jsonSchema || len(r.Workloads) != 2 || r.Workloads[0].Name != "steady" || r.Workloads[1].Name != "young" {
+		t.Fatalf("%s", out)
+	}
+	steady := r.Workloads[0].Containers[0]
+	if steady.Memory != nil || steady.CPU == nil || steady.CPU.Recommended == nil {
+		t.Fatalf("%s", out)
+	}
+	// 0.5 cores and a margin of some kind.
+	if v := steady.CPU.Recommended.Request.Value; v < 0.5 || v > 0.65 {
+		t.Errorf("a constant use of 0.5 cores leads to %v", v)
+	}
+	if len(steady.CPU.Reasons) == 0 || steady.CPU.Evidence.Samples != 8*24*12 {
+		t.Errorf("reasons and evidence: %+v", steady.CPU)
+	}
+	if young := r.Workloads[1]; young.State != "Learning" || young.Containers[0].CPU.Recommended != nil {
+		t.Errorf("one day of history leads to %+v", young)
+	}
+}
+
+// TestShorterHistory: whoever asks for less history gets a number from less.
+func TestShorterHistory(t *testing.T) {
+	code, out, errOut := crane(t, "recommend", "--from", seriesDir(t), "-o", "json", "--history", "1d")
+	if code != exitOK || strings.Contains(out, `"Learning"`) {
+		t.Errorf("exit %d, %s\n%s", code, errOut, out)
+	}
+}
+
+// TestSharedTraces reads the real traces where they are: every one gets a number.
+func TestSharedTraces(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "shared", "traces")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("the traces are not on this machine:", err)
+	}
+	code, out, errOut := crane(t, "recommend", "--from", dir, "-o", "json")
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	var r jsonReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Workloads) != 8 {
+		t.Fatalf("%d workloads, want 8", len(r.Workloads))
+	}
+	for i, w := range r.Workloads {
+		if want := fmt.Sprintf("workload-%d", i); w.Name != want || w.State != "Ready" {
+			t.Errorf("%s is %s, want %s to be Ready", w.Name, w.State, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	empty := t.TempDir()
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "a.csv"), []byte("ts,value\n600,abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no source", []string{"recommend"}, exitUsage, "--prometheus URL"},
+		{"unknown flag", []string{"recommend", "--frm", "x"}, exitUsage, "unknown flag"},
+		{"unknown command", []string{"frobnicate"}, exitUsage, "unknown command"},
+		{"argument", []string{"recommend", "web"}, exitUsage, "unknown command"},
+		{"bad output", []string{"recommend", "--from", empty, "-o", "xml"}, exitUsage, "--output"},
+		{"bad resource", []string{"recommend", "--from", empty, "--resource", "gpu"}, exitUsage, "--resource"},
+		{"bad history", []string{"recommend", "--from", empty, "--history", "soon"}, exitUsage, "--history"},
+		{"no history", []string{"recommend", "--from", empty, "--history", "0d"}, exitUsage, "--history"},
+		{"too much history", []string{"recommend", "--from", empty, "--history", "999d"}, exitUsage, "--history 999d: want more than nothing and at most 366d"},
+		{"bad policy", []string{"recommend", "--from", empty, "--policy", "brave"}, exitUsage, "default"},
+		{"both sources", []string{"recommend", "--from", empty, "--prometheus", "http://x"}, exitUsage, "--prometheus has no meaning"},
+		{"resource of Prometheus", []string{"recommend", "--prometheus", "http://x", "--resource", "cpu"}, exitUsage, "--resource is for --from"},
+		{"all and one", []string{"recommend", "--prometheus", "http://x", "-A", "-n", "a"}, exitUsage, "contradicts"},
+		{"no URL", []string{"recommend", "--prometheus", "localhost"}, exitUsage, "http://"},
+		{"two secrets", []string{"recommend", "--prometheus", "http://x", "--prometheus-token", "a", "--prometheus-username", "b"}, exitUsage, "at most one"},
+		{"bad header", []string{"recommend", "--prometheus", "http://x", "--prometheus-header", "a"}, exitUsage, "Name: value"},
+		{"missing directory", []string{"recommend", "--from", filepath.Join(empty, "none")}, exitFailure, "no such file"},
+		{"broken file", []string{"recommend", "--from", broken}, exitFailure, `a.csv:2: value "abc" is not a number`},
+		{"empty directory", []string{"recommend", "--from", empty}, exitNothing, "no workload was found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, errOut := crane(t, c.args...)
+			if code != c.code || !strings.Contains(errOut, c.want) {
+				t.Errorf("exit %d, want %d; stderr %q, want %q in it", code, c.code, errOut, c.want)
+			}
+		})
+	}
+}
+
+// TestBadPrometheus: each way in which a server is no good is told apart, with its address.
+func TestBadPrometheus(t *testing.T) {
+	answer := func(status int, contentType, body string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	for _, c := range []struct{ name, url, want string }{
+		{"unreachable", "http://127.0.0.1:1", "connection refused"},
+		{"no rights", answer(http.StatusUnauthorized, "text/plain", "Unauthorized"), "status 401"},
+		{"HTML", answer(http.StatusOK, "text/html", "<html><body>Login</body></html>"), "a web page instead of JSON"},
+		{"wrong path", answer(http.StatusNotFound, "text/plain", "404 page not found"), "no Prometheus API"},
+		{"empty", answer(http.StatusOK, "application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`), "container_cpu_usage_seconds_total"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, errOut := crane(t, "recommend", "--prometheus", c.url)
+			if code != exitFailure || !strings.Contains(errOut, c.want) || !strings.Contains(errOut, c.url) || out != "" {
+				t.Errorf("exit %d, stdout %q, stderr %q; want %q", code, out, errOut, c.want)
+			}
+		})
+	}
+}
+
+func TestVersionAndPlugin(t *testing.T) {
+	if code, out, _ := crane(t, "version"); code != exitOK || !strings.HasPrefix(out, "crane ") {
+		t.Errorf("version: exit %d, %q", code, out)
+	}
+	var out bytes.Buffer
+	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &out, &out); code != exitOK {
+		t.Fatalf("exit %d: %s", code, out.String())
+	}
+	if !strings.Contains(out.String(), "kubectl crane recommend [flags]") {
+		t.Errorf("the plugin does not speak of itself as one:\n%s", out.String())
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv(envAddress, "http://env")
+	t.Setenv(envToken, "t")
+	t.Setenv(envUsername, "u")
+	t.Setenv(envPassword, "p")
+	for _, c := range []struct {
+		name string
+		p    prometheusFlags
+		want prometheusFlags
+	}{
+		{"all of it", prometheusFlags{}, prometheusFlags{address: "http://env", token: "t"}},
+		{"flag wins", prometheusFlags{address: "http://flag", token: "f"}, prometheusFlags{address: "http://flag", token: "f"}},
+		{"password for a user", prometheusFlags{username: "me"}, prometheusFlags{address: "http://env", username: "me", password: "p"}},
+		{"token file", prometheusFlags{tokenFile: "f"}, prometheusFlags{address: "http://env", tokenFile: "f"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.p.complete()
+			if fmt.Sprintf("%+v", c.p) != fmt.Sprintf("%+v", c.want) {
+				t.Errorf("got %+v, want %+v", c.p, c.want)
+			}
+		})
+	}
+}
+
+func TestCompletePolicy(t *testing.T) {
+	const day = 24 * time.Hour
+	for history, want := range map[string]time.Duration{"": 14 * day, "7d": 7 * day, "36h": 2 * day} {
+		o := &recommendOptions{policyName: "default", history: history}
+		if err := o.complete(); err != nil {
+			t.Fatal(err)
+		}
+		if o.length != want {
+			t.Errorf("--history %q looks %s back, want %s", history, o.length, want)
+		}
+	}
+}
+
+func TestLacks(t *testing.T) {
+	cpu, memory := metrics.Capability{Metric: "cpu", Required: true}, metrics.Capability{Metric: "memory", Required: true}
+	there := cpu
+	there.Series = 3
+	if missing, none := lacks(metrics.Report{Metrics: []metrics.Capability{there, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
+		t.Errorf("with CPU alone: missing %v, none %t; want memory, and something to recommend from", missing, none)
+	}
+	if missing, none := lacks(metrics.Report{Metrics: []metrics.Capability{cpu, memory}}); len(missing) != 2 || !none {
+		t.Errorf("with neither: missing %v, none %t", missing, none)
+	}
+}

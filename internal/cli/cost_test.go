@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/workload"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/series"
+)
+
+const samplePrices = `{"currency":"EUR","source":"contract 7","date":"2026-01-31","default":{"prices":{"cpu":1,"memory":0.5}}}`
+
+func sampleBook(t *testing.T) *cost.PriceBook {
+	t.Helper()
+	b, err := cost.ParsePriceBook([]byte(samplePrices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sampleCluster is a node with a pod that uses less than it requests, one whose use is not known, and one that waits.
+func sampleCluster() workload.Cluster {
+	pod := func(name, on string, cpu series.MilliCPU) workload.Pod {
+		return workload.Pod{
+			Name: name, Node: on, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+			Requests: cost.Amounts{CPU: cpu, Memory: 1 << 30},
+		}
+	}
+	return workload.Cluster{
+		Nodes: []cost.Node{{Name: "n1", Size: cost.Amounts{CPU: 4000, Memory: 8 << 30}}, {Name: "n2"}},
+		Pods:  []workload.Pod{pod("web", "n1", 1000), pod("db", "n1", 500), pod("late", "", 100), pod("lost", "n9", 100)},
+	}
+}
+
+func sampleCosts(t *testing.T, by string, withUse bool) *costReport {
+	t.Helper()
+	a, err := allocate(sampleBook(t), sampleCluster(), func(_, pod string) (cost.Amounts, bool) {
+		return cost.Amounts{CPU: 250, Memory: 2 << 30}, withUse && pod == "web"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &costReport{
+		by: by, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: sampleBook(t), withUse: withUse, Allocation: a,
+	}
+}
+
+func TestCostTables(t *testing.T) {
+	for name, c := range map[string]struct {
+		by      string
+		withUse bool
+	}{
+		"cost.workload": {byWorkload, true}, "cost.namespace": {byNamespace, true}, "cost.node": {byNode, true}, "cost.requests": {byWorkload, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := renderCostTable(&b, sampleCosts(t, c.by, c.withUse)); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".table", b.Bytes())
+		})
+	}
+}
+
+func TestCostJSON(t *testing.T) {
+	var b bytes.Buffer
+	if err := renderCostJSON(&b, sampleCosts(t, byWorkload, true)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "cost.json", b.Bytes())
+	b.Reset()
+	if err := renderCostJSON(&b, sampleCosts(t, byWorkload, false)); err != nil {
+		t.Fatal(err)
+	}
+	for _, absent := range []string{"byUse", "byMax", "window", "podsWithoutUse"} {
+		if strings.Contains(b.String(), absent) {
+			t.Errorf("%s in an output that knows no use:\n%s", absent, b.String())
+		}
+	}
+}
+
+func TestCostFlags(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("currency: USD\nsource: s\ndate: \"2026-01-01\"\ndefault: {prices: {cpu: -1, memory: 1}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"grouping":           {[]string{"cost", "--by", "team"}, exitUsage, `--by "team": want workload, namespace or node`},
+		"format":             {[]string{"cost", "-o", "xml"}, exitUsage, `--output "xml"`},
+		"window":             {[]string{"cost", "--window", "soon"}, exitUsage, "--window"},
+		"short window":       {[]string{"cost", "--window", "1m"}, exitUsage, "at least 5m"},
+		"price below zero":   {[]string{"cost", "--price-book", bad}, exitUsage, "bad.yaml: default.prices.cpu: -1: a price must be above zero"},
+		"the same elsewhere": {[]string{"recommend", "--prometheus", "http://127.0.0.1:1", "--price-book", bad}, exitUsage, "default.prices.cpu: -1"},
+		"no file":            {[]string{"cost", "--price-book", "none.yaml"}, exitUsage, "none.yaml"},
+		"files have no pods": {[]string{"recommend", "--from", t.TempDir(), "--price-book", bad}, exitUsage, "price-book"},
+		"no cluster":         {[]string{"cost"}, exitFailure, "read from the Kubernetes API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := crane(t, c.args...)
+			if code != c.code || !strings.Contains(errOut, c.says) || out != "" {
+				t.Errorf("exit %d, want %d: %s%s", code, c.code, errOut, out)
+			}
+		})
+	}
+}
+
+// reportWithSavings is the sample report with prices; web runs on a known node.
+func reportWithSavings(t *testing.T) *report {
+	t.Helper()
+	r := sampleReport()
+	cluster := sampleCluster()
+	tariff, err := cost.NewTariff(sampleBook(t), cluster.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.price(&prices{book: sampleBook(t)}, tariff, cluster.Placement())
+	return r
+}
+
+func TestSavings(t *testing.T) {
+	var b bytes.Buffer
+	if err := renderTable(&b, reportWithSavings(t)); err != nil {
+		t.Fatal(err)
+	}
+	// The proxy asks for 64 MiB less in each of 3 pods, the app for 512 MiB more: its CPU has no request today.
+	for _, want := range []string{"EUR/MONTH", "68.44", "costs 547.50", "TOTAL", "Not counted: 2 containers", "Prices in EUR of 2026-01-31"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := renderJSON(&b, reportWithSavings(t)); err != nil {
+		t.Fatal(err)
+	}
+	var out jsonReport
+	if err := json.Unmarshal(b.Bytes(), &out); err != nil {
+		t.Fatal(err)
+	}
+	web, young := out.Workloads[0].Saving, out.Workloads[1].Saving
+	monthly := 3 * (64 - 512) / 1024.0 * 0.5 * cost.HoursPerMonth
+	if web.Memory != 3*(64-512)<<20 || math.Abs(web.Monthly-monthly) > 1e-6 || web.PricedFrom != string(cost.FromNodes) {
+		t.Errorf("web: %+v, want %v a month", web, monthly)
+	}
+	if young.Monthly != 0 || len(young.NotCounted) != 2 || young.PricedFrom != string(cost.FromClusterMean) {
+		t.Errorf("young: %+v", young)
+	}
+	if len(out.Namespaces) != 1 || out.Namespaces[0].Saving.Monthly != web.Monthly || out.Totals.Saving.Monthly != web.Monthly || out.Prices.Currency != "EUR" {
+		t.Errorf("namespaces %+v, totals %+v, prices %+v", out.Namespaces, out.Totals.Saving, out.Prices)
+	}
+	if text := strings.Join(web.NotCounted, ";"); text != "cpu of app: no request today" {
+		t.Errorf("not counted: %s", text)
+	}
+}
+
+func TestFormatMoney(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 0.004: "0.004", -0.0001: "-0.0001", 12.345: "12.35", 1234567: "1234567.00", -3: "-3.00"} {
+		if got := formatMoney(v); got != want {
+			t.Errorf("%v is %s, want %s", v, got, want)
+		}
+	}
+}

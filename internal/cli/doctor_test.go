@@ -1,0 +1,93 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// TestLeaderOutsideOfTheCluster: a craned that runs elsewhere is one that runs.
+func TestLeaderOutsideOfTheCluster(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	lease := func(name, holder string, age time.Duration) *coordinationv1.Lease {
+		renewed := metav1.NewMicroTime(now.Add(-age))
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+		}
+	}
+	for name, c := range map[string]struct {
+		lease  *coordinationv1.Lease
+		status status
+		want   string
+	}{
+		"renewed":  {lease(cranedLease, "vm_1", 10*time.Second), statusOK, "crane-system/craned"},
+		"old":      {lease(cranedLease, "vm_1", time.Hour), statusWarn, "does not run"},
+		"released": {lease(cranedLease, "", time.Second), statusWarn, "does not run"},
+	} {
+		d := &diagnosis{now: now}
+		d.lookForLeader(t.Context(), fake.NewClientset(c.lease))
+		if len(d.checks) != 1 || d.checks[0].Status != c.status || !strings.Contains(d.checks[0].Detail, c.want) {
+			t.Errorf("%s: %+v", name, d.checks)
+		}
+	}
+}
+
+// TestAbsentMetrics: where kube-state-metrics exports other things, no Job is no fault; where it exports nothing, it is.
+func TestAbsentMetrics(t *testing.T) {
+	report := metrics.Report{Metrics: []metrics.Capability{
+		{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3}, {Metric: "kube_pod_owner"}, {Metric: "kube_job_owner", Cost: "guessed"},
+	}}
+	look := func() map[string]status {
+		d := &diagnosis{}
+		d.lookAtMetrics(report, true)
+		out := map[string]status{}
+		for _, c := range d.checks {
+			out[c.Name] = c.Status
+		}
+		return out
+	}
+	if got := look(); got["kube_job_owner"] != statusWarn || got["kube_pod_owner"] != statusWarn {
+		t.Errorf("without kube-state-metrics: %v", got)
+	}
+	report.Metrics[1].Series = 3
+	if got := look(); got["kube_job_owner"] != statusOK {
+		t.Errorf("with kube-state-metrics: %v", got)
+	}
+}
+
+// TestDoctorFits: no line is wider than the terminal, but for what is one word.
+func TestDoctorFits(t *testing.T) {
+	checks := []check{
+		{"container_memory_total_active_file_bytes", statusWarn, strings.Repeat("some words ", 20), strings.Repeat("some advice ", 20)},
+		{"API server", statusOK, "https://127.0.0.1:6443", ""},
+	}
+	for _, columns := range []int{60, 80, 100, 120, 160} {
+		out := drawDoctor(checks, columns)
+		for line := range strings.Lines(out) {
+			if len(line)-1 > columns {
+				t.Errorf("%d columns in a terminal of %d: %s", len(line)-1, columns, line)
+			}
+		}
+		if !strings.Contains(out, checks[0].Name) || !strings.Contains(out, "advice") {
+			t.Errorf("%d columns:\n%s", columns, out)
+		}
+	}
+}
+
+func TestShortDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Minute: "1m", 15 * time.Second: "15s", 90 * time.Second: "1m30s", 2 * time.Hour: "2h", 10 * time.Minute: "10m", 0: "0s"} {
+		if got := shortDuration(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes: see the package comment.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+	exitNothing = 3
+	exitBroken  = 4
+)
+
+// exitError is an error with the exit code that it leads to.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError marks what the caller of the command got wrong.
+func usageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitUsage, err: err}
+}
+
+// Main runs the command line and returns the exit code. args[0] is the name under which the program was called.
+func Main(args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cmd := NewCommand(Streams{In: in, Out: out, Err: errOut}, args[0])
+	cmd.SetArgs(args[1:])
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	fmt.Fprintln(errOut, "Error:", err)
+	var coded *exitError
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	return exitFailure
+}

@@ -1,0 +1,143 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+// shownLevels are the quantiles that are printed.
+func shownLevels() []float64 { return []float64{0.5, 0.9, 0.95, 0.99} }
+
+func (o *forecastOptions) render(s Streams, all []forecastOf) error {
+	switch o.output {
+	case outputJSON:
+		return renderForecastsJSON(s.Out, all)
+	case outputSVG:
+		_, err := io.WriteString(s.Out, drawSVG(all))
+		return err //nolint:wrapcheck // The caller says what was written.
+	}
+	width := o.width
+	if width == 0 {
+		if width = terminalWidth(s.Out); width == 0 {
+			width = defaultChartWidth
+		}
+	}
+	for i, f := range all {
+		text := f.headline() + forecastRows(f)
+		if o.output == outputChart {
+			text = f.headline() + drawChart(f, width)
+		}
+		if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := io.WriteString(s.Out, text); err != nil {
+			return err //nolint:wrapcheck // The caller says what was written.
+		}
+	}
+	return nil
+}
+
+// headline says what made the forecast, and from what.
+func (f forecastOf) headline() string {
+	parts := []string{"model " + f.forecast.Model}
+	if f.forecast.Period > 0 {
+		parts = append(parts, fmt.Sprintf("season %s, %d seen", series.FormatDuration(f.forecast.Period), f.forecast.Periods))
+	} else {
+		parts = append(parts, fmt.Sprintf("no season, %d days seen", f.forecast.Periods))
+	}
+	if math.IsNaN(f.forecast.Skill) {
+		parts = append(parts, "skill not known yet")
+	} else {
+		parts = append(parts, fmt.Sprintf("skill %.2f", f.forecast.Skill))
+	}
+	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
+	if f.forecast.Reason != "" {
+		text += "reason: " + f.forecast.Reason + "\n"
+	}
+	return text
+}
+
+// forecastRows is a table of at most 24 rows, each with the highest of its quantiles.
+func forecastRows(f forecastOf) string {
+	const most = 24
+	t := newFigureTable("FROM", "P50", "P90", "P95", "P99")
+	step := f.forecast.Step * time.Duration((len(f.forecast.Values)+most-1)/most)
+	for from := f.forecast.Start; from.Before(f.forecast.End()); from = from.Add(step) {
+		row := table.Row{from.UTC().Format("2006-01-02 15:04")}
+		for _, level := range shownLevels() {
+			cell := nothing
+			if v, ok := f.forecast.Max(level, from, from.Add(step)); ok {
+				cell = fmt.Sprintf("%.4g", v)
+			}
+			row = append(row, cell)
+		}
+		t.AppendRow(row)
+	}
+	return t.Render() + "\n"
+}
+
+// jsonForecast is a forecast in JSON: regular grids of values, null for what is not known.
+type jsonForecast struct {
+	Name      string               `json:"name"`
+	Algorithm string               `json:"algorithm"`
+	Model     string               `json:"model"`
+	Period    string               `json:"period,omitempty"`
+	Periods   int                  `json:"periods"`
+	Skill     *float64             `json:"skill"`
+	Reason    string               `json:"reason,omitempty"`
+	Start     time.Time            `json:"start"`
+	Step      float64              `json:"stepSeconds"`
+	Quantiles map[string][]float64 `json:"quantiles"`
+	History   jsonHistory          `json:"history"`
+}
+
+type jsonHistory struct {
+	Start  time.Time  `json:"start"`
+	Step   float64    `json:"stepSeconds"`
+	Values []*float64 `json:"values"`
+}
+
+func renderForecastsJSON(w io.Writer, all []forecastOf) error {
+	out := struct {
+		Series []jsonForecast `json:"series"`
+	}{Series: []jsonForecast{}}
+	for _, f := range all {
+		out.Series = append(out.Series, f.json())
+	}
+	return encodeJSON(w, out)
+}
+
+func (f forecastOf) json() jsonForecast {
+	j := jsonForecast{
+		Name: f.name, Algorithm: f.algorithm, Model: f.forecast.Model, Periods: f.forecast.Periods, Reason: f.forecast.Reason,
+		Start: f.forecast.Start.UTC(), Step: f.forecast.Step.Seconds(), Quantiles: map[string][]float64{},
+		History: jsonHistory{Start: f.history.Start.UTC(), Step: f.history.Step.Seconds(), Values: make([]*float64, len(f.history.Values))},
+	}
+	if f.forecast.Period > 0 {
+		j.Period = series.FormatDuration(f.forecast.Period)
+	}
+	if !math.IsNaN(f.forecast.Skill) && !math.IsInf(f.forecast.Skill, 0) {
+		j.Skill = &f.forecast.Skill
+	}
+	for _, level := range shownLevels() {
+		j.Quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = f.forecast.Quantile(level).Values
+	}
+	for i, v := range f.history.Values {
+		if forecast.Usable(v) {
+			j.History.Values[i] = &f.history.Values[i]
+		}
+	}
+	return j
+}

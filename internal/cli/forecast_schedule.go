@@ -1,0 +1,257 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/registry"
+	"crane.io/crane/pkg/rightsize/backtest"
+	"crane.io/crane/pkg/rightsize/schedule"
+)
+
+const forecastScheduleLong = `Schedule turns the forecast of the next 24 hours into CPU requests by the time of day, for containers that can be
+resized in place: the policy crane-time-of-day of crane backtest rightsize. It prints the steps and the rule by which
+the request is raised where use passes it all the same. Nothing is changed.
+
+The series are CSV files with the header ts,value, the answer of Prometheus to --query, or the CPU use of --workload,
+of which each of --pods has an equal share.
+
+  above   share of the step that the forecast expects above the request
+  reason  why this request, and why from here on
+
+Exit codes: 0 done; 1 a file or Prometheus cannot be read; 2 the flags are wrong; 3 there is no series to forecast.`
+
+// forecastScheduleOptions are the flags of `crane forecast schedule`.
+type forecastScheduleOptions struct {
+	forecastOptions
+
+	workload string
+	pods     int
+	request  float64
+	settings schedule.Settings
+}
+
+// scheduleOf is one series, what is forecast of it and what follows.
+type scheduleOf struct {
+	name     string
+	forecast forecast.Forecast
+	plan     schedule.Plan
+}
+
+func newForecastScheduleCommand(s Streams) *cobra.Command {
+	o := &forecastScheduleOptions{settings: schedule.DefaultSettings()}
+	o.prometheus, o.clock = newPrometheusFlags(), time.Now
+	o.algorithm, o.horizon = registry.Auto, schedule.Horizon.String()
+	cmd := &cobra.Command{
+		Use:   "schedule [flags] FILE|DIR... | --query EXPR | --workload KIND/NAMESPACE/NAME",
+		Short: "Print requests by the time of day, and the rule of reaction",
+		Long:  forecastScheduleLong,
+		Example: `  crane forecast schedule --request 4 web.csv
+  crane forecast schedule --prometheus http://localhost:9090 --workload Deployment/shop/cart --pods 3`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.paths = args
+			return o.run(cmd.Context(), s)
+		},
+	}
+	fs := cmd.Flags()
+	o.prometheus.addFlags(fs)
+	fs.StringVar(&o.query, "query", "", "PromQL of the use of one container, instead of files; needs --prometheus")
+	fs.StringVar(&o.workload, "workload", "", "KIND/NAMESPACE/NAME of a workload whose CPU use is read, in cores; needs --prometheus")
+	fs.IntVar(&o.pods, "pods", 1, "number of pods that share the use of --workload")
+	fs.Float64Var(&o.request, "request", 0, "request in force now, in the unit of the series; 0 for none")
+	o.calendar.addFlags(fs)
+	fs.StringVar(&o.step, "step", "1m", "distance of the samples that are asked for")
+	fs.StringVar(&o.history, "history", "14d", "how much history the forecaster sees")
+	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	return cmd
+}
+
+// complete reads and checks the flags; it returns the algorithm and the workload's kind, namespace and name.
+func (o *forecastScheduleOptions) complete() (forecast.Algorithm, []string, error) {
+	var errs []error
+	errs = append(errs, checkTableOrJSON(o.output))
+	if o.pods < 1 || o.pods > 100_000 {
+		errs = append(errs, fmt.Errorf("--pods %d: must be 1 to 100000", o.pods))
+	}
+	if !forecast.Usable(o.request) {
+		errs = append(errs, fmt.Errorf("--request %v: must be 0 or more", o.request))
+	}
+	var target []string
+	common := o.forecastOptions
+	if common.output == outputJSON {
+		common.output = outputTable
+	}
+	if o.workload != "" {
+		target = strings.Split(o.workload, "/")
+		if len(target) != 3 || target[0] == "" || target[1] == "" || target[2] == "" {
+			errs = append(errs, fmt.Errorf("--workload %q: want KIND/NAMESPACE/NAME, for instance Deployment/shop/cart", o.workload))
+		}
+		if o.query != "" || len(o.paths) > 0 {
+			errs = append(errs, errors.New("--workload contradicts files and --query: want one of them"))
+		}
+		common.query, common.paths = o.workload, nil // so that the rest is checked as for a query
+	} else if o.pods != 1 {
+		errs = append(errs, errors.New("--pods is for --workload"))
+	}
+	algorithm, err := common.complete()
+	errs = append(errs, err)
+	o.past, o.ahead, o.queryStepSize = common.past, common.ahead, common.queryStepSize
+	return algorithm, target, usageError(errors.Join(errs...))
+}
+
+func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
+	algorithm, target, err := o.complete()
+	if err != nil {
+		return err
+	}
+	all, err := o.readUse(ctx, s, target)
+	if err != nil {
+		return err
+	}
+	var out []scheduleOf
+	for _, named := range all {
+		history := named.Series.Between(named.Series.End().Add(-o.past), named.Series.End())
+		f, err := algorithm.Forecast(history, schedule.Horizon)
+		if err != nil {
+			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
+			continue
+		}
+		plan, err := schedule.New(f, o.request, o.settings)
+		if err != nil {
+			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
+			continue
+		}
+		out = append(out, scheduleOf{name: named.Name, forecast: f, plan: plan})
+	}
+	if len(out) == 0 {
+		return &exitError{code: exitNothing, err: errors.New("nothing to schedule: no series has a usable sample")}
+	}
+	if o.output == outputJSON {
+		err = renderSchedulesJSON(s.Out, out, o.settings)
+	} else {
+		err = renderSchedules(s.Out, out, o.settings)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the schedule: %w", err)
+	}
+	return nil
+}
+
+// readUse returns the series of the files or the query, or the share of one pod of a workload.
+func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target []string) ([]backtest.Named, error) {
+	if target == nil {
+		return o.read(ctx, s)
+	}
+	source, err := o.prometheus.open()
+	if err != nil {
+		return nil, err
+	}
+	end := o.clock().UTC().Truncate(o.queryStepSize)
+	found, err := source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+		Resource: metrics.CPU, Kind: target[0], Namespace: target[1], Names: target[2:],
+		Window: metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize},
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It names the query and the server.
+	}
+	use, ok := found[target[2]]
+	if !ok {
+		return nil, nil
+	}
+	for i := range use.Values {
+		use.Values[i] /= float64(o.pods)
+	}
+	name := o.workload
+	if o.pods > 1 {
+		name += fmt.Sprintf(", one of %d pods", o.pods)
+	}
+	return []backtest.Named{{Name: name, Series: use}}, nil
+}
+
+// reactionRule says when the request is raised although the plan does not.
+func reactionRule(s schedule.Settings) string {
+	return fmt.Sprintf("reaction: where two samples within ten minutes, or one by a quarter, pass the request, it goes to %.0f %% above the "+
+		"highest use since, %.0f minutes after the first of them at the earliest and at most %d times a day, for %.0f minutes at least",
+		100*s.Raise, s.Delay.Minutes(), s.Reactions, schedule.Hold.Minutes())
+}
+
+func renderSchedules(w io.Writer, all []scheduleOf, settings schedule.Settings) error {
+	for i, one := range all {
+		t := newFigureTable("FROM (UTC)", "TO", "REQUEST", "ABOVE", "REASON")
+		for _, step := range one.plan.Steps {
+			t.AppendRow(table.Row{
+				step.From.UTC().Format("2006-01-02 15:04"), step.To.UTC().Format("15:04"), fmt.Sprintf("%.4g", step.Request),
+				fmt.Sprintf("%.2f %%", 100*step.Risk), step.Reason,
+			})
+		}
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		_, err := fmt.Fprintf(w, "%s\nplan: %d changes, slack %.2f, %.2f %% of the time above; %s\n%s\n%s\n", one.name, one.plan.Changes,
+			one.plan.Slack, 100*one.plan.Risk, one.plan.Reason, t.Render(), reactionRule(settings))
+		if err != nil {
+			return err //nolint:wrapcheck // The caller says what was written.
+		}
+	}
+	return nil
+}
+
+// jsonSchedule is a plan in JSON.
+type jsonSchedule struct {
+	Name     string       `json:"name"`
+	Model    string       `json:"model"`
+	Changes  int          `json:"changes"`
+	Slack    float64      `json:"slack"`
+	Above    float64      `json:"above"`
+	Reason   string       `json:"reason"`
+	Steps    []jsonSlot   `json:"steps"`
+	Reaction jsonReaction `json:"reaction"`
+}
+
+type jsonSlot struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Request float64   `json:"request"`
+	Above   float64   `json:"above"`
+	Reason  string    `json:"reason"`
+}
+
+type jsonReaction struct {
+	DelaySeconds float64 `json:"delaySeconds"`
+	MostADay     int     `json:"mostADay"`
+	Raise        float64 `json:"raise"`
+	HoldSeconds  float64 `json:"holdSeconds"`
+	Rule         string  `json:"rule"`
+}
+
+func renderSchedulesJSON(w io.Writer, all []scheduleOf, settings schedule.Settings) error {
+	out := struct {
+		Series []jsonSchedule `json:"series"`
+	}{}
+	for _, one := range all {
+		j := jsonSchedule{
+			Name: one.name, Model: one.forecast.Model, Changes: one.plan.Changes, Slack: one.plan.Slack, Above: one.plan.Risk, Reason: one.plan.Reason,
+			Reaction: jsonReaction{
+				DelaySeconds: settings.Delay.Seconds(), MostADay: settings.Reactions, Raise: float64(settings.Raise),
+				HoldSeconds: schedule.Hold.Seconds(), Rule: reactionRule(settings),
+			},
+		}
+		for _, step := range one.plan.Steps {
+			j.Steps = append(j.Steps, jsonSlot{From: step.From.UTC(), To: step.To.UTC(), Request: step.Request, Above: step.Risk, Reason: step.Reason})
+		}
+		out.Series = append(out.Series, j)
+	}
+	return encodeJSON(w, out)
+}

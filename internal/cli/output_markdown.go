@@ -1,0 +1,84 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/pkg/series"
+)
+
+// renderMarkdown writes the table in the form that GitHub and GitLab show, for a pull request or a wiki.
+func renderMarkdown(w io.Writer, r *report) error {
+	s := r.sheet()
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.subtitle()))
+	line := func(row table.Row, mark string) {
+		b.WriteString("|")
+		for _, cell := range texts(row) {
+			if cell = markdownText(cell); cell != "" {
+				cell = " " + mark + cell + mark
+			}
+			b.WriteString(cell + " |")
+		}
+		b.WriteString("\n")
+	}
+	line(s.header, "")
+	b.WriteString("|")
+	for i := range s.header {
+		if i < s.names || i == len(s.header)-1 {
+			b.WriteString(" --- |")
+		} else {
+			b.WriteString(" ---: |")
+		}
+	}
+	b.WriteString("\n")
+	for _, row := range s.rows {
+		line(row, "")
+	}
+	if len(s.footer) > 0 {
+		line(s.footer, "**")
+	}
+	if r.prices != nil {
+		fmt.Fprintf(&b, "\n%s\n", markdownText(r.prices.sentence()))
+	}
+	for _, text := range r.sources.lines() {
+		fmt.Fprintf(&b, "\n%s\n", markdownText(text))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing Markdown: %w", err)
+	}
+	return nil
+}
+
+// subtitle says what the numbers rest on.
+func (r *report) subtitle() string {
+	return fmt.Sprintf("%s, policy %s over %s, decided at %s.", plural(len(r.items), "workload"), r.policy,
+		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+// markdownText takes the meaning from what Markdown would read as markup.
+func markdownText(s string) string {
+	var b strings.Builder
+	for _, c := range s {
+		switch {
+		case c == '\n' || c == '\r':
+			b.WriteByte(' ')
+		case c == '<':
+			b.WriteString("&lt;")
+		case c == '&':
+			b.WriteString("&amp;")
+		case strings.ContainsRune("\\`*_[]|~", c):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

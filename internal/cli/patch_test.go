@@ -1,0 +1,231 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	kresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/workload"
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// podsOf has a container in each state of its resources, behind an init container and beside a sidecar.
+func podsOf() *appsv1.Deployment {
+	always := corev1.ContainerRestartPolicyAlways
+	list := func(pairs ...string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[corev1.ResourceName(pairs[i])] = kresource.MustParse(pairs[i+1])
+		}
+		return out
+	}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.v1", UID: "u"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{
+				{Name: "migrate"},
+				{Name: "proxy", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi")}},
+			},
+			Containers: []corev1.Container{
+				{Name: "bare"},
+				{Name: "storage", Resources: corev1.ResourceRequirements{Requests: list("ephemeral-storage", "1Gi")}},
+				{Name: "limited", Resources: corev1.ResourceRequirements{
+					Requests: list("cpu", "1", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi", "nvidia.com/gpu", "1"),
+				}},
+				{Name: "claims", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}},
+				{Name: "young", Resources: corev1.ResourceRequirements{Requests: list("cpu", "1")}},
+			},
+		}}},
+	}
+}
+
+// patchReport recommends 250m and 256Mi for all, a limit of 512Mi for the one that is limited, and nothing for the young.
+func patchReport(t *testing.T) *report {
+	t.Helper()
+	w, err := workload.FromObject(podsOf(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := item{workload: w, plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch}}
+	for _, c := range w.Containers {
+		if c.Role == workload.Init {
+			continue
+		}
+		rec := rightsize.Recommendation{Container: c.Name, Current: history.Current(c)}
+		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
+		rec.Target = rightsize.Resources{CPURequest: ptr(series.MilliCPU(250)), MemoryRequest: ptr(series.Bytes(256 << 20))}
+		switch c.Name {
+		case "limited":
+			rec.Target.MemoryLimit = ptr(series.Bytes(512 << 20))
+		case "young":
+			rec.Target = rightsize.Resources{}
+			rec.CPU.Status, rec.Memory.Status = rightsize.Learning, rightsize.NoData
+		}
+		it.plan.Containers, it.use = append(it.plan.Containers, rec), append(it.use, containerUse{})
+	}
+	return &report{policy: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}, items: []item{it}}
+}
+
+// wanted is the template after the patch.
+func wanted() *appsv1.Deployment {
+	d := podsOf()
+	spec := &d.Spec.Template.Spec
+	for _, c := range []*corev1.Container{&spec.InitContainers[1], &spec.Containers[0], &spec.Containers[1], &spec.Containers[2], &spec.Containers[3]} {
+		if c.Resources.Requests == nil {
+			c.Resources.Requests = corev1.ResourceList{}
+		}
+		c.Resources.Requests[corev1.ResourceCPU] = kresource.MustParse("250m")
+		c.Resources.Requests[corev1.ResourceMemory] = kresource.MustParse("256Mi")
+	}
+	delete(spec.Containers[2].Resources.Limits, corev1.ResourceCPU)
+	spec.Containers[2].Resources.Limits[corev1.ResourceMemory] = kresource.MustParse("512Mi")
+	return d
+}
+
+func encoded(t *testing.T, v any) []byte {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func held(t *testing.T, patched []byte) {
+	t.Helper()
+	var got appsv1.Deployment
+	if err := json.Unmarshal(patched, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(encoded(t, wanted())), string(encoded(t, &got))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func jsonPatchOf(t *testing.T, r *report) []byte {
+	t.Helper()
+	var list []struct {
+		Target patchTarget
+		Patch  json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(rendered(t, outputJSONPatch, r)), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].Target != (patchTarget{"apps", "v1", "Deployment", "web.v1", "shop"}) {
+		t.Fatalf("%+v", list)
+	}
+	return list[0].Patch
+}
+
+func TestJSONPatch(t *testing.T) {
+	operations := jsonPatchOf(t, patchReport(t))
+	p, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := p.Apply(encoded(t, podsOf()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, operations)
+	}
+	held(t, patched)
+	moved := podsOf()
+	moved.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, moved.Spec.Template.Spec.Containers...)
+	if _, err := p.Apply(encoded(t, moved)); err == nil {
+		t.Error("a container that moved is patched")
+	}
+}
+
+// TestJSONPatchNeedsTheOrder: the metrics of kube-state-metrics do not know which container is the first.
+func TestJSONPatchNeedsTheOrder(t *testing.T) {
+	r := patchReport(t)
+	r.items[0].workload.UID = ""
+	var out, errOut bytes.Buffer
+	if err := renderJSONPatch(Streams{Out: &out, Err: &errOut}, r); err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(out.String()) != "[]" || !strings.Contains(errOut.String(), "order of its containers") {
+		t.Errorf("%s\n%s", out.String(), errOut.String())
+	}
+}
+
+func TestStrategicMerge(t *testing.T) {
+	out := rendered(t, outputStrategicMerge, patchReport(t))
+	golden(t, "patch.strategic-merge", []byte(out))
+	p, err := yaml.YAMLToJSON([]byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := strategicpatch.StrategicMergePatch(encoded(t, podsOf()), p, appsv1.Deployment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(t, patched)
+}
+
+func TestPatchFiles(t *testing.T) {
+	for _, output := range []string{outputKustomize, outputJSONPatch, outputHelmValues} {
+		golden(t, "patch."+output, []byte(rendered(t, output, patchReport(t))))
+	}
+}
+
+func TestLeftOut(t *testing.T) {
+	for _, c := range []struct{ apiVersion, kind, want string }{
+		{"v1", "Pod", "nobody owns"},
+		{"apps/v1", "ReplicaSet", "does not replace"},
+		{"batch/v1", "Job", "does not change"},
+		{"argoproj.io/v1alpha1", "Rollout", "not known"},
+		{"", "Series", "a file is no workload"},
+		{"", "Deployment", "not known"},
+	} {
+		r := patchReport(t)
+		r.items[0].workload.APIVersion, r.items[0].workload.Kind = c.apiVersion, c.kind
+		patches, left := r.patches(false)
+		if len(patches) != 0 || len(left) != 1 || !strings.Contains(left[0], c.want) {
+			t.Errorf("%s: %v, %v", c.kind, patches, left)
+		}
+	}
+	r := patchReport(t)
+	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "batch/v1", "CronJob"
+	if out := rendered(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
+		t.Error(out)
+	}
+}
+
+// TestNothingToPatch: what is as it should be has no patch, and what is written is still whole.
+func TestNothingToPatch(t *testing.T) {
+	for _, output := range patchNames() {
+		r := patchReport(t)
+		for i := range r.items[0].plan.Containers {
+			c := &r.items[0].plan.Containers[i]
+			c.Target = c.Current
+		}
+		var out, errOut bytes.Buffer
+		if err := rendererOf(output)(Streams{Out: &out, Err: &errOut}, r); err != nil || strings.Contains(out.String(), "web") {
+			t.Errorf("%s: %v\n%s", output, err, out.String())
+		}
+		var v any
+		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing is to be patched") {
+			t.Errorf("%s: %v, %s", output, err, errOut.String())
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+)
+
+// TestDocumentedPolicy reads the example in docs/rightsizing.md as a policy file.
+func TestDocumentedPolicy(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rightsizing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```yaml\n")
+	example, _, ended := strings.Cut(rest, "```")
+	if !found || !ended {
+		t.Fatal("the page has no example in YAML")
+	}
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := loadPolicies(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := set.Default
+	if len(set.Rules) == 0 {
+		t.Error("the example has no rules")
+	}
+	if _, err := loadPolicy(file); err == nil || !strings.Contains(err.Error(), "they choose among workloads") {
+		t.Errorf("where one policy is looked at: %v", err)
+	}
+	if policy.Name != "web" || policy.CPU.Method != rightsize.Percentile || policy.MinHistory != 72*time.Hour || len(policy.Specifications) != 2 {
+		t.Errorf("%+v", policy)
+	}
+}
+
+func TestLoadPolicyRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct{ policy, says string }{
+		"unknown name":  {"gold", "want one of default"},
+		"missing file":  {filepath.Join(dir, "none.yaml"), "none.yaml"},
+		"a directory":   {dir, "is not a file"},
+		"broken YAML":   {write("broken.yaml", "name: [a"), "broken.yaml"},
+		"given twice":   {write("twice.yaml", "name: a\nname: b\n"), "twice.yaml"},
+		"unknown field": {write("typo.json", `{"name":"a","cpu":{"flor":"1"}}`), "did you mean floor?"},
+		"too large":     {write("large.yaml", strings.Repeat("#", maxPolicyFile+1)), "at most"},
+	} {
+		if _, err := loadPolicy(c.policy); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v does not say %q", name, err, c.says)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestRecommendEvidence(t *testing.T) {
+	dir := t.TempDir()
+	writeSeries(t, dir, "web.csv", 10)
+	run := func(args ...string) (string, error) {
+		var stdout, stderr bytes.Buffer
+		cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
+		cmd.SetArgs(append([]string{"recommend", "--from", dir}, args...))
+		err := cmd.ExecuteContext(t.Context())
+		return stdout.String(), err
+	}
+	out, err := run("-o", "json", "--evidence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report jsonReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	replay := report.Workloads[0].Containers[0].CPU.Replay
+	if replay == nil || replay.Days != 3 || len(replay.Outcomes) != 5 || replay.Outcomes[0].Violation != 0 || len(replay.Curve) == 0 {
+		t.Errorf("%+v", replay)
+	}
+	if out, err = run("-o", "json"); err != nil || strings.Contains(out, `"replay"`) {
+		t.Errorf("a replay that nobody asked for, or %v", err)
+	}
+	if _, err = run("--evidence"); err == nil || !strings.Contains(err.Error(), "--output json") {
+		t.Errorf("evidence in a table: %v", err)
+	}
+}

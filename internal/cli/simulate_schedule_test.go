@@ -1,0 +1,42 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSimulateSchedule: every flag goes to crane-scheduler, and its output and exit code come back.
+func TestSimulateSchedule(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"$@\"\ncase \"$*\" in *fail*) exit 7;; esac\n"
+	if err := os.WriteFile(filepath.Join(dir, schedulerBinary), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &out, Err: &out}, "crane")
+		cmd.SetArgs(append([]string{"simulate", "schedule"}, args...))
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := run("--nodes", "300", "-o", "json")
+	if err != nil || out != "simulate --nodes 300 -o json\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	_, err = run("--fail")
+	if coded, ok := errors.AsType[*exitError](err); !ok || coded.code != 7 {
+		t.Errorf("a failure is %v, want exit code 7", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err = run(); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("without crane-scheduler: %v, want what to do", err)
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func TestTemplateOf(t *testing.T) {
+	spec := `{"containers": [{"name": "app"}, {"name": "b"}], "initContainers": [{"name": "proxy"}]}`
+	all := []string{"containers/app", "initContainers/proxy"}
+	for name, c := range map[string]struct {
+		object     string
+		containers []string
+		path, why  string
+	}{
+		"where most have it":   {`{"spec": {"template": {"spec": ` + spec + `}}}`, all, "spec.template.spec", ""},
+		"of jobs":              {`{"spec": {"jobTemplate": {"spec": {"template": {"spec": ` + spec + `}}}}}`, all, "spec.jobTemplate.spec.template.spec", ""},
+		"somewhere else":       {`{"spec": {"pods": {"spec": ` + spec + `}}}`, all, "", "Rollout argoproj.io/v1alpha1 has no pod template at"},
+		"another's":            {`{"spec": {"workloadRef": {"kind": "Deployment", "name": "web"}}}`, all, "", "template of Deployment/web (spec.workloadRef)"},
+		"nothing":              {`{}`, all, "", "has no pod template"},
+		"a container is not":   {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"containers/mesh"}, "", "no containers/mesh"},
+		"in the other list":    {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"initContainers/app"}, "", "no initContainers/app"},
+		"a text as template":   {`{"spec": {"template": "spec"}}`, all, "", "has no pod template"},
+		"texts as containers":  {`{"spec": {"template": {"spec": {"containers": ["app"]}}}}`, all, "", "has no pod template"},
+		"containers by name":   {`{"spec": {"template": {"spec": {"containers": {"app": {}}}}}}`, all, "", "has no pod template"},
+		"a number as a name":   {`{"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}}`, all, "", "has no pod template"},
+		"no list of templates": {`{"spec": {"template": {"spec": {}}}}`, all, "", "has no pod template"},
+	} {
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(c.object), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		object.SetAPIVersion("argoproj.io/v1alpha1")
+		object.SetKind("Rollout")
+		got := templateOf(object, c.containers)
+		if strings.Join(got.path, ".") != c.path || !strings.Contains(got.why, c.why) || (got.why == "") != (c.why == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestCustomKind: a merge would replace the containers of a custom kind, so it is patched by operations alone.
+func TestCustomKind(t *testing.T) {
+	r := patchReport(t)
+	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "argoproj.io/v1alpha1", "Rollout"
+	r.items[0].template = podTemplate{path: []string{"spec", "template", "spec"}}
+
+	var component struct {
+		Patches []struct {
+			Target patchTarget
+			Patch  string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(rendered(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
+		t.Fatalf("%v, %+v", err, component)
+	}
+	if target := component.Patches[0].Target; target.Group != "argoproj.io" || target.Kind != "Rollout" {
+		t.Errorf("%+v", target)
+	}
+	operations, err := yaml.YAMLToJSON([]byte(component.Patches[0].Patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := p.Apply(encoded(t, podsOf()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(t, patched)
+
+	var out, errOut bytes.Buffer
+	if err := renderStrategicMerge(Streams{Out: &out, Err: &errOut}, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
+		t.Errorf("%v\n%s\n%s", err, out.String(), errOut.String())
+	}
+	r.items[0].template = podTemplate{}
+	if out := rendered(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
+		t.Errorf("values need no template, and have none:\n%s", out)
+	}
+	if patches, left := r.patches(false); len(patches) > 0 || !slices.ContainsFunc(left, func(l string) bool { return strings.Contains(l, "not known") }) {
+		t.Errorf("without a look at the object: %v, %q", patches, left)
+	}
+}

@@ -1,0 +1,248 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// maxTries is how often a round is tried for the sake of single objects that cannot be written. After that it counts
+// as done, so that they do not keep all others from being evaluated again.
+const maxTries = 5
+
+// act writes the proposals, a few at a time, and deletes Recommendations of what the rule no longer selects.
+func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
+	var failed failures
+	var group errgroup.Group
+	group.SetLimit(r.Workers)
+	for i := range rd.proposals {
+		group.Go(func() error {
+			failed.add(r.write(ctx, rd, &rd.proposals[i]))
+			return nil
+		})
+	}
+	for _, rec := range r.stale(rd) {
+		group.Go(func() error {
+			failed.add(r.remove(ctx, rd, rec))
+			return nil
+		})
+	}
+	// The functions return no errors: one object that fails does not stop the others.
+	_ = group.Wait()
+	if len(failed.errs) == 0 {
+		return nil
+	}
+	condition := notReady(reasonWriteFailed, fmt.Sprintf("%d of %d objects: %s", len(failed.errs), len(rd.proposals), joined(failed.errs)))
+	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rd.rule)}
+	if last := meta.FindStatusCondition(rd.rule.Status.Conditions, condition.kind); last == nil || last.Reason != reasonWriteFailed {
+		r.Backoff.Forget(req) // Earlier tries failed for another reason, and that has gone.
+	}
+	if r.Backoff.NumRequeues(req) < maxTries {
+		return &outcome{condition: condition, retry: true}
+	}
+	end := r.complete(rd)
+	end.condition = condition
+	return end
+}
+
+// failures gathers errors of several goroutines.
+type failures struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+}
+
+// write brings one Recommendation in line with its proposal.
+func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) error {
+	rec := p.old
+	if rec == nil {
+		created, err := r.create(ctx, rd, p)
+		if err != nil || created == nil {
+			return err
+		}
+		rec = created
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := r.update(ctx, rd, p, rec.DeepCopy())
+		if apierrors.IsConflict(err) {
+			fresh := &analysisv1alpha1.Recommendation{}
+			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), fresh); getErr != nil {
+				return getErr //nolint:wrapcheck // Wrapped below.
+			}
+			rec = fresh
+		}
+		return err
+	})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil // Deleted meanwhile, with its target or by hand; the next round decides anew.
+		}
+		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, p.target.Ref, err)
+	}
+	r.Metrics.executed(rec)
+	return nil
+}
+
+// create makes the object without its status. It returns nil where nothing can be created: the namespace is on its
+// way out.
+func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*analysisv1alpha1.Recommendation, error) {
+	controller, block := false, false
+	rec := &analysisv1alpha1.Recommendation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   p.target.Namespace,
+			Name:        objectName(rd.rule.Name, p.id),
+			Labels:      labelsOf(rd.rule, p.target, p.id.recommender),
+			Annotations: annotationsOf(rd, *p),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "RecommendationRule",
+				Name: rd.rule.Name, UID: rd.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
+			}},
+		},
+		Spec: analysisv1alpha1.RecommendationSpec{
+			TargetRef:          targetRef(p.target),
+			Type:               analysisv1alpha1.AnalysisType(p.id.recommender),
+			CompletionStrategy: strategyOf(rd.schedule),
+		},
+	}
+	if rec.Namespace == "" {
+		rec.Namespace = r.Namespace
+	}
+	err := r.Client.Create(ctx, rec)
+	switch {
+	case err == nil:
+		return rec, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil, nil
+	case apierrors.IsAlreadyExists(err):
+		return r.adoptExisting(ctx, rd, rec)
+	}
+	return nil, fmt.Errorf("creating recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, p.target.Ref, err)
+}
+
+// adoptExisting deals with an object that has the name already: it is ours where the cache was behind, and else that
+// of an earlier rule of the same name, which the garbage collector is about to delete.
+func (r *RuleReconciler) adoptExisting(
+	ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation,
+) (*analysisv1alpha1.Recommendation, error) {
+	found := &analysisv1alpha1.Recommendation{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), found); err != nil {
+		return nil, fmt.Errorf("reading recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
+	}
+	for _, owner := range found.OwnerReferences {
+		if owner.UID == rd.rule.UID {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("recommendation %s/%s exists and does not belong to this rule", rec.Namespace, rec.Name)
+}
+
+// update writes status, then metadata: an object with this round's number has this round's status. rec is changed.
+func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec *analysisv1alpha1.Recommendation) error {
+	before := rec.DeepCopy()
+	rec.Status.RecommendationContent = p.content
+	rec.Status.Savings = p.savings
+	if p.content.RecommendedValue != "" && p.message == analysisv1alpha1.MessageSuccess {
+		now := metav1.NewTime(r.Clock.Now())
+		rec.Status.LastUpdateTime = &now
+	}
+	for _, c := range conditionsOf(*p) {
+		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
+	}
+	if !equality.Semantic.DeepEqual(before.Status, rec.Status) {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Status().Patch(ctx, rec, patch); err != nil {
+			return err //nolint:wrapcheck // The caller names the object and looks for conflicts.
+		}
+	}
+	before = rec.DeepCopy()
+	rec.Labels = merged(rec.Labels, labelsOf(rd.rule, p.target, p.id.recommender))
+	rec.Annotations = merged(rec.Annotations, annotationsOf(rd, *p))
+	if ref := targetRef(p.target); !sameTarget(rec.Spec.TargetRef, ref) {
+		rec.Spec.TargetRef = ref
+	}
+	if equality.Semantic.DeepEqual(before, rec) {
+		return nil
+	}
+	return r.Client.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) //nolint:wrapcheck // As above.
+}
+
+// stale lists the Recommendations of what the rule no longer selects, and those that are there twice. While a selector
+// could not be resolved there are none: what is missing then may only be out of sight.
+func (r *RuleReconciler) stale(rd *round) []*analysisv1alpha1.Recommendation {
+	if len(rd.selection.failures) > 0 {
+		return nil
+	}
+	recommenders := map[string]bool{}
+	for _, recommender := range rd.rule.Spec.Recommenders {
+		recommenders[recommender.Name] = true
+	}
+	selected := map[identity]bool{}
+	for _, w := range rd.selection.targets {
+		if rd.run.accepts(w) {
+			selected[identityOf(w.Ref, "")] = true
+		}
+	}
+	out := rd.surplus
+	for id, rec := range rd.existing {
+		target := id
+		target.recommender = ""
+		if !selected[target] || !recommenders[id.recommender] {
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+func (r *RuleReconciler) remove(ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation) error {
+	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
+	}
+	r.Events.Eventf(rd.rule, rec, corev1.EventTypeNormal, reasonNotSelected, "Delete",
+		"Deleted recommendation %s/%s: %s %s is no longer selected", rec.Namespace, rec.Name, rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Name)
+	return nil
+}
+
+// strategyOf tells old clients what the rule's interval means.
+func strategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
+	if s.once {
+		return &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyOnce}
+	}
+	seconds := int64(s.interval.Seconds())
+	return &analysisv1alpha1.CompletionStrategy{
+		CompletionStrategyType: analysisv1alpha1.CompletionStrategyPeriodical, PeriodSeconds: &seconds,
+	}
+}
+
+func merged(into, from map[string]string) map[string]string {
+	out := maps.Clone(into)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, from)
+	return out
+}

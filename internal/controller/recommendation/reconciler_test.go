@@ -1,0 +1,235 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
+
+// looked is what became of one Recommendation after one look at it.
+type looked struct {
+	rec        *analysisv1alpha1.Recommendation
+	target     *appsv1.Deployment
+	events     int
+	err        error
+	reconciler *Reconciler
+}
+
+// look reconciles one Recommendation of Deployment shop/web beside other objects.
+func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) looked {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
+		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
+		WithIndex(&analysisv1alpha1.Recommendation{}, indexTarget, func(o client.Object) []string {
+			r, ok := o.(*analysisv1alpha1.Recommendation)
+			if !ok {
+				return nil
+			}
+			return []string{targetKey(r)}
+		}).Build()
+	recorder := events.NewFakeRecorder(100)
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: &Reconciler{
+		Client: c, Live: c, Events: recorder, Clock: clock, Metrics: NewMetrics(clock.Now, time.Hour),
+	}}
+	_, out.err = out.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rec)})
+	out.events = len(recorder.Events)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		out.rec = nil
+	}
+	if err := client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, out.target)); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1alpha1.Recommendation {
+	rec := recommendationOf(name, time.Unix(1000, 0), time.Unix(2000, 0))
+	rec.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "uid"}
+	rec.Spec.AdoptionType = adoption
+	rec.Status.RecommendedValue = sampleValue
+	return rec
+}
+
+func adopted(l looked) string {
+	c := meta.FindStatusCondition(l.rec.Status.Conditions, conditionAdopted)
+	if c == nil {
+		return ""
+	}
+	return c.Reason
+}
+
+func TestAdoption(t *testing.T) {
+	broken := adoptable("broken", analysisv1alpha1.AdoptionTypeStatus)
+	broken.Status.RecommendedValue = "resourceRequest: ["
+	empty := adoptable("empty", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	empty.Status.RecommendedValue = ""
+	recovered := adoptable("recovered", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	recovered.Status.Conditions = []metav1.Condition{{Type: conditionAdopted, Status: metav1.ConditionFalse, Reason: "Earlier"}}
+	older := adoptable("a-older", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	older.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
+	onlyStatus := adoptable("b-older", analysisv1alpha1.AdoptionTypeStatus)
+	onlyStatus.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
+	for name, c := range map[string]struct {
+		rec        *analysisv1alpha1.Recommendation
+		others     []client.Object
+		annotation string
+		reason     string
+	}{
+		"status only":        {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatus)},
+		"annotation":         {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), annotation: sampleValue},
+		"auto":               {rec: adoptable("x", analysisv1alpha1.AdoptionTypeAuto), annotation: sampleValue, reason: reasonAutoNotActing},
+		"no value yet":       {rec: empty},
+		"unreadable value":   {rec: broken, reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue},
+		"obstacle gone":      {rec: recovered, annotation: sampleValue},
+		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, reason: reasonOtherRule},
+		"an older one aside": {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{onlyStatus}, annotation: sampleValue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := look(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			if a := got.target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; a != c.annotation {
+				t.Errorf("annotation %q, want %q", a, c.annotation)
+			}
+			if r := adopted(got); r != c.reason {
+				t.Errorf("condition Adopted has reason %q, want %q", r, c.reason)
+			}
+			if cpu := got.target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "2" {
+				t.Errorf("the workload was changed: it requests %s", cpu)
+			}
+		})
+	}
+}
+
+// TestAnnotationRefused: what will not go away by itself becomes a condition and an event, not a loop.
+func TestAnnotationRefused(t *testing.T) {
+	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	for name, refusal := range map[string]error{
+		"another owner": apierrors.NewConflict(resource, "web", errors.New("conflict with \"kubectl\"")),
+		"no rights":     apierrors.NewForbidden(resource, "web", errors.New("no")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					return refusal
+				},
+			}, deployment("web"))
+			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 {
+				t.Errorf("error %v, reason %s, %d events", got.err, adopted(got), got.events)
+			}
+		})
+	}
+	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return apierrors.NewServiceUnavailable("soon")
+		},
+	}, deployment("web"))
+	if got.err == nil {
+		t.Error("what may go away by itself is not tried again")
+	}
+}
+
+func TestTargetGone(t *testing.T) {
+	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
+		t.Errorf("a rule's recommendation outlives its target: %+v", got)
+	}
+	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
+	own.Labels = nil
+	if got := look(t, own, interceptor.Funcs{}); got.err != nil || got.rec == nil || adopted(got) != reasonTargetGone {
+		t.Errorf("a user's own recommendation: %+v", got)
+	}
+	// A cache that is behind must not cost the recommendation: the API server is asked before.
+	cached := 0
+	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, typed := o.(*appsv1.Deployment); typed && cached == 0 {
+				cached++
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "deployments"}, key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}, deployment("web"))
+	if got.err != nil || got.rec == nil || cached != 1 {
+		t.Errorf("deleted on the word of a cache: %+v", got)
+	}
+}
+
+func TestKindGone(t *testing.T) {
+	rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	got := look(t, rec, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
+				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	if got.err != nil || got.rec == nil || adopted(got) != reasonTargetGone {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOneWriteForOneValue: looks in quick succession write the annotation once while the cache does not show it; one
+// that is taken away later is written again.
+func TestOneWriteForOneValue(t *testing.T) {
+	applied := 0
+	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			applied++ // The fake API forgets it, as a cache that is behind would.
+			return nil
+		},
+	}, deployment("web"))
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(got.rec)}
+	result, err := got.reconciler.Reconcile(t.Context(), request)
+	if err != nil || applied != 1 || result.RequeueAfter != cacheLag {
+		t.Errorf("%v, %v after %d writes", result, err, applied)
+	}
+	clock, ok := got.reconciler.Clock.(*clocktesting.FakePassiveClock)
+	if !ok {
+		t.Fatal("no fake clock")
+	}
+	clock.SetTime(clock.Now().Add(cacheLag))
+	if result, err = got.reconciler.Reconcile(t.Context(), request); err != nil || applied != 2 || result.RequeueAfter != 0 {
+		t.Errorf("%v, %v after %d writes; somebody took the annotation away", result, err, applied)
+	}
+	got.reconciler.forget(request.NamespacedName)
+	if len(got.reconciler.written.entries) != 0 {
+		t.Error("what was written on behalf of a Recommendation outlives it")
+	}
+}

@@ -1,0 +1,234 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/workload"
+)
+
+const (
+	// roundsAtOnce is how many rules run at once: one that waits for a slow source must not hold up all others, and
+	// each holds the profiles of its targets in memory.
+	roundsAtOnce = 2
+	// recommendationsAtOnce is how many Recommendations are looked after at once.
+	recommendationsAtOnce = 8
+	// writers is how many Recommendations one round writes at once.
+	writers = 10
+	// pageSize is how many objects of a kind that is not cached are read at once.
+	pageSize    = 500
+	listTimeout = time.Minute
+	// historyTimeout bounds the reading of one round. A source that needs longer is asked for too much at once.
+	historyTimeout = 30 * time.Minute
+	// firstRetry and lastRetry bound the back-off of a round that failed.
+	firstRetry = 5 * time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Config is what the controllers need from outside.
+type Config struct {
+	History  history.Source
+	Settings Settings
+	// Pricer may be nil: then recommendations say nothing of money.
+	Pricer Pricer
+	// Namespace is Crane's own.
+	Namespace string
+	// Outdated is the age from which metrics call a recommendation OutDate.
+	Outdated time.Duration
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.PassiveClock
+}
+
+// AddToManager adds both controllers and their indexes to a manager that has not started.
+func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
+	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	metrics := NewMetrics(cfg.Clock.Now, cfg.Outdated)
+	if err := cfg.Registry.Register(metrics); err != nil {
+		return fmt.Errorf("registering the metrics of recommendations: %w", err)
+	}
+	rules, err := NewRuleReconciler(mgr, cfg, metrics)
+	if err != nil {
+		return err
+	}
+	err = builder.ControllerManagedBy(mgr).
+		Named("recommendationrule").
+		// The status is ours: only a change of the spec asks for a round.
+		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: roundsAtOnce}).
+		Complete(rules)
+	if err != nil {
+		return fmt.Errorf("building the controller of rules: %w", err)
+	}
+	one := &Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: cfg.Clock,
+	}
+	b := builder.ControllerManagedBy(mgr).
+		Named("recommendation").
+		For(&analysisv1alpha1.Recommendation{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: recommendationsAtOnce})
+	// Where several rules have chosen one workload, the others have a look when the one that is adopted goes.
+	b = b.Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(siblings(mgr.GetClient())),
+		builder.WithPredicates(changesWhoIsAdopted()))
+	for _, kind := range watchedKinds() {
+		b = b.Watches(kind.object, handler.EnqueueRequestsFromMapFunc(byTarget(mgr.GetClient(), kind.gvk)), builder.WithPredicates(ofInterest()))
+	}
+	if err := b.Complete(one); err != nil {
+		return fmt.Errorf("building the controller of recommendations: %w", err)
+	}
+	return nil
+}
+
+// NewRuleReconciler builds the reconciler of rules on a manager, whether it runs or is called directly.
+func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*RuleReconciler, error) {
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("building the discovery client: %w", err)
+	}
+	return &RuleReconciler{
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Lister: &workload.Lister{
+			Sources: sources(mgr.GetClient(), mgr.GetAPIReader()),
+			Scales:  mgr.GetClient(),
+			Scheme:  mgr.GetScheme(),
+		},
+		Kinds:          DiscoveryKinds{Mapper: mgr.GetRESTMapper(), Preferred: disco.ServerPreferredResources},
+		History:        cfg.History,
+		Pricer:         cfg.Pricer,
+		Settings:       cfg.Settings,
+		Namespace:      cfg.Namespace,
+		ListTimeout:    listTimeout,
+		HistoryTimeout: historyTimeout,
+		Workers:        writers,
+		Events:         mgr.GetEventRecorder("craned"),
+		Metrics:        metrics,
+		Clock:          cfg.Clock,
+		Backoff:        workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+	}, nil
+}
+
+// sources reads watched kinds from the cache and all others from the API server, page by page.
+func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
+	return func(kind schema.GroupVersionKind) workload.Source {
+		for _, w := range watchedKinds() {
+			if w.gvk == kind {
+				return workload.Source{Reader: cached}
+			}
+		}
+		return workload.Source{Reader: live, PageSize: pageSize}
+	}
+}
+
+// AddIndexes adds the indexes that the reconcilers look things up by.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, func(o client.Object) []string {
+		return []string{o.GetLabels()[analysisv1alpha1.LabelRuleUID]}
+	})
+	if err != nil {
+		return fmt.Errorf("indexing recommendations by rule: %w", err)
+	}
+	err = indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexTarget, func(o client.Object) []string {
+		rec, ok := o.(*analysisv1alpha1.Recommendation)
+		if !ok {
+			return nil
+		}
+		return []string{targetKey(rec)}
+	})
+	if err != nil {
+		return fmt.Errorf("indexing recommendations by target: %w", err)
+	}
+	return nil
+}
+
+// byTarget maps a workload to its Recommendations.
+func byTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return requestsFor(ctx, reader, kind.Group+"/"+kind.Kind+"/"+o.GetNamespace()+"/"+o.GetName())
+	}
+}
+
+// siblings maps a Recommendation to the others of its target.
+func siblings(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		rec, ok := o.(*analysisv1alpha1.Recommendation)
+		if !ok {
+			return nil
+		}
+		return slices.DeleteFunc(requestsFor(ctx, reader, targetKey(rec)), func(r reconcile.Request) bool {
+			return r.NamespacedName == client.ObjectKeyFromObject(rec)
+		})
+	}
+}
+
+func requestsFor(ctx context.Context, reader client.Reader, target string) []reconcile.Request {
+	var list analysisv1alpha1.RecommendationList
+	if err := reader.List(ctx, &list, client.MatchingFields{indexTarget: target}); err != nil {
+		return nil // The cache is stopping.
+	}
+	out := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return out
+}
+
+// changesWhoIsAdopted lets through what may hand the target of a Recommendation over to another one, or back.
+func changesWhoIsAdopted() predicate.Predicate {
+	wants := func(o client.Object) bool {
+		rec, ok := o.(*analysisv1alpha1.Recommendation)
+		return ok && wantsTarget(rec)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return wants(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return wants(e.ObjectOld) != wants(e.ObjectNew) },
+	}
+}
+
+// ofInterest lets through what a Recommendation has to react to: its target is gone, or somebody changed the
+// annotation.
+func ofInterest() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			for _, key := range []string{
+				analysisv1alpha1.AnnotationResourceRecommendation,
+				analysisv1alpha1.AnnotationReplicasRecommendation,
+				analysisv1alpha1.AnnotationHPARecommendation,
+			} {
+				if e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key] {
+					return true
+				}
+			}
+			return false
+		},
+	}
+}

@@ -1,0 +1,56 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cacheLag is how long a cache may take to show what was written. Until then the same is not written again; after
+// that somebody else must have changed it.
+const cacheLag = 10 * time.Second
+
+// written remembers what was last written on targets until the cache shows it, so that two looks at a Recommendation
+// in quick succession write once. It holds one entry for each write under way.
+type written struct {
+	mu      sync.Mutex
+	entries map[types.NamespacedName]writtenEntry
+}
+
+type writtenEntry struct {
+	target types.UID
+	value  string
+	at     time.Time
+}
+
+// note remembers a write.
+func (w *written) note(key types.NamespacedName, target types.UID, value string, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.entries == nil {
+		w.entries = map[types.NamespacedName]writtenEntry{}
+	}
+	w.entries[key] = writtenEntry{target: target, value: value, at: now}
+}
+
+// wait returns how long to wait for the cache to show the value; 0 where it was not written, or too long ago.
+func (w *written) wait(key types.NamespacedName, target types.UID, value string, now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e, found := w.entries[key]
+	if !found || e.target != target || e.value != value {
+		return 0
+	}
+	return max(0, e.at.Add(cacheLag).Sub(now))
+}
+
+// forget drops the entry of a Recommendation: the cache shows the value, or the Recommendation is gone.
+func (w *written) forget(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.entries, key)
+}

@@ -1,0 +1,146 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The cluster itself is tested in test/integration/controlplane; here is what needs none.
+
+func TestComplete(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "controlplane")
+	if err := os.WriteFile(binary, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		options Options
+		want    string // of the error; empty for none
+	}{
+		"zero":                 {Options{Binary: binary}, ""},
+		"all":                  {Options{Binary: binary, Components: []Component{Scheduler, ControllerManager, APIServer}}, ""},
+		"arguments of API":     {Options{Binary: binary, ExtraArgs: map[Component][]string{APIServer: {"-v=1"}}}, ""},
+		"unknown component":    {Options{Binary: binary, Components: []Component{"proxy"}}, `"proxy"`},
+		"arguments of nothing": {Options{Binary: binary, ExtraArgs: map[Component][]string{Scheduler: {"-v=1"}}}, `"scheduler"`},
+		"negative port":        {Options{Binary: binary, APIServerPort: -1}, "-1"},
+		"large port":           {Options{Binary: binary, APIServerPort: 65536}, "65536"},
+		"no binary":            {Options{Binary: binary + "-not"}, binary + "-not"},
+		"binary is directory":  {Options{Binary: filepath.Dir(binary)}, "directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := test.options.complete()
+			if test.want == "" && (err != nil || o.Log == nil || o.ReadyTimeout <= 0 || o.Binary != binary) {
+				t.Errorf("options %+v, error %v", o, err)
+			}
+			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error %v, want one with %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestBinaryFromEnvironment(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "cp")
+	if err := os.WriteFile(binary, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(BinaryEnv, binary)
+	if got, err := findBinary(""); got != binary || err != nil {
+		t.Errorf("binary %q, %v", got, err)
+	}
+	t.Setenv(BinaryEnv, "")
+	if _, err := findBinary(""); err == nil || !strings.Contains(err.Error(), BinaryEnv) {
+		t.Errorf("error %v, want one that names %s", err, BinaryEnv)
+	}
+}
+
+func TestArgs(t *testing.T) {
+	c := &ControlPlane{
+		layout: layout{root: "/state"}, port: 4321,
+		options: Options{
+			Components: []Component{Scheduler},
+			ExtraArgs:  map[Component][]string{APIServer: {"--v=4"}, Scheduler: {"--config=x"}},
+		},
+	}
+	server := c.args(APIServer)
+	for _, want := range []string{
+		"--data-dir=/state/data", "--secure-port=4321", "--bind-address=127.0.0.1",
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
+	} {
+		if !slices.Contains(server, want) {
+			t.Errorf("no %s in %q", want, server)
+		}
+	}
+	if server[0] != "apiserver" || server[len(server)-1] != "--v=4" {
+		t.Errorf("arguments %q: want the role first and the extra ones last", server)
+	}
+	scheduler := c.args(Scheduler)
+	if scheduler[0] != "scheduler" || scheduler[1] != "--" || scheduler[len(scheduler)-1] != "--config=x" {
+		t.Errorf("arguments %q", scheduler)
+	}
+	c.options.Components = []Component{ControllerManager}
+	if slices.ContainsFunc(c.args(APIServer), func(a string) bool { return strings.HasPrefix(a, "--disable-admission") }) {
+		t.Error("admission is cut although the controllers run")
+	}
+	for _, arg := range c.args(ControllerManager) {
+		if strings.Contains(arg, "profiling") && arg != "--profiling=false" {
+			t.Errorf("profiling: %s", arg)
+		}
+	}
+}
+
+func TestLastPort(t *testing.T) {
+	l := layout{root: t.TempDir()}
+	if got := l.lastPort(); got != 0 {
+		t.Errorf("port %d without a file", got)
+	}
+	if err := l.savePort(4321); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.lastPort(); got != 4321 {
+		t.Errorf("port %d, want 4321", got)
+	}
+	for _, text := range []string{"", "x", "-1", "70000", "1 2"} {
+		if err := os.WriteFile(l.portFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.lastPort(); got != 0 {
+			t.Errorf("port %d from %q", got, text)
+		}
+	}
+}
+
+// TestVersionOfTheBinary checks that the version given to the linker is that of the module.
+func TestVersionOfTheBinary(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ldflags, err := os.ReadFile(filepath.Join(root, ldflagsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	cmd.Dir = root
+	version, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.TrimSpace(string(version))
+	found := regexp.MustCompile(`gitVersion=(\S+)`).FindAllStringSubmatch(string(ldflags), -1)
+	if len(found) != 2 {
+		t.Fatalf("%d gitVersion in %s, want those of component-base and client-go", len(found), ldflagsFile)
+	}
+	for _, f := range found {
+		if f[1] != want {
+			t.Errorf("%s says %s, go.mod %s", ldflagsFile, f[1], want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki makes the certificates of a control plane on one machine: authorities and service-account keys that are kept
+// in a directory, and short-lived leaves that are made anew at each start. Keys are ECDSA P-256. It must not know which
+// component uses what.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	authorityLife = 10 * 365 * 24 * time.Hour
+	leafLife      = 365 * 24 * time.Hour
+	// backdate makes a certificate valid for clients whose clock is slow.
+	backdate = time.Hour
+)
+
+// Pair is a certificate (with its chain) and its private key, both PEM.
+type Pair struct {
+	CertPEM, KeyPEM []byte
+}
+
+// Write stores the pair as dir/name.crt and dir/name.key, readable by the owner alone. The certificate comes last: where
+// it is, the key is too.
+func (p Pair) Write(dir, name string) error {
+	if err := writeFile(filepath.Join(dir, name+".key"), p.KeyPEM); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, name+".crt"), p.CertPEM)
+}
+
+// Authority signs certificates. It is safe for concurrent use.
+type Authority struct {
+	pair Pair
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	now  func() time.Time
+}
+
+// LoadOrCreate reads dir/name.crt and dir/name.key, or makes an authority called commonName and writes it there.
+func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authority, error) {
+	certPEM, err := os.ReadFile(filepath.Join(dir, name+".crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		a, err := newAuthority(commonName, now)
+		if err != nil {
+			return nil, fmt.Errorf("make certificate authority %s: %w", name, err)
+		}
+		return a, a.pair.Write(dir, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority %s: %w", name, err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, name+".key"))
+	if err != nil {
+		return nil, fmt.Errorf("read key of certificate authority %s: %w", name, err)
+	}
+	a, err := parseAuthority(Pair{CertPEM: certPEM, KeyPEM: keyPEM}, now)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority %s in %s: %w", name, dir, err)
+	}
+	return a, nil
+}
+
+func newAuthority(commonName string, now func() time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template, err := newTemplate(pkix.Name{CommonName: commonName}, now(), authorityLife)
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	pair, err := sign(template, template, key, key)
+	if err != nil {
+		return nil, err
+	}
+	return parseAuthority(pair, now)
+}
+
+func parseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
+	both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("key is %T, not ECDSA", both.PrivateKey)
+	}
+	if !both.Leaf.IsCA {
+		return nil, errors.New("certificate is not that of an authority")
+	}
+	if !now().Add(leafLife).Before(both.Leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate ends on %s, too soon to sign for %s", both.Leaf.NotAfter, leafLife)
+	}
+	return &Authority{pair: pair, cert: both.Leaf, key: key, now: now}, nil
+}
+
+// CertPEM is the authority's own certificate.
+func (a *Authority) CertPEM() []byte { return a.pair.CertPEM }
+
+// IssueServing makes a server certificate for hosts, each a DNS name or an IP address.
+func (a *Authority) IssueServing(hosts ...string) (Pair, error) {
+	if len(hosts) == 0 {
+		return Pair{}, errors.New("issue serving certificate: no hosts")
+	}
+	template, err := newTemplate(pkix.Name{CommonName: hosts[0]}, a.now(), leafLife)
+	if err != nil {
+		return Pair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	return a.issue(template)
+}
+
+// IssueClient makes a client certificate; a Kubernetes API server reads the name as the user and groups as its groups.
+func (a *Authority) IssueClient(name string, groups ...string) (Pair, error) {
+	if name == "" {
+		return Pair{}, errors.New("issue client certificate: no user name")
+	}
+	template, err := newTemplate(pkix.Name{CommonName: name, Organization: groups}, a.now(), leafLife)
+	if err != nil {
+		return Pair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return a.issue(template)
+}
+
+func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, err
+	}
+	pair, err := sign(template, a.cert, key, a.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject.CommonName, err)
+	}
+	return pair, nil
+}
+
+func newTemplate(subject pkix.Name, now time.Time, life time.Duration) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make serial number: %w", err)
+	}
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      subject,
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     now.Add(life),
+	}, nil
+}
+
+// sign makes the certificate of key from template, signed by the parent's key.
+func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (Pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		return Pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{CertPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), KeyPEM: keyPEM}, nil
+}

@@ -1,0 +1,52 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSourceHealth: not ready before the first answer, ready with it, not ready when the source goes, ready when it is
+// back; the check ends with its context.
+func TestSourceHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var answer error
+		asked := 0
+		h := newSourceHealth(func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); !bounded {
+				t.Error("a question without a time limit")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return answer
+		})
+		if h.Check(nil) == nil {
+			t.Error("ready before anybody asked")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- h.Start(ctx) }()
+		for _, next := range []error{nil, errors.New("connection refused"), nil} {
+			mu.Lock()
+			answer = next
+			mu.Unlock()
+			time.Sleep(sourceCheckInterval)
+			synctest.Wait()
+			if err := h.Check(nil); (err == nil) != (next == nil) {
+				t.Errorf("source says %v, readiness %v", next, err)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil || asked < 3 {
+			t.Errorf("%v after %d questions", err, asked)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+	_ "time/tzdata" // Times of old readers are in a zone by name, and images have no zones.
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	nodeloadcontroller "crane.io/crane/internal/controller/nodeload"
+	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// NodeLoad are the settings of what writes the load of nodes.
+type NodeLoad struct {
+	// PolicyFile is a file of kind DynamicSchedulerPolicy.
+	PolicyFile string
+	// requirePolicy is set by Complete when the user named the file, so that it must exist.
+	requirePolicy bool
+	// Labels of series that name a node, in the order in which they are looked at.
+	Labels []string
+	// Material is the change of a load, as a fraction of capacity, that is written at once.
+	Material float64
+	// TimeZone of the times in annotations; empty for UTC.
+	TimeZone string
+	// APIQPS bounds the patches in a second, Workers those under way.
+	APIQPS  float32
+	Workers int
+	DryRun  bool
+}
+
+// newNodeLoad has the defaults. 5,000 nodes at 100 patches in a second are written in 50 s, less than the shortest
+// usual period of 3 min; two hundredths of a node are less than what one pod of a usual size uses.
+func newNodeLoad() NodeLoad {
+	return NodeLoad{
+		PolicyFile: nodeloadpolicy.DefaultPath, Labels: []string{"node", "instance"}, Material: 0.02, APIQPS: 100, Workers: 10,
+	}
+}
+
+func (n *NodeLoad) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&n.PolicyFile, "policy-config-path", n.PolicyFile,
+		"File of kind DynamicSchedulerPolicy, followed. Where the default does not exist the built-in policy is used.")
+	fs.StringSliceVar(&n.Labels, "node-load-labels", n.Labels,
+		"Labels of series that name a node, by its name or internal IP, with or without a port; the first that matches counts.")
+	fs.Float64Var(&n.Material, "node-load-material-change", n.Material,
+		"Change of a load, as a fraction of the node's capacity, from which it is written before it expires.")
+	fs.StringVar(&n.TimeZone, "node-load-time-zone", n.TimeZone,
+		"Time zone of the times in annotations, such as Asia/Shanghai, for readers and writers of gocrane. Empty: UTC.")
+	fs.Float32Var(&n.APIQPS, "node-load-api-qps", n.APIQPS, "Patches of nodes per second, beside --api-qps.")
+	fs.IntVar(&n.Workers, "node-load-workers", n.Workers, "Nodes that are patched at once.")
+	fs.BoolVar(&n.DryRun, "node-load-dry-run", n.DryRun, "Log what would be written on nodes, and write nothing.")
+}
+
+func (n *NodeLoad) validate() field.ErrorList {
+	var errs field.ErrorList
+	if len(n.Labels) == 0 || slices.Contains(n.Labels, "") {
+		errs = append(errs, field.Required(flag("node-load-labels"), "want the names of labels, such as node,instance"))
+	}
+	if !(n.Material >= 0 && n.Material <= 1) {
+		errs = append(errs, field.Invalid(flag("node-load-material-change"), n.Material, "must be a fraction from 0 to 1"))
+	}
+	if _, err := n.format(); err != nil {
+		errs = append(errs, field.Invalid(flag("node-load-time-zone"), n.TimeZone, err.Error()))
+	}
+	if !(n.APIQPS > 0) {
+		errs = append(errs, field.Invalid(flag("node-load-api-qps"), n.APIQPS, "must be more than 0"))
+	}
+	if n.Workers < 1 {
+		errs = append(errs, field.Invalid(flag("node-load-workers"), n.Workers, "must be 1 or more"))
+	}
+	return errs
+}
+
+func (n *NodeLoad) format() (nodeload.Format, error) {
+	zone, err := time.LoadLocation(n.TimeZone) // The empty name is UTC.
+	if err != nil {
+		return nodeload.Format{}, err //nolint:wrapcheck // The error names the zone.
+	}
+	return nodeload.Format{Zone: zone}, nil
+}
+
+// openPolicy opens the policy file. Only the default path may be missing.
+func (n *NodeLoad) openPolicy(ctx context.Context) (*nodeloadpolicy.File, error) {
+	policy, err := nodeloadpolicy.Open(n.PolicyFile, nodeloadpolicy.DefaultInterval, clock.RealClock{})
+	if errors.Is(err, fs.ErrNotExist) && !n.requirePolicy {
+		ctrl.LoggerFrom(ctx).Info("No node-load policy file; using the built-in policy", "file", n.PolicyFile)
+		builtin, err := nodeloadpolicy.Builtin()
+		if err != nil {
+			return nil, err
+		}
+		return nodeloadpolicy.Fixed(builtin, clock.RealClock{}), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--policy-config-path: %w", err)
+	}
+	return policy, nil
+}
+
+// leanNodes leaves out of cached Nodes what nothing reads and what makes most of them: the list of images.
+func leanNodes() map[client.Object]cache.ByObject {
+	strip := cache.TransformStripManagedFields()
+	return map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: func(o any) (any, error) {
+		if n, ok := o.(*corev1.Node); ok {
+			n.Status.Images, n.Status.VolumesAttached, n.Status.VolumesInUse = nil, nil, nil
+		}
+		return strip(o)
+	}}}
+}
+
+// addNodeLoad adds what writes the load of nodes.
+func addNodeLoad(
+	mgr manager.Manager, o *Options, policy *nodeloadpolicy.File, format nodeload.Format, sources nodeloadcontroller.Sources,
+) (*nodeloadcontroller.Controller, error) {
+	burst := max(1, int(o.NodeLoad.APIQPS))
+	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, burst)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("building the client of pods: %w", err)
+	}
+	binds := nodeloadcontroller.NewBinds(clients.CoreV1(), clock.RealClock{})
+	metrics := nodeloadcontroller.NewMetrics()
+	controller, err := nodeloadcontroller.New(nodeloadcontroller.Config{
+		Policy:   policy,
+		Sources:  sources,
+		Nodes:    mgr.GetCache(),
+		Patches:  patches,
+		Binds:    binds,
+		Format:   format,
+		Labels:   o.NodeLoad.Labels,
+		Material: series.Ratio(o.NodeLoad.Material),
+		Workers:  o.NodeLoad.Workers,
+		DryRun:   o.NodeLoad.DryRun, Namespace: o.Namespace,
+		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the node-load controller: %w", err)
+	}
+	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
+		return nil, fmt.Errorf("registering the metrics of node loads: %w", err)
+	}
+	for _, part := range []manager.Runnable{binds, controller} {
+		if err := mgr.Add(part); err != nil {
+			return nil, fmt.Errorf("adding the node-load controller: %w", err)
+		}
+	}
+	return controller, nil
+}

@@ -1,0 +1,191 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
+
+	"crane.io/crane/internal/controller/rebalance"
+)
+
+// defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
+const defaultNamespace = "crane-system"
+
+// defaultConfigurationFile is where gocrane's manifests mount the recommendation configuration.
+const defaultConfigurationFile = "/tmp/recommendation-framework/recommendation_configuration.yaml"
+
+// Options are craned's settings as the command line gives them. Names and defaults are gocrane's where gocrane had
+// the flag; what is new says so in its help.
+type Options struct {
+	Kubeconfig string
+	// Namespace is Crane's own: the lease and recommendations for cluster-scoped targets live there.
+	Namespace string
+	APIQPS    float32
+	APIBurst  int
+
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+	ShutdownTimeout        time.Duration
+
+	LeaderElection LeaderElection
+
+	DataSources []string
+	Prometheus  Prometheus
+
+	RecommendationConfigurationFile string
+	// requireConfiguration is set by Complete when the user named the file, so that it must exist.
+	requireConfiguration bool
+	// RecommendationOutdated is the age from which metrics call a recommendation OutDate.
+	RecommendationOutdated time.Duration
+
+	// PriceBook is the file that says what nodes cost; empty for the prices that Crane comes with.
+	PriceBook string
+	// CostInterval is the time between two readings of what the cluster costs.
+	CostInterval time.Duration
+
+	Prediction Prediction
+	NodeLoad   NodeLoad
+	Rebalance  rebalance.Settings
+
+	Controllers  []string
+	FeatureGates featuregate.MutableFeatureGate
+
+	LogFormat string
+	Verbosity int
+}
+
+// LeaderElection are the settings of the lease that only one replica of craned holds.
+type LeaderElection struct {
+	Enabled bool
+	// LeaseDuration is how long a standby waits after the last renewal before it takes over.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long the leader tries to renew before it gives up.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between two tries.
+	RetryPeriod time.Duration
+}
+
+// Prometheus says where the history is read from, and how.
+type Prometheus struct {
+	Address            string
+	Username           string
+	Password           string
+	BearerToken        string
+	BearerTokenFile    string
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	InsecureSkipVerify bool
+	Concurrency        int
+	Timeout            time.Duration
+	KeepAlive          time.Duration
+	MaxPoints          int
+	RateLimit          bool
+	// ExtensionLabels is "k=v,k2=v2", appended to each query.
+	ExtensionLabels string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	namespace := os.Getenv("CRANE_SYSTEM_NAMESPACE")
+	if namespace == "" {
+		namespace = defaultNamespace
+	}
+	return &Options{
+		Namespace:              namespace,
+		APIQPS:                 300,
+		APIBurst:               400,
+		MetricsBindAddress:     ":8080",
+		HealthProbeBindAddress: ":8081",
+		ShutdownTimeout:        20 * time.Second,
+		LeaderElection: LeaderElection{
+			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		},
+		DataSources: []string{dataSourceProm},
+		Prometheus: Prometheus{
+			Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000,
+		},
+		RecommendationConfigurationFile: defaultConfigurationFile,
+		RecommendationOutdated:          24 * time.Hour,
+		CostInterval:                    5 * time.Minute,
+		Prediction:                      newPrediction(),
+		NodeLoad:                        newNodeLoad(),
+		Rebalance:                       rebalance.DefaultSettings(),
+		Controllers:                     []string{"*"},
+		FeatureGates:                    newFeatureGates(),
+		LogFormat:                       logFormatText,
+	}
+}
+
+// AddFlags adds a flag for each option to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"Kubeconfig to reach the API server with. Empty: the service account in a cluster, else the usual loading rules.")
+	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
+	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Requests to the API server at once.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
+		"Address that serves /metrics; 0 serves none.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
+		"Address that serves /healthz and /readyz; 0 serves none.")
+	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout,
+		"Time that running work gets to end after a signal to stop.")
+
+	fs.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
+		"Let only the replica that holds the lease run the controllers.")
+	fs.DurationVar(&o.LeaderElection.LeaseDuration, "lease-duration", o.LeaderElection.LeaseDuration,
+		"Time after the last renewal at which a standby may take over.")
+	fs.DurationVar(&o.LeaderElection.RenewDeadline, "lease-renew-period", o.LeaderElection.RenewDeadline,
+		"Time for which the leader tries to renew before it stops leading.")
+	fs.DurationVar(&o.LeaderElection.RetryPeriod, "lease-retry-period", o.LeaderElection.RetryPeriod,
+		"Time between two tries to take or renew the lease.")
+
+	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources, "Sources of history: "+knownDataSources()+".")
+	o.addPrometheusFlags(fs)
+
+	fs.StringVar(&o.RecommendationConfigurationFile, "recommendation-configuration-file", o.RecommendationConfigurationFile,
+		"File of kind RecommendationConfiguration. Where the default does not exist the built-in configuration is used.")
+	fs.DurationVar(&o.RecommendationOutdated, "recommendation-outdate-interval", o.RecommendationOutdated,
+		"Age from which crane_analysis_recommendations_status calls a recommendation OutDate.")
+	fs.StringVar(&o.PriceBook, "price-book", o.PriceBook,
+		"File that says what nodes cost, in YAML or JSON. Empty: rough prices that Crane comes with.")
+	fs.DurationVar(&o.CostInterval, "cost-interval", o.CostInterval,
+		"Time between two readings of what the cluster costs, for metrics and savings.")
+	o.Prediction.addFlags(fs)
+	o.NodeLoad.addFlags(fs)
+	addRebalanceFlags(fs, &o.Rebalance)
+	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
+		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
+	o.FeatureGates.AddFlag(fs)
+
+	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
+}
+
+func (o *Options) addPrometheusFlags(fs *pflag.FlagSet) {
+	p := &o.Prometheus
+	fs.StringVar(&p.Address, "prometheus-address", p.Address,
+		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
+	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
+	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication.")
+	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken, "Bearer token.")
+	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
+		"File with the bearer token, read again when it changes.")
+	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
+	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
+	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
+	fs.BoolVar(&p.InsecureSkipVerify, "prometheus-insecure-skip-verify", p.InsecureSkipVerify,
+		"Do not check Prometheus's certificate.")
+	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
+	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
+	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
+	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
+	fs.BoolVar(&p.RateLimit, "prometheus-bratelimit", p.RateLimit,
+		"Accepted for gocrane's manifests: --prometheus-query-concurrency always holds.")
+	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
+		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
+}

@@ -1,0 +1,217 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// parse returns the options of a command line, completed.
+func parse(t *testing.T, args ...string) (o *Options, warnings []string, err error) {
+	t.Helper()
+	o = NewOptions()
+	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, nil, err
+	}
+	return o, o.Complete(fs), nil
+}
+
+const address = "--prometheus-address=http://prometheus:9090"
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Setenv("CRANE_SYSTEM_NAMESPACE", "")
+	o, warnings, err := parse(t, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := o.Validate(); len(errs) > 0 || len(warnings) > 0 {
+		t.Errorf("errors %v, warnings %v", errs, warnings)
+	}
+	if o.Namespace != "crane-system" || !o.runs(recommendationController) || !o.FeatureGates.Enabled(Analysis) {
+		t.Errorf("%+v", o)
+	}
+	t.Setenv("CRANE_SYSTEM_NAMESPACE", "elsewhere")
+	if o := NewOptions(); o.Namespace != "elsewhere" {
+		t.Errorf("namespace %s", o.Namespace)
+	}
+}
+
+// TestDefaultsAreGocranes holds the defaults that gocrane's manifests rely on.
+func TestDefaultsAreGocranes(t *testing.T) {
+	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+	NewOptions().AddFlags(fs)
+	for name, want := range map[string]string{
+		"api-qps": "300", "api-burst": "400", "metrics-bind-address": ":8080", "health-probe-bind-address": ":8081",
+		"leader-elect": "true", "lease-duration": "15s", "lease-retry-period": "2s", "lease-renew-period": "10s",
+		"datasource": "[prom]", "prometheus-address": "", "prometheus-auth-username": "", "prometheus-auth-password": "",
+		"prometheus-auth-bearertoken": "", "prometheus-query-concurrency": "10", "prometheus-insecure-skip-verify": "false",
+		"prometheus-keepalive": "1m0s", "prometheus-timeout": "3m0s", "prometheus-bratelimit": "false", "prometheus-maxpoints": "11000",
+		"recommendation-configuration-file": "/tmp/recommendation-framework/recommendation_configuration.yaml",
+		"recommendation-outdate-interval":   "24h0m0s", "extension-labels": "",
+		"prediction-update-frequency-duration": "30s", "model-update-interval": "12h0m0s",
+		"time-series-prediction-max-concurrent-reconciles": "10",
+	} {
+		f := fs.Lookup(name)
+		if f == nil {
+			t.Errorf("there is no --%s", name)
+			continue
+		}
+		if f.DefValue != want {
+			t.Errorf("--%s is %s by default, want %s", name, f.DefValue, want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no address":          {nil, "--prometheus-address: Required value"},
+		"address without URL": {[]string{"--prometheus-address=prometheus:9090"}, "--prometheus-address: Invalid value"},
+		"unknown source":      {[]string{address, "--datasource=prom,influx"}, `--datasource[1]: Unsupported value: "influx"`},
+		"source of gocrane":   {[]string{address, "--datasource=grpc"}, "is not served by this version"},
+		"no source":           {[]string{address, "--datasource="}, "--datasource: Required value"},
+		"unknown controller":  {[]string{address, "--controllers=*,-ehpa"}, `--controllers[1]: Unsupported value: "-ehpa"`},
+		"bad address":         {[]string{address, "--metrics-bind-address=8080"}, "--metrics-bind-address: Invalid value"},
+		"bad port":            {[]string{address, "--health-probe-bind-address=:port"}, "--health-probe-bind-address: Invalid value"},
+		"lease too short":     {[]string{address, "--lease-duration=10s"}, "--lease-duration: Invalid value"},
+		"renewal too short":   {[]string{address, "--lease-renew-period=2s"}, "--lease-renew-period: Invalid value"},
+		"no retry":            {[]string{address, "--lease-retry-period=0s"}, "--lease-retry-period: Invalid value"},
+		"no queries":          {[]string{address, "--prometheus-query-concurrency=0"}, "--prometheus-query-concurrency: Invalid value"},
+		"no points":           {[]string{address, "--prometheus-maxpoints=1"}, "--prometheus-maxpoints: Invalid value"},
+		"no time":             {[]string{address, "--prometheus-timeout=0s"}, "--prometheus-timeout: Invalid value"},
+		"two tokens":          {[]string{address, "--prometheus-auth-bearertoken=a", "--prometheus-auth-bearertoken-file=b"}, "--prometheus-auth-bearertoken-file: Forbidden"},
+		"user and token":      {[]string{address, "--prometheus-auth-username=a", "--prometheus-auth-bearertoken=b"}, "--prometheus-auth-username: Forbidden"},
+		"password alone":      {[]string{address, "--prometheus-auth-password=a"}, "--prometheus-auth-username: Required value"},
+		"half a certificate":  {[]string{address, "--prometheus-cert-file=a"}, "--prometheus-cert-file: Required value"},
+		"bad labels":          {[]string{address, "--extension-labels=cluster"}, "--extension-labels: Invalid value"},
+		"bad log":             {[]string{address, "--log-format=xml"}, "--log-format: Unsupported value"},
+		"quiet log":           {[]string{address, "-v=-1"}, "--v: Invalid value"},
+		"no requests":         {[]string{address, "--api-qps=0"}, "--api-qps: Invalid value"},
+		"no burst":            {[]string{address, "--api-burst=0"}, "--api-burst: Invalid value"},
+		"no end":              {[]string{address, "--shutdown-timeout=0s"}, "--shutdown-timeout: Invalid value"},
+		"never outdated":      {[]string{address, "--recommendation-outdate-interval=0s"}, "--recommendation-outdate-interval: Invalid value"},
+		"no node labels":      {[]string{address, "--node-load-labels="}, "--node-load-labels: Required value"},
+		"change in percent":   {[]string{address, "--node-load-material-change=2"}, "--node-load-material-change: Invalid value"},
+		"unknown time zone":   {[]string{address, "--node-load-time-zone=Asia/Atlantis"}, "--node-load-time-zone: Invalid value"},
+		"no patches":          {[]string{address, "--node-load-api-qps=0"}, "--node-load-api-qps: Invalid value"},
+		"no writers":          {[]string{address, "--node-load-workers=0"}, "--node-load-workers: Invalid value"},
+		"no readings":         {[]string{address, "--rebalance-rounds=0"}, "--rebalance-rounds: Invalid value"},
+		"no moves":            {[]string{address, "--rebalance-max-moves-per-hour=0"}, "--rebalance-max-moves-per-hour: Invalid value"},
+		"no rebalance time":   {[]string{address, "--rebalance-interval=0s"}, "--rebalance-interval: Invalid value"},
+		"negative rest":       {[]string{address, "--rebalance-cool-down=-1s"}, "--rebalance-cool-down: Invalid value"},
+		"no namespace":        {[]string{address}, "CRANE_SYSTEM_NAMESPACE: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "no namespace" {
+				t.Setenv("CRANE_SYSTEM_NAMESPACE", "Not_A_Name")
+			}
+			o, _, err := parse(t, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = o.Validate().ToAggregate()
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	for name, args := range map[string][]string{
+		"both names of a source":    {"--datasource=prom", "--datasource=Prometheus"},
+		"no leader, any lease":      {"--leader-elect=false", "--lease-duration=1s"},
+		"no servers":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
+		"a controller left out":     {"--controllers=*,-recommendation"},
+		"labels of several sorts":   {`--extension-labels=cluster=eu,tier=~"a|b"`},
+		"a gate that means nothing": {"--feature-gates=Autoscaling=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, warnings, err := parse(t, append(args, address)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if errs := o.Validate(); len(errs) > 0 {
+				t.Error(errs)
+			}
+			if wants := name == "a gate that means nothing"; wants != (len(warnings) == 1) {
+				t.Errorf("warnings %v", warnings)
+			}
+			if name == "a controller left out" && o.runs(recommendationController) {
+				t.Error("it runs all the same")
+			}
+		})
+	}
+	if _, _, err := parse(t, address, "--feature-gates=Nonsense=true"); err == nil {
+		t.Error("an unknown gate is accepted")
+	}
+}
+
+func TestRecommendationSettings(t *testing.T) {
+	o, _, err := parse(t, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.RecommendationConfigurationFile = filepath.Join(t.TempDir(), "none.yaml")
+	if _, err := recommendationSettings(t.Context(), o); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+	o.requireConfiguration = true
+	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("without a file that was named: %v", err)
+	}
+	if err := os.WriteFile(o.RecommendationConfigurationFile, []byte("kind: Nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--recommendation-configuration-file") {
+		t.Errorf("with a file that is something else: %v", err)
+	}
+}
+
+// TestSource: what Validate accepts, the source accepts as well.
+func TestSource(t *testing.T) {
+	o, _, err := parse(t, address, "--extension-labels=cluster=eu", "--prometheus-auth-username=u", "--prometheus-auth-password=p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source *prometheus.Source
+	if source, err = newSource(o.Prometheus); err != nil || source == nil {
+		t.Error(err)
+	}
+	o.Prometheus.CAFile = filepath.Join(t.TempDir(), "none.pem")
+	if _, err := newSource(o.Prometheus); err == nil {
+		t.Error("a file that is not there is accepted")
+	}
+}
+
+// TestNodeLoadAlone: the controllers of node load need none of the others, and rebalancing moves nothing unless told to.
+func TestNodeLoadAlone(t *testing.T) {
+	o, _, err := parse(t, address, "--controllers=nodeload")
+	if err != nil || len(o.Validate()) > 0 {
+		t.Fatal(err, o.Validate())
+	}
+	for name, want := range map[string]bool{nodeLoadController: true, rebalanceController: false, recommendationController: false} {
+		if o.runs(name) != want {
+			t.Errorf("%s runs: %v", name, !want)
+		}
+	}
+	if !o.Rebalance.DryRun {
+		t.Error("rebalancing is no dry run by default")
+	}
+	format, err := (&NodeLoad{TimeZone: "Asia/Shanghai"}).format()
+	if err != nil || format.Zone.String() != "Asia/Shanghai" {
+		t.Errorf("zone %v, %v", format.Zone, err)
+	}
+}

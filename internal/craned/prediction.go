@@ -1,0 +1,138 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"crane.io/crane/internal/controller/prediction"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/predictor"
+)
+
+// Prediction are the settings of forecasts.
+type Prediction struct {
+	// UpdateFrequency is the time between two looks at a TimeSeriesPrediction.
+	UpdateFrequency time.Duration
+	// ModelUpdate is how long a forecast of dsp or percentile is used before it is made anew.
+	ModelUpdate time.Duration
+	// Refresh is the time between two reads of new samples.
+	Refresh time.Duration
+	// AtOnce is how many TimeSeriesPredictions are looked at once.
+	AtOnce int
+	// StateDir keeps checkpoints of models; empty for none.
+	StateDir string
+	// MaxSeries bounds the models in memory.
+	MaxSeries int
+}
+
+func newPrediction() Prediction {
+	c := predictor.DefaultConfig()
+	return Prediction{
+		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, AtOnce: 10, MaxSeries: c.MaxSeries,
+	}
+}
+
+func (p *Prediction) addFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&p.UpdateFrequency, "prediction-update-frequency-duration", p.UpdateFrequency,
+		"Time between two looks at a TimeSeriesPrediction. It is written about once per window, however often it is looked at.")
+	fs.DurationVar(&p.ModelUpdate, "model-update-interval", p.ModelUpdate,
+		"Age at which a forecast of dsp or percentile is made anew at the latest; models of auto learn from each sample.")
+	fs.DurationVar(&p.Refresh, "prediction-refresh-interval", p.Refresh,
+		"Time between two reads of new samples for forecasts. After three that fail forecasts are called stale.")
+	fs.IntVar(&p.AtOnce, "time-series-prediction-max-concurrent-reconciles", p.AtOnce,
+		"TimeSeriesPredictions that are looked at once.")
+	fs.StringVar(&p.StateDir, "prediction-state-dir", p.StateDir,
+		"Directory for checkpoints of models, so that a restart reads what is new and not all history. Empty: none are kept.")
+	fs.IntVar(&p.MaxSeries, "prediction-max-series", p.MaxSeries,
+		"Series that are forecast at most; each takes some 40 KiB of memory.")
+}
+
+func (p *Prediction) validate() field.ErrorList {
+	var errs field.ErrorList
+	for name, d := range map[string]time.Duration{
+		"prediction-update-frequency-duration": p.UpdateFrequency, "model-update-interval": p.ModelUpdate,
+	} {
+		if d <= 0 {
+			errs = append(errs, notPositive(name, d))
+		}
+	}
+	if p.Refresh < time.Second {
+		errs = append(errs, field.Invalid(flag("prediction-refresh-interval"), p.Refresh.String(), "must be 1s or more"))
+	}
+	if p.AtOnce < 1 {
+		errs = append(errs, field.Invalid(flag("time-series-prediction-max-concurrent-reconciles"), p.AtOnce, "must be 1 or more"))
+	}
+	if p.MaxSeries < 1 {
+		errs = append(errs, field.Invalid(flag("prediction-max-series"), p.MaxSeries, "must be 1 or more"))
+	}
+	return errs
+}
+
+// addPrediction adds the controllers of predictions, as far as gates and --controllers want them. owner is nil where
+// none of them is wanted.
+func addPrediction(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source, owner *predictor.Predictor) error {
+	if o.FeatureGates.Enabled(ClusterNodePrediction) && o.runs(clusterNodePredictionController) {
+		if err := prediction.AddNodesToManager(ctx, mgr, clock.RealClock{}); err != nil {
+			return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
+		}
+	}
+	if !o.predicts() {
+		return nil
+	}
+	err := prediction.AddToManager(mgr, prediction.Config{
+		Predictor: owner, Selector: source.Selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Frequency: o.Prediction.UpdateFrequency, AtOnce: o.Prediction.AtOnce,
+	})
+	if err != nil {
+		return fmt.Errorf("adding the controller of time series predictions: %w", err)
+	}
+	return nil
+}
+
+// predicts tells whether TimeSeriesPredictions are served.
+func (o *Options) predicts() bool {
+	return o.FeatureGates.Enabled(TimeSeriesPrediction) && o.runs(timeSeriesPredictionController)
+}
+
+// addPredictor adds the owner of models, where somebody may ask it for forecasts: TimeSeriesPredictions, or a node-load
+// policy. While nobody asks it does nothing.
+func addPredictor(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source) (*predictor.Predictor, error) {
+	if !o.predicts() && !o.runs(nodeLoadController) {
+		return nil, nil //nolint:nilnil // There is none, and that is no error.
+	}
+	config := predictor.DefaultConfig()
+	config.Source, config.OwnFault = source, isOwnFault
+	config.StateDir, config.MaxSeries = o.Prediction.StateDir, o.Prediction.MaxSeries
+	config.Refresh, config.StaleAfter = o.Prediction.Refresh, 3*o.Prediction.Refresh
+	config.ModelUpdate = o.Prediction.ModelUpdate
+	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
+	owner, err := predictor.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the predictor: %w", err)
+	}
+	if err := ctrlmetrics.Registry.Register(owner); err != nil {
+		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
+	}
+	if err := mgr.Add(owner); err != nil {
+		return nil, fmt.Errorf("adding the predictor: %w", err)
+	}
+	return owner, nil
+}
+
+// isOwnFault tells a query that the source does not take from a source that does not work.
+func isOwnFault(err error) bool {
+	var e *prometheus.Error
+	return errors.As(err, &e) && (e.Kind == prometheus.Refused || e.Kind == prometheus.TooLarge)
+}

@@ -1,0 +1,125 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	nodeloadcontroller "crane.io/crane/internal/controller/nodeload"
+	"crane.io/crane/internal/controller/rebalance"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/predictor"
+	"crane.io/crane/pkg/nodeload"
+)
+
+func addRebalanceFlags(fs *pflag.FlagSet, s *rebalance.Settings) {
+	fs.BoolVar(&s.DryRun, "rebalance-dry-run", s.DryRun,
+		"Tell which pods would be moved off hot nodes, and move none. Only nodes with water marks in the policy are looked at.")
+	fs.DurationVar(&s.Interval, "rebalance-interval", s.Interval, "Time between two looks at the loads of nodes.")
+	fs.IntVar(&s.Rounds, "rebalance-rounds", s.Rounds, "Readings in a row above the mark evict before pods are moved.")
+	fs.IntVar(&s.PerRound, "rebalance-max-moves", s.PerRound, "Pods that are moved at once in the cluster.")
+	fs.IntVar(&s.PerNode, "rebalance-max-moves-per-node", s.PerNode, "Pods that are moved off one node at once.")
+	fs.IntVar(&s.PerHour, "rebalance-max-moves-per-hour", s.PerHour, "Pods that are moved in any hour.")
+	fs.DurationVar(&s.CoolDown, "rebalance-cool-down", s.CoolDown,
+		"Time for which a node that a pod has left, and the pod's workload, are left alone.")
+	fs.StringSliceVar(&s.Protected, "rebalance-protected-namespaces", s.Protected, "Namespaces whose pods are never moved.")
+}
+
+func validateRebalance(s rebalance.Settings) field.ErrorList {
+	var errs field.ErrorList
+	if s.Interval <= 0 {
+		errs = append(errs, notPositive("rebalance-interval", s.Interval))
+	}
+	if s.CoolDown < 0 {
+		errs = append(errs, field.Invalid(flag("rebalance-cool-down"), s.CoolDown.String(), "must be 0 or more"))
+	}
+	for _, at := range []struct {
+		name string
+		n    int
+	}{
+		{"rebalance-rounds", s.Rounds},
+		{"rebalance-max-moves", s.PerRound},
+		{"rebalance-max-moves-per-node", s.PerNode},
+		{"rebalance-max-moves-per-hour", s.PerHour},
+	} {
+		if at.n < 1 {
+			errs = append(errs, field.Invalid(flag(at.name), at.n, "must be 1 or more"))
+		}
+	}
+	return errs
+}
+
+// addScheduling adds what helps schedulers, as far as --controllers wants it. All of it follows one policy file.
+func addScheduling(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source, owner *predictor.Predictor) error {
+	if !o.runs(nodeLoadController) && !o.runs(rebalanceController) {
+		return nil
+	}
+	policy, err := o.NodeLoad.openPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if err := ctrlmetrics.Registry.Register(policy); err != nil {
+		return fmt.Errorf("registering the metrics of the node-load policy: %w", err)
+	}
+	format, err := o.NodeLoad.format()
+	if err != nil {
+		return fmt.Errorf("--node-load-time-zone: %w", err)
+	}
+	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
+	if o.runs(nodeLoadController) {
+		usages, err := nodeloadcontroller.NewMetricsServer(mgr.GetConfig())
+		if err != nil {
+			return err
+		}
+		writer, err := addNodeLoad(mgr, o, policy, format, nodeloadcontroller.Sources{
+			Prometheus: source, MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{}),
+		})
+		if err != nil {
+			return err
+		}
+		follower.Loaded = writer.Wake
+	}
+	if o.runs(rebalanceController) {
+		if err := addRebalance(mgr, o, policy, format, source); err != nil {
+			return err
+		}
+	}
+	if err := mgr.Add(follower); err != nil {
+		return fmt.Errorf("adding what follows the node-load policy: %w", err)
+	}
+	return nil
+}
+
+// addRebalance adds what moves pods off hot nodes.
+func addRebalance(mgr manager.Manager, o *Options, policy *nodeloadpolicy.File, format nodeload.Format, source *prometheus.Source) error {
+	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("building the client of evictions: %w", err)
+	}
+	metrics := rebalance.NewMetrics()
+	controller, err := rebalance.New(rebalance.Config{
+		Settings: o.Rebalance, Policy: policy, Format: format, Nodes: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		Usage: source, Evictor: rebalance.APIEvictor{Client: clients.PolicyV1()},
+		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return fmt.Errorf("building the rebalancing controller: %w", err)
+	}
+	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
+		return fmt.Errorf("registering the metrics of rebalancing: %w", err)
+	}
+	if err := mgr.Add(controller); err != nil {
+		return fmt.Errorf("adding the rebalancing controller: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Names of data sources as --datasource takes them. gocrane's other sources are known, so that the message can say
+// that they are not there rather than not understood.
+const (
+	dataSourceProm       = "prom"
+	dataSourcePrometheus = "prometheus"
+)
+
+const (
+	logFormatText = "text"
+	logFormatJSON = "json"
+)
+
+func knownDataSources() string { return dataSourceProm + " (or " + dataSourcePrometheus + ")" }
+
+// notYetDataSources are those that gocrane knows and this craned does not serve.
+func notYetDataSources() []string { return []string{"metricserver", "grpc", "mock", "csv"} }
+
+// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no
+// file and no connection.
+func (o *Options) Validate() field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, o.validateAPI()...)
+	errs = append(errs, o.LeaderElection.validate()...)
+	errs = append(errs, o.validateDataSources()...)
+	errs = append(errs, o.validateControllers()...)
+	errs = append(errs, o.Prediction.validate()...)
+	errs = append(errs, o.NodeLoad.validate()...)
+	errs = append(errs, validateRebalance(o.Rebalance)...)
+	if o.RecommendationOutdated <= 0 {
+		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
+	}
+	if o.CostInterval < shortestCostInterval {
+		errs = append(errs, field.Invalid(flag("cost-interval"), o.CostInterval.String(), "must be at least "+shortestCostInterval.String()))
+	}
+	if o.LogFormat != logFormatText && o.LogFormat != logFormatJSON {
+		errs = append(errs, field.NotSupported(flag("log-format"), o.LogFormat, []string{logFormatText, logFormatJSON}))
+	}
+	if o.Verbosity < 0 {
+		errs = append(errs, field.Invalid(flag("v"), o.Verbosity, "must be 0 or more"))
+	}
+	return errs
+}
+
+func flag(name string) *field.Path { return field.NewPath("--" + name) }
+
+func (o *Options) validateAPI() field.ErrorList {
+	var errs field.ErrorList
+	if o.APIQPS <= 0 {
+		errs = append(errs, field.Invalid(flag("api-qps"), o.APIQPS, "must be more than 0"))
+	}
+	if o.APIBurst < 1 {
+		errs = append(errs, field.Invalid(flag("api-burst"), o.APIBurst, "must be 1 or more"))
+	}
+	if o.ShutdownTimeout <= 0 {
+		errs = append(errs, notPositive("shutdown-timeout", o.ShutdownTimeout))
+	}
+	for _, msg := range validation.IsDNS1123Label(o.Namespace) {
+		errs = append(errs, field.Invalid(field.NewPath("CRANE_SYSTEM_NAMESPACE"), o.Namespace, msg))
+	}
+	errs = append(errs, validateAddress("metrics-bind-address", o.MetricsBindAddress)...)
+	return append(errs, validateAddress("health-probe-bind-address", o.HealthProbeBindAddress)...)
+}
+
+// validateAddress accepts host:port with either part empty, and 0 for none.
+func validateAddress(name, address string) field.ErrorList {
+	if address == "0" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(flag(name), address, "must be host:port, :port, or 0 for none: "+err.Error())}
+	}
+	return nil
+}
+
+func (l LeaderElection) validate() field.ErrorList {
+	if !l.Enabled {
+		return nil
+	}
+	var errs field.ErrorList
+	if l.RetryPeriod <= 0 {
+		errs = append(errs, notPositive("lease-retry-period", l.RetryPeriod))
+	}
+	// client-go refuses these two as well, but names fields that are not ours.
+	if l.LeaseDuration <= l.RenewDeadline {
+		errs = append(errs, field.Invalid(flag("lease-duration"), l.LeaseDuration.String(),
+			"must be more than --lease-renew-period ("+l.RenewDeadline.String()+")"))
+	}
+	if float64(l.RenewDeadline) <= 1.2*float64(l.RetryPeriod) {
+		errs = append(errs, field.Invalid(flag("lease-renew-period"), l.RenewDeadline.String(),
+			"must be more than 1.2 times --lease-retry-period ("+l.RetryPeriod.String()+")"))
+	}
+	if l.LeaseDuration < time.Second {
+		errs = append(errs, field.Invalid(flag("lease-duration"), l.LeaseDuration.String(),
+			"must be 1s or more: the lease counts whole seconds"))
+	}
+	return errs
+}
+
+func (o *Options) validateDataSources() field.ErrorList {
+	var errs field.ErrorList
+	if len(o.DataSources) == 0 {
+		errs = append(errs, field.Required(flag("datasource"), "want "+knownDataSources()))
+	}
+	usesPrometheus := false
+	for i, name := range o.DataSources {
+		path := flag("datasource").Index(i)
+		switch {
+		case name == dataSourceProm || name == dataSourcePrometheus:
+			usesPrometheus = true
+		case slices.Contains(notYetDataSources(), name):
+			errs = append(errs, field.Invalid(path, name, "is not served by this version; use "+knownDataSources()))
+		default:
+			errs = append(errs, field.NotSupported(path, name, []string{dataSourceProm, dataSourcePrometheus}))
+		}
+	}
+	if usesPrometheus {
+		errs = append(errs, o.Prometheus.validate()...)
+	}
+	return errs
+}
+
+func (p Prometheus) validate() field.ErrorList {
+	var errs field.ErrorList
+	if p.Address == "" {
+		errs = append(errs, field.Required(flag("prometheus-address"), "the data source prom needs the URL of a Prometheus"))
+	} else if u, err := url.Parse(p.Address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, field.Invalid(flag("prometheus-address"), p.Address, "must be a URL that begins with http:// or https://"))
+	}
+	if p.Concurrency < 1 {
+		errs = append(errs, field.Invalid(flag("prometheus-query-concurrency"), p.Concurrency, "must be 1 or more"))
+	}
+	if p.MaxPoints < 2 {
+		errs = append(errs, field.Invalid(flag("prometheus-maxpoints"), p.MaxPoints, "must be 2 or more"))
+	}
+	if p.Timeout <= 0 {
+		errs = append(errs, notPositive("prometheus-timeout", p.Timeout))
+	}
+	if p.KeepAlive < 0 {
+		errs = append(errs, field.Invalid(flag("prometheus-keepalive"), p.KeepAlive.String(), "must be 0 or more"))
+	}
+	if p.BearerToken != "" && p.BearerTokenFile != "" {
+		errs = append(errs, field.Forbidden(flag("prometheus-auth-bearertoken-file"), "--prometheus-auth-bearertoken is set as well"))
+	}
+	if p.Username != "" && (p.BearerToken != "" || p.BearerTokenFile != "") {
+		errs = append(errs, field.Forbidden(flag("prometheus-auth-username"), "a bearer token is set as well: only one of them can be sent"))
+	}
+	if p.Password != "" && p.Username == "" {
+		errs = append(errs, field.Required(flag("prometheus-auth-username"), "--prometheus-auth-password is set"))
+	}
+	if (p.CertFile == "") != (p.KeyFile == "") {
+		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
+	}
+	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
+		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
+	}
+	return errs
+}
+
+func (o *Options) validateControllers() field.ErrorList {
+	var errs field.ErrorList
+	for i, entry := range o.Controllers {
+		name := strings.TrimPrefix(entry, "-")
+		if entry != "*" && !slices.Contains(controllerNames(), name) {
+			errs = append(errs, field.NotSupported(flag("controllers").Index(i), entry, append([]string{"*"}, controllerNames()...)))
+		}
+	}
+	return errs
+}
+
+func notPositive(name string, d time.Duration) *field.Error {
+	return field.Invalid(flag(name), d.String(), "must be more than 0")
+}

@@ -1,0 +1,194 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package discover
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Candidate is a service behind which a server with the Prometheus HTTP API may be.
+type Candidate struct {
+	// Server says what it most likely is; empty where only the user knows.
+	Server          string
+	Namespace, Name string
+	// Port is a number, as a service has at least one and names are optional.
+	Port int32
+	// HTTPS tells that the server itself speaks TLS.
+	HTTPS bool
+	// Path is before the query API, empty or with a leading slash.
+	Path string
+}
+
+// String is what --prometheus-service takes: NAMESPACE/NAME:PORT and the path.
+func (c Candidate) String() string {
+	return fmt.Sprintf("%s/%s:%d%s", c.Namespace, c.Name, c.Port, c.Path)
+}
+
+// Finder looks through one cluster.
+type Finder struct {
+	services  corev1client.CoreV1Interface
+	host      *url.URL
+	transport http.RoundTripper
+}
+
+// NewFinder takes the configuration of a Kubernetes client. It sends nothing yet.
+func NewFinder(config *rest.Config) (*Finder, error) {
+	services, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return &Finder{services: services, host: host, transport: transport}, nil
+}
+
+// pageSize is how many services one answer holds.
+const pageSize = 500
+
+// Find lists the services that look like a Prometheus: in the order of the table of kinds, then by namespace and name.
+func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
+	type ranked struct {
+		Candidate
+		rank int
+	}
+	var found []ranked
+	kinds := known()
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := f.services.Services(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("listing the services of all namespaces, to find Prometheus: %w", err)
+		}
+		for i := range list.Items {
+			if rank := kindOf(&list.Items[i], kinds); rank >= 0 {
+				found = append(found, ranked{candidate(&list.Items[i], kinds[rank]), rank})
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	out := make([]Candidate, len(found))
+	for i, r := range found {
+		out[i] = r.Candidate
+	}
+	return out, nil
+}
+
+func candidate(s *corev1.Service, k kind) Candidate {
+	port := s.Spec.Ports[0]
+	for _, name := range k.ports {
+		if i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
+			port = s.Spec.Ports[i]
+			break
+		}
+	}
+	return Candidate{Server: k.server, Namespace: s.Namespace, Name: s.Name, Port: port.Port, HTTPS: speaksTLS(port), Path: k.path}
+}
+
+func speaksTLS(p corev1.ServicePort) bool {
+	return p.Name == "https" || strings.HasPrefix(p.Name, "https-") || p.Port == 443 || p.AppProtocol != nil && strings.EqualFold(*p.AppProtocol, "https")
+}
+
+// Choice is a service that the user names: NAMESPACE/NAME, with port and path where they are not the usual ones.
+type Choice struct {
+	Namespace, Name string
+	// Port is 0 where it was not said.
+	Port int32
+	Path string
+}
+
+// ParseChoice reads NAMESPACE/NAME[:PORT][/PATH].
+func ParseChoice(text string) (Choice, error) {
+	wrong := fmt.Errorf("%q: want NAMESPACE/NAME, with :PORT and /PATH where needed, for example monitoring/prometheus:9090", text)
+	namespace, rest, ok := strings.Cut(text, "/")
+	service, path, withPath := strings.Cut(rest, "/")
+	name, port, withPort := strings.Cut(service, ":")
+	if !ok || namespace == "" || name == "" || strings.ContainsAny(text, " ?#%") || strings.Contains(namespace, ":") {
+		return Choice{}, wrong
+	}
+	c := Choice{Namespace: namespace, Name: name}
+	if path = strings.TrimSuffix(path, "/"); withPath && path != "" {
+		if slices.Contains(strings.Split(path, "/"), "..") {
+			return Choice{}, wrong
+		}
+		c.Path = "/" + path
+	}
+	if withPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return Choice{}, wrong
+		}
+		c.Port = int32(n) //nolint:gosec // G115: at most 16 bits.
+	}
+	return c, nil
+}
+
+// ErrNoPort tells that a service has no port, or not the one that was asked for.
+var ErrNoPort = errors.New("no such port")
+
+// Get looks at the service that the user names. Port and path that were not said are those of its kind.
+func (f *Finder) Get(ctx context.Context, choice Choice) (Candidate, error) {
+	s, err := f.services.Services(choice.Namespace).Get(ctx, choice.Name, metav1.GetOptions{})
+	if err != nil {
+		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, err)
+	}
+	if len(s.Spec.Ports) == 0 {
+		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, ErrNoPort)
+	}
+	kinds, k := known(), kind{}
+	if i := kindOf(s, kinds); i >= 0 {
+		k = kinds[i]
+	}
+	c := candidate(s, k)
+	if choice.Path != "" {
+		c.Path = choice.Path
+	}
+	if choice.Port == 0 {
+		return c, nil
+	}
+	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == choice.Port })
+	if i < 0 {
+		return Candidate{}, fmt.Errorf("service %s/%s: port %d: %w", choice.Namespace, choice.Name, choice.Port, ErrNoPort)
+	}
+	c.Port, c.HTTPS = choice.Port, speaksTLS(s.Spec.Ports[i])
+	return c, nil
+}
+
+// Address is the URL under which the API server hands requests on to a candidate. Only with Transport does it lead there.
+func (f *Finder) Address(c Candidate) string {
+	scheme := ""
+	if c.HTTPS {
+		scheme = "https:"
+	}
+	u := *f.host
+	u.Path = strings.TrimSuffix(u.Path, "/") +
+		fmt.Sprintf("/api/v1/namespaces/%s/services/%s%s:%d/proxy%s", c.Namespace, scheme, c.Name, c.Port, c.Path)
+	return u.String()
+}
+
+// Transport carries the credentials of the kubeconfig.
+func (f *Finder) Transport() http.RoundTripper { return f.transport }

@@ -1,0 +1,304 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// Back-off between attempts: doubled from the first to the last, half of it random.
+const (
+	firstDelay    = 500 * time.Millisecond
+	longestDelay  = 30 * time.Second
+	longestAdvice = 2 * time.Minute // of a Retry-After header; longer ones end the attempts
+)
+
+// client sends requests: bounded, authenticated, retried, counted.
+type client struct {
+	cfg       Config
+	base      *url.URL
+	transport http.RoundTripper
+	slots     chan struct{}
+	compress  bool
+	wait      func(ctx context.Context, d time.Duration) error
+	getOnly   sync.Map // endpoints that take no POST
+
+	mu    sync.Mutex
+	stats metrics.Stats
+	skew  time.Duration
+	host  string // the X-Server-Hostname header, which VictoriaMetrics sends
+}
+
+func newClient(cfg Config) (*client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	base, err := parseAddress(cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	if user := base.User; user != nil {
+		base.User = nil
+		if cfg.Username == "" && cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
+			cfg.Username = user.Username()
+			cfg.Password, _ = user.Password()
+		}
+	}
+	transport := cfg.Transport
+	if transport == nil {
+		if transport, err = newTransport(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return &client{
+		cfg: cfg, base: base, transport: transport,
+		slots:    make(chan struct{}, cfg.Concurrency),
+		compress: !isLoopback(base),
+		wait:     wait,
+	}, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// request is what is asked of which endpoint.
+type request struct {
+	endpoint string
+	params   url.Values
+	// get asks for GET where the endpoint knows no POST.
+	get bool
+}
+
+// call sends a request until read has consumed an answer or trying again is no use. read is called anew
+// for each attempt and must then forget what it saw before.
+func (c *client) call(ctx context.Context, r request, read func(io.Reader) error) error {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.slots }()
+	delay := firstDelay
+	for attempt := 1; ; attempt++ {
+		err := c.attempt(ctx, r, read)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", c.base.Redacted(), context.Cause(ctx))
+		}
+		var failure *Error
+		if !errors.As(err, &failure) || !failure.retryable() || failure.RetryAfter > longestAdvice {
+			return err
+		}
+		if attempt == c.cfg.MaxAttempts {
+			return fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
+		pause := max(failure.RetryAfter, delay/2+time.Duration(c.cfg.Jitter()*float64(delay/2)))
+		if err := c.wait(ctx, pause); err != nil {
+			return fmt.Errorf("%s: %w", c.base.Redacted(), err)
+		}
+		delay = min(2*delay, longestDelay)
+		c.count(func(s *metrics.Stats) { s.Retries++ })
+	}
+}
+
+// attempt is one try. An endpoint that takes no POST, as behind some read-only proxies, gets GET from then on.
+func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) error) error {
+	if _, known := c.getOnly.Load(r.endpoint); known || r.get || c.cfg.GetOnly {
+		return c.send(ctx, http.MethodGet, r, read)
+	}
+	err := c.send(ctx, http.MethodPost, r, read)
+	var failure *Error
+	if errors.As(err, &failure) && (failure.Status == http.StatusMethodNotAllowed || failure.Status == http.StatusNotImplemented) {
+		if err = c.send(ctx, http.MethodGet, r, read); err == nil {
+			c.getOnly.Store(r.endpoint, true)
+		}
+	}
+	return err
+}
+
+func (c *client) send(ctx context.Context, method string, r request, read func(io.Reader) error) error {
+	within, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	begin := c.cfg.Now()
+	req, shown, err := c.build(within, method, r)
+	if err != nil {
+		return err
+	}
+	var body *bodyReader
+	defer func() {
+		c.count(func(s *metrics.Stats) {
+			s.Queries++
+			s.Waited += c.cfg.Now().Sub(begin)
+			if body != nil {
+				s.Bytes += body.read
+			}
+		})
+	}()
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return c.unreachable(ctx, within, shown, err)
+	}
+	defer resp.Body.Close()
+	c.noteHeaders(resp, begin)
+	if body, err = newBodyReader(resp); err != nil {
+		return &Error{Kind: Unreachable, URL: shown, Status: resp.StatusCode, Err: err}
+	}
+	if err := checkResponse(resp, body, shown); err != nil {
+		return err
+	}
+	return c.readError(ctx, within, shown, read(body))
+}
+
+// readError turns what went wrong while an answer was read into an Error that names the URL.
+func (c *client) readError(ctx, within context.Context, shown string, err error) error {
+	var failure *Error
+	var bad *malformedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failure):
+		failure.URL = shown
+		return failure
+	case errors.Is(err, errTooMany):
+		return &Error{Kind: TooLarge, URL: shown, Err: err, Advice: "raise the samples per query"}
+	case errors.As(err, &bad):
+		return &Error{
+			Kind: NotPrometheus, URL: shown, Message: "the answer is not Prometheus's JSON", Err: err,
+			Advice: "check that the address is that of the query API, and any proxy in between",
+		}
+	}
+	return c.unreachable(ctx, within, shown, err)
+}
+
+func (c *client) unreachable(ctx, within context.Context, shown string, err error) error {
+	var detail *url.Error
+	if errors.As(err, &detail) {
+		err = detail.Err // url.Error repeats the URL, query and all
+	}
+	if ctx.Err() == nil && within.Err() != nil {
+		return &Error{
+			Kind: TooLarge, URL: shown, Message: fmt.Sprintf("no whole answer within %v", c.cfg.Timeout),
+			Advice: "raise the timeout or lower the samples per query",
+		}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return &Error{Kind: Unreachable, URL: shown, Message: "the answer broke off", Err: err}
+	}
+	kind, advice := diagnose(err)
+	return &Error{Kind: kind, URL: shown, Err: err, Advice: advice}
+}
+
+// diagnose tells failures below HTTP that trying again cannot mend from those that it may, and says what to do.
+func diagnose(err error) (Kind, string) {
+	var untrusted *tls.CertificateVerificationError
+	var op *net.OpError
+	var plain tls.RecordHeaderError
+	var lookup *net.DNSError
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+		return Denied, "check the token, certificate and key files"
+	case errors.As(err, &untrusted):
+		return Denied, "give the CA file that signed the server's certificate, and the server name if it differs from the host"
+	case errors.As(err, &op) && op.Op == "remote error": // how crypto/tls wraps an alert
+		return Denied, "the server refused the TLS connection; check the client certificate"
+	case errors.As(err, &plain) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return NotPrometheus, "the server speaks plain HTTP; begin the address with http://"
+	case errors.As(err, &lookup):
+		return Unreachable, "the host name is not known here; check the address"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Unreachable, "nothing listens there; check host and port"
+	}
+	return Unreachable, "check the address and the network"
+}
+
+// build makes the HTTP request, and the URL without secrets to be shown in errors.
+func (c *client) build(ctx context.Context, method string, r request) (*http.Request, string, error) {
+	u := *c.base
+	u.Path += r.endpoint
+	shown := u.String()
+	values := url.Values{}
+	for name, value := range c.cfg.Params {
+		values.Set(name, value)
+	}
+	maps.Copy(values, r.params)
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader(values.Encode())
+	} else {
+		u.RawQuery = values.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, shown, fmt.Errorf("request to %s: %w", shown, err)
+	}
+	for name, value := range c.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.compress {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
+	return req, shown, nil
+}
+
+// noteHeaders keeps what the headers tell: the server's clock, halfway between request and answer.
+func (c *client) noteHeaders(resp *http.Response, begin time.Time) {
+	now := c.cfg.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		c.skew = date.Sub(begin.Add(now.Sub(begin) / 2))
+	}
+	if host := resp.Header.Get("X-Server-Hostname"); host != "" {
+		c.host = host
+	}
+}
+
+func (c *client) count(add func(*metrics.Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add(&c.stats)
+}
+
+func (c *client) noteAnswer(a answer) {
+	c.count(func(s *metrics.Stats) {
+		s.Series += a.series
+		s.Samples += a.samples
+		s.Bad += a.histograms
+		for _, w := range a.warnings {
+			if len(s.Warnings) < maxWarnings && !slices.Contains(s.Warnings, w) {
+				s.Warnings = append(s.Warnings, w)
+			}
+		}
+	})
+}

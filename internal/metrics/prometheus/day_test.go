@@ -1,0 +1,146 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/series"
+)
+
+func TestIdentity(t *testing.T) {
+	base := func(c *Config) {}
+	identity := func(address string, change func(*Config)) string { return newSource(t, address, change).Identity() }
+	const address = "http://prom.example:9090/base"
+	plain := identity(address, base)
+	if plain != identity(address+"/", base) || plain != identity("http://prom.example:9090/base/api/v1", base) {
+		t.Error("one server has two identities")
+	}
+	secret := func(c *Config) { c.BearerToken = "hush" }
+	if identity(address, secret) != plain {
+		t.Error("a new token makes a new server")
+	}
+	seen := map[string]string{plain: "plain"}
+	for name, change := range map[string]func(*Config){
+		"user":     func(c *Config) { c.Username, c.Password = "u", "hush" },
+		"tenant":   func(c *Config) { c.Headers = map[string]string{"X-Scope-OrgID": "hush"} },
+		"param":    func(c *Config) { c.Params = map[string]string{"dedup": "true"} },
+		"matchers": func(c *Config) { c.Matchers = []Matcher{{Label: "cluster", Op: "=", Value: "eu"}} },
+	} {
+		got := identity(address, change)
+		if other, twice := seen[got]; twice {
+			t.Errorf("%s and %s are one: %s", name, other, got)
+		}
+		if strings.Contains(got, "hush") {
+			t.Errorf("%s: a secret in %s", name, got)
+		}
+		seen[got] = name
+	}
+}
+
+// TestStepIsWhatUsageChooses: a cache by step would else never find what it keeps.
+func TestStepIsWhatUsageChooses(t *testing.T) {
+	w := newWorld(today.Add(-6*time.Hour), today)
+	w.cpu("shop", "web-1", "app", constant(0.5))
+	w.memory("shop", "web-1", "app", constant(1<<20))
+	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
+	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+		step, err := s.Step(t.Context(), resource, today)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks := 0
+		err = s.Usage(t.Context(), metrics.UsageRequest{Resource: resource, Start: today.Add(-5 * time.Hour), End: today}, func(c metrics.Chunk) error {
+			if chunks++; c.Series.Step != step {
+				t.Errorf("%s: step %v, said %v", resource, c.Series.Step, step)
+			}
+			return nil
+		})
+		if err != nil || chunks == 0 {
+			t.Errorf("%s: %d chunks, %v", resource, chunks, err)
+		}
+	}
+	if _, err := s.Step(t.Context(), "disk", today); err == nil {
+		t.Error("a step for a resource that is not known")
+	}
+}
+
+func TestPresent(t *testing.T) {
+	w := newWorld(today.AddDate(0, 0, -2), today)
+	w.cpu("shop", "early", "app", between(today.AddDate(0, 0, -2), today.AddDate(0, 0, -1), 1))
+	w.memory("shop", "late", "app", between(today.AddDate(0, 0, -1), today, 1))
+	w.memory("shop", "a.b", "app", constant(1))
+	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
+	yesterday := series.DayOf(today) - 1
+	for _, c := range []struct {
+		day  series.Day
+		pods []string
+		want int
+	}{
+		{yesterday, []string{"early", "late", "nobody"}, 1},
+		{yesterday - 1, []string{"early", "late"}, 1},
+		{yesterday, []string{"axb"}, 0},
+		{yesterday, []string{"a.b", "late"}, 2},
+	} {
+		got, err := s.Present(t.Context(), c.pods, c.day.Start(), c.day.End())
+		if err != nil || got != c.want {
+			t.Errorf("%v on %v: %d, %v, want %d", c.pods, c.day, got, err, c.want)
+		}
+	}
+	if _, err := s.Present(t.Context(), nil, yesterday.Start(), yesterday.End()); err == nil {
+		t.Error("no pods and no error")
+	}
+}
+
+type carrier struct{ methods []string }
+
+func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.methods = append(c.methods, r.Method)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestTransportThatIsGiven carries all requests, with GET alone where that is asked for.
+func TestTransportThatIsGiven(t *testing.T) {
+	address, _ := serve(t, answerWith(http.StatusOK, "application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`))
+	c := &carrier{}
+	s := newSource(t, address, func(cfg *Config) { cfg.Transport, cfg.GetOnly = c, true })
+	if _, err := s.Instant(t.Context(), "up", today); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.methods) != 1 || c.methods[0] != http.MethodGet {
+		t.Errorf("methods %v", c.methods)
+	}
+	cfg := DefaultConfig()
+	cfg.Address, cfg.Transport, cfg.BearerToken = address, c, "t"
+	if _, err := New(cfg); err == nil {
+		t.Error("a token beside a transport that has its own")
+	}
+}
+
+// TestGlance is all of a probe but the reach of history, for fewer queries.
+func TestGlance(t *testing.T) {
+	w := newWorld(today.Add(-6*time.Hour), today)
+	w.cpu("shop", "web-1", "app", constant(0.5))
+	w.memory("shop", "web-1", "app", constant(1<<20))
+	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
+	glance, err := s.Glance(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stats().Queries
+	probe, err := s.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if probe.History == 0 || glance.History != 0 || !glance.Oldest.IsZero() || s.Stats().Queries == before {
+		t.Errorf("a glance found %v, a probe %v", glance.History, probe.History)
+	}
+	if len(glance.Missing()) != len(probe.Missing()) || glance.ScrapeInterval != probe.ScrapeInterval || !glance.Newest.Equal(probe.Newest) {
+		t.Errorf("a glance saw %+v, a probe %+v", glance, probe)
+	}
+}

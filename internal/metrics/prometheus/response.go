@@ -1,0 +1,150 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxBody bounds an answer after decompression. A million samples take some 30 MiB.
+	maxBody = 4 << 30
+	// maxErrorBody is as much as is read of an answer that is an error.
+	maxErrorBody = 64 << 10
+	// maxMessage is as much as is shown of one.
+	maxMessage = 300
+)
+
+// bodyReader decompresses, counts and bounds a body.
+type bodyReader struct {
+	r    io.Reader
+	read int64
+}
+
+func newBodyReader(resp *http.Response) (*bodyReader, error) {
+	b := &bodyReader{r: resp.Body}
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+		z, err := gzip.NewReader(resp.Body)
+		if err != nil {
+			return nil, fmt.Errorf("decompressing the answer: %w", err)
+		}
+		b.r = z
+	}
+	return b, nil
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.read += int64(n); b.read > maxBody {
+		return 0, &malformedError{what: fmt.Sprintf("the answer is larger than %d bytes", int64(maxBody))}
+	}
+	return n, err
+}
+
+// checkResponse refuses answers that are not JSON with a status of 200: redirects, errors, HTML.
+func checkResponse(resp *http.Response, body io.Reader, shown string) error {
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		e := &Error{Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "redirected"}
+		e.Advice = "use the address that it leads to; a log-in page means that credentials are missing"
+		if to, err := resp.Location(); err == nil {
+			to.RawQuery, to.Fragment = "", ""
+			e.Message = "redirected to " + to.Redacted()
+		}
+		return e
+	}
+	if resp.StatusCode >= 400 {
+		errorType, message := readFailure(resp, body)
+		e := fromStatus(resp.StatusCode, errorType, message)
+		e.URL = shown
+		e.RetryAfter = retryAfter(resp)
+		return e
+	}
+	if isHTML(resp.Header.Get("Content-Type")) {
+		_, message := readFailure(resp, body)
+		return &Error{
+			Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "a web page instead of JSON: " + message,
+			Advice: "the address leads to a user interface or a log-in page; give that of the API, with its path prefix",
+		}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return &Error{
+			Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "not an answer to a query",
+			Advice: "check the address",
+		}
+	}
+	return nil
+}
+
+func isHTML(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "text/html" || media == "application/xhtml+xml")
+}
+
+// readFailure finds the server's words in an error: Prometheus's JSON, the title of a page, or the first line.
+func readFailure(resp *http.Response, body io.Reader) (errorType, message string) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
+	if err != nil && len(raw) == 0 {
+		return "", resp.Status
+	}
+	var known struct {
+		ErrorType string `json:"errorType"`
+		Error     string `json:"error"`
+		Message   string `json:"message"`
+	}
+	if json.Unmarshal(raw, &known) == nil && known.Error+known.Message != "" {
+		if known.Error == "" {
+			known.Error = known.Message
+		}
+		return known.ErrorType, shorten(known.Error)
+	}
+	text := string(raw)
+	if _, after, ok := strings.Cut(text, "<title>"); ok {
+		text, _, _ = strings.Cut(after, "</title>")
+	}
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if text == "" {
+		text = http.StatusText(resp.StatusCode)
+	}
+	return "", shorten(text)
+}
+
+// shorten makes foreign text fit for a line of an error: bounded, without control characters.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(strings.TrimSpace(text), "?"))
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
+}
+
+// retryAfter reads the header of that name: seconds or a date. The date is compared with the server's own clock.
+func retryAfter(resp *http.Response) time.Duration {
+	header := strings.TrimSpace(resp.Header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(date))
+}

@@ -1,0 +1,25 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloadpolicy
+
+import (
+	_ "embed"
+	"fmt"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// builtin is the policy of config/nodeload as well.
+//
+//go:embed default.yaml
+var builtin []byte
+
+// Builtin is the policy where no file says otherwise: that of config/nodeload, which needs no recording rules.
+func Builtin() (*nodeload.Policy, error) {
+	policy, err := Decode(builtin)
+	if err != nil {
+		return nil, fmt.Errorf("the built-in policy: %w", err)
+	}
+	return policy, nil
+}

@@ -1,0 +1,205 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/process"
+)
+
+// deployed is what a Deployment of config/ says about a binary: the playground starts the child process as the
+// cluster would start the pod.
+type deployed struct {
+	name, namespace, serviceAccount string
+	args                            []string
+	env                             []string
+}
+
+// findDeployed reads the Deployment of that name out of manifests. Environment taken from the API (fieldRef) is given
+// the value that it would have in the pod; other sources are an error, so that none is silently empty.
+func findDeployed(objects []*unstructured.Unstructured, name string) (deployed, error) {
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" || o.GetName() != name {
+			continue
+		}
+		var d appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+			return deployed{}, fmt.Errorf("deployment %s: %w", name, err)
+		}
+		if n := len(d.Spec.Template.Spec.Containers); n != 1 {
+			return deployed{}, fmt.Errorf("deployment %s: %d containers, want 1", name, n)
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		out := deployed{name: name, namespace: d.Namespace, serviceAccount: d.Spec.Template.Spec.ServiceAccountName, args: c.Args}
+		for _, e := range c.Env {
+			switch {
+			case e.ValueFrom == nil:
+				out.env = append(out.env, e.Name+"="+e.Value)
+			case e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "metadata.namespace":
+				out.env = append(out.env, e.Name+"="+d.Namespace)
+			default:
+				return deployed{}, fmt.Errorf("deployment %s: env %s: the playground cannot say where its value comes from", name, e.Name)
+			}
+		}
+		return out, nil
+	}
+	return deployed{}, fmt.Errorf("config holds no Deployment %s", name)
+}
+
+// with returns the arguments with some flags set: one that is there is replaced, another is added.
+func (d deployed) with(flags map[string]string) []string {
+	var args []string
+	for _, a := range d.args {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if _, replaced := flags[name]; !replaced {
+			args = append(args, a)
+		}
+	}
+	for name, v := range flags {
+		args = append(args, "--"+name+"="+v)
+	}
+	return args
+}
+
+// startCraned starts craned as a child with a token of its own ServiceAccount, and so with the rights of config/rbac.
+func (p *playground) startCraned(ctx context.Context) error {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return err
+	}
+	d, err := findDeployed(objects, componentCraned)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+	if err != nil {
+		return err
+	}
+	addresses, err := freeAddresses(ctx, 2)
+	if err != nil {
+		return err
+	}
+	if port := p.port(portCraned); port != 0 {
+		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	policy, err := p.writePolicy(objects)
+	if err != nil {
+		return err
+	}
+	p.cranedMetrics = addresses[0]
+	p.cranedSpec = process.Spec{
+		Name: d.name,
+		Path: filepath.Join(p.options.BinDir, d.name),
+		Args: d.with(map[string]string{
+			"kubeconfig":                kubeconfig,
+			"prometheus-address":        p.prometheus.URL(),
+			"metrics-bind-address":      addresses[0],
+			"health-probe-bind-address": addresses[1],
+			"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
+			"policy-config-path":        policy,
+		}),
+		Env:     d.env,
+		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
+		Restart: process.Always,
+		OnExit:  p.reportExit,
+	}
+	return p.launchCraned()
+}
+
+// Where config/ keeps the node-load policy.
+const (
+	policyConfigMap = "crane-node-load-policy"
+	policyKey       = "policy.yaml"
+)
+
+// writePolicy writes the node-load policy to a file, as a kubelet brings it into a pod, and returns its path. A file that
+// is there is left as it is: whoever keeps the data directory may have changed it.
+func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, error) {
+	path := p.policyPath()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	text, err := configMapText(objects, policyConfigMap, policyKey)
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (p *playground) launchCraned() error {
+	child, err := process.Start(p.cranedSpec)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.craned = child
+	return nil
+}
+
+func (p *playground) cranedProcess() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.craned
+}
+
+func (p *playground) stopCraned(ctx context.Context) error {
+	if child := p.cranedProcess(); child != nil {
+		return child.Stop(ctx)
+	}
+	return nil
+}
+
+// splitAddress is net.SplitHostPort with an error that says what was split.
+func splitAddress(address string) (host, port string, err error) {
+	if host, port, err = net.SplitHostPort(address); err != nil {
+		return "", "", fmt.Errorf("address %s: %w", address, err)
+	}
+	return host, port, nil
+}
+
+// freeAddresses returns addresses on loopback that nobody listens on. They are all held until the last is found, so
+// that no two are equal.
+func freeAddresses(ctx context.Context, n int) ([]string, error) {
+	var errs []error
+	var held []net.Listener
+	var addresses []string
+	for range n {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		held = append(held, l)
+		addresses = append(addresses, l.Addr().String())
+	}
+	for _, l := range held {
+		errs = append(errs, l.Close())
+	}
+	return addresses, errors.Join(errs...)
+}
+
+// checkBinaries reports the binaries that are missing beside the playground's own.
+func checkBinaries(dir string, names ...string) error {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("%w (run make build, or set --bin-dir)", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Resource is what a trace measures.
+type Resource string
+
+// The resources of traces: cores and bytes.
+const (
+	CPU    Resource = "cpu"
+	Memory Resource = "memory"
+)
+
+// Trace is a recorded series that repeats for ever, before and after the time that it covers.
+type Trace struct {
+	Resource Resource
+	// start and step are pattern seconds; values are one pod's use, NaN for a gap.
+	start, step float64
+	values      []float64
+	// period is what repeats, in pattern seconds.
+	period float64
+	peak   float64
+}
+
+// NewTrace shifts a series by whole weeks so that its last sample lies less than a week after now (pattern seconds:
+// speed x Unix time), which keeps weekday and time of day. Outside the shifted series its first and its last week
+// repeat; one that is shorter than a week repeats by whole days, one shorter than a day by its length.
+func NewTrace(s series.Series, r Resource, now float64) (*Trace, error) {
+	if len(s.Values) == 0 || s.Step <= 0 {
+		return nil, errors.New("no samples")
+	}
+	t := &Trace{Resource: r, step: s.Step.Seconds(), values: s.Values}
+	for i, v := range s.Values {
+		if math.IsInf(v, 0) || v < 0 {
+			return nil, fmt.Errorf("sample %d of %s is %g: use is neither negative nor infinite", i+1, s.Time(i).UTC().Format(time.RFC3339), v)
+		}
+		if !series.IsGap(v) {
+			t.peak = max(t.peak, v)
+		}
+	}
+	first := float64(s.Start.Unix())
+	last := first + float64(len(s.Values)-1)*t.step
+	t.start = first + math.Ceil((now-last)/patternWeek)*patternWeek
+	t.period = t.span()
+	switch {
+	case t.period >= patternWeek:
+		t.period = patternWeek
+	case t.period >= patternDay:
+		t.period = math.Floor(t.period/patternDay) * patternDay
+	}
+	return t, nil
+}
+
+func (t *Trace) span() float64 { return float64(len(t.values)) * t.step }
+
+// Peak is the largest value.
+func (t *Trace) Peak() float64 { return t.peak }
+
+// Last is the time of the last sample after the shift, in pattern seconds.
+func (t *Trace) Last() float64 { return t.start + t.span() - t.step }
+
+// at returns the value at pattern second s, NaN in a gap.
+func (t *Trace) at(s float64) float64 {
+	x, span := s-t.start, t.span()
+	if x < 0 {
+		x += math.Ceil(-x/t.period) * t.period
+	}
+	if x >= span {
+		x -= (math.Floor((x-span)/t.period) + 1) * t.period
+	}
+	i := int(x / t.step)
+	return t.values[min(max(i, 0), len(t.values)-1)]
+}
+
+// TraceNamespace holds the workloads that traces drive.
+const TraceNamespace = "traces"
+
+// NamedSeries is a series and the file that it was read from, without directory and ending.
+type NamedSeries struct {
+	Name   string
+	Series series.Series
+}
+
+// FromTraces makes one Deployment of each series, named after its file. A value is what each of its pods uses of the
+// resource; of the other one it uses little. Requests leave room above the largest value.
+func FromTraces(all []NamedSeries, r Resource, speed float64, now time.Time) ([]*Workload, error) {
+	if r != CPU && r != Memory {
+		return nil, fmt.Errorf("resource %q is neither cpu nor memory", r)
+	}
+	patternNow := max(1, speed) * float64(now.UnixMilli()) / 1000
+	workloads := make([]*Workload, 0, len(all))
+	taken := map[string]bool{}
+	for _, s := range all {
+		trace, err := NewTrace(s.Series, r, patternNow)
+		if err != nil {
+			return nil, fmt.Errorf("trace %s: %w", s.Name, err)
+		}
+		name := objectName(s.Name)
+		for i := 2; taken[name]; i++ {
+			name = fmt.Sprintf("%s-%d", objectName(s.Name), i)
+		}
+		taken[name] = true
+		workloads = append(workloads, fromTrace(name, trace))
+	}
+	return workloads, nil
+}
+
+func fromTrace(name string, trace *Trace) *Workload {
+	key := hashString(name)
+	p := Profile{
+		Kind: Replay, Seed: key, Noise: 0.04, Low: 0.02, High: 0.05, Memory: 200 * mib, Busy: 20 * mib,
+		Bandwidth: 0.2 * mib, Trace: trace,
+	}
+	request := corev1.ResourceList{
+		corev1.ResourceCPU: roundCPU(0.1), corev1.ResourceMemory: roundMemory(256 * mib),
+	}
+	if trace.Resource == CPU {
+		request[corev1.ResourceCPU] = roundCPU(trace.peak * 1.3)
+	} else {
+		request[corev1.ResourceMemory] = *resource.NewQuantity(max(page, int64(trace.peak*1.3)), resource.BinarySI)
+	}
+	return &Workload{
+		Namespace: TraceNamespace, Name: name, Kind: "Deployment", Replicas: 2,
+		Containers: []Container{{Name: name, Request: request, Profile: p}},
+	}
+}
+
+// objectName makes a file's name one that an object and its labels may bear.
+func objectName(file string) string {
+	const most = 50 // a pod's name adds two hashes
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		default:
+			return '-'
+		}
+	}, file)
+	if len(name) > most {
+		name = name[:most]
+	}
+	if name = strings.Trim(name, "-"); name == "" {
+		return "trace"
+	}
+	if name[0] >= '0' && name[0] <= '9' { // a service of that name could not be
+		return "trace-" + name
+	}
+	return name
+}

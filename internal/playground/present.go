@@ -1,0 +1,90 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"time"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// present asks for recommendations, prints them and says how to look around.
+func (p *playground) present(ctx context.Context) error {
+	if p.options.runs(componentCraned) {
+		if err := p.recommend(ctx); err != nil {
+			return err
+		}
+	}
+	p.console.resultf("")
+	p.console.resultf("  %-14s %s", "kubeconfig", p.control.Kubeconfig())
+	p.console.resultf("  %-14s %s", "api-server", p.control.URL())
+	if p.prometheus != nil {
+		p.console.resultf("  %-14s %s", "prometheus", p.prometheus.URL())
+	}
+	if p.cranedMetrics != "" {
+		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
+	}
+	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
+	p.console.resultf("")
+	if all := footprints(p.pids()); len(all) > 0 {
+		p.console.resultf("Memory: %s.", describe(all))
+	}
+	if p.prometheus != nil {
+		p.tellCapabilities(ctx)
+	}
+	if p.options.Once {
+		return nil
+	}
+	p.console.resultf("Try: kubectl --kubeconfig %s get recommendations -A", p.control.Kubeconfig())
+	return nil
+}
+
+// recommend applies the rule, waits for craned and prints what it wrote.
+func (p *playground) recommend(ctx context.Context) error {
+	if err := p.applyYAML(ctx, ruleManifest); err != nil {
+		return err
+	}
+	told := 0
+	items, err := waitForRecommendations(ctx, p.client, recommendationsBound, func(n int) {
+		if n >= told+100 || (told == 0 && n > 0) {
+			told = n
+			p.console.progressf("craned has written %d recommendations", n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	table, err := rows(items)
+	if err != nil {
+		return err
+	}
+	p.console.progressf("%d recommendations after %s", len(items), p.console.elapsed().Round(100*time.Millisecond))
+	p.console.print(func(w io.Writer) { writeTable(w, table) })
+	return nil
+}
+
+// tellCapabilities runs the probe that craned and crane run, against the playground's own Prometheus.
+func (p *playground) tellCapabilities(ctx context.Context) {
+	cfg := prometheus.DefaultConfig()
+	cfg.Address = p.prometheus.URL()
+	source, err := prometheus.New(cfg)
+	if err != nil {
+		p.console.progressf("capability probe: %v", err)
+		return
+	}
+	report, err := source.Probe(ctx)
+	if err != nil {
+		p.console.progressf("capability probe: %v", err)
+		return
+	}
+	missing := report.Missing()
+	p.console.resultf("Capability probe: %d of %d metrics are there, %.1f days of history.",
+		len(report.Metrics)-len(missing), len(report.Metrics), report.History.Hours()/24)
+	for _, m := range missing {
+		p.console.resultf("  missing %s: %s", m.Metric, m.Cost)
+	}
+}

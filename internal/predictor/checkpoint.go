@@ -1,0 +1,131 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// load looks for the checkpoints of entries. What has none, or one that is of no use, is read from the source.
+func (p *Predictor) load(entries []*entry) {
+	for _, e := range entries {
+		next, n := toFetch, 0
+		var until time.Time
+		if p.store != nil {
+			c, err := p.store.read(e.plan.key)
+			if err == nil {
+				n, err = e.restore(c, p.config.Clock.Now(), p.config.MaxSeriesPerQuery)
+			}
+			switch {
+			case err == nil:
+				next, until = live, c.Until
+			case !errors.Is(err, fs.ErrNotExist):
+				p.config.Log.Info("A checkpoint is of no use; the history is read instead", "query", e.plan.query.String(), "reason", err.Error())
+			}
+		}
+		p.mu.Lock()
+		e.phase, e.read = next, until
+		if p.entries[e.plan.key] == e {
+			p.models += n - e.models
+			e.models = n
+		}
+		p.mu.Unlock()
+		if next == live {
+			p.counts.restored.Add(1)
+		}
+	}
+}
+
+// restore takes the state of a checkpoint, and returns the number of models.
+func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
+	if c.Query != e.plan.query || len(c.Tracks) > limit || len(c.Tracks) == 0 {
+		return 0, fmt.Errorf("%w: it is of another query, or of %d series", errCheckpoint, len(c.Tracks))
+	}
+	if c.Until.After(now) || now.Sub(c.Until) > e.plan.history {
+		return 0, fmt.Errorf("%w: it reaches to %s", errCheckpoint, c.Until.Format(time.RFC3339))
+	}
+	tracks := make(map[string]*labelled, len(c.Tracks))
+	for _, s := range c.Tracks {
+		t := &labelled{labels: s.Labels, track: track{model: e.plan.newModel(), first: s.First, last: s.Last}}
+		if err := t.model.unmarshal(s.Model); err != nil {
+			return 0, fmt.Errorf("%w: %w", errCheckpoint, err)
+		}
+		if s.Last.After(c.Until) || s.First.After(s.Last) {
+			return 0, fmt.Errorf("%w: its times are out of order", errCheckpoint)
+		}
+		if s.Score.sane() {
+			t.score = s.Score
+		}
+		if l := s.Ledger; l.Step > 0 && len(l.Median) == len(l.Upper) && len(l.Median) <= ledgerCells {
+			t.ledger = ledger{start: l.Start, step: l.Step, median: l.Median, upper: l.Upper}
+		}
+		t.reference.cells, t.reference.days = s.Cells, s.Days
+		tracks[canonical(s.Labels)] = t
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tracks, e.until, e.answered = tracks, c.Until, c.Until
+	return len(tracks), nil
+}
+
+// snapshot is the state of an entry for its checkpoint; false where it has not changed since the last one, or is empty.
+func (e *entry) snapshot() (checkpoint, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.dirty || len(e.tracks) == 0 {
+		return checkpoint{}, false, nil
+	}
+	c := checkpoint{Version: storeVersion, Query: e.plan.query, Until: e.until}
+	for _, t := range e.tracks {
+		model, err := t.model.marshal()
+		if err != nil {
+			return checkpoint{}, false, fmt.Errorf("the model of %s: %w", e.plan.query, err)
+		}
+		c.Tracks = append(c.Tracks, trackCheckpoint{
+			Labels: t.labels, Model: model, First: t.first, Last: t.last, Score: t.score,
+			Ledger: ledgerCheckpoint{Start: t.ledger.start, Step: t.ledger.step, Median: append([]float32(nil), t.ledger.median...), Upper: append([]float32(nil), t.ledger.upper...)},
+			Cells:  t.reference.cells, Days: t.reference.days,
+		})
+	}
+	e.dirty = false
+	return c, true, nil
+}
+
+// save writes what has changed. Where prune is set it removes what belongs to nobody; soon after a start nobody has asked
+// yet for what is wanted.
+func (p *Predictor) save(prune bool) {
+	if p.store == nil {
+		return
+	}
+	p.saving.Lock()
+	defer p.saving.Unlock()
+	p.mu.Lock()
+	all := make([]*entry, 0, len(p.entries))
+	known := make(map[string]bool, len(p.entries))
+	for key, e := range p.entries {
+		all = append(all, e)
+		known[key.String()] = true
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, e := range all {
+		c, changed, err := e.snapshot()
+		if err == nil && changed {
+			err = p.store.write(e.plan.key, c)
+		}
+		if _, gone := p.find(e.plan.key); gone != nil {
+			p.store.remove(e.plan.key)
+		}
+		errs = append(errs, err)
+	}
+	if prune {
+		errs = append(errs, p.store.prune(known))
+	}
+	if err := errors.Join(errs...); err != nil {
+		p.config.Log.Info("Writing checkpoints failed", "reason", err.Error())
+	}
+}

@@ -1,0 +1,112 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counts only grow.
+type counts struct {
+	histories, refreshes           atomic.Int64
+	failedHistories, failedRefresh atomic.Int64
+	restored                       atomic.Int64
+}
+
+func (c *counts) add(p phase, err error) {
+	switch {
+	case p == toFetch && err == nil:
+		c.histories.Add(1)
+	case p == toFetch:
+		c.failedHistories.Add(1)
+	case p == live && err == nil:
+		c.refreshes.Add(1)
+	case p == live:
+		c.failedRefresh.Add(1)
+	}
+}
+
+// Counts says what the predictor has done so far.
+type Counts struct {
+	// Histories and Refreshes are reads that succeeded, Failed those that did not, Restored entries taken from checkpoints.
+	Histories, Refreshes, Failed, Restored int64
+	// Entries are what is asked for, Models their series.
+	Entries, Models int
+}
+
+// Counts returns them.
+func (p *Predictor) Counts() Counts {
+	c := Counts{
+		Histories: p.counts.histories.Load(), Refreshes: p.counts.refreshes.Load(), Restored: p.counts.restored.Load(),
+		Failed: p.counts.failedHistories.Load() + p.counts.failedRefresh.Load(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.Entries, c.Models = len(p.entries), p.models
+	return c
+}
+
+var (
+	readsDesc = prometheus.NewDesc("crane_predictor_reads_total",
+		"Reads of samples from the source, each of which may serve many series.", []string{"kind", "result"}, nil)
+	restoredDesc = prometheus.NewDesc("crane_predictor_restored_total", "Requests whose models came from a checkpoint.", nil, nil)
+	modelsDesc   = prometheus.NewDesc("crane_predictor_models", "Models of series that are held.", nil, nil)
+	staleDesc    = prometheus.NewDesc("crane_predictor_stale_requests", "Requests whose newest sample is older than it should be.", nil, nil)
+	wapeDesc     = prometheus.NewDesc("crane_predictor_wape_ratio",
+		"Mean over all requests of the error of past forecasts of the median over what was used.", nil, nil)
+	coverageDesc = prometheus.NewDesc("crane_predictor_coverage_ratio",
+		"Mean over all requests of the share of samples at or below the 0.95 quantile that was forecast.", nil, nil)
+	skillDesc = prometheus.NewDesc("crane_predictor_skill_ratio",
+		"Mean over all requests of 1 - loss / loss of a plain time-of-day quantile, at the 0.95 quantile.", nil, nil)
+	pausedDesc = prometheus.NewDesc("crane_predictor_source_failing", "1 while the source fails and is asked less often.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (p *Predictor) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		readsDesc, restoredDesc, modelsDesc, staleDesc, pausedDesc, wapeDesc, coverageDesc, skillDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v int) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	counter(readsDesc, p.counts.histories.Load(), "history", "success")
+	counter(readsDesc, p.counts.failedHistories.Load(), "history", "failure")
+	counter(readsDesc, p.counts.refreshes.Load(), "refresh", "success")
+	counter(readsDesc, p.counts.failedRefresh.Load(), "refresh", "failure")
+	counter(restoredDesc, p.counts.restored.Load())
+	p.mu.Lock()
+	models, failing := p.models, min(1, p.pauses)
+	all := make([]*entry, 0, len(p.entries))
+	for _, e := range p.entries {
+		all = append(all, e)
+	}
+	p.mu.Unlock()
+	stale, now := 0, p.config.Clock.Now()
+	for _, e := range all {
+		if e.status(now, &p.config).Stale {
+			stale++
+		}
+	}
+	gauge(modelsDesc, models)
+	gauge(staleDesc, stale)
+	gauge(pausedDesc, failing)
+	overall := p.Overall()
+	for d, v := range map[*prometheus.Desc]float64{wapeDesc: overall.WAPE, coverageDesc: overall.Coverage, skillDesc: overall.Skill} {
+		if !math.IsNaN(v) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+		}
+	}
+}

@@ -1,0 +1,439 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/forecast/dsp"
+	"crane.io/crane/pkg/forecast/percentile"
+	"crane.io/crane/pkg/forecast/registry"
+	"crane.io/crane/pkg/series"
+)
+
+// TestCallersOfOneSeriesShareIt: one history for two callers and two spellings, one refresh for a whole namespace.
+func TestCallersOfOneSeriesShareIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: daily}
+		p := start(t, source, nil)
+		spelled := cpuOf("web")
+		spelled.Algorithm, spelled.Query.Target.APIVersion = registry.Auto, "apps/v1"
+		spelled.Options.DSP.SampleInterval = "30s" // of another algorithm, and so of no account
+		first, second := p.Set("a", []Request{cpuOf("web")}), p.Set("b", []Request{spelled, cpuOf("api")})
+		if first[0].Err != nil || first[0].Key != second[0].Key || second[0].Key == second[1].Key {
+			t.Fatalf("%v, %v", first, second)
+		}
+		if s := p.Status(first[0].Key); s.State != Pending {
+			t.Errorf("state %s before anything was read", s.State)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if h, r := source.reads(); h != 1 || r != 0 {
+			t.Errorf("%d histories, %d refreshes: want the two workloads in one", h, r)
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if h, r := source.reads(); h != 1 || r < 8 || r > 11 {
+			t.Errorf("%d histories, %d refreshes in 20 minutes, want about 10", h, r)
+		}
+		checkDaily(t, p, first[0].Key)
+		p.Forget("a")
+		if s := p.Status(first[0].Key); s.State != Ready {
+			t.Errorf("state %s while b still wants it", s.State)
+		}
+		p.Set("b", nil)
+		if s := p.Status(first[0].Key); !errors.Is(s.Err, ErrUnknown) {
+			t.Errorf("%+v after all have left", s)
+		}
+		if c := p.Counts(); c.Entries != 0 || c.Models != 0 {
+			t.Errorf("left over: %+v", c)
+		}
+	})
+}
+
+// checkDaily compares a forecast of two hours with the wave.
+func checkDaily(t *testing.T, p *Predictor, key Key) {
+	t.Helper()
+	all, err := p.Forecast(key, 2*time.Hour)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d forecasts, %v", len(all), err)
+	}
+	now := time.Now()
+	if f := all[0]; f.Start.After(now) || f.End().Before(now.Add(2*time.Hour)) || now.Sub(f.LastSample) > 6*time.Minute {
+		t.Errorf("from %s to %s at %s, last sample %s", f.Start, f.End(), now, f.LastSample)
+	}
+	for i, q := range all[0].Values {
+		at := all[0].Start.Add(time.Duration(i) * all[0].Step)
+		want := daily("", at)
+		if math.Abs(q.At(0.5)-want) > 0.15*want {
+			t.Fatalf("at %s: %v, want about %v", at, q, want)
+		}
+		if v := all[0].Published(q); v != q.At(0.95) {
+			t.Fatalf("publishes %v of %v", v, q)
+		}
+	}
+}
+
+// TestFailingSource: forecasts are served, age and are marked; the source is asked less often; all recovers.
+func TestFailingSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: daily}
+		p := start(t, source, nil)
+		var requests []Request
+		for i := range 40 {
+			r := cpuOf(fmt.Sprintf("web-%d", i))
+			r.Query.Target.Namespace = fmt.Sprintf("ns-%d", i)
+			requests = append(requests, r)
+		}
+		tickets := p.Set("a", requests)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		source.set(errors.New("connection refused"))
+		_, before := source.reads()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		_, after := source.reads()
+		if n := after - before; n < 5 || n > 25 {
+			t.Errorf("asked %d times in 10 minutes of failure, want about one a minute", n)
+		}
+		for _, ticket := range tickets {
+			s := p.Status(ticket.Key)
+			if s.State != Ready || !s.Stale || s.Err == nil || s.Age < 10*time.Minute {
+				t.Fatalf("%+v", s)
+			}
+		}
+		all, err := p.Forecast(tickets[3].Key, time.Hour)
+		if err != nil || len(all) != 1 || all[0].End().Before(time.Now().Add(time.Hour)) {
+			t.Fatalf("not served while the source fails: %v", err)
+		}
+		source.set(nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for i, ticket := range tickets {
+			if s := p.Status(ticket.Key); s.Stale || s.Err != nil {
+				t.Errorf("%d: %+v after the source is back", i, s)
+			}
+		}
+		if h, _ := source.reads(); h != 40 {
+			t.Errorf("%d histories were read, want one for each namespace", h)
+		}
+	})
+}
+
+// TestFailureFromTheStart has a source that comes up late.
+func TestFailureFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: daily, fail: errors.New("no route to host")}
+		p := start(t, source, nil)
+		key := p.Set("a", []Request{cpuOf("web")})[0].Key
+		time.Sleep(time.Minute)
+		if s := p.Status(key); s.State != Failed || s.Err == nil {
+			t.Errorf("%+v", s)
+		}
+		if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 0 {
+			t.Errorf("%d forecasts, %v", len(all), err)
+		}
+		source.set(nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if s := p.Status(key); s.State != Ready {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestRefusedQuery: a query that the source refuses does not slow down the others, and is tried rarely.
+func TestRefusedQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("parse error")
+		source := &refusing{fakeSource: fakeSource{use: daily}, err: refused}
+		p := start(t, source, func(c *Config) { c.OwnFault = func(err error) bool { return errors.Is(err, refused) } })
+		tickets := p.Set("a", []Request{{Query: Query{Expression: "sum("}}, cpuOf("web")})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := p.Status(tickets[0].Key); s.State != Failed || !errors.Is(s.Err, refused) {
+			t.Errorf("%+v", s)
+		}
+		if s := p.Status(tickets[1].Key); s.State != Ready || s.Stale {
+			t.Errorf("%+v", s)
+		}
+		if source.asked > 9 {
+			t.Errorf("a refused query was sent %d times in an hour", source.asked)
+		}
+	})
+}
+
+type refusing struct {
+	fakeSource
+	err   error
+	asked int
+}
+
+func (r *refusing) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
+	r.asked++
+	return nil, r.err
+}
+
+// TestHistoriesDoNotHoldUpRefreshes: while histories take minutes, calls return and live series are kept up to date.
+func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: daily}
+		p := start(t, source, nil)
+		key := p.Set("a", []Request{cpuOf("web")})[0].Key
+		time.Sleep(3 * time.Minute)
+		slow := &source.delay
+		source.mu.Lock()
+		*slow = 30 * time.Second
+		source.mu.Unlock()
+		began := time.Now()
+		var many []Request
+		for i := range 100 {
+			r := cpuOf("x")
+			r.Query.Target.Namespace = fmt.Sprintf("ns-%d", i)
+			many = append(many, r)
+		}
+		tickets := p.Set("b", many)
+		if s := p.Status(tickets[0].Key); s.State != Pending || time.Since(began) > 0 {
+			t.Errorf("%+v after %s", s, time.Since(began))
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if s := p.Status(key); s.Stale || s.Age > 5*time.Minute {
+			t.Errorf("a live series waited for histories: %+v", s)
+		}
+		if h, _ := source.reads(); h > 1+3*21 {
+			t.Errorf("%d histories in ten minutes: more than three at once", h)
+		}
+	})
+}
+
+// TestNewAndVanishedWorkloads: one that is brand-new, one that does not exist, one that stops.
+func TestNewAndVanishedWorkloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		born, end := time.Now().Add(-10*time.Minute), time.Now().Add(30*time.Minute)
+		source := &fakeSource{use: func(name string, at time.Time) float64 {
+			if name == "none" || name == "new" && at.Before(born) || name == "old" && at.After(end) {
+				return series.Gap()
+			}
+			return daily(name, at)
+		}}
+		p := start(t, source, nil)
+		tickets := p.Set("a", []Request{cpuOf("new"), cpuOf("none"), cpuOf("old")})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		all, err := p.Forecast(tickets[0].Key, time.Hour)
+		if err != nil || len(all) != 1 || all[0].Reason == "" {
+			t.Errorf("brand-new: %v, %v", all, err)
+		}
+		if s := p.Status(tickets[1].Key); s.State != Empty {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := p.Status(tickets[2].Key); s.State != Ready || !s.Stale || s.Err != nil {
+			t.Errorf("a workload that stopped: %+v", s)
+		}
+	})
+}
+
+// TestCheckpoints: a restart reads what is new; damaged and foreign files are of no harm.
+func TestCheckpoints(t *testing.T) {
+	for _, algorithm := range []string{registry.Auto, registry.Percentile, registry.DSP} {
+		t.Run(algorithm, func(t *testing.T) {
+			dir := t.TempDir()
+			request := cpuOf("web")
+			request.Algorithm = algorithm
+			var key Key
+			runs := 0
+			run := func(name string, histories int, restored int64) {
+				t.Helper()
+				synctest.Test(t, func(t *testing.T) {
+					// Each bubble begins at the same time; a run begins after the one before.
+					time.Sleep(time.Duration(runs) * time.Hour)
+					runs++
+					source := &fakeSource{use: daily}
+					c := DefaultConfig()
+					c.Source, c.StateDir = source, dir
+					p, err := New(c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan struct{})
+					go func() { _ = p.Start(ctx); close(done) }()
+					key = p.Set("a", []Request{request})[0].Key
+					time.Sleep(31 * time.Minute)
+					synctest.Wait()
+					if h, _ := source.reads(); h != histories || p.Counts().Restored != restored {
+						t.Errorf("%s: %d histories read, %d restored; want %d and %d", name, h, p.Counts().Restored, histories, restored)
+					}
+					if s := p.Status(key); s.State != Ready || s.Stale || s.Series != 1 {
+						t.Errorf("%s: %+v", name, s)
+					}
+					if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 1 {
+						t.Errorf("%s: %v", name, err)
+					}
+					cancel()
+					<-done
+				})
+			}
+			run("first", 1, 0)
+			run("restart", 0, 1)
+			file := filepath.Join(dir, key.String()+storeSuffix)
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if algorithm == registry.Auto && len(content) > 40<<10 {
+				t.Errorf("a checkpoint of %d bytes", len(content))
+			}
+			t.Logf("checkpoint: %d bytes", len(content))
+			content[len(content)/2] ^= 0xff
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			foreign := filepath.Join(dir, "0123.v0.ckpt")
+			if err := os.WriteFile(foreign, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run("damaged", 1, 0)
+			if _, err := os.Stat(foreign); err == nil {
+				t.Error("a file of another version is still there")
+			}
+			run("repaired", 0, 1)
+			p, err := New(Config{Source: &fakeSource{}, StateDir: dir, Clock: DefaultConfig().Clock, Refresh: 1, StaleAfter: 1, ModelUpdate: 1, Checkpoint: 1, Workers: 1, MaxSeries: 1, MaxSeriesPerQuery: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Set("a", []Request{request})
+			p.Forget("a")
+			if _, err := os.Stat(file); err == nil {
+				t.Error("the checkpoint of a forgotten series is still there")
+			}
+		})
+	}
+}
+
+// TestAccuracy compares what was forecast with what came: a steady wave scores well, a jump does not.
+func TestAccuracy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jump := time.Now().Add(30 * time.Hour)
+		source := &fakeSource{use: func(name string, at time.Time) float64 {
+			v := daily(name, at) * (1 + 0.05*math.Sin(float64(at.Unix())))
+			if !at.Before(jump) {
+				v *= 3
+			}
+			return v
+		}}
+		p := start(t, source, nil)
+		key := p.Set("a", []Request{cpuOf("web")})[0].Key
+		time.Sleep(time.Minute)
+		if a := p.Accuracy(key); a.Samples != 0 || !math.IsNaN(a.WAPE) {
+			t.Errorf("%+v before anything came", a)
+		}
+		publish := func(until time.Time) {
+			for time.Now().Before(until) {
+				if _, err := p.Forecast(key, 4*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+			}
+			synctest.Wait()
+		}
+		publish(jump)
+		before := p.Accuracy(key)
+		if before.Samples < 300 || before.WAPE > 0.1 || before.Coverage < 0.8 || math.IsNaN(before.Skill) {
+			t.Errorf("%+v", before)
+		}
+		publish(jump.Add(3 * time.Hour))
+		if after := p.Accuracy(key); after.WAPE < 2*before.WAPE || after.Coverage > before.Coverage {
+			t.Errorf("%+v after a jump, %+v before", after, before)
+		}
+		if o := p.Overall(); o != p.Accuracy(key) {
+			t.Errorf("overall %+v", o)
+		}
+	})
+}
+
+// TestExpressions: several series, some that vanish, too many, and the pooled distribution.
+func TestExpressions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods []metrics.Labels
+		for i := range 60 {
+			pods = append(pods, metrics.Labels{"pod": fmt.Sprintf("web-%d", i)})
+		}
+		gone := time.Now().Add(30 * time.Minute)
+		source := &fakeSource{
+			expressions: map[string][]metrics.Labels{"few": pods[:3], "many": pods},
+			use: func(name string, at time.Time) float64 {
+				if name == "web-1" && at.After(gone) {
+					return series.Gap()
+				}
+				return map[string]float64{"web-0": 1, "web-1": 2, "web-2": 3}[name]
+			},
+		}
+		p := start(t, source, func(c *Config) { c.MaxSeriesPerQuery = 10 })
+		aggregated := Request{Query: Query{Expression: "few"}, Algorithm: registry.Percentile, Aggregated: true}
+		aggregated.Options.Percentile = percentile.Options{Percentile: "0.6", MarginFraction: "0.5"}
+		tickets := p.Set("a", []Request{{Query: Query{Expression: "few"}}, {Query: Query{Expression: "many"}}, aggregated})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if h, _ := source.reads(); h != 3 {
+			t.Errorf("%d histories", h)
+		}
+		if all, err := p.Forecast(tickets[0].Key, time.Hour); err != nil || len(all) != 3 || all[1].Labels["pod"] != "web-1" {
+			t.Errorf("%d series, %v", len(all), err)
+		}
+		if s := p.Status(tickets[1].Key); s.Series != 10 || s.Dropped != 50 {
+			t.Errorf("%+v", s)
+		}
+		all, err := p.Forecast(tickets[2].Key, time.Hour)
+		if err != nil || len(all) != 1 || len(all[0].Values) < 60 {
+			t.Fatalf("%d series, %v", len(all), err)
+		}
+		if v := all[0].Published(all[0].Values[0]); v != 3 {
+			t.Errorf("the 0.6 quantile of 1, 2 and 3 with half as much again is %v", v)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if all, err := p.Forecast(tickets[0].Key, time.Hour); err != nil || len(all) != 2 {
+			t.Errorf("%d series after one vanished, %v", len(all), err)
+		}
+	})
+}
+
+func TestBadRequests(t *testing.T) {
+	p, err := New(func() Config { c := DefaultConfig(); c.Source, c.MaxSeries = &fakeSource{}, 2; return c }())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := cpuOf("web")
+	bad.Algorithm, bad.Options.DSP = registry.DSP, dsp.Options{SampleInterval: "soon"}
+	unknown := cpuOf("web")
+	unknown.Algorithm = "crystal-ball"
+	disk := cpuOf("web")
+	disk.Query.Resource = "disk"
+	for i, ticket := range p.Set("a", []Request{{}, bad, unknown, disk, {Query: Query{Resource: metrics.CPU}}}) {
+		if ticket.Err == nil {
+			t.Errorf("request %d is accepted", i)
+		}
+	}
+	for i, ticket := range p.Set("a", []Request{cpuOf("a"), cpuOf("b"), cpuOf("c")}) {
+		if (ticket.Err != nil) != (i == 2) {
+			t.Errorf("request %d beyond the limit of two: %v", i, ticket.Err)
+		}
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("an empty configuration is accepted")
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// cgroups reads and writes cgroup files, as an agent in a DaemonSet does through a host path:
+//
+//	cgroups stay                   do nothing until told to end; the rest is run beside it
+//	cgroups read FILE...           print the files
+//	cgroups write FILE VALUE       write one value
+//	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path
+func cgroups(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("cgroups: want stay, read, write or walk")
+	}
+	switch verb, rest := args[0], args[1:]; {
+	case verb == "stay" && len(rest) == 0:
+		<-terminated()
+		return nil
+	case verb == "read" && len(rest) > 0:
+		return readFiles(rest, out)
+	case verb == "write" && len(rest) == 2:
+		// Opened without O_CREATE: a kernel file that is not there must not become a plain one.
+		f, err := os.OpenFile(rest[0], os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(rest[1])
+		return errors.Join(err, f.Close())
+	case verb == "walk" && len(rest) > 1:
+		return walk(rest[0], rest[1:], out)
+	}
+	return fmt.Errorf("cgroups: cannot %q", args)
+}
+
+func readFiles(files []string, out io.Writer) error {
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func walk(dir string, names []string, out io.Writer) error {
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a pod has ended meanwhile
+		}
+		if err != nil || entry.IsDir() || !slices.Contains(names, entry.Name()) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil {
+			found[strings.TrimPrefix(path, dir)] = strings.TrimSpace(string(content))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return say(out, found)
+}

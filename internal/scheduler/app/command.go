@@ -1,0 +1,68 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app makes crane-scheduler: kube-scheduler of the version in go.mod with Crane's plugins in its registry and their
+// arguments in its schemes. It wires and decides nothing; options, profiles, health checks, leader election and the
+// scheduling loop are upstream's. It and simulate are the rooms that link k8s.io/kubernetes; the plugins do not.
+package app
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json, as upstream registers it
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's request metrics, as upstream registers them
+	_ "k8s.io/component-base/metrics/prometheus/version"  // the build's version as a metric
+	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/dynamic"
+	"crane.io/crane/internal/scheduler/noderesourcetopology"
+	"crane.io/crane/internal/scheduler/simulate"
+	"crane.io/crane/internal/version"
+)
+
+// NewCommand returns the command of crane-scheduler. It takes kube-scheduler's flags.
+func NewCommand() *cobra.Command {
+	// One scheme decodes the file, the other gives defaults to plugin arguments and converts them.
+	config.AddToScheme(scheme.Scheme)
+	config.AddToScheme(configv1.GetPluginArgConversionScheme())
+
+	cmd := upstream.NewSchedulerCommand(plugins()...)
+	cmd.Use = "crane-scheduler"
+	cmd.Short = "kube-scheduler with Crane's plugins Dynamic and NodeResourceTopologyMatch"
+	cmd.Long = "crane-scheduler is kube-scheduler with the plugins Dynamic (nodes by real load) and NodeResourceTopologyMatch\n" +
+		"(whole CPUs by NUMA zone) beside its own. A profile of --config enables them; without, it is kube-scheduler."
+	cmd.SilenceErrors = true
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Upstream prints the version of Kubernetes and ends the process.
+		if f := cmd.Flags().Lookup("version"); f != nil && f.Changed && f.Value.String() != "false" {
+			fmt.Fprintln(cmd.OutOrStdout(), "crane-scheduler", version.Long())
+		}
+		err := run(cmd, args)
+		if f := cmd.Flags().Lookup("config"); err != nil && f != nil && f.Changed {
+			return fmt.Errorf("with the configuration %s: %w", f.Value, err)
+		}
+		return err
+	}
+	cmd.AddCommand(simulate.NewCommand())
+	return cmd
+}
+
+// plugins lists what is added to upstream's registry, and registers the metrics of it.
+func plugins() []upstream.Option {
+	load := dynamic.NewFactory(clock.RealClock{}, dynamic.Registries{
+		Metrics: legacyregistry.Register, Policies: legacyregistry.Registerer().Register,
+	})
+	zones := noderesourcetopology.NewFactory()
+	legacyregistry.MustRegister(zones.Metrics()...)
+	return []upstream.Option{
+		upstream.WithPlugin(dynamic.Name, load.New),
+		upstream.WithPlugin(noderesourcetopology.Name, zones.New),
+	}
+}

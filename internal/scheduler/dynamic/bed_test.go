@@ -1,0 +1,251 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// start is when every test begins.
+func start() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// state is a CycleState.
+type state struct {
+	fwk.CycleState
+	data sync.Map
+}
+
+func (s *state) Read(key fwk.StateKey) (fwk.StateData, error) {
+	if v, ok := s.data.Load(key); ok {
+		return v.(fwk.StateData), nil
+	}
+	return nil, fwk.ErrNotFound
+}
+
+func (s *state) Write(key fwk.StateKey, v fwk.StateData) { s.data.Store(key, v) }
+
+// nodeInfo is a NodeInfo of a node whose pods request so much.
+type nodeInfo struct {
+	fwk.NodeInfo
+	node      *corev1.Node
+	requested requested
+}
+
+func (i *nodeInfo) Node() *corev1.Node         { return i.node }
+func (i *nodeInfo) GetRequested() fwk.Resource { return i.requested }
+
+type requested struct {
+	fwk.Resource
+	cpu, memory int64
+}
+
+func (r requested) GetMilliCPU() int64 { return r.cpu }
+func (r requested) GetMemory() int64   { return r.memory }
+
+// fixedPolicy is a source of policies that a test sets.
+type fixedPolicy struct{ policy *nodeload.Policy }
+
+func (f *fixedPolicy) Policy() *nodeload.Policy { return f.policy }
+
+// recorded collects events.
+type recorded struct {
+	mu    sync.Mutex
+	notes []string
+}
+
+func (r *recorded) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, reason+": "+fmt.Sprintf(note, args...))
+}
+
+// bed is a plugin with nodes.
+type bed struct {
+	testing.TB
+	*Plugin
+	clock    *clocktesting.FakeClock
+	policies *fixedPolicy
+	events   *recorded
+	registry metrics.KubeRegistry
+	infos    []fwk.NodeInfo
+}
+
+func newBed(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node) *bed {
+	t.Helper()
+	b := &bed{
+		TB: t, clock: clocktesting.NewFakeClock(start()), policies: &fixedPolicy{policyOf(t, nodeload.DefaultSpec())},
+		events: &recorded{}, registry: metrics.NewKubeRegistry(),
+	}
+	all := NewMetrics()
+	if err := all.Register(b.registry.Register); err != nil {
+		t.Fatal(err)
+	}
+	b.Plugin = &Plugin{
+		cluster: cluster{clock: b.clock, policies: b.policies, strategy: strategy, minFresh: nodeload.DefaultMinFresh, log: logr.Discard()},
+		history: &History{}, profile: "test",
+		snapshot: func() ([]fwk.NodeInfo, error) { return b.infos, nil },
+	}
+	b.Plugin.peers = func() []*Plugin { return []*Plugin{b.Plugin} }
+	if err := b.Plugin.start(all, b.events); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		b.infos = append(b.infos, &nodeInfo{node: n, requested: requested{cpu: 5_000, memory: 50 << 30}})
+	}
+	return b
+}
+
+func policyOf(t testing.TB, spec nodeload.Spec) *nodeload.Policy {
+	t.Helper()
+	p, err := nodeload.NewPolicy(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// replace puts another object of a node into the snapshot.
+func (b *bed) replace(node *corev1.Node) {
+	for i, info := range b.infos {
+		if info.Node().Name == node.Name {
+			b.infos[i] = &nodeInfo{node: node, requested: info.(*nodeInfo).requested}
+		}
+	}
+}
+
+// try runs the plugin for a pod up to scores, as the framework does, and returns what it says of every node.
+func (b *bed) try(pod *corev1.Pod) (*state, map[string]string, map[string]int64) {
+	b.Helper()
+	s, reasons, scores := &state{}, map[string]string{}, map[string]int64{}
+	ctx := b.Context()
+	_, status := b.PreFilter(ctx, s, pod, b.infos)
+	skip := status.IsSkip()
+	if !skip && !status.IsSuccess() {
+		b.Fatal(status)
+	}
+	var feasible []fwk.NodeInfo
+	for _, info := range b.infos {
+		if !skip {
+			if status := b.Filter(ctx, s, pod, info); !status.IsSuccess() {
+				if status.Code() != fwk.UnschedulableAndUnresolvable {
+					b.Fatalf("%s: %v", info.Node().Name, status.Code())
+				}
+				reasons[info.Node().Name] = status.Message()
+				continue
+			}
+		}
+		feasible = append(feasible, info)
+	}
+	if status := b.PreScore(ctx, s, pod, feasible); status.IsSkip() {
+		return s, reasons, nil
+	}
+	var list fwk.NodeScoreList
+	for _, info := range feasible {
+		score, status := b.Score(ctx, s, pod, info)
+		if !status.IsSuccess() {
+			b.Fatal(status)
+		}
+		list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
+	}
+	if status := b.NormalizeScore(ctx, s, pod, list); !status.IsSuccess() {
+		b.Fatal(status)
+	}
+	for _, n := range list {
+		if n.Score < fwk.MinScore || n.Score > fwk.MaxScore {
+			b.Fatalf("%s scores %d", n.Name, n.Score)
+		}
+		scores[n.Name] = n.Score
+	}
+	return s, reasons, scores
+}
+
+// place runs a whole cycle: of the best nodes the first by name is taken. It returns "" where none is left.
+func (b *bed) place(pod *corev1.Pod) string {
+	b.Helper()
+	s, _, scores := b.try(pod)
+	best := ""
+	for _, name := range sortedNames(scores) {
+		if best == "" || scores[name] > scores[best] {
+			best = name
+		}
+	}
+	if best != "" {
+		if status := b.Reserve(b.Context(), s, pod, best); !status.IsSuccess() {
+			b.Fatal(status)
+		}
+	}
+	return best
+}
+
+// loads are annotations with every metric of gocrane's policy, measured at a time.
+func loads(cpu, memory float64, measured time.Time) map[string]string {
+	annotations := map[string]string{"unrelated": "1"}
+	for _, m := range nodeload.DefaultSpec().Metrics {
+		value := cpu
+		if nodeload.ResourceOf(m.Name) == nodeload.Memory {
+			value = memory
+		}
+		annotations[m.Name] = fmt.Sprintf("%.5f,%s", value, measured.UTC().Format("2006-01-02T15:04:05Z"))
+	}
+	return annotations
+}
+
+// machine is a node of 10 cores and 100 GiB.
+func machine(name string, annotations map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Annotations: maps.Clone(annotations)},
+		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10"), corev1.ResourceMemory: resource.MustParse("100Gi"),
+		}},
+	}
+}
+
+// asking is a pod with one container that requests so much.
+func asking(name, cpu, memory string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)},
+		}}}},
+	}
+}
+
+// on is the pod on a node.
+func on(pod *corev1.Pod, node string) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// running is the pod on a node, running since a time.
+func running(pod *corev1.Pod, node string, since time.Time) *corev1.Pod {
+	pod = on(pod, node)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+	}}
+	return pod
+}
+
+func owned(pod *corev1.Pod, kind, name string) *corev1.Pod {
+	yes := true
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, Controller: &yes}}
+	return pod
+}

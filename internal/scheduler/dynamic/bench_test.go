@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// large is 5,000 nodes with 30 pods each, of which five are on their way.
+func large(b testing.TB) *bed {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var machines []*corev1.Node
+	for i := range 5000 {
+		machines = append(machines, machine(fmt.Sprintf("node-%04d", i), loads(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), start())))
+	}
+	bed := newBed(b, nodeload.Strategy{}, machines...)
+	bed.try(asking("first", "100m", "1Gi"))
+	for _, m := range machines {
+		for i := range 30 {
+			pod := asking(fmt.Sprint(m.Name, "-", i), "10m", "100Mi")
+			if i < 5 {
+				bed.PodAdded(on(pod, m.Name))
+			} else {
+				bed.PodAdded(running(pod, m.Name, start().Add(-24*time.Hour)))
+			}
+		}
+	}
+	return bed
+}
+
+// BenchmarkFilterAndScore is what the plugin costs for one node and one pod: Filter and Score of 5,000 nodes with 30 pods
+// each, with cycle state, bookkeeping for explanations and normalising; an operation is one node. best-ns/op is that of the
+// fastest pass over all nodes, which says more on a machine that does other things as well.
+func BenchmarkFilterAndScore(b *testing.B) {
+	bed, ctx := large(b), b.Context()
+	pod, s := asking("web", "100m", "1Gi"), &state{}
+	bed.PreFilter(ctx, s, pod, bed.infos)
+	scores := make(fwk.NodeScoreList, len(bed.infos))
+	best := time.Duration(math.MaxInt64)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for done := 0; done < b.N; done += len(bed.infos) {
+		began := time.Now()
+		for at, info := range bed.infos {
+			if status := bed.Filter(ctx, s, pod, info); !status.IsSuccess() {
+				b.Fatal(status)
+			}
+			score, _ := bed.Score(ctx, s, pod, info)
+			scores[at].Score = score
+		}
+		bed.NormalizeScore(ctx, s, pod, scores)
+		best = min(best, time.Since(began))
+	}
+	b.ReportMetric(float64(best)/float64(len(bed.infos)), "best-ns/op")
+}
+
+// BenchmarkPreFilter is what the plugin costs for one pod before any node is asked, without a census.
+func BenchmarkPreFilter(b *testing.B) {
+	bed, ctx := large(b), b.Context()
+	pod := asking("web", "100m", "1Gi")
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		bed.PreFilter(ctx, &state{}, pod, bed.infos)
+	}
+}
+
+// BenchmarkCensus is what looking at all nodes together costs, once in a second.
+func BenchmarkCensus(b *testing.B) {
+	bed := large(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		bed.take(bed.rules.Load(), bed.infos, bed.clock.Now())
+	}
+}
+
+// BenchmarkReserve is what a placement costs, on nodes to which ever more pods are on their way.
+func BenchmarkReserve(b *testing.B) {
+	bed, ctx := large(b), b.Context()
+	pod, s := asking("web", "100m", "1Gi"), &state{}
+	bed.PreFilter(ctx, s, pod, bed.infos)
+	pods := make([]*corev1.Pod, b.N)
+	for i := range pods {
+		pods[i] = asking(fmt.Sprint("web-", i), "100m", "1Gi")
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		bed.Reserve(ctx, s, pods[i], bed.infos[i%100].Node().Name)
+	}
+}
+
+// BenchmarkNodeChange is what a new object of a node costs: reading its annotations and working out what is on its way.
+func BenchmarkNodeChange(b *testing.B) {
+	bed := large(b)
+	e, rules := bed.entry("node-0000"), bed.rules.Load()
+	objects := []*corev1.Node{machine("node-0000", loads(0.2, 0.2, start())), machine("node-0000", loads(0.3, 0.3, start()))}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		e.look(&bed.reader, objects[i%2], rules, start())
+	}
+}
+
+// TestManyAtOnce runs everything that runs at once in a scheduler, for the race detector: cycles with parallel filters,
+// pods that come and go, policies, queueing hints and people who ask why.
+func TestManyAtOnce(t *testing.T) {
+	var machines []*corev1.Node
+	for i := range 50 {
+		machines = append(machines, machine(fmt.Sprint("n-", i), loads(float64(i)/60, 0.3, start())))
+	}
+	b := newBed(t, nodeload.Strategy{}, machines...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	repeat := func(do func(i int)) {
+		others.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				do(i)
+			}
+		})
+	}
+	b.try(asking("first", "100m", "1Gi"))
+	repeat(func(i int) {
+		pod := asking(fmt.Sprint("other-", i), "10m", "10Mi")
+		node := fmt.Sprint("n-", i%60)
+		b.PodAdded(on(pod, node))
+		b.PodUpdated(on(pod, node), running(pod, node, start()))
+		b.PodDeleted(running(pod, node, start()))
+	})
+	repeat(func(i int) {
+		b.Explain("shop", fmt.Sprint("web-", i%200))
+		b.Recent()
+	})
+	repeat(func(i int) {
+		if _, err := b.nodeHint(klog.Background(), asking("waiting", "100m", "1Gi"), machines[0], machines[i%50]); err != nil {
+			t.Error(err)
+		}
+	})
+	repeat(func(int) { b.clock.Step(time.Millisecond) })
+	for i := range 50 {
+		pod, s := asking(fmt.Sprint("web-", i), "10m", "10Mi"), &state{}
+		b.PreFilter(ctx, s, pod, b.infos)
+		var filters sync.WaitGroup
+		for part := range 4 {
+			filters.Go(func() {
+				for j := part; j < len(b.infos); j += 4 {
+					if b.Filter(ctx, s, pod, b.infos[j]).IsSuccess() {
+						b.Score(ctx, s, pod, b.infos[j])
+					}
+				}
+			})
+		}
+		filters.Wait()
+		node := fmt.Sprint("n-", i%50)
+		b.Reserve(ctx, s, pod, node)
+		if i%3 == 0 {
+			b.Unreserve(ctx, s, pod, node)
+		}
+	}
+	cancel()
+	others.Wait()
+}

@@ -1,0 +1,134 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// Explain says why the latest attempt to place the pod saw each node as it did. ok is false where the pod is not among the
+// latest.
+func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
+	noted, ok := p.ring.find(namespace, name)
+	if !ok {
+		return nodeload.Explanation{}, false
+	}
+	return noted.explain(p.profile), true
+}
+
+// Recent lists the pods of the latest attempts as namespace/name, the latest first, each once.
+func (p *Plugin) Recent() []string {
+	p.ring.mu.Lock()
+	defer p.ring.mu.Unlock()
+	var pods []string
+	for _, a := range slices.Backward(p.ring.attempts) {
+		if pod := a.namespace + "/" + a.name; !slices.Contains(pods, pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// noted is a copy of an attempt, which the ring may forget while somebody reads it.
+type noted struct {
+	*attempt
+	node   string
+	undone bool
+	words  []words
+}
+
+type words struct{ filter, score uint64 }
+
+func (r *ring) find(namespace, name string) (noted, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range slices.Backward(r.attempts) {
+		if a.namespace != namespace || a.name != name {
+			continue
+		}
+		n := noted{attempt: a, node: a.node, undone: a.undone, words: make([]words, len(a.answers))}
+		for i := range a.answers {
+			n.words[i] = words{filter: a.answers[i].filter.Load(), score: a.answers[i].score.Load()}
+		}
+		return n, true
+	}
+	return noted{}, false
+}
+
+func (n noted) explain(profile string) nodeload.Explanation {
+	taken := n.taken
+	e := nodeload.Explanation{
+		Pod: n.namespace + "/" + n.name, Profile: profile, Attempt: n.number, Time: n.at.UTC(), Outcome: n.outcome(), Node: n.node,
+		CPU: n.use.CPU, Memory: n.use.Memory, Basis: n.basis.String(), Exempt: n.open, Abstains: taken.Abstains(),
+		Strategy: taken.Rules.Strategy.Name,
+		Fresh:    taken.States[nodeload.Fresh], Stale: taken.States[nodeload.Stale], Absent: taken.States[nodeload.Absent],
+	}
+	for i, m := range taken.Rules.Policy.Metrics {
+		if !taken.InForce(i) {
+			e.LeftOut = append(e.LeftOut, m.Name)
+		}
+	}
+	for slot, w := range n.words {
+		if w.filter|w.score == 0 {
+			e.NotAsked++
+			continue
+		}
+		e.Nodes = append(e.Nodes, n.answer(taken.roster[slot], w))
+	}
+	slices.SortStableFunc(e.Nodes, func(a, b nodeload.NodeExplanation) int {
+		return cmp.Or(rank(a, n.node)-rank(b, n.node), cmp.Compare(a.Cost, b.Cost), strings.Compare(a.Name, b.Name))
+	})
+	return e
+}
+
+func (n noted) outcome() string {
+	switch {
+	case n.undone:
+		return "placed on " + n.node + " and taken back"
+	case n.node != "":
+		return "placed on " + n.node
+	}
+	return "not placed"
+}
+
+// rank puts the chosen node first, then those with scores, and those that are closed last.
+func rank(n nodeload.NodeExplanation, chosen string) int {
+	switch {
+	case n.Name == chosen:
+		return 0
+	case n.Verdict == nodeload.Scored:
+		return 1
+	case n.Verdict == nodeload.Passed:
+		return 2
+	}
+	return 3
+}
+
+func (n noted) answer(node string, w words) nodeload.NodeExplanation {
+	e := nodeload.NodeExplanation{Name: node, Unknown: (w.filter|w.score)&wasUnknown != 0}
+	switch {
+	case w.filter&wasClosed != 0:
+		limit := n.taken.Rules.Policy.Limits[w.filter>>48&limitBits]
+		e.Verdict, e.Metric = nodeload.Closed, n.taken.Rules.Policy.Metrics[limit.Metric].Name
+		e.Limit, e.Mark = limit.Max, limit.Mark
+		e.Load, e.OnWay, e.Incoming = unfixed(w.filter>>32), unsigned(w.filter>>16), unfixed(w.filter)
+	case w.score != 0:
+		e.Verdict, e.Cost = nodeload.Scored, unfixedCost(w.score)
+		e.Load, e.OnWay = unfixed(w.score>>16), unsigned(w.score)
+		e.Incoming = series.Ratio(n.taken.Incoming(n.use))
+		if scale := n.scale.Load(); scale != nil {
+			// Costs are noted with seven decimals; the best must not fall short of itself.
+			score := scale.Score(e.Cost - 1/costUnits)
+			e.Score = &score
+		}
+	default:
+		e.Verdict = nodeload.Passed
+	}
+	return e
+}

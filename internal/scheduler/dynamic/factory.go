@@ -1,0 +1,213 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+	_ "time/tzdata" // images without zones know those of old writers all the same
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// Registries are where a Factory registers metrics: those of a scheduler serve /metrics. A nil function registers nothing.
+type Registries struct {
+	// Metrics takes the plugin's own.
+	Metrics func(metrics.Registerable) error
+	// Policies takes those of the policy file.
+	Policies func(prometheus.Collector) error
+}
+
+// Factory makes the plugins of a scheduler's profiles. They share what does not belong to a profile: policy files, what is
+// known of workloads, metrics, the address that explains.
+type Factory struct {
+	clock      clock.WithTicker
+	metrics    *Metrics
+	registries Registries
+	history    *History
+
+	mu       sync.Mutex
+	plugins  []*Plugin                       // guarded by mu; only ever added to
+	policies map[string]*nodeloadpolicy.File // by path; guarded by mu
+	serving  map[string]bool                 // by address; guarded by mu
+	watching bool                            // guarded by mu
+	known    bool                            // metrics are registered; guarded by mu
+}
+
+// NewFactory makes a Factory on a clock.
+func NewFactory(clk clock.WithTicker, registries Registries) *Factory {
+	return &Factory{
+		clock: clk, metrics: NewMetrics(), registries: registries, history: &History{},
+		policies: map[string]*nodeloadpolicy.File{}, serving: map[string]bool{},
+	}
+}
+
+// History is what the plugins know of workloads. What it learns counts from the next pod on.
+func (f *Factory) History() *History { return f.history }
+
+// New makes the plugin of one profile. It fails where arguments or the policy file are bad. Its goroutines end with ctx.
+func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	args, err := config.DynamicArgsFrom(obj)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the plugin and the field.
+	}
+	zone, err := time.LoadLocation(args.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: timeZone: %w", Name, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.register(); err != nil {
+		return nil, err
+	}
+	log := klog.FromContext(ctx).WithValues("plugin", Name, "profile", handle.ProfileName())
+	policies, err := f.policy(ctx, args.PolicyConfigPath, handle)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	p := &Plugin{
+		cluster: cluster{
+			clock: f.clock, policies: policies, minFresh: percentage(args.MinFreshPercent), log: log,
+			strategy: nodeload.Strategy{
+				Name: nodeload.StrategyName(args.Strategy), Target: percentage(args.PackTargetPercent),
+				Margin: float64(percentage(args.RiskMarginPercent)),
+			},
+			reader: reader{format: nodeload.Format{Zone: zone}},
+		},
+		history: f.history, profile: handle.ProfileName(), peers: f.all,
+		activate: func(pods map[string]*corev1.Pod) { handle.Activate(log, pods) },
+		snapshot: func() ([]fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().List() },
+	}
+	if err := p.start(f.metrics, newRecorder(handle.EventRecorder())); err != nil {
+		return nil, fmt.Errorf("plugin %s: %s: %w", Name, args.PolicyConfigPath, err)
+	}
+	if err := follow(handle.SharedInformerFactory(), p); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	f.plugins = append(f.plugins, p)
+	f.explain(ctx, args.ExplainAddress)
+	if args.History == config.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
+		f.watching = true
+		go watchRecommendations(ctx, handle.KubeConfig(), f.clock, f.history, f.metrics.workloads.Set)
+	}
+	return p, nil
+}
+
+// start fills in what is made of the rest.
+func (p *Plugin) start(m *Metrics, r recorder) error {
+	rules, err := nodeload.NewRules(p.policies.Policy(), p.strategy)
+	if err != nil {
+		return err //nolint:wrapcheck // The caller says whose rules.
+	}
+	p.rules.Store(rules)
+	p.metrics = m.of(p.profile)
+	p.cluster.told = p.metrics
+	p.reader.unreadable = p.metrics.annotations
+	p.events = newEvents(r, p.clock, m.noEvent.Inc)
+	return nil
+}
+
+// follow makes the plugin hear of pods.
+func follow(factory informers.SharedInformerFactory, p *Plugin) error {
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.podHandler()); err != nil {
+		return fmt.Errorf("following pods: %w", err)
+	}
+	return nil
+}
+
+func percentage(p int32) series.Ratio { return series.Ratio(p) / 100 }
+
+// all are the plugins of all profiles.
+func (f *Factory) all() []*Plugin {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.plugins
+}
+
+// register needs mu.
+func (f *Factory) register() error {
+	if f.known || f.registries.Metrics == nil {
+		return nil
+	}
+	f.known = true
+	if err := f.metrics.Register(f.registries.Metrics); err != nil {
+		return fmt.Errorf("registering the metrics of plugin %s: %w", Name, err)
+	}
+	return nil
+}
+
+// policy opens a file that no other profile has opened, and follows it; needs mu.
+func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*nodeloadpolicy.File, error) {
+	if file, open := f.policies[path]; open {
+		return file, nil
+	}
+	file, err := nodeloadpolicy.Open(path, nodeloadpolicy.DefaultInterval, f.clock)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the path.
+	}
+	f.policies[path] = file
+	if f.registries.Policies != nil {
+		if err := f.registries.Policies(file); err != nil {
+			// The metrics of one file have no label to tell it from another.
+			klog.FromContext(ctx).V(1).Info("No metrics of this policy file, another one has them", "path", path)
+		}
+	}
+	go file.Run(ctx, &policyObserver{
+		log: klog.FromContext(ctx).WithValues("path", path), events: newRecorder(handle.EventRecorder()), plugins: f.all,
+	})
+	return file, nil
+}
+
+// policyObserver tells what became of a policy file.
+type policyObserver struct {
+	log     klog.Logger
+	events  recorder
+	plugins func() []*Plugin
+}
+
+// Reasons of events about the policy file; craned's controller has the same.
+const (
+	ReasonPolicyLoaded  = "PolicyLoaded"
+	ReasonPolicyRefused = "PolicyRefused"
+	actionLoading       = "LoadPolicy"
+	// longestNote is what an event takes.
+	longestNote = 1000
+)
+
+// PolicyLoaded implements nodeloadpolicy.Observer.
+func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
+	o.log.Info("New policy is in force", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
+	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("the scheduler takes a new policy of %d metrics", len(p.Metrics)))
+	// Those of other files look once more than they need to.
+	for _, plugin := range o.plugins() {
+		plugin.retry()
+	}
+}
+
+// PolicyRefused implements nodeloadpolicy.Observer.
+func (o *policyObserver) PolicyRefused(err error) {
+	o.log.Error(err, "New policy is bad, the old one stays in force")
+	o.tell(corev1.EventTypeWarning, ReasonPolicyRefused, "the scheduler keeps the old policy: "+err.Error())
+}
+
+func (o *policyObserver) tell(kind, reason, note string) {
+	if o.events == nil {
+		return
+	}
+	o.events.Eventf(policyReference(), nil, kind, reason, actionLoading, "%s", note[:min(len(note), longestNote)])
+}

@@ -1,0 +1,113 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// EventsToRegister lists what can open a node for a pod that the plugin kept off it. Two things do so without an event: a new
+// policy, after which retry makes the scheduler look again, and a metric that becomes stale, which is left to the scheduler's
+// own retry of every five minutes.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{
+			// A new node, a new load, a larger machine. Taints are listed because the scheduler would add them on its own,
+			// without a hint, to whoever waits for new nodes.
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.Node,
+				ActionType: fwk.Add | fwk.UpdateNodeAnnotation | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint,
+			},
+			QueueingHintFn: p.nodeHint,
+		},
+		{
+			// A pod that was on its way to a node and is gone leaves room there. A pod that asks for less counts for less.
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
+			QueueingHintFn: p.podHint,
+		},
+	}, nil
+}
+
+// nodeHint queues a pod if the node closed for it, or for one that came later, and is open for it now.
+func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	node, ok := newObj.(*corev1.Node)
+	if !ok {
+		return fwk.QueueSkip, nil
+	}
+	if oldObj != nil && !p.wasClosed(pod, node.Name) {
+		return fwk.QueueSkip, nil
+	}
+	hint := p.wouldFit(pod, node)
+	logger.V(5).Info("Node changed", "plugin", Name, "pod", klog.KObj(pod), "node", klog.KObj(node), "hint", hint)
+	return hint, nil
+}
+
+// podHint queues a pod if a pod is gone from a node that closed for it and is open now, or if it asks for less itself.
+func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	if changed, ok := newObj.(*corev1.Pod); ok {
+		if changed.UID == pod.UID {
+			return fwk.Queue, nil
+		}
+		return fwk.QueueSkip, nil
+	}
+	gone, ok := oldObj.(*corev1.Pod)
+	if !ok || gone.Spec.NodeName == "" || !p.wasClosed(pod, gone.Spec.NodeName) {
+		return fwk.QueueSkip, nil
+	}
+	// The plugin's own handler may hear of it later than the queue.
+	p.PodDeleted(gone)
+	v := p.entry(gone.Spec.NodeName).view.Load()
+	if v == nil {
+		return fwk.QueueSkip, nil
+	}
+	hint := p.wouldFit(pod, v.object)
+	logger.V(5).Info("Pod gone", "plugin", Name, "pod", klog.KObj(pod), "gone", klog.KObj(gone), "hint", hint)
+	return hint, nil
+}
+
+// wasClosed tells whether the node was found closed in the last attempt of the pod, or later for another. It is true where
+// nothing is known of the pod: to look once too often costs a cycle, to look too seldom five minutes.
+func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
+	last, known := p.rejected.Load(pod.UID)
+	if !known {
+		return true
+	}
+	e, seen := p.entries.Load(node)
+	return seen && e.(*entry).closedBy.Load() >= last.attempt
+}
+
+// wouldFit tells whether the node is open for the pod as it is now, which the scheduler's snapshot may not know yet.
+func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint {
+	last := p.last.Load()
+	if last == nil {
+		return fwk.Queue
+	}
+	now := p.clock.Now()
+	node := p.entry(object.Name).peek(&p.reader, object, last.Rules, now)
+	use, _ := p.estimate(pod, last.Share)
+	if limit, _ := last.Closed(node, use, now.UnixNano()); limit != nodeload.Open {
+		return fwk.QueueSkip
+	}
+	return fwk.Queue
+}
+
+// retry makes the scheduler try all pods again that the plugin kept off a node.
+func (p *Plugin) retry() {
+	if p.activate == nil {
+		return
+	}
+	pods := map[string]*corev1.Pod{}
+	for _, r := range p.rejected.All() {
+		pods[r.pod.Namespace+"/"+r.pod.Name] = r.pod
+	}
+	if len(pods) > 0 {
+		p.activate(pods)
+	}
+}

@@ -1,0 +1,153 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+func tombstone(pod *corev1.Pod) any {
+	return cache.DeletedFinalStateUnknown{Key: pod.Namespace + "/" + pod.Name, Obj: pod}
+}
+
+// TestNodeHint: a pod is queued when a node that was closed for it has opened, and not otherwise.
+func TestNodeHint(t *testing.T) {
+	hot, cool := machine("hot", loads(0.8, 0.2, start())), machine("cool", loads(0.2, 0.2, start()))
+	b := newBed(t, nodeload.Strategy{}, hot, cool)
+	pod, stranger := asking("web", "100m", "1Gi"), asking("other", "100m", "1Gi")
+	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+		t.Fatal(reasons)
+	}
+	relabelled := machine("cool", loads(0.1, 0.2, start()))
+	for _, c := range []struct {
+		name     string
+		pod      *corev1.Pod
+		old, new any
+		want     fwk.QueueingHint
+	}{
+		{"as hot as before", pod, hot, machine("hot", loads(0.79, 0.2, start())), fwk.QueueSkip},
+		{"cooled down", pod, hot, machine("hot", loads(0.3, 0.2, start())), fwk.Queue},
+		{"cooled down, but not for this pod", asking("web", "9", "1Gi"), hot, machine("hot", loads(0.5, 0.2, start())), fwk.QueueSkip},
+		{"its load is unreadable now", pod, hot, machine("hot", nil), fwk.Queue},
+		{"one that was open all the time", pod, cool, relabelled, fwk.QueueSkip},
+		{"a new node", pod, nil, machine("new", nil), fwk.Queue},
+		{"a new hot node", pod, nil, machine("new", loads(0.9, 0.2, start())), fwk.QueueSkip},
+		{"a pod of which nothing is known", stranger, cool, relabelled, fwk.Queue},
+		{"not a node", pod, nil, "node", fwk.QueueSkip},
+	} {
+		if got, err := b.nodeHint(klog.Background(), c.pod, c.old, c.new); got != c.want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", c.name, got, err, c.want)
+		}
+	}
+	// In a later attempt the node is open; that another pod finds it closed afterwards may be news again.
+	b.replace(machine("hot", loads(0.3, 0.2, start())))
+	b.infos = append(b.infos, &nodeInfo{node: machine("late", loads(0.9, 0.2, start()))})
+	b.try(pod)
+	if got, _ := b.nodeHint(klog.Background(), pod, hot, machine("hot", loads(0.2, 0.2, start()))); got != fwk.QueueSkip {
+		t.Errorf("a node that was open in the last attempt: %v", got)
+	}
+}
+
+func TestPodHint(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.4, 0.2, start())), machine("b", loads(0.9, 0.2, start())))
+	coming, waiting := asking("coming", "2", "1Gi"), asking("waiting", "1", "1Gi")
+	if b.place(coming) != "a" {
+		t.Fatal("not placed")
+	}
+	if b.place(waiting) != "" {
+		t.Fatal("placed although a has no room")
+	}
+	skip := func(name string, gone *corev1.Pod) {
+		if got, _ := b.podHint(klog.Background(), waiting, gone, nil); got != fwk.QueueSkip {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	skip("a pod that was nowhere", asking("x", "1", "1Gi"))
+	skip("a pod of a node that stays hot", on(asking("x", "1", "1Gi"), "b"))
+	skip("a pod of an unknown node", on(asking("x", "1", "1Gi"), "c"))
+	if got, _ := b.podHint(klog.Background(), waiting, on(coming, "a"), nil); got != fwk.Queue {
+		t.Errorf("a pod that was on its way is gone: %v", got)
+	}
+	if got, _ := b.podHint(klog.Background(), waiting, waiting, waiting); got != fwk.Queue {
+		t.Errorf("the pod itself asks for less: %v", got)
+	}
+	if got, _ := b.podHint(klog.Background(), waiting, coming, coming); got != fwk.QueueSkip {
+		t.Errorf("another pod asks for less: %v", got)
+	}
+	if b.place(waiting) != "a" || b.rejected.Len() != 0 {
+		t.Errorf("not placed after all, %d rejected", b.rejected.Len())
+	}
+}
+
+func TestEventsToRegister(t *testing.T) {
+	events, err := (&Plugin{}).EventsToRegister(t.Context())
+	if err != nil || len(events) == 0 {
+		t.Fatal(events, err)
+	}
+	var taint bool
+	for _, e := range events {
+		if e.QueueingHintFn == nil {
+			t.Errorf("%v has no hint", e.Event)
+		}
+		taint = taint || e.Event.Resource == fwk.Node && e.Event.ActionType&fwk.UpdateNodeTaint != 0
+	}
+	if !taint {
+		t.Error("kube-scheduler would add taint updates without a hint")
+	}
+}
+
+// TestEventsAreBounded: a burst of placements beside hot nodes writes a burst of events and then one in a second.
+func TestEventsAreBounded(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.01, 0.01, start())), machine("hot", loads(0.9, 0.2, start())))
+	for i := range 3 * eventBurst {
+		b.place(asking(fmt.Sprint("web-", i), "1m", "1Mi"))
+	}
+	if len(b.events.notes) != eventBurst {
+		t.Fatalf("%d events", len(b.events.notes))
+	}
+	if want := ReasonLoadAvoided + ": 1 of 2 nodes had too much load for this pod, which is expected to use 1m CPU and 0 MiB; placed on cool"; b.events.notes[0] != want {
+		t.Errorf("%q, want %q", b.events.notes[0], want)
+	}
+	b.clock.Step(time.Second)
+	b.place(asking("late", "1m", "1Mi"))
+	b.place(asking("later", "1m", "1Mi"))
+	if len(b.events.notes) != eventBurst+1 {
+		t.Errorf("%d events after another second", len(b.events.notes))
+	}
+}
+
+// TestRetryAfterNewPolicy: what a new policy may have opened is tried again, and nothing else.
+func TestRetryAfterNewPolicy(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.8, 0.2, start())))
+	waiting := asking("waiting", "100m", "1Gi")
+	b.retry()
+	var got map[string]*corev1.Pod
+	b.activate = func(pods map[string]*corev1.Pod) { got = pods }
+	o := &policyObserver{log: logr.Discard(), events: b.events, plugins: b.peers}
+	o.PolicyLoaded(b.policies.policy)
+	if got != nil {
+		t.Errorf("%v are tried again, and nobody waits", got)
+	}
+	b.try(waiting)
+	o.PolicyLoaded(b.policies.policy)
+	if len(got) != 1 || got["shop/waiting"] != waiting {
+		t.Errorf("%v are tried again", got)
+	}
+	o.PolicyRefused(errors.New(strings.Repeat("x", 5000)))
+	if n := len(b.events.notes); n != 3 || len(b.events.notes[2]) > 1100 || !strings.HasPrefix(b.events.notes[2], ReasonPolicyRefused) {
+		t.Errorf("%d events, the last %.60q", n, b.events.notes[n-1])
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"slices"
+
+	"k8s.io/component-base/metrics"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// Metrics are what the plugins of all profiles tell. Labels are bounded: profiles and metrics are those of files, the
+// others are of fixed sets. A metric's series are made when there is something to count.
+type Metrics struct {
+	attempts    *metrics.CounterVec
+	abstentions *metrics.CounterVec
+	closures    *metrics.CounterVec
+	passed      *metrics.CounterVec
+	unreadable  *metrics.CounterVec
+	nodes       *metrics.GaugeVec
+	metricNodes *metrics.GaugeVec
+	onWay       *metrics.GaugeVec
+	share       *metrics.GaugeVec
+	workloads   *metrics.Gauge
+	noEvent     *metrics.Counter
+}
+
+// NewMetrics makes metrics that are in no registry yet.
+func NewMetrics() *Metrics {
+	counter := func(name, help string, labels ...string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *metrics.GaugeVec {
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		}, labels)
+	}
+	return &Metrics{
+		attempts:    counter("attempts_total", "Attempts to place a pod, by what its use was estimated from.", "profile", "estimate"),
+		abstentions: counter("abstentions_total", "Attempts in which the plugin left all nodes as they were, because too few said how loaded they are.", "profile"),
+		closures:    counter("closed_nodes_total", "Nodes closed for a pod, by the metric whose limit they would have passed.", "profile", "metric"),
+		passed:      counter("passed_unknown_nodes_total", "Nodes let pass although a metric of a limit was not fresh on them.", "profile"),
+		unreadable:  counter("unreadable_annotations_total", "Annotations of nodes that could not be read, by what is wrong with them.", "profile", "fault"),
+		nodes:       gauge("nodes", "Nodes by the state of what they report.", "profile", "state"),
+		metricNodes: gauge("metric_fresh_nodes", "Nodes on which a metric of the policy is fresh.", "profile", "metric"),
+		onWay:       gauge("pods_on_way", "Pods that count with an estimate, because the load of their node does not hold all of them yet, or still holds them after their end.", "profile"),
+		share:       gauge("used_share", "How much of what is requested is used, as learned from the nodes and applied to pods without a history.", "profile", "resource"),
+		workloads: metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: "workloads_with_history", StabilityLevel: metrics.ALPHA,
+			Help: "Workloads whose use is known from a recommendation.",
+		}),
+		noEvent: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: "suppressed_events_total", StabilityLevel: metrics.ALPHA,
+			Help: "Events that were not written, to spare the API server.",
+		}),
+	}
+}
+
+// Register puts all of them into a registry.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, metric := range []metrics.Registerable{
+		m.attempts, m.abstentions, m.closures, m.passed, m.unreadable, m.nodes, m.metricNodes, m.onWay, m.share,
+		m.workloads, m.noEvent,
+	} {
+		if err := register(metric); err != nil {
+			return err //nolint:wrapcheck // The registry names the metric.
+		}
+	}
+	return nil
+}
+
+// told are the metrics of one profile.
+type told struct {
+	*Metrics
+	profile string
+	unknown metrics.CounterMetric
+}
+
+// of are those of a profile, after Register.
+func (m *Metrics) of(profile string) *told {
+	return &told{Metrics: m, profile: profile, unknown: m.passed.WithLabelValues(profile)}
+}
+
+func (t *told) began(basis nodeload.Basis, abstains bool) {
+	t.attempts.WithLabelValues(t.profile, basis.String()).Inc()
+	if abstains {
+		t.abstentions.WithLabelValues(t.profile).Inc()
+	}
+}
+
+func (t *told) closed(metric string) { t.closures.WithLabelValues(t.profile, metric).Inc() }
+
+func (t *told) passedUnknown() { t.unknown.Inc() }
+
+func (t *told) annotations(bad nodeload.Unreadable) {
+	for fault, n := range map[string]int{"form": bad.Form, "value": bad.Value, "time": bad.Time} {
+		if n > 0 {
+			t.unreadable.WithLabelValues(t.profile, fault).Add(float64(n))
+		}
+	}
+}
+
+// counted tells what a census found.
+func (t *told) counted(taken *census, onWay int) {
+	for _, state := range []nodeload.State{nodeload.Fresh, nodeload.Stale, nodeload.Absent} {
+		t.nodes.WithLabelValues(t.profile, state.String()).Set(float64(taken.States[state]))
+	}
+	for i, metric := range taken.Rules.Policy.Metrics {
+		t.metricNodes.WithLabelValues(t.profile, metric.Name).Set(float64(taken.FreshNodes[i]))
+	}
+	t.onWay.WithLabelValues(t.profile).Set(float64(onWay))
+	t.share.WithLabelValues(t.profile, string(nodeload.CPU)).Set(float64(taken.Share.CPU))
+	t.share.WithLabelValues(t.profile, string(nodeload.Memory)).Set(float64(taken.Share.Memory))
+}
+
+// dropped takes away the series of metrics that a new policy does not name.
+func (t *told) dropped(old, policy *nodeload.Policy) {
+	for _, metric := range old.Metrics {
+		if !slices.ContainsFunc(policy.Metrics, func(m nodeload.Metric) bool { return m.Name == metric.Name }) {
+			labels := map[string]string{"profile": t.profile, "metric": metric.Name}
+			t.metricNodes.Delete(labels)
+			t.closures.Delete(labels)
+		}
+	}
+}

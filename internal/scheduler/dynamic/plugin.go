@@ -1,0 +1,242 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/pkg/nodeload"
+)
+
+// Name of the plugin.
+const Name = config.DynamicName
+
+// stateKey is where a cycle is kept.
+const stateKey fwk.StateKey = "crane.io/" + Name
+
+// Plugin is the scheduler plugin Dynamic.
+type Plugin struct {
+	cluster
+	history *History
+	ring    ring
+	metrics *told
+	events  *events
+	profile string
+	// peers are the plugins of all profiles, this one among them: what one of them reserves is on its way for all.
+	peers func() []*Plugin
+	// activate makes the scheduler try pods again, named namespace/name; nil where there is none.
+	activate func(map[string]*corev1.Pod)
+	// snapshot lists all nodes, for cycles that begin without PreFilter.
+	snapshot func() ([]fwk.NodeInfo, error)
+
+	attempts atomic.Uint64
+	// rejected are the pods by UID that the plugin kept off a node in their last attempt, and that are not placed.
+	rejected rejections
+	// reserved are the nodes of pods by UID that this scheduler placed and that the API server does not show there yet.
+	reserved reservations
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ScoreExtensions   = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// Name implements fwk.Plugin.
+func (*Plugin) Name() string { return Name }
+
+// cycle is what holds for one pod in one attempt to place it.
+type cycle struct {
+	*census
+	// now in nanoseconds since 1970.
+	now int64
+	use nodeload.Amount
+	// number of the attempt, from 1 up.
+	number uint64
+	// open says that load is no reason to keep the pod off a node.
+	open bool
+	// wasRejected is set by the first node that is closed.
+	wasRejected atomic.Bool
+	// attempt is where answers are noted.
+	attempt *attempt
+}
+
+// Clone implements fwk.StateData. Nothing in a cycle depends on the pods of a node, so AddPod and RemovePod change nothing.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+// PreFilter looks at the pod and, at most once in a second, at all nodes together. It skips Filter for pods that load must
+// not stop, and where too few nodes say how loaded they are.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	c := p.begin(state, pod, nodes)
+	if c.open || c.Abstains() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin; there are none: who else is on a node does not matter, what it
+// reports does.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *cycle {
+	taken := p.look(nodes)
+	use, basis := p.estimate(pod, taken.Share)
+	c := &cycle{
+		census: taken, now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
+		open: isDaemon(pod) || isCritical(pod),
+	}
+	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
+	p.metrics.began(basis, taken.Abstains())
+	state.Write(stateKey, c)
+	return c
+}
+
+// cycle returns that of the pod. Where a profile does not enable PreFilter it begins here.
+func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
+	if data, err := state.Read(stateKey); err == nil {
+		return data.(*cycle), nil
+	}
+	nodes, err := p.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return p.begin(state, pod, nodes), nil
+}
+
+func (p *Plugin) estimate(pod *corev1.Pod, share nodeload.Share) (nodeload.Amount, nodeload.Basis) {
+	return nodeload.Estimate(asks(pod), p.history.Use(WorkloadOf(pod)), share)
+}
+
+// Filter closes a node that would pass a limit.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	c, err := p.cycle(state, pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	object := info.Node()
+	if object == nil || c.open {
+		return nil
+	}
+	e := p.find(c.census, object.Name)
+	node := p.known(c.census, e, object)
+	limit, unknown := c.Closed(node, c.use, c.now)
+	c.attempt.filtered(e, node, limit, unknown)
+	if unknown {
+		p.metrics.passedUnknown()
+	}
+	if limit == nodeload.Open {
+		return nil
+	}
+	return p.reject(c, pod, e, limit)
+}
+
+func (p *Plugin) reject(c *cycle, pod *corev1.Pod, e *entry, limit int) *fwk.Status {
+	e.closedBy.Store(c.number)
+	if !c.wasRejected.Swap(true) {
+		p.rejected.Store(pod.UID, rejection{attempt: c.number, pod: pod})
+	}
+	metric := c.Rules.Policy.Metrics[c.Rules.Policy.Limits[limit].Metric].Name
+	p.metrics.closed(metric)
+	// Evicting pods would not help: what they use stays in the measured load for minutes, and nobody is to lose a pod
+	// because a node is warm. Rebalancing does that, with budgets.
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonTooLoaded+metric)
+}
+
+// ErrReasonTooLoaded is followed by the name of the metric whose limit closed the node. It names neither node nor numbers,
+// so that the scheduler's event counts nodes by it.
+const ErrReasonTooLoaded = "node(s) had too much load by "
+
+// PreScore skips Score where it has nothing to go by, and for pods whose node is given.
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	c, err := p.cycle(state, pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if !c.Weighs() || isDaemon(pod) {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// costScale is how many units of score are a cost of 1 until NormalizeScore makes scores of them.
+const costScale = 1e9
+
+// Score is the cost of the node, the smaller the better; NormalizeScore turns it around.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	c, err := p.cycle(state, pod)
+	if err != nil {
+		return 0, fwk.AsStatus(err)
+	}
+	object := info.Node()
+	if object == nil || !c.Weighs() {
+		return 0, nil
+	}
+	e := p.find(c.census, object.Name)
+	node := p.known(c.census, e, object)
+	parts := c.Weigh(node, c.use, c.now)
+	c.attempt.scored(e, parts)
+	return int64(float64(parts.Cost) * costScale), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore turns costs into scores from 0 to 100.
+func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	if len(scores) == 0 {
+		return nil
+	}
+	c, err := p.cycle(state, pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	lowest, highest := scores[0].Score, scores[0].Score
+	for i := range scores {
+		lowest, highest = min(lowest, scores[i].Score), max(highest, scores[i].Score)
+	}
+	scale := nodeload.NewScale(costOf(lowest), costOf(highest), c.Step(c.use))
+	for i := range scores {
+		scores[i].Score = scale.Score(costOf(scores[i].Score))
+	}
+	c.attempt.scaled(scale)
+	return nil
+}
+
+func costOf(score int64) nodeload.Cost { return nodeload.Cost(float64(score) / costScale) }
+
+// Reserve puts the pod on its way to the node, for the plugins of all profiles.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	c, err := p.cycle(state, pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	for _, peer := range p.peers() {
+		peer.reserved.Store(pod.UID, node)
+		peer.entry(node).placed(string(pod.UID), c.use)
+		peer.rejected.Delete(pod.UID)
+	}
+	p.ring.placed(c.attempt, node)
+	p.events.placed(pod, c, node)
+	return nil
+}
+
+// Unreserve takes the pod off again. It may come more than once, and without Reserve.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
+	for _, peer := range p.peers() {
+		peer.gone(pod.UID, node)
+	}
+	if data, err := state.Read(stateKey); err == nil {
+		p.ring.unplaced(data.(*cycle).attempt)
+	}
+}

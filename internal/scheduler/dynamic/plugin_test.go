@@ -1,0 +1,306 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func TestHotNodeIsClosedAndCoolOneBest(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.7, 0.2, start())),
+		machine("warm", loads(0.5, 0.2, start())), machine("full", loads(0.2, 0.66, start())))
+	_, reasons, scores := b.try(asking("web", "1", "1Gi"))
+	if want := map[string]string{
+		"hot": ErrReasonTooLoaded + "cpu_usage_avg_5m", "full": ErrReasonTooLoaded + "mem_usage_avg_5m",
+	}; !maps.Equal(reasons, want) {
+		t.Errorf("closed %v, want %v", reasons, want)
+	}
+	if scores["cool"] != 100 || scores["warm"] != 0 {
+		t.Errorf("scores %v", scores)
+	}
+}
+
+// TestGarbageIsUnknown: a node whose annotations a stranger wrote is neither closed nor preferred nor shunned.
+func TestGarbageIsUnknown(t *testing.T) {
+	for _, garbage := range []string{
+		"", "garbage", "-0.5,2026-03-01T12:00:00Z", "1e308,2026-03-01T12:00:00Z", "NaN,2026-03-01T12:00:00Z", "0.1,2026-03-01T12:00:00Z,",
+		"0.1,2099-01-01T00:00:00Z", "0.1,2026-03-01T04:00:00Z", "0.1,yesterday", strings.Repeat("9", 100000),
+	} {
+		annotations := loads(0.3, 0.3, start())
+		for name := range annotations {
+			annotations[name] = garbage
+		}
+		b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.29, 0.3, start())), machine("b", loads(0.31, 0.3, start())), machine("c", annotations))
+		_, reasons, scores := b.try(asking("web", "100m", "1Gi"))
+		if len(reasons) != 0 || scores["a"] != 100 || scores["c"] == 100 || scores["c"] < scores["b"] {
+			t.Errorf("%.30q: closed %v, scores %v", garbage, reasons, scores)
+		}
+	}
+}
+
+func TestWhoIsExempt(t *testing.T) {
+	critical := int32(systemCritical)
+	daemon := owned(asking("log", "100m", "1Gi"), "DaemonSet", "log")
+	dns := asking("dns", "100m", "1Gi")
+	dns.Spec.Priority = &critical
+	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.9, 0.2, start())), machine("hotter", loads(0.95, 0.2, start())))
+	if _, reasons, scores := b.try(daemon); len(reasons) != 0 || scores != nil {
+		t.Errorf("a DaemonSet's pod: closed %v, scores %v", reasons, scores)
+	}
+	if _, reasons, scores := b.try(dns); len(reasons) != 0 || scores["hot"] != 100 {
+		t.Errorf("a critical pod: closed %v, scores %v", reasons, scores)
+	}
+	if _, reasons, _ := b.try(asking("web", "100m", "1Gi")); len(reasons) != 2 {
+		t.Errorf("any other pod: closed %v", reasons)
+	}
+}
+
+// TestAbstains: with fewer than half of the nodes fresh nothing is filtered and nothing is scored, and once they are again
+// it is, within a second.
+func TestAbstains(t *testing.T) {
+	nodes := []*corev1.Node{machine("a", loads(0.9, 0.2, start())), machine("b", nil), machine("c", nil)}
+	b := newBed(t, nodeload.Strategy{}, nodes...)
+	if _, reasons, scores := b.try(asking("web", "100m", "1Gi")); len(reasons) != 0 || scores != nil {
+		t.Errorf("one of three is fresh: closed %v, scores %v", reasons, scores)
+	}
+	b.replace(machine("b", loads(0.3, 0.2, start())))
+	b.clock.Step(time.Second)
+	if _, reasons, scores := b.try(asking("web", "100m", "1Gi")); len(reasons) != 1 || len(scores) != 2 {
+		t.Errorf("two of three are fresh: closed %v, scores %v", reasons, scores)
+	}
+	// An hour without Prometheus: everything is stale.
+	b.clock.Step(time.Hour)
+	if _, reasons, _ := b.try(asking("web", "100m", "1Gi")); len(reasons) != 0 {
+		t.Errorf("metrics of an hour ago close %v", reasons)
+	}
+}
+
+// TestFilterWithoutPreFilter is a profile as gocrane's documents have it, with filter and score alone.
+func TestFilterWithoutPreFilter(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.7, 0.2, start())))
+	s, pod := &state{}, asking("web", "100m", "1Gi")
+	if b.Filter(t.Context(), s, pod, b.infos[1]).IsSuccess() || !b.Filter(t.Context(), s, pod, b.infos[0]).IsSuccess() {
+		t.Error("want the hot node closed and the cool one open")
+	}
+	if _, status := b.Score(t.Context(), s, pod, b.infos[0]); !status.IsSuccess() {
+		t.Error(status)
+	}
+}
+
+func TestReserveAndUnreserve(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.3, 0.3, start())))
+	pod := asking("web", "1", "1Gi")
+	s, _, _ := b.try(pod)
+	onWay := func(node string) float64 { return float64(b.entry(node).view.Load().Loads[0].OnWay) }
+	for range 2 {
+		b.Reserve(t.Context(), s, pod, "a")
+		if got := onWay("a"); got <= 0.01 || got > 0.1 {
+			t.Fatalf("on its way to a: %v", got)
+		}
+	}
+	if got := b.place(asking("next", "1", "1Gi")); got != "b" {
+		t.Errorf("the next pod goes to %q", got)
+	}
+	for range 2 {
+		b.Unreserve(t.Context(), s, pod, "a")
+	}
+	b.Unreserve(t.Context(), &state{}, asking("never", "1", "1Gi"), "a")
+	if onWay("a") != 0 || b.entry("a").onWay() != 0 {
+		t.Errorf("on its way to a: %v", onWay("a"))
+	}
+	// The API server shows the placement; the pod does not count twice.
+	b.PodUpdated(asking("next", "1", "1Gi"), on(asking("next", "1", "1Gi"), "b"))
+	if b.entry("b").onWay() != 1 || b.reserved.Len() != 0 {
+		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.reserved.Len())
+	}
+}
+
+// TestPodsOfOthers follows pods that another scheduler places, from binding to their end, and looks for leaks.
+func TestPodsOfOthers(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())))
+	handler := b.podHandler()
+	b.try(asking("any", "1", "1Gi"))
+	pending := asking("web", "1", "1Gi")
+	count := func() int { return b.entry("a").onWay() }
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"made", func() { handler.OnAdd(pending, false) }, 0},
+		{"bound", func() { handler.OnUpdate(pending, on(pending, "a")) }, 1},
+		{"labelled", func() { handler.OnUpdate(on(pending, "a"), on(pending, "a")) }, 1},
+		{"running", func() { handler.OnUpdate(on(pending, "a"), running(pending, "a", b.clock.Now())) }, 1},
+		{"an old one seen at start", func() { handler.OnAdd(running(asking("old", "1", "1Gi"), "a", start().Add(-24*time.Hour)), true) }, 1},
+		{"a young one seen at start", func() { handler.OnAdd(running(asking("young", "1", "1Gi"), "a", start().Add(-time.Minute)), true) }, 2},
+		{"deleted", func() { handler.OnDelete(running(pending, "a", start())) }, 1},
+		{"ended", func() {
+			done := running(asking("young", "1", "1Gi"), "a", start())
+			done.Status.Phase = corev1.PodSucceeded
+			handler.OnUpdate(running(asking("young", "1", "1Gi"), "a", start()), done)
+		}, 0},
+	} {
+		step.do()
+		if got := count(); got != step.want {
+			t.Fatalf("%s: %d pods on their way, want %d", step.name, got, step.want)
+		}
+	}
+	// Reserved, bound, and deleted while nobody watched: the last that was seen has no node.
+	pod := asking("unseen", "1", "1Gi")
+	if b.place(pod) != "a" || count() != 1 {
+		t.Fatal("not placed")
+	}
+	handler.OnDelete(tombstone(pod))
+	if count() != 0 || b.reserved.Len() != 0 || b.rejected.Len() != 0 {
+		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.reserved.Len(), b.rejected.Len())
+	}
+}
+
+// TestHandOver: a pod is on its way until a sample holds it, and only the part that it does not hold.
+func TestHandOver(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.3, 0.3, start())))
+	pod := asking("web", "1", "1Gi")
+	if b.place(pod) != "a" {
+		t.Fatal("not placed on a")
+	}
+	whole := float64(b.entry("a").view.Load().Loads[0].OnWay)
+	b.PodUpdated(on(pod, "a"), running(pod, "a", start()))
+	for _, c := range []struct {
+		after time.Duration
+		want  float64
+	}{{30 * time.Second, 1}, {3 * time.Minute, 0.5}, {330 * time.Second, 0}} {
+		b.clock.SetTime(start().Add(c.after))
+		b.replace(machine("a", loads(0.3, 0.3, b.clock.Now())))
+		b.replace(machine("b", loads(0.3, 0.3, b.clock.Now())))
+		b.try(asking("any", "1", "1Gi"))
+		if got := float64(b.entry("a").view.Load().Loads[0].OnWay) / whole; math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("after %v %v of the pod is on its way, want %v", c.after, got, c.want)
+		}
+	}
+	if b.entry("a").onWay() != 0 {
+		t.Error("the pod is still remembered")
+	}
+}
+
+func TestHistoryCounts(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())))
+	pod := owned(asking("web-5d4f-x", "1", "1Gi"), "ReplicaSet", "web-5d4f")
+	pod.Labels = map[string]string{hashLabel: "5d4f"}
+	b.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{CPU: 2000, Memory: 3 << 30})
+	b.place(pod)
+	if got := b.entry("a").view.Load().Loads[0].OnWay; math.Abs(float64(got)-0.2) > 1e-9 {
+		t.Errorf("on its way: %v, want the 2 cores of the history", got)
+	}
+	if e, _ := b.Explain("shop", "web-5d4f-x"); e.Basis != "history" || e.CPU != 2000 {
+		t.Errorf("explained as %d from %s", e.CPU, e.Basis)
+	}
+	b.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{})
+	if b.history.Len() != 0 {
+		t.Error("the history does not forget")
+	}
+}
+
+// TestNewPolicy: a policy that comes while pods are placed counts for the next pod; one that cannot be used does not.
+func TestNewPolicy(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.5, 0.3, start())))
+	pod := asking("web", "100m", "1Gi")
+	if _, reasons, _ := b.try(pod); len(reasons) != 0 {
+		t.Fatalf("closed %v", reasons)
+	}
+	spec := nodeload.DefaultSpec()
+	spec.Metrics, spec.Priorities = spec.Metrics[:1], spec.Priorities[:1]
+	spec.Predicates = []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.4}}
+	b.policies.policy = policyOf(t, spec)
+	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+		t.Errorf("closed %v by the new policy", reasons)
+	}
+	b.policies.policy = &nodeload.Policy{Metrics: make([]nodeload.Metric, 100)}
+	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+		t.Errorf("closed %v after a policy that cannot be used", reasons)
+	}
+}
+
+func TestForgetsNodes(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.5, 0.3, start())), machine("b", loads(0.5, 0.3, start())))
+	b.try(asking("web", "1", "1Gi"))
+	b.PodAdded(on(asking("lost", "1", "1Gi"), "nowhere"))
+	b.infos = b.infos[:1]
+	for range forgetAfter + 2 {
+		b.clock.Step(censusPeriod)
+		b.try(asking("web", "1", "1Gi"))
+	}
+	b.entries.Range(func(name, _ any) bool {
+		if name != "a" {
+			t.Errorf("%v is still remembered", name)
+		}
+		return true
+	})
+}
+
+// TestNodesComeAndGo: what is told of a node stays that node's when others take its place in the list, and attempts keep the
+// names of their time, which are shared while the nodes are the same.
+func TestNodesComeAndGo(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.2, 0.2, start())), machine("b", loads(0.3, 0.2, start())), machine("c", loads(0.9, 0.2, start())))
+	first, second := asking("first", "1", "1Gi"), asking("second", "1", "1Gi")
+	b.try(first)
+	before := b.last.Load()
+	b.clock.Step(censusPeriod)
+	b.try(asking("between", "1", "1Gi"))
+	if after := b.last.Load(); after == before || &after.roster[0] != &before.roster[0] {
+		t.Error("the names are not shared")
+	}
+	b.infos = []fwk.NodeInfo{b.infos[2], b.infos[1], &nodeInfo{node: machine("d", loads(0.4, 0.2, start()))}}
+	b.clock.Step(censusPeriod)
+	b.try(second)
+	for pod, want := range map[string][]string{"first": {"a", "b", "c"}, "second": {"b", "d", "c"}} {
+		e, _ := b.Explain("shop", pod)
+		var got []string
+		for _, n := range e.Nodes {
+			got = append(got, n.Name)
+		}
+		if !slices.Equal(got, want) || e.Nodes[2].Verdict != nodeload.Closed {
+			t.Errorf("%s: %v, want %v with the last closed", pod, got, want)
+		}
+	}
+	// A node that goes while the list is read has no object.
+	if taken := b.look(append(b.infos, &nodeInfo{})); len(taken.roster) != 3 || taken.Nodes != 3 {
+		t.Errorf("%v of %d nodes", taken.roster, taken.Nodes)
+	}
+}
+
+func TestSignPod(t *testing.T) {
+	p := &Plugin{}
+	sign := func(pod *corev1.Pod) any {
+		fragments, status := p.SignPod(t.Context(), pod)
+		if !status.IsSuccess() || len(fragments) != 1 {
+			t.Fatal(fragments, status)
+		}
+		return fragments[0].Value
+	}
+	one := sign(asking("web-1", "1", "1Gi"))
+	if sign(asking("web-2", "1", "1Gi")) != one {
+		t.Error("equal pods have other signatures")
+	}
+	for _, other := range []*corev1.Pod{
+		asking("web-1", "2", "1Gi"), owned(asking("web-1", "1", "1Gi"), "StatefulSet", "web"), owned(asking("web-1", "1", "1Gi"), "DaemonSet", "web"),
+	} {
+		if sign(other) == one {
+			t.Errorf("%+v has the same signature", other.ObjectMeta)
+		}
+	}
+}
+
+var _ fwk.StateData = (*cycle)(nil)

@@ -1,0 +1,189 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"cmp"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// table holds something for some pods by UID.
+type table[V any] struct {
+	mu   sync.Mutex
+	rows map[types.UID]V // guarded by mu
+}
+
+func (t *table[V]) Store(pod types.UID, v V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows == nil {
+		t.rows = map[types.UID]V{}
+	}
+	t.rows[pod] = v
+}
+
+func (t *table[V]) Load(pod types.UID) (V, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.rows[pod]
+	return v, ok
+}
+
+func (t *table[V]) Delete(pod types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.rows, pod)
+}
+
+func (t *table[V]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows)
+}
+
+// All is a copy of all rows.
+func (t *table[V]) All() map[types.UID]V {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.rows)
+}
+
+// rejection is the last attempt of a pod that the plugin kept off a node.
+type rejection struct {
+	attempt uint64
+	pod     *corev1.Pod
+}
+
+type (
+	rejections   = table[rejection]
+	reservations = table[string]
+)
+
+// PodAdded takes up a pod that is there. Those that others placed are on their way from now on, those that run for so long
+// that every metric knows them are not. The pod informer calls it, as it does PodUpdated and PodDeleted; who drives the
+// plugin without an informer calls them itself.
+func (p *Plugin) PodAdded(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" {
+		return
+	}
+	if ended(pod) {
+		p.ended(pod)
+		return
+	}
+	p.reserved.Delete(pod.UID)
+	p.rejected.Delete(pod.UID)
+	e, now, since := p.entry(pod.Spec.NodeName), p.clock.Now(), runningSince(pod)
+	switch {
+	case since.IsZero():
+		use, _ := p.estimate(pod, p.share())
+		e.placed(string(pod.UID), use)
+	case now.Sub(since) < p.rules.Load().Horizon():
+		use, _ := p.estimate(pod, p.share())
+		e.change(now, func(a *nodeload.Arrivals) bool {
+			if a.Has(string(pod.UID)) {
+				return a.Start(string(pod.UID), since)
+			}
+			a.Add(string(pod.UID), use, since)
+			return true
+		})
+	}
+}
+
+// PodUpdated follows a pod: it was placed, it runs, it has ended.
+func (p *Plugin) PodUpdated(old, pod *corev1.Pod) {
+	switch {
+	case pod.Spec.NodeName == "":
+	case old.Spec.NodeName == "" || ended(pod):
+		p.PodAdded(pod)
+	case runningSince(old).IsZero():
+		if since := runningSince(pod); !since.IsZero() {
+			p.entry(pod.Spec.NodeName).change(p.clock.Now(), func(a *nodeload.Arrivals) bool {
+				return a.Start(string(pod.UID), since)
+			})
+		}
+	}
+}
+
+// PodDeleted follows the end of a pod: what it used is in the load of its node for some time to come.
+func (p *Plugin) PodDeleted(pod *corev1.Pod) { p.ended(pod) }
+
+func (p *Plugin) ended(pod *corev1.Pod) {
+	node := pod.Spec.NodeName
+	if on, was := p.reserved.Load(pod.UID); was || node == "" {
+		// The API server never showed it there: it did not run, as far as anybody knows.
+		p.gone(pod.UID, cmp.Or(node, on))
+		return
+	}
+	p.rejected.Delete(pod.UID)
+	e, known := p.entries.Load(node)
+	if !known {
+		return
+	}
+	use, _ := p.estimate(pod, p.share())
+	now := p.clock.Now()
+	e.(*entry).change(now, func(a *nodeload.Arrivals) bool {
+		return a.End(string(pod.UID), use, startOf(pod), endOf(pod, now))
+	})
+}
+
+// gone forgets a pod, on the node that is named and on the one that it was reserved for: the last that an informer saw of
+// a pod may be older than its placement.
+func (p *Plugin) gone(pod types.UID, node string) {
+	if on, was := p.reserved.Load(pod); was && on != node {
+		p.leave(pod, on)
+	}
+	p.reserved.Delete(pod)
+	p.rejected.Delete(pod)
+	if node != "" {
+		p.leave(pod, node)
+	}
+}
+
+func (p *Plugin) leave(pod types.UID, node string) {
+	e, known := p.entries.Load(node)
+	if !known {
+		return
+	}
+	e.(*entry).change(p.clock.Now(), func(a *nodeload.Arrivals) bool { return a.Remove(string(pod)) })
+}
+
+func (p *Plugin) share() nodeload.Share {
+	if last := p.last.Load(); last != nil {
+		return last.Share
+	}
+	return nodeload.DefaultShare()
+}
+
+// podHandler passes on what an informer tells.
+func (p *Plugin) podHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if pod, ok := obj.(*corev1.Pod); ok {
+				p.PodAdded(pod)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, was := before.(*corev1.Pod)
+			pod, is := after.(*corev1.Pod)
+			if was && is {
+				p.PodUpdated(old, pod)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if pod, ok := obj.(*corev1.Pod); ok {
+				p.PodDeleted(pod)
+			}
+		},
+	}
+}

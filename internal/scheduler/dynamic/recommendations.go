@@ -1,0 +1,177 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/nodeload"
+)
+
+const (
+	// askAgain is how often a cluster without Recommendations is asked whether it has them now.
+	askAgain = 5 * time.Minute
+	// typeResource is the type of Recommendation that speaks of CPU and memory.
+	typeResource = "Resource"
+)
+
+// watchRecommendations keeps the history up to date until ctx ends. A cluster without the kind is asked again from time to
+// time; nobody waits for it. size is told how many workloads something is known of.
+func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk clock.WithTicker, history *History, size func(float64)) {
+	log := klog.FromContext(ctx).WithValues("plugin", Name)
+	ticker := clk.NewTicker(askAgain)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		err := haveRecommendations(kubeconfig)
+		if err == nil {
+			break
+		}
+		if first {
+			log.V(1).Info("Pods are expected to use a share of their requests: there are no Recommendations to read", "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+	client, err := dynamic.NewForConfig(kubeconfig)
+	if err != nil {
+		log.Error(err, "Recommendations cannot be read")
+		return
+	}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	informer := factory.ForResource(analysisv1alpha1.GroupVersion.WithResource("recommendations")).Informer()
+	if err := followRecommendations(informer, history, size, log); err != nil {
+		log.Error(err, "Recommendations cannot be followed")
+		return
+	}
+	informer.RunWithContext(ctx)
+}
+
+func haveRecommendations(kubeconfig *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	_, err = client.ServerResourcesForGroupVersion(analysisv1alpha1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s is not served", analysisv1alpha1.GroupVersion)
+	}
+	return err //nolint:wrapcheck // It names the URL.
+}
+
+// followRecommendations makes the history follow an informer of Recommendations.
+func followRecommendations(informer cache.SharedIndexInformer, history *History, size func(float64), log klog.Logger) error {
+	if err := informer.SetTransform(slim); err != nil {
+		return fmt.Errorf("slimming: %w", err)
+	}
+	// The reflector tries again on its own, and later each time.
+	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.V(2).Info("Reading Recommendations", "err", err)
+	}); err != nil {
+		return fmt.Errorf("handling errors: %w", err)
+	}
+	learn := func(obj any) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			if w, use, ok := learned(u); ok {
+				history.Learn(w, use)
+				size(float64(history.Len()))
+			}
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    learn,
+		UpdateFunc: func(_, obj any) { learn(obj) },
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				if w, _, ok := learned(u); ok {
+					history.Learn(w, nodeload.Amount{})
+					size(float64(history.Len()))
+				}
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("adding a handler: %w", err)
+	}
+	return nil
+}
+
+// slim keeps what learned reads.
+func slim(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	kept := &unstructured.Unstructured{Object: map[string]any{}}
+	kept.SetAPIVersion(u.GetAPIVersion())
+	kept.SetKind(u.GetKind())
+	kept.SetNamespace(u.GetNamespace())
+	kept.SetName(u.GetName())
+	kept.SetUID(u.GetUID())
+	kept.SetResourceVersion(u.GetResourceVersion())
+	for _, path := range [][]string{{"spec", "type"}, {"spec", "targetRef"}, {"status", "recommendedValue"}} {
+		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+		if err != nil || !found {
+			continue
+		}
+		if err := unstructured.SetNestedField(kept.Object, value, path...); err != nil {
+			return nil, fmt.Errorf("keeping %v of %s/%s: %w", path, u.GetNamespace(), u.GetName(), err)
+		}
+	}
+	return kept, nil
+}
+
+// learned is what a Recommendation says of a pod of its workload: what all containers together need. It is more than the
+// mean of what they use, the more so the more that varies, and errs on the side of spreading. ok is false where it is of
+// another type. A value that cannot be read is none.
+func learned(u *unstructured.Unstructured) (w Workload, use nodeload.Amount, ok bool) {
+	text := func(path ...string) string {
+		s, _, _ := unstructured.NestedString(u.Object, path...) // Another type is no text.
+		return s
+	}
+	if text("spec", "type") != typeResource {
+		return Workload{}, nodeload.Amount{}, false
+	}
+	w = Workload{Namespace: text("spec", "targetRef", "namespace"), Kind: text("spec", "targetRef", "kind"), Name: text("spec", "targetRef", "name")}
+	if w.Namespace == "" {
+		w.Namespace = u.GetNamespace()
+	}
+	var value analysisv1alpha1.ProposedRecommendation
+	if err := yaml.Unmarshal([]byte(text("status", "recommendedValue")), &value); err != nil || value.ResourceRequest == nil {
+		return w, nodeload.Amount{}, w.Name != ""
+	}
+	for _, c := range value.ResourceRequest.Containers {
+		list := corev1.ResourceList{}
+		for name, quantity := range c.Target {
+			if q, err := resource.ParseQuantity(quantity); err == nil {
+				list[name] = q
+			}
+		}
+		a := amount(list)
+		use.CPU += a.CPU
+		use.Memory += a.Memory
+	}
+	return w, use, w.Name != ""
+}

@@ -1,0 +1,102 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// ExplainPath is where explanations are served: with ?pod=NAMESPACE/NAME that of the latest attempt to place the pod, in
+// every profile that has one; without, the names of the pods there are.
+const ExplainPath = "/explain/scheduling"
+
+// explain serves explanations on an address; needs mu. That it cannot is no reason not to schedule.
+func (f *Factory) explain(ctx context.Context, address string) {
+	if address == config.ExplainNone || f.serving[address] {
+		return
+	}
+	f.serving[address] = true
+	log := klog.FromContext(ctx).WithValues("plugin", Name, "address", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		log.Error(err, "Scheduling is not explained: the address of explainAddress cannot be used")
+		return
+	}
+	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		defer stop()
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error(err, "Scheduling is not explained any more")
+		}
+	}()
+	log.V(1).Info("Scheduling is explained", "url", "http://"+listener.Addr().String()+ExplainPath)
+}
+
+// Handler answers at ExplainPath.
+func (f *Factory) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+ExplainPath, f.answer)
+	return mux
+}
+
+func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
+	if !isLocal(r.Host) {
+		write(w, http.StatusForbidden, map[string]string{"error": "this address answers to localhost alone"})
+		return
+	}
+	pod := r.URL.Query().Get("pod")
+	if pod == "" {
+		recent := []string{}
+		for _, p := range f.all() {
+			recent = append(recent, p.Recent()...)
+		}
+		write(w, http.StatusOK, map[string][]string{"pods": recent})
+		return
+	}
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok {
+		write(w, http.StatusBadRequest, map[string]string{"error": "want ?pod=NAMESPACE/NAME"})
+		return
+	}
+	var found []any
+	for _, p := range f.all() {
+		if e, ok := p.Explain(namespace, name); ok {
+			found = append(found, e)
+		}
+	}
+	if len(found) == 0 {
+		write(w, http.StatusNotFound, map[string]string{"error": "no attempt to place this pod is among the latest that this scheduler remembers"})
+		return
+	}
+	write(w, http.StatusOK, map[string][]any{"explanations": found})
+}
+
+// isLocal keeps out web pages that a browser on this host was told to find here under a name of their own.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// write answers with JSON. Who has gone away needs no answer.
+func write(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value)
+}

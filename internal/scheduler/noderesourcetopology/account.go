@@ -1,0 +1,133 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/noderesourcetopology/wire"
+	"crane.io/crane/pkg/numa"
+)
+
+// unassigned returns the verdict on a node where no zones are assigned, whatever a pod asks; fits and false for the
+// others. A nil node is unknown.
+func (n *nodeState) unassigned() (verdict, bool) {
+	switch {
+	case n == nil || n.topology == nil:
+		return unknown, true
+	case !n.topology.managed:
+		return unmanaged, true
+	case !n.topology.empty.Known():
+		return zoneless, true
+	}
+	return fits, false
+}
+
+// fit says whether r fits into an account of the node.
+func (n *nodeState) fit(account *numa.Node, r *request) verdict {
+	ask := r.on(n.topology)
+	switch fit := account.Fit(ask); {
+	case fit == numa.Fits:
+		return fits
+	case fit == numa.NotNow && ask.SingleZone:
+		return noZone
+	case fit == numa.NotNow:
+		return tooLittle
+	case ask.SingleZone:
+		return noZoneEver
+	}
+	return tooLittleEver
+}
+
+// current says whether the account was read from this very view.
+func (n *nodeState) current(v view) bool {
+	return n.account != nil && !v.trial() && n.generation == v.info.GetGeneration()
+}
+
+// accountOf returns the account of a node as the scheduler sees it, which is read anew only when that has changed. The
+// caller holds the lock for writing; the node has zones.
+func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
+	if n.account != nil && n.generation == info.GetGeneration() {
+		return n.account
+	}
+	account := n.topology.empty.Clone()
+	read := make(map[types.UID]reading, len(n.read))
+	seen := map[types.UID]bool{}
+	for _, p := range info.GetPods() {
+		pod := p.GetPod()
+		encoded := result(pod)
+		if a, ok := n.assumed[pod.UID]; ok {
+			seen[pod.UID] = true
+			if a.encoded == encoded && !a.copied {
+				// The annotation has arrived; from now on it speaks for itself.
+				delete(n.assumed, pod.UID)
+				delete(s.where, pod.UID)
+				read[pod.UID] = a.reading
+			}
+			s.place(account, pod, a.placement)
+			continue
+		}
+		if encoded == "" {
+			continue
+		}
+		was, ok := n.read[pod.UID]
+		if !ok || was.encoded != encoded {
+			was = s.readResult(pod, encoded)
+		}
+		read[pod.UID] = was
+		s.place(account, pod, was.placement)
+	}
+	// Pods that were reserved since the view was made.
+	for uid, a := range n.assumed {
+		if !seen[uid] {
+			_ = account.Place(string(uid), a.placement) // it was checked when it was assumed
+		}
+	}
+	n.account, n.generation, n.read = account, info.GetGeneration(), read
+	return account
+}
+
+// try makes of the account what it would be by a copy of the scheduler's view: without the pods that are taken from it (a
+// preemption's victims), and with those that are only nominated to the node, on the zones that they would get.
+func (n *nodeState) try(account *numa.Node, v view) {
+	there := make(map[types.UID]bool, len(v.info.GetPods()))
+	for _, p := range v.info.GetPods() {
+		there[p.GetPod().UID] = true
+	}
+	for _, p := range v.own.GetPods() {
+		if uid := p.GetPod().UID; !there[uid] {
+			account.Remove(string(uid))
+		}
+	}
+	for _, p := range v.info.GetPods() {
+		pod := p.GetPod()
+		if pod.Spec.NodeName != "" {
+			continue
+		}
+		if r := requestOf(pod, v.aware); r != nil {
+			if placement, ok := account.Assign(r.on(n.topology)); ok {
+				_ = account.Place(string(pod.UID), placement) // what is assigned can be placed
+			}
+		}
+	}
+}
+
+func (s *store) place(account *numa.Node, pod *corev1.Pod, p numa.Placement) {
+	if len(p) == 0 {
+		return
+	}
+	if err := account.Place(string(pod.UID), p); err != nil {
+		s.invalidResult(pod, err)
+	}
+}
+
+func (s *store) readResult(pod *corev1.Pod, encoded string) reading {
+	p, err := wire.DecodeResult(encoded)
+	if err != nil {
+		s.invalidResult(pod, err)
+	}
+	return reading{encoded: encoded, placement: p}
+}

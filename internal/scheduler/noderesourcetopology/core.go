@@ -1,0 +1,87 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+)
+
+// core is what the instances of the plugin share.
+type core struct {
+	store   *store
+	waiting *waiting
+	metrics *collectors
+}
+
+func newCore() *core {
+	c := &core{waiting: newWaiting(), metrics: newCollectors()}
+	c.store = newStore(func(pod *corev1.Pod, err error) {
+		c.metrics.invalidResult.Inc()
+		klog.Background().V(2).Info("Annotation ignored", "pod", klog.KObj(pod), "annotation", topology.AnnotationPodTopologyResult, "err", err)
+	})
+	return c
+}
+
+// topologyChanged takes a new or changed NodeResourceTopology in and wakes the pods for which its node has become good.
+func (c *core) topologyChanged(log klog.Logger, t *topology.NodeResourceTopology) {
+	compiled, err := compile(t)
+	if err != nil {
+		compiled = nil
+		c.metrics.invalidTopology.Inc()
+		log.Info("Node resource topology ignored", "node", t.Name, "err", err)
+	}
+	c.change(log, t.Name, func() { c.store.setTopology(t.Name, compiled) })
+}
+
+func (c *core) topologyGone(log klog.Logger, node string) {
+	c.change(log, node, func() { c.store.setTopology(node, nil) })
+}
+
+// change runs f, which changes what is known of a node, and wakes the pods that it helps.
+func (c *core) change(log klog.Logger, node string, f func()) {
+	woken := c.waiting.during(f, func(w waiter) bool { return c.store.fitNow(node, w.request).passes(w.missing) })
+	for queue, pods := range woken {
+		queue.Activate(log, pods)
+	}
+	c.metrics.nodes.Set(float64(c.store.knownNodes()))
+}
+
+// podHandler forgets what is kept for pods that are gone, or that others have placed.
+func (c *core) podHandler(log klog.Logger) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			old, ok := before.(*corev1.Pod)
+			pod, too := after.(*corev1.Pod)
+			switch {
+			case !ok || !too:
+			case old.UID != pod.UID:
+				c.podGone(log, old) // deleted and made anew between two looks
+			case old.Spec.NodeName == "" && pod.Spec.NodeName != "":
+				c.waiting.remove(pod.UID)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if pod, ok := obj.(*corev1.Pod); ok {
+				c.podGone(log, pod)
+			}
+		},
+	}
+}
+
+func (c *core) podGone(log klog.Logger, pod *corev1.Pod) {
+	c.waiting.remove(pod.UID)
+	// The scheduler wakes pods for one that leaves, but may do so before this is known here.
+	if node := c.store.assumedOn(pod.UID); node != "" {
+		c.change(log, node, func() { c.store.forget(pod.UID) })
+	}
+}
+
+func result(pod *corev1.Pod) string { return pod.Annotations[topology.AnnotationPodTopologyResult] }

@@ -1,0 +1,206 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// TestHints: a pod is woken by what can help it and by nothing else.
+func TestHints(t *testing.T) {
+	result := func(cpus int) option {
+		return annotated(topology.AnnotationPodTopologyResult, fmt.Sprintf(`[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"%d"}}}]`, cpus))
+	}
+	holder := func(name string, cpus int) *corev1.Pod { return whole(name, fmt.Sprint(cpus), on("n"), result(cpus)) }
+	f := newPlugin(t, nrt("n", 4), nrt("roomy", 8))
+	f.info("n").add(holder("a", 1), holder("b", 3))
+	pod := whole("p", "3")
+	if _, s := f.filter(t, pod, "n"); s.Code() != fwk.Unschedulable {
+		t.Fatal(s)
+	}
+	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	other := annotated(topology.AnnotationPodTopologyAwareness, "false")
+	rejecting := newPlugin(t)
+	rejecting.missing = config.MissingTopologyReject
+	for _, c := range []struct {
+		what          string
+		hint          fwk.QueueingHintFn
+		before, after any
+		want          fwk.QueueingHint
+	}{
+		{"a pod that shares CPUs leaves", f.podDeleted, whole("x", "500m", on("n")), nil, fwk.QueueSkip},
+		{"a pod leaves whose zones are too few", f.podDeleted, holder("a", 1), nil, fwk.QueueSkip},
+		{"another: together they are enough", f.podDeleted, holder("b", 3), nil, fwk.Queue},
+		{"a pod that was on no node", f.podDeleted, whole("x", "3"), nil, fwk.QueueSkip},
+		{"the pod itself", f.podDeleted, whole("p", "3", on("n")), nil, fwk.QueueSkip},
+		{"something else", f.podDeleted, nil, nil, fwk.Queue},
+		{"it asks for less", f.podUpdated, whole("p", "3"), whole("p", "2"), fwk.Queue},
+		{"it may be spread", f.podUpdated, whole("p", "3"), whole("p", "3", other), fwk.Queue},
+		{"it shares", f.podUpdated, whole("p", "3"), whole("p", "3", annotated(topology.AnnotationPodCPUPolicy, "none")), fwk.Queue},
+		{"it has a new label", f.podUpdated, whole("p", "3"), whole("p", "3", annotated("x", "y")), fwk.QueueSkip},
+		{"another asks for less", f.podUpdated, whole("q", "3"), whole("q", "2"), fwk.QueueSkip},
+		{"a node with room", f.nodeAdded, nil, node("roomy"), fwk.Queue},
+		{"a node of which nothing is known", f.nodeAdded, nil, node("new"), fwk.Queue},
+		{"such a node where these are refused", rejecting.nodeAdded, nil, node("new"), fwk.QueueSkip},
+		{"a node's taints change", f.nodeAdded, node("roomy"), node("roomy"), fwk.QueueSkip},
+	} {
+		got, err := c.hint(klog.Background(), pod, c.before, c.after)
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+	events, err := f.EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.QueueingHintFn == nil {
+			t.Errorf("%v wakes every pod", e.Event)
+		}
+	}
+}
+
+// TestTopologyWakes: a changed NodeResourceTopology wakes the pods that it helps, once, and no other.
+func TestTopologyWakes(t *testing.T) {
+	f := newPlugin(t, nrt("n", 2))
+	log := klog.Background()
+	for _, name := range []string{"three", "five"} {
+		cpus := map[string]string{"three": "3", "five": "5"}[name]
+		if _, s := f.filter(t, whole(name, cpus), "n"); s.IsSuccess() {
+			t.Fatal("fits already")
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		change func()
+		want   string
+	}{
+		{"the same again", func() { f.core.topologyChanged(log, nrt("n", 2)) }, "[]"},
+		{"another node, as small", func() { f.core.topologyChanged(log, nrt("m", 2)) }, "[]"},
+		{"room for one", func() { f.core.topologyChanged(log, nrt("n", 4)) }, "[default/three]"},
+		{"no more than before", func() { f.core.topologyChanged(log, nrt("n", 3)) }, "[]"},
+		{"the other node is no longer known", func() { f.core.topologyGone(log, "m") }, "[default/five default/three]"},
+		{"it goes once more", func() { f.core.topologyGone(log, "m") }, "[]"},
+		{"the kubelet takes over", func() { f.core.topologyChanged(log, kubelets(nrt("n", 3))) }, "[default/five]"},
+	} {
+		f.queue.woken = nil
+		c.change()
+		if len(f.queue.woken) == 2 && f.queue.woken[0] > f.queue.woken[1] {
+			f.queue.woken[0], f.queue.woken[1] = f.queue.woken[1], f.queue.woken[0]
+		}
+		if got := fmt.Sprint(f.queue.woken); got != c.want {
+			t.Errorf("%s: woke %s, want %s", c.what, got, c.want)
+		}
+	}
+	// Pods that are gone, or placed by others, are no longer remembered.
+	h := f.core.podHandler(log)
+	h.OnDelete(whole("three", "3"))
+	h.OnUpdate(whole("five", "5"), whole("five", "5", on("m")))
+	if n := len(f.core.waiting.pods); n != 0 {
+		t.Errorf("%d pods are remembered", n)
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	w := newWaiting()
+	for i := range maxWaiting + 10 {
+		w.add(waiter{pod: whole(fmt.Sprint(i), "1")})
+	}
+	if len(w.pods) != maxWaiting {
+		t.Errorf("%d pods are remembered, want %d", len(w.pods), maxWaiting)
+	}
+}
+
+// TestPreBind: the annotation is written where it is missing or wrong, and only there.
+func TestPreBind(t *testing.T) {
+	stale := annotated(topology.AnnotationPodTopologyResult, "[]")
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		node *topology.NodeResourceTopology
+		want string
+	}{
+		"zones":                      {pod: whole("p", "2"), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
+		"in place of a copied one":   {pod: whole("p", "2", stale), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
+		"no zones":                   {pod: whole("p", "2")},
+		"no zones, but a copied one": {pod: whole("p", "2", stale)},
+		"shared CPUs, a copied one":  {pod: whole("p", "500m", stale), node: nrt("n", 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newPlugin(t)
+			if c.node != nil {
+				f.core.topologyChanged(klog.Background(), c.node)
+			}
+			clients := fake.NewClientset(c.pod)
+			f.client = clients
+			if s := f.reserve(t, c.pod, "n"); !s.IsSuccess() && s.Code() != fwk.Skip {
+				t.Fatal(s)
+			}
+			r, s := f.PreBindPreFlight(t.Context(), newCycleState(), c.pod, "n")
+			if skip := c.want == result(c.pod); skip != (s.Code() == fwk.Skip) {
+				t.Fatalf("preflight says %v", s)
+			} else if skip {
+				return
+			}
+			if r == nil || !r.AllowParallel {
+				t.Error("the write waits for those of other plugins")
+			}
+			if s := f.PreBind(t.Context(), newCycleState(), c.pod, "n"); !s.IsSuccess() {
+				t.Fatal(s)
+			}
+			got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+			if err != nil || result(got) != c.want {
+				t.Errorf("the annotation is %q, want %q (%v)", result(got), c.want, err)
+			}
+		})
+	}
+	f := newPlugin(t, nrt("n", 4))
+	if s := f.reserve(t, whole("p", "2"), "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	if s := f.PreBind(t.Context(), newCycleState(), whole("p", "2"), "n"); s.Code() != fwk.Error {
+		t.Errorf("a pod that is gone: %v", s)
+	}
+}
+
+// TestSignature: pods that get the same answers have the same signature, others do not.
+func TestSignature(t *testing.T) {
+	f := newPlugin(t)
+	sign := func(p *corev1.Pod) string {
+		fragments, s := f.SignPod(t.Context(), p)
+		if !s.IsSuccess() {
+			t.Fatal(s)
+		}
+		out, err := json.Marshal(fragments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	same := sign(whole("a", "2"))
+	if sign(whole("b", "2", annotated("x", "y"))) != same || sign(whole("c", "2", ownedBy("ReplicaSet"))) != same {
+		t.Error("pods that ask the same differ")
+	}
+	for what, p := range map[string]*corev1.Pod{
+		"more":        whole("a", "3"),
+		"spread":      whole("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "0")),
+		"one zone":    whole("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "t")),
+		"shared":      whole("a", "2", annotated(topology.AnnotationPodCPUPolicy, "none")),
+		"a DaemonSet": whole("a", "2", ownedBy("DaemonSet")),
+	} {
+		if sign(p) == same {
+			t.Errorf("%s: the same signature", what)
+		}
+	}
+}

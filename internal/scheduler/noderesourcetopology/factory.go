@@ -1,0 +1,84 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// readyTimeout bounds how long the first pods with whole CPUs wait for an API server that answers no list of
+// NodeResourceTopologies, neither with them nor with an error.
+const readyTimeout = 30 * time.Second
+
+// Factory makes the plugin. All instances of one factory share what they know, since they place on the same nodes.
+type Factory struct {
+	core  *core
+	mu    sync.Mutex
+	ready <-chan struct{}
+}
+
+// NewFactory returns a factory whose instances know nothing yet.
+func NewFactory() *Factory {
+	return &Factory{core: newCore()}
+}
+
+// Metrics returns the plugin's metrics for a registry.
+func (f *Factory) Metrics() []metrics.Registerable { return f.core.metrics.all() }
+
+// New makes an instance of the plugin; it is a factory as the scheduler's registry wants it. The first one starts to watch
+// pods and NodeResourceTopologies, until ctx is done. It waits for neither: the first pod with whole CPUs does.
+func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	a, err := config.NodeResourceTopologyMatchArgsFrom(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.start(ctx, handle); err != nil {
+		return nil, err
+	}
+	p := &Plugin{
+		core: f.core, queue: handle, client: handle.ClientSet(), missing: a.MissingTopology, ready: f.ready,
+		snapshot: func(node string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(node) },
+	}
+	for _, name := range a.TopologyAwareResources {
+		p.aware = append(p.aware, corev1.ResourceName(name))
+	}
+	return p, nil
+}
+
+func (f *Factory) start(ctx context.Context, handle fwk.Handle) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ready != nil {
+		return nil
+	}
+	if _, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(f.core.podHandler(klog.FromContext(ctx))); err != nil {
+		return fmt.Errorf("plugin %s: watch pods: %w", Name, err)
+	}
+	tried, err := f.core.watchTopologies(ctx, handle.KubeConfig())
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		select {
+		case <-tried:
+		case <-time.After(readyTimeout):
+		case <-ctx.Done():
+		}
+	}()
+	f.ready = ready
+	return nil
+}

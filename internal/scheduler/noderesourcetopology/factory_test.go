@@ -1,0 +1,113 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// handle is the part of a fwk.Handle that New uses.
+type handle struct {
+	fwk.Handle
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+	config  *rest.Config
+	lister  fwk.SharedLister
+}
+
+func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+func (h handle) KubeConfig() *rest.Config                               { return h.config }
+func (h handle) SnapshotSharedLister() fwk.SharedLister                 { return h.lister }
+
+type lister struct {
+	fwk.SharedLister
+	fwk.NodeInfoLister
+	nodes map[string]*nodeInfo
+}
+
+func (l lister) NodeInfos() fwk.NodeInfoLister         { return l }
+func (l lister) Get(name string) (fwk.NodeInfo, error) { return l.nodes[name], nil }
+
+// TestProfilesShareZones: two profiles of one scheduler place on the same nodes, and must not hand out the same zones. The
+// API server of this test has no NodeResourceTopologies; New does not wait for them, and PreFilter not for ever.
+func TestProfilesShareZones(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/topology.crane.io/v1alpha1/noderesourcetopologies") {
+			asked.Add(1)
+		}
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client := fake.NewClientset()
+	nodes := map[string]*nodeInfo{}
+	h := handle{
+		client: client, factory: informers.NewSharedInformerFactory(client, 0), config: &rest.Config{Host: server.URL},
+		lister: lister{nodes: nodes},
+	}
+	f := NewFactory()
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(f.Metrics()...)
+	if _, err := f.New(ctx, &runtime.Unknown{}, h); err == nil {
+		t.Error("arguments of another type: no error")
+	}
+	args := &config.NodeResourceTopologyMatchArgs{}
+	config.SetNodeResourceTopologyMatchDefaults(args)
+	var profiles []fixture
+	for range 2 {
+		p, err := f.New(ctx, args, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		profiles = append(profiles, fixture{Plugin: p.(*Plugin), nodes: nodes})
+	}
+	select {
+	case <-profiles[1].ready:
+	case <-time.After(readyTimeout / 2):
+		t.Fatal("pods wait although the API server said that there are no topologies")
+	}
+	if asked.Load() == 0 {
+		t.Error("nobody asked for topologies")
+	}
+	f.core.topologyChanged(klog.Background(), nrt("n", 4))
+	if s := profiles[0].reserve(t, whole("a", "3"), "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	if s := profiles[1].reserve(t, whole("b", "3"), "n"); s.Code() != fwk.Unschedulable {
+		t.Errorf("the other profile got 3 of the same 4 CPUs: %v", s)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			values[family.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	if values["crane_scheduler_topology_nodes"] != 1 || values["crane_scheduler_topology_available"] != 0 {
+		t.Errorf("metrics are %v", values)
+	}
+}

@@ -1,0 +1,170 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"context"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// Name of the plugin in a scheduler's configuration.
+const Name = config.NodeResourceTopologyMatchName
+
+// Reasons that a pod's events show. The scheduler counts nodes by reason, so that these name what the pod asks and nothing
+// of a node.
+const (
+	reasonNoZone        = "node(s) had insufficient resource of NUMA node (no zone has %s free)"
+	reasonNoZoneEver    = "node(s) had insufficient resource of NUMA node (no zone is as large as %s)"
+	reasonTooLittle     = "node(s) had insufficient resource of NUMA nodes (less than %s free in all zones)"
+	reasonTooLittleEver = "node(s) had insufficient resource of NUMA nodes (less than %s in all zones)"
+	reasonUnknown       = "node(s) had no NodeResourceTopology with NUMA zones"
+	reasonTaken         = "NUMA zones were taken meanwhile"
+)
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ScoreExtensions   = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.PreBindPlugin     = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// Plugin is NodeResourceTopologyMatch for one profile.
+type Plugin struct {
+	core    *core
+	queue   fwk.PodActivator
+	client  kubernetes.Interface
+	aware   []corev1.ResourceName
+	missing config.MissingTopology
+	ready   <-chan struct{}
+	// snapshot returns a node as the scheduler sees it in this cycle.
+	snapshot func(node string) (fwk.NodeInfo, error)
+}
+
+// Name implements fwk.Plugin.
+func (p *Plugin) Name() string { return Name }
+
+// PreFilter reads what the pod asks of zones, once for all nodes. Pods that ask nothing skip the plugin. The first pods
+// after the start wait here until the zones are known.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	r := p.request(pod)
+	if r == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return nil, fwk.AsStatus(ctx.Err())
+	}
+	state.Write(stateKey, newCycle(r))
+	return nil, nil
+}
+
+// PreFilterExtensions is nil: when the scheduler tries how it would be without a pod or with one more, Filter sees so in
+// the node that it is given.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter keeps the pod off nodes whose zones do not have what it asks.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	c := readCycle(state)
+	if c == nil {
+		return nil
+	}
+	v := p.core.store.fit(p.view(info), c.request)
+	switch v {
+	case unknown, zoneless:
+		p.countUnknown(v)
+	default:
+	}
+	if v.passes(p.missing) {
+		return nil
+	}
+	if c.reject() {
+		p.core.waiting.add(waiter{pod: pod, request: c.request, missing: p.missing, queue: p.queue})
+	}
+	return c.status(v)
+}
+
+// view tells the node that the scheduler schedules by from the copies that it makes for trials.
+func (p *Plugin) view(info fwk.NodeInfo) view {
+	own, err := p.snapshot(info.Node().Name)
+	if err != nil {
+		own = info // a node that the scheduler does not list is not there to be copied
+	}
+	return view{info: info, own: own, aware: p.aware}
+}
+
+func (p *Plugin) request(pod *corev1.Pod) *request { return requestOf(pod, p.aware) }
+
+func (p *Plugin) countUnknown(v verdict) {
+	reason, result := "missing", "pass"
+	if v == zoneless {
+		reason = "zoneless"
+	}
+	if p.missing == config.MissingTopologyReject {
+		result = "reject"
+	}
+	p.core.metrics.unknown.WithLabelValues(reason, result).Inc()
+}
+
+// PreScore skips Score for pods that ask nothing of zones.
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if readCycle(state) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// noScore stands for a node where no zones are assigned, until NormalizeScore.
+const noScore = -1
+
+// Score prefers few zones, then near ones: 100 for one zone; for k zones between 100/(k+1) and 100/k, which is what gocrane
+// gives, the higher the nearer they are to one another.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	c := readCycle(state)
+	if c == nil {
+		return 0, nil
+	}
+	zones, closeness := p.core.store.spread(p.view(info), c.request)
+	if zones == 0 {
+		return noScore, nil
+	}
+	most, least := float64(fwk.MaxScore)/float64(zones), float64(fwk.MaxScore)/float64(zones+1)
+	return int64(math.Round(least + (most-least)*closeness)), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore gives nodes where no zones are assigned the mean of the others, which neither draws pods there nor keeps
+// them away.
+func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	var sum, known int64
+	for i := range scores {
+		if scores[i].Score != noScore {
+			sum += scores[i].Score
+			known++
+		}
+	}
+	mean := int64(0)
+	if known > 0 {
+		mean = sum / known
+	}
+	for i := range scores {
+		if scores[i].Score == noScore {
+			scores[i].Score = mean
+		}
+	}
+	return nil
+}

@@ -1,0 +1,462 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// cycleState is a fwk.CycleState of which the plugin uses three methods.
+type cycleState struct {
+	fwk.CycleState
+	data map[fwk.StateKey]fwk.StateData
+}
+
+func newCycleState() *cycleState { return &cycleState{data: map[fwk.StateKey]fwk.StateData{}} }
+
+func (s *cycleState) Read(k fwk.StateKey) (fwk.StateData, error) {
+	if d, ok := s.data[k]; ok {
+		return d, nil
+	}
+	return nil, fwk.ErrNotFound
+}
+func (s *cycleState) Write(k fwk.StateKey, d fwk.StateData) { s.data[k] = d }
+func (s *cycleState) Clone() fwk.CycleState {
+	c := &cycleState{data: maps.Clone(s.data)}
+	for k, d := range c.data {
+		c.data[k] = d.Clone()
+	}
+	return c
+}
+
+// nodeInfo is the scheduler's view of a node; as there, each change gives it a new generation.
+type nodeInfo struct {
+	fwk.NodeInfo
+	node       corev1.Node
+	pods       []fwk.PodInfo
+	generation int64
+}
+
+func (n *nodeInfo) Node() *corev1.Node     { return &n.node }
+func (n *nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
+func (n *nodeInfo) GetGeneration() int64   { return n.generation }
+
+func (n *nodeInfo) add(pods ...*corev1.Pod) {
+	for _, p := range pods {
+		n.pods = append(n.pods, podInfo{pod: p})
+	}
+	n.generation = generations.Add(1)
+}
+
+func (n *nodeInfo) remove(uid types.UID) {
+	n.pods = slices.DeleteFunc(slices.Clone(n.pods), func(p fwk.PodInfo) bool { return p.GetPod().UID == uid })
+	n.generation = generations.Add(1)
+}
+
+func (n *nodeInfo) copy() *nodeInfo {
+	return &nodeInfo{node: n.node, pods: slices.Clone(n.pods), generation: n.generation}
+}
+
+var generations atomic.Int64
+
+type podInfo struct {
+	fwk.PodInfo
+	pod *corev1.Pod
+}
+
+func (p podInfo) GetPod() *corev1.Pod { return p.pod }
+
+// queue counts what is activated.
+type queue struct{ woken []string }
+
+func (q *queue) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for name := range pods {
+		q.woken = append(q.woken, name)
+	}
+}
+
+type option func(*corev1.Pod)
+
+// whole makes a pod with one container that asks for that many CPUs of its own.
+func whole(name, cpus string, options ...option) *corev1.Pod {
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
+		}}},
+	}
+	for _, o := range options {
+		o(pod)
+	}
+	return pod
+}
+
+func annotated(key, value string) option {
+	return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
+}
+
+func on(node string) option { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+
+func ownedBy(kind string) option {
+	return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner"}} }
+}
+
+// nrt makes a NodeResourceTopology with zones node0, node1, ... of that many CPUs.
+func nrt(name string, cpus ...int) *topology.NodeResourceTopology {
+	t := &topology.NodeResourceTopology{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		CraneManagerPolicy: topology.ManagerPolicy{
+			CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: topology.TopologyManagerPolicySingleNUMANodePodLevel,
+		},
+	}
+	for i, c := range cpus {
+		t.Zones = append(t.Zones, topology.Zone{
+			Name: fmt.Sprint("node", i), Type: topology.ZoneTypeNode,
+			Resources: &topology.ResourceInfo{Capacity: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(c), resource.DecimalSI)}},
+		})
+	}
+	return t
+}
+
+func spreading(t *topology.NodeResourceTopology) *topology.NodeResourceTopology {
+	t.CraneManagerPolicy.TopologyManagerPolicy = topology.TopologyManagerPolicyNone
+	return t
+}
+
+func kubelets(t *topology.NodeResourceTopology) *topology.NodeResourceTopology {
+	t.CraneManagerPolicy.CPUManagerPolicy = topology.CPUManagerPolicyNone
+	return t
+}
+
+type fixture struct {
+	*Plugin
+	queue *queue
+	nodes map[string]*nodeInfo
+}
+
+// info returns the scheduler's view of a node, made empty at its first use.
+func (f fixture) info(name string) *nodeInfo {
+	if f.nodes[name] == nil {
+		f.nodes[name] = &nodeInfo{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, generation: generations.Add(1)}
+	}
+	return f.nodes[name]
+}
+
+// reserve runs the cycle of pod up to Reserve on a node, and puts it there as the scheduler does.
+func (f fixture) reserve(t testing.TB, pod *corev1.Pod, node string) *fwk.Status {
+	t.Helper()
+	state, s := f.filter(t, pod, node)
+	if !s.IsSuccess() {
+		return s
+	}
+	if s := f.Reserve(context.Background(), state, pod, node); !s.IsSuccess() {
+		return s
+	}
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = node
+	f.info(node).add(assumed)
+	return nil
+}
+
+// bound is what the informer then says of a reserved pod, with the annotation that PreBind writes.
+func (f fixture) bound(pod *corev1.Pod, node string) *corev1.Pod {
+	b := pod.DeepCopy()
+	b.Spec.NodeName = node
+	if want := f.core.store.result(pod.UID, node); want != "" {
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, topology.AnnotationPodTopologyResult, want)
+	}
+	f.info(node).remove(pod.UID)
+	f.info(node).add(b)
+	return b
+}
+
+func newPlugin(t testing.TB, topologies ...*topology.NodeResourceTopology) fixture {
+	t.Helper()
+	ready := make(chan struct{})
+	close(ready)
+	f := fixture{queue: &queue{}, nodes: map[string]*nodeInfo{}}
+	f.Plugin = &Plugin{
+		snapshot: func(node string) (fwk.NodeInfo, error) { return f.info(node), nil },
+		core:     NewFactory().core, queue: f.queue, client: fake.NewClientset(), aware: []corev1.ResourceName{corev1.ResourceCPU},
+		missing: config.MissingTopologyPass, ready: ready,
+	}
+	for _, o := range topologies {
+		f.core.topologyChanged(klog.Background(), o)
+	}
+	return f
+}
+
+// filter runs PreFilter and Filter of pod on a node.
+func (f fixture) filter(t testing.TB, pod *corev1.Pod, node string) (*cycleState, *fwk.Status) {
+	t.Helper()
+	state := newCycleState()
+	if _, s := f.PreFilter(context.Background(), state, pod, nil); !s.IsSuccess() {
+		return state, s
+	}
+	return state, f.Filter(context.Background(), state, pod, f.info(node))
+}
+
+func TestFilter(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod     *corev1.Pod
+		node    *topology.NodeResourceTopology
+		missing config.MissingTopology
+		aware   []corev1.ResourceName
+		code    fwk.Code
+		reason  string
+	}{
+		"fits":                    {pod: whole("p", "2"), node: nrt("n", 4, 4)},
+		"no zone as large":        {pod: whole("p", "6"), node: nrt("n", 4, 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large as cpu=6"},
+		"the node lets it spread": {pod: whole("p", "6"), node: spreading(nrt("n", 4, 4))},
+		"64 CPUs on 4":            {pod: whole("p", "64"), node: spreading(nrt("n", 2, 2)), code: fwk.UnschedulableAndUnresolvable, reason: "less than cpu=64 in all zones"},
+		"the pod wants one zone":  {pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "1")), node: spreading(nrt("n", 4, 4)), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"the pod lets it spread":  {pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "F")), node: nrt("n", 4, 4)},
+		"a word that is no boolean leaves it to the node": {
+			pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "yes please")), node: nrt("n", 4, 4),
+			code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large",
+		},
+		"kubelet assigns":            {pod: whole("p", "64"), node: kubelets(nrt("n", 4))},
+		"shared CPUs":                {pod: whole("p", "64", annotated(topology.AnnotationPodCPUPolicy, "none")), node: nrt("n", 4), code: fwk.Skip},
+		"an unknown policy is whole": {pod: whole("p", "64", annotated(topology.AnnotationPodCPUPolicy, "x")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"a part of a CPU":            {pod: whole("p", "1500m"), node: nrt("n", 1), code: fwk.Skip},
+		"no CPU":                     {pod: whole("p", "0"), node: nrt("n", 1), code: fwk.Skip},
+		"of a DaemonSet":             {pod: whole("p", "64", ownedBy("DaemonSet")), node: nrt("n", 4), code: fwk.Skip},
+		"of a ReplicaSet":            {pod: whole("p", "64", ownedBy("ReplicaSet")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"cpu is not minded":          {pod: whole("p", "64"), node: nrt("n", 4), aware: []corev1.ResourceName{"memory"}, code: fwk.Skip},
+		"nothing known":              {pod: whole("p", "64")},
+		"nothing known, refused":     {pod: whole("p", "64"), missing: config.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology"},
+		"no zones":                   {pod: whole("p", "1"), node: nrt("n")},
+		"no zones, refused":          {pod: whole("p", "1"), node: nrt("n"), missing: config.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology with NUMA zones"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newPlugin(t)
+			if c.node != nil {
+				f.core.topologyChanged(klog.Background(), c.node)
+			}
+			if c.missing != "" {
+				f.missing = c.missing
+			}
+			if c.aware != nil {
+				f.aware = c.aware
+			}
+			_, s := f.filter(t, c.pod, "n")
+			if s.Code() != c.code || !strings.Contains(s.Message(), c.reason) {
+				t.Errorf("got %v %q, want %v with %q", s.Code(), s.Message(), c.code, c.reason)
+			}
+		})
+	}
+}
+
+func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
+	f := newPlugin(t, nrt("n", 4, 4))
+	for _, name := range []string{"a", "b"} {
+		if s := f.reserve(t, whole(name, "3"), "n"); !s.IsSuccess() {
+			t.Fatal(name, s)
+		}
+	}
+	if s := f.reserve(t, whole("c", "2"), "n"); s.Code() != fwk.Unschedulable || !strings.Contains(s.Message(), "no zone has cpu=2 free") {
+		t.Fatalf("the third got %v", s)
+	}
+	unreserve := func(name string) {
+		f.Unreserve(t.Context(), newCycleState(), whole(name, "3"), "n")
+		f.info("n").remove(types.UID(name))
+	}
+	unreserve("a")
+	unreserve("a") // may come twice
+	unreserve("nobody")
+	if s := f.reserve(t, whole("c", "2"), "n"); !s.IsSuccess() {
+		t.Fatal("what was let go is not free:", s)
+	}
+	b := f.bound(whole("b", "3"), "n")
+	f.info("n").remove("b")
+	f.core.podGone(klog.Background(), b)
+	if s := f.reserve(t, whole("d", "4"), "n"); !s.IsSuccess() {
+		t.Fatal("what a deleted pod held is not free:", s)
+	}
+	if len(f.core.store.where) != 2 {
+		t.Errorf("%v are assumed, want c and d", f.core.store.where)
+	}
+}
+
+// TestReserveTwice: the same pod does not count twice, nor does one that is reserved before the scheduler looks again.
+func TestReserveTwice(t *testing.T) {
+	f := newPlugin(t, nrt("n", 4))
+	state, _ := f.filter(t, whole("p", "2"), "n")
+	for range 3 {
+		if s := f.Reserve(t.Context(), state, whole("p", "2"), "n"); !s.IsSuccess() {
+			t.Fatal(s)
+		}
+	}
+	state, _ = f.filter(t, whole("q", "2"), "n")
+	if s := f.Reserve(t.Context(), state, whole("q", "2"), "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	if _, s := f.filter(t, whole("r", "1"), "n"); s.Code() != fwk.Unschedulable {
+		t.Errorf("4 of 4 CPUs are reserved, and a fifth fits: %v", s)
+	}
+	f.info("n").add() // the view changes and still shows none of them
+	if _, s := f.filter(t, whole("r", "1"), "n"); s.Code() != fwk.Unschedulable {
+		t.Errorf("after a change of the node a fifth fits: %v", s)
+	}
+}
+
+// TestReserveLooksAgain: between Filter and Reserve another pod may have come.
+func TestReserveLooksAgain(t *testing.T) {
+	f := newPlugin(t, nrt("n", 4))
+	pod := whole("p", "3")
+	state, s := f.filter(t, pod, "n")
+	if !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	other := whole("other", "2", on("n"), annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`))
+	f.info("n").add(other)
+	if s := f.Reserve(t.Context(), state, pod, "n"); s.Code() != fwk.Unschedulable || s.Message() != reasonTaken {
+		t.Fatalf("got %v", s)
+	}
+	f.info("n").remove("other")
+	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+}
+
+// TestAssumedUntilSeen: an assumption ends when the annotation arrives, and not with one of a copied manifest.
+func TestAssumedUntilSeen(t *testing.T) {
+	f := newPlugin(t, nrt("n", 4, 4))
+	pod := whole("p", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
+	if s := f.reserve(t, pod, "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	free := func() string {
+		f.filter(t, whole("other", "1"), "n")
+		var parts []string
+		for _, s := range f.core.store.nodes["n"].account.Free() {
+			parts = append(parts, s.Zone+" "+s.Resources.String())
+		}
+		return strings.Join(parts, ", ")
+	}
+	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 1 {
+		t.Errorf("assumed: free are %s, assumed %v", got, f.core.store.where)
+	}
+	f.bound(pod, "n")
+	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 0 || len(f.core.store.nodes["n"].assumed) != 0 {
+		t.Errorf("seen: free are %s, assumed %v", got, f.core.store.where)
+	}
+	f.info("n").remove("p")
+	if got := free(); got != "node0 cpu=4, node1 cpu=4" {
+		t.Errorf("gone: free are %s", got)
+	}
+	// A copied annotation that happens to be right must not be taken for the one that PreBind still has to leave there.
+	right := whole("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
+	if s := f.reserve(t, right, "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	free()
+	if _, s := f.PreBindPreFlight(t.Context(), newCycleState(), right, "n"); s.Code() != fwk.Skip {
+		t.Errorf("the right annotation is to be written again: %v", s)
+	}
+	f.info("n").remove("copy")
+	f.core.podGone(klog.Background(), right)
+	// One that is deleted on its way is forgotten with it.
+	if s := f.reserve(t, whole("q", "4"), "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	f.info("n").remove("q")
+	f.core.podGone(klog.Background(), whole("q", "4"))
+	if got := free(); got != "node0 cpu=4, node1 cpu=4" || len(f.core.store.where) != 0 {
+		t.Errorf("deleted on its way: free are %s, assumed %v", got, f.core.store.where)
+	}
+}
+
+func TestScore(t *testing.T) {
+	near := spreading(nrt("near", 4, 4))
+	near.Zones[0].Costs = []topology.CostInfo{{Name: "node1", Value: 11}}
+	f := newPlugin(t, nrt("one", 8), near, spreading(nrt("far", 4, 4)), spreading(nrt("three", 2, 2, 2)), kubelets(nrt("kubelet", 8)))
+	state, s := f.filter(t, whole("p", "6"), "one")
+	if !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	got := map[string]int64{}
+	var list fwk.NodeScoreList
+	for _, n := range []string{"one", "near", "far", "three", "kubelet", "unknown"} {
+		score, s := f.Score(t.Context(), state, whole("p", "6"), f.info(n))
+		if !s.IsSuccess() {
+			t.Fatal(s)
+		}
+		list = append(list, fwk.NodeScore{Name: n, Score: score})
+	}
+	if s := f.NormalizeScore(t.Context(), state, nil, list); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	for _, n := range list {
+		got[n.Name] = n.Score
+	}
+	// 100; 33.3+16.7·10/11; 33.3+16.7·10/20; 25+8.3·10/20; twice the mean of these.
+	want := map[string]int64{"one": 100, "near": 48, "far": 42, "three": 29, "kubelet": 54, "unknown": 54}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	// Where no node is known, all are equal.
+	list = fwk.NodeScoreList{{Name: "a", Score: noScore}, {Name: "b", Score: noScore}}
+	f.NormalizeScore(t.Context(), state, nil, list)
+	if list[0].Score != 0 || list[1].Score != 0 {
+		t.Errorf("got %v", list)
+	}
+	if s := f.PreScore(t.Context(), newCycleState(), whole("p", "500m"), nil); s.Code() != fwk.Skip {
+		t.Errorf("PreScore of a pod without whole CPUs: %v", s)
+	}
+}
+
+// TestTrials is preemption: what the scheduler tries on a copy of its view is seen there and nowhere else.
+func TestTrials(t *testing.T) {
+	f := newPlugin(t, nrt("n", 4))
+	victim := whole("victim", "3")
+	if s := f.reserve(t, victim, "n"); !s.IsSuccess() {
+		t.Fatal(s)
+	}
+	victim = f.bound(victim, "n")
+	pod := whole("p", "2")
+	state, s := f.filter(t, pod, "n")
+	if s.Code() != fwk.Unschedulable {
+		t.Fatal("fits already")
+	}
+	trial := f.info("n").copy()
+	for _, step := range []struct {
+		what string
+		do   func()
+		want fwk.Code
+	}{
+		{"the copy as it is", func() {}, fwk.Unschedulable},
+		{"victim removed", func() { trial.remove("victim") }, fwk.Success},
+		{"victim back", func() { trial.add(victim) }, fwk.Unschedulable},
+		{"victim removed again", func() { trial.remove("victim") }, fwk.Success},
+		{"a nominated pod of 3", func() { trial.add(whole("nominated", "3")) }, fwk.Unschedulable},
+		{"gone", func() { trial.remove("nominated") }, fwk.Success},
+	} {
+		step.do()
+		if got := f.Filter(t.Context(), state, pod, trial); got.Code() != step.want {
+			t.Errorf("%s: filter says %v, want %v", step.what, got, step.want)
+		}
+		if got := f.Filter(t.Context(), state, pod, f.info("n")); got.Code() != fwk.Unschedulable {
+			t.Errorf("%s: on the node itself filter says %v", step.what, got)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/scheduler/noderesourcetopology/wire"
+	"crane.io/crane/pkg/numa"
+)
+
+// request is what a pod asks of zones. It depends on the pod alone.
+type request struct {
+	// resources are those of the containers that ask for whole CPUs, of the resources that the plugin minds.
+	resources numa.Resources
+	// singleZone is what the pod says of it; nil leaves it to the node.
+	singleZone *bool
+}
+
+// on is what is asked of a node with the given policy.
+func (r *request) on(t *compiled) numa.Request {
+	single := t.singleZone
+	if r.singleZone != nil {
+		single = *r.singleZone
+	}
+	return numa.Request{Resources: r.resources, SingleZone: single}
+}
+
+func (r *request) equal(o *request) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return r.resources.String() == o.resources.String() &&
+		(r.singleZone == nil) == (o.singleZone == nil) && (r.singleZone == nil || *r.singleZone == *o.singleZone)
+}
+
+// requestOf returns what pod asks of zones, or nil where that is nothing: its containers do not ask for whole CPUs, it
+// wants to share (cpu-policy none), or a DaemonSet put it where it has to run. Init containers do not count: they are gone
+// when the others run.
+func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
+	if !slices.Contains(aware, corev1.ResourceCPU) ||
+		pod.Annotations[topology.AnnotationPodCPUPolicy] == topology.CPUPolicyNone || ofDaemonSet(pod) {
+		return nil
+	}
+	var r *request
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if !wholeCPUs(c) {
+			continue
+		}
+		if r == nil {
+			r = &request{resources: numa.Resources{}}
+		}
+		for _, name := range aware {
+			if q, ok := c.Resources.Requests[name]; ok {
+				a, err := wire.Amount(name, q)
+				if err != nil {
+					a = numa.MaxAmount // more than any zone has
+				}
+				r.resources[numa.Resource(name)] = min(numa.MaxAmount, r.resources[numa.Resource(name)]+a)
+			}
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	if v, err := strconv.ParseBool(pod.Annotations[topology.AnnotationPodTopologyAwareness]); err == nil {
+		r.singleZone = &v
+	}
+	return r
+}
+
+// wholeCPUs says whether c asks for CPUs of its own: as many as its limit, and no part of one.
+func wholeCPUs(c *corev1.Container) bool {
+	request, ok := c.Resources.Requests[corev1.ResourceCPU]
+	limit, limited := c.Resources.Limits[corev1.ResourceCPU]
+	if !ok || !limited {
+		return false
+	}
+	a, errA := wire.Amount(corev1.ResourceCPU, request)
+	b, errB := wire.Amount(corev1.ResourceCPU, limit)
+	return errA == nil && errB == nil && a == b && a > 0 && a%numa.Core == 0
+}
+
+func ofDaemonSet(pod *corev1.Pod) bool {
+	for i := range pod.OwnerReferences {
+		if pod.OwnerReferences[i].Kind == "DaemonSet" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+)
+
+// watchTopologies keeps the store up to date with the NodeResourceTopologies of the API server until ctx is done. The
+// returned channel is closed once all that exist are in the store, or once a list of them failed: where the
+// CustomResourceDefinition is not installed, or must not be read, nobody waits for it, and the informer tries again on its
+// own.
+func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan struct{}, error) {
+	client, err := topologyClient(config)
+	if err != nil {
+		return nil, err
+	}
+	informer := cache.NewSharedIndexInformer(
+		cache.NewListWatchFromClient(client, "noderesourcetopologies", "", fields.Everything()),
+		&topology.NodeResourceTopology{}, 0, nil)
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+	}
+
+	tried := make(chan struct{})
+	once := sync.OnceFunc(func() { close(tried) })
+	var failing atomic.Bool
+	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		c.metrics.available.Set(0)
+		// The first failure tells the administrator; the repetitions are for who looks closer.
+		if failing.CompareAndSwap(false, true) {
+			klog.FromContext(ctx).Info("Node resource topologies cannot be read; nodes count as unknown to plugin "+Name, "err", err)
+		} else {
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}
+		once()
+	}); err != nil {
+		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+	}
+	log := klog.FromContext(ctx)
+	set := func(obj any) {
+		if failing.Swap(false) {
+			log.Info("Node resource topologies can be read again")
+		}
+		c.metrics.available.Set(1)
+		if t, ok := obj.(*topology.NodeResourceTopology); ok {
+			c.topologyChanged(log, t)
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: set,
+		UpdateFunc: func(before, after any) {
+			if !sameTopology(before, after) {
+				set(after)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if t, ok := obj.(*topology.NodeResourceTopology); ok {
+				c.topologyGone(log, t.Name)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+	}
+	go informer.RunWithContext(ctx)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			c.metrics.available.Set(1)
+			once()
+		}
+	}()
+	return tried, nil
+}
+
+// withoutManagedFields drops what nobody here reads and what is often half of an object.
+func withoutManagedFields(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// sameTopology says that nothing changed that compile reads.
+func sameTopology(before, after any) bool {
+	a, ok := before.(*topology.NodeResourceTopology)
+	b, too := after.(*topology.NodeResourceTopology)
+	return ok && too && a.CraneManagerPolicy == b.CraneManagerPolicy && reflect.DeepEqual(a.Zones, b.Zones)
+}
+
+func topologyClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := topology.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("client of node resource topologies: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &topology.GroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	// The scheduler's own clients speak protobuf, which custom resources do not.
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of node resource topologies: %w", err)
+	}
+	return client, nil
+}

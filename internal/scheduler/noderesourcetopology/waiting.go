@@ -1,0 +1,76 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesourcetopology
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/config"
+)
+
+// maxWaiting bounds the pods that are remembered. Those beyond it are tried again by the scheduler's own five minutes.
+const maxWaiting = 10_000
+
+// waiting remembers the pods that found no zones, so that a changed NodeResourceTopology wakes those that it helps. The
+// scheduler's own way, an event of the custom resource, would keep the scheduler from starting where its
+// CustomResourceDefinition is not installed, and would hold every object twice.
+type waiting struct {
+	mu   sync.Mutex
+	pods map[types.UID]waiter
+}
+
+type waiter struct {
+	pod     *corev1.Pod
+	request *request
+	missing config.MissingTopology
+	queue   fwk.PodActivator
+}
+
+func newWaiting() *waiting { return &waiting{pods: map[types.UID]waiter{}} }
+
+func (w *waiting) add(p waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.pods[p.pod.UID]; ok || len(w.pods) < maxWaiting {
+		w.pods[p.pod.UID] = p
+	}
+}
+
+func (w *waiting) remove(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pods, uid)
+}
+
+// during runs change and returns, by queue, the pods that it helped: helps said no before and yes after. They stay
+// remembered until they are placed.
+func (w *waiting) during(change func(), helps func(waiter) bool) map[fwk.PodActivator]map[string]*corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var before []waiter
+	for _, p := range w.pods {
+		if !helps(p) {
+			before = append(before, p)
+		}
+	}
+	change()
+	var woken map[fwk.PodActivator]map[string]*corev1.Pod
+	for _, p := range before {
+		if !helps(p) {
+			continue
+		}
+		if woken == nil {
+			woken = map[fwk.PodActivator]map[string]*corev1.Pod{}
+		}
+		if woken[p.queue] == nil {
+			woken[p.queue] = map[string]*corev1.Pod{}
+		}
+		woken[p.queue][p.pod.Namespace+"/"+p.pod.Name] = p.pod
+	}
+	return woken
+}

@@ -1,0 +1,131 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"crane.io/crane/internal/scheduler/simulate/report"
+	"crane.io/crane/internal/scheduler/simulate/scenario"
+)
+
+// Options of the command.
+type Options struct {
+	// Scenarios by name, or paths of files.
+	Scenarios []string
+	// Policies by name; none for the usual ones.
+	Policies []string
+	// Nodes replaces the scenario's number; 0 for the scenario's.
+	Nodes int
+	// Seeds is how many runs each policy has, from FirstSeed on.
+	Seeds     int
+	FirstSeed uint64
+	// Delays replace the scenario's delay of metrics; none for the scenario's.
+	Delays []time.Duration
+	// Traces is the folder of trace files.
+	Traces string
+	// PolicyFile of Crane's plugin; empty for the embedded one.
+	PolicyFile string
+	// Output format.
+	Output string
+	// Parallel runs at once.
+	Parallel int
+	// Herd asks for the burst instead of scenarios.
+	Herd bool
+	// Quiet keeps the progress to itself.
+	Quiet bool
+}
+
+// Limits of the flags.
+const maxSeeds = 1000
+
+// NewCommand returns `simulate`.
+func NewCommand() *cobra.Command {
+	o := &Options{
+		Scenarios: []string{"steady"}, Seeds: 3, FirstSeed: 1, Output: "table", Parallel: runtime.GOMAXPROCS(0), Traces: "../shared/traces",
+	}
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Compare ways to schedule on a cluster in virtual time, with the real plugins",
+		Long: "simulate runs the scheduler framework with its real plugins on simulated nodes and pods, hours in minutes, and measures how\n" +
+			"evenly the nodes are truly used. All policies see the same world; the same seed gives the same result.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			// Pods and scores are much garbage in little memory.
+			debug.SetGCPercent(400)
+			if o.Herd {
+				return herd(cmd.Context(), o, cmd.OutOrStdout())
+			}
+			progress := cmd.ErrOrStderr()
+			if o.Quiet {
+				progress = nil
+			}
+			found, err := Run(cmd.Context(), o, progress)
+			if err != nil {
+				return err
+			}
+			return found.Write(cmd.OutOrStdout(), o.Output) //nolint:wrapcheck // It says what could not be written.
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Scenarios, "scenario", o.Scenarios, "scenarios by name ("+strings.Join(scenario.Names(), ", ")+") or paths of files; all for all that are built in")
+	f.StringSliceVar(&o.Policies, "policies", nil, "policies to compare; without, the usual ones")
+	f.IntVar(&o.Nodes, "nodes", 0, "number of nodes; 0 for the scenario's")
+	f.IntVar(&o.Seeds, "seeds", o.Seeds, "runs of each policy, each with a seed of its own")
+	f.Uint64Var(&o.FirstSeed, "first-seed", o.FirstSeed, "the first of these seeds")
+	f.DurationSliceVar(&o.Delays, "delays", nil, "delays of metrics; without, the scenario's")
+	f.StringVar(&o.Traces, "traces", o.Traces, "folder with the CSV files that scenarios of traces name")
+	f.StringVar(&o.PolicyFile, "policy-file", "", "DynamicSchedulerPolicy of Crane's plugin; without, one that looks at the last five minutes")
+	f.StringVarP(&o.Output, "output", "o", o.Output, "output: "+strings.Join(report.Formats(), ", "))
+	f.IntVar(&o.Parallel, "parallel", o.Parallel, "runs at once")
+	f.BoolVar(&o.Herd, "herd", false, "instead of scenarios: a burst of equal pods on nodes of which one looks idle, with metrics that stand still")
+	f.BoolVarP(&o.Quiet, "quiet", "q", false, "do not tell about progress")
+	return cmd
+}
+
+func (o *Options) validate() error {
+	switch {
+	case len(o.Scenarios) == 0:
+		return fmt.Errorf("--scenario: want one of %s, or a file", strings.Join(scenario.Names(), ", "))
+	case o.Seeds < 1 || o.Seeds > maxSeeds:
+		return fmt.Errorf("--seeds %d: want 1 to %d", o.Seeds, maxSeeds)
+	case o.Parallel < 1:
+		return fmt.Errorf("--parallel %d: want 1 or more", o.Parallel)
+	case o.Nodes < 0:
+		return fmt.Errorf("--nodes %d: want 0 or more", o.Nodes)
+	}
+	if slices.Contains(report.Formats(), o.Output) && (!o.Herd || o.Output != "svg") {
+		return nil
+	}
+	return fmt.Errorf("--output %q: want one of %s", o.Output, strings.Join(report.Formats(), ", "))
+}
+
+// load reads a scenario by its name, or from a file where there is a file of that name.
+func load(name string) (*scenario.Scenario, error) {
+	if !strings.ContainsAny(name, "./") {
+		return scenario.Named(name) //nolint:wrapcheck // It says which name is unknown.
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading a scenario: %w", err)
+	}
+	s, err := scenario.Parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}

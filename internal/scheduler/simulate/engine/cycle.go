@@ -1,0 +1,106 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Bounds of adaptive sampling of nodes, as in upstream's numFeasibleNodesToFind.
+const (
+	minFeasibleNodes      = 100
+	minFeasiblePercentage = 5
+)
+
+// nodesToFind is how many nodes that fit are enough, as upstream has it.
+func nodesToFind(percentage, nodes int) int {
+	if nodes < minFeasibleNodes {
+		return nodes
+	}
+	if percentage == 0 {
+		percentage = max(minFeasiblePercentage, 50-nodes/125)
+	}
+	return max(minFeasibleNodes, nodes*percentage/100)
+}
+
+// cycle schedules pods one at a time, as upstream's scheduling cycle does: the snapshot is brought up to date, PreFilter, Filter
+// on nodes in turn until enough fit, PreScore and Score, the best node, Reserve. Left out are preemption (all pods have one
+// priority) and nominated nodes (there are none without it). Where upstream takes any of the best nodes, the seed decides.
+type cycle struct {
+	framework  framework.Framework
+	percentage int
+	// next is the node to begin with, so that all nodes get their turn.
+	next int
+	tie  func(pod *corev1.Pod, node string) uint64
+	// feasible is used again for each pod.
+	feasible []fwk.NodeInfo
+}
+
+// find returns the node for a pod, or "" if no node takes it.
+func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (string, error) {
+	if err := c.filter(ctx, state, pod, nodes); err != nil {
+		return "", err
+	}
+	switch len(c.feasible) {
+	case 0:
+		return "", nil
+	case 1:
+		return c.feasible[0].Node().Name, nil
+	}
+	if status := c.framework.RunPreScorePlugins(ctx, state, pod, c.feasible); !status.IsSuccess() {
+		return "", fmt.Errorf("PreScore of %s: %w", pod.Name, status.AsError())
+	}
+	scores, status := c.framework.RunScorePlugins(ctx, state, pod, c.feasible)
+	if !status.IsSuccess() {
+		return "", fmt.Errorf("scoring nodes for %s: %w", pod.Name, status.AsError())
+	}
+	best, tie := 0, uint64(0)
+	for i, s := range scores {
+		switch {
+		case i == 0 || s.TotalScore > scores[best].TotalScore:
+			best, tie = i, c.tie(pod, s.Name)
+		case s.TotalScore == scores[best].TotalScore:
+			if t := c.tie(pod, s.Name); t > tie {
+				best, tie = i, t
+			}
+		}
+	}
+	return scores[best].Name, nil
+}
+
+// filter leaves in c.feasible the nodes that fit.
+func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) error {
+	c.feasible = c.feasible[:0]
+	only, status, _ := c.framework.RunPreFilterPlugins(ctx, state, pod)
+	if status.IsRejected() {
+		return nil
+	}
+	if !status.IsSuccess() {
+		return fmt.Errorf("PreFilter of %s: %w", pod.Name, status.AsError())
+	}
+	enough, looked := nodesToFind(c.percentage, len(nodes)), 0
+	for i := range nodes {
+		if len(c.feasible) == enough {
+			break
+		}
+		looked++
+		info := nodes[(c.next+i)%len(nodes)]
+		if !only.AllNodes() && !only.NodeNames.Has(info.Node().Name) {
+			continue
+		}
+		status := c.framework.RunFilterPlugins(ctx, state, pod, info)
+		if status.IsSuccess() {
+			c.feasible = append(c.feasible, info)
+		} else if !status.IsRejected() {
+			return fmt.Errorf("filtering %s for %s: %w", info.Node().Name, pod.Name, status.AsError())
+		}
+	}
+	c.next = (c.next + looked) % len(nodes)
+	return nil
+}

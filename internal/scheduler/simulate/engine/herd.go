@@ -1,0 +1,96 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"crane.io/crane/internal/scheduler/simulate/peer"
+	"crane.io/crane/internal/scheduler/simulate/scenario"
+	"crane.io/crane/internal/scheduler/simulate/world"
+)
+
+// frozen is when a burst comes: from then on no metric changes any more.
+const frozen = 11 * time.Minute
+
+// Herd is what became of a burst of equal pods.
+type Herd struct {
+	Policy string `json:"policy"`
+	Pods   int    `json:"pods"`
+	// Waiting pods found no node.
+	Waiting int `json:"waiting"`
+	// OnIdle is how many of them went to the node that idled, Most how many to any one node.
+	OnIdle int `json:"onIdleNode"`
+	Most   int `json:"mostOnOneNode"`
+	// Above is how far the most loaded node ends above the mean, PodShare what one pod adds; shares of a node's CPU.
+	Above    float64 `json:"aboveMean"`
+	PodShare float64 `json:"podShare"`
+}
+
+// RunHerd lets a burst of equal pods come to a cluster in which one node reports 10 % load and the others 50 %, while metrics stay
+// as they are.
+func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer.Env) peer.Policy) (Herd, error) {
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+	defer cancel()
+	b := world.NewBurst(nodes, size, frozen)
+	spec := &scenario.Scenario{Name: "herd", Metrics: scenario.Metrics{
+		Scrape:  metav1.Duration{Duration: 30 * time.Second},
+		Outages: []scenario.Outage{{From: metav1.Duration{Duration: frozen}, For: metav1.Duration{Duration: time.Hour}}},
+	}}
+	sim, err := newSimulation(ctx, spec, b.World, 1, policy)
+	if err != nil {
+		return Herd{}, err
+	}
+	defer sim.close()
+	for pod, node := range b.On {
+		object := sim.object(pod)
+		object.Spec.NodeName = b.Nodes[node].Name
+		if err := sim.cache.AddPod(sim.logger, object); err != nil {
+			return Herd{}, fmt.Errorf("placing what runs already: %w", err)
+		}
+		sim.bind(pod, node, object)
+	}
+	sim.events.add(0, sim.scrape)
+	if sim.policy.Start != nil {
+		sim.policy.Start()
+	}
+	for next, ok := sim.events.next(frozen); ok; next, ok = sim.events.next(frozen) {
+		sim.now = next.at
+		next.do()
+	}
+	for pod := len(b.On); pod < len(b.Pods); pod++ {
+		sim.arrive(ctx, pod)
+	}
+	if sim.err != nil {
+		return Herd{}, fmt.Errorf("herd with %s: %w", name, sim.err)
+	}
+	return sim.herd(b, name), nil
+}
+
+func (s *simulation) herd(b *world.Burst, name string) Herd {
+	h := Herd{Policy: name, Pods: len(b.Pods) - len(b.On), Waiting: len(s.pending), PodShare: b.PodShare()}
+	on := make([]int, len(b.Nodes))
+	for pod := len(b.On); pod < len(b.Pods); pod++ {
+		if node := s.truth.NodeOf(pod); node >= 0 {
+			on[node]++
+			h.Most = max(h.Most, on[node])
+		}
+	}
+	h.OnIdle = on[0]
+	load := make([]float64, len(b.Nodes))
+	s.truth.Demand(s.now, load)
+	mean, most := 0.0, 0.0
+	for _, l := range load {
+		mean += l / float64(len(load))
+		most = max(most, l)
+	}
+	h.Above = most - mean
+	return h
+}

@@ -1,0 +1,34 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"crane.io/crane/internal/scheduler/simulate/engine"
+	"crane.io/crane/internal/scheduler/simulate/peer"
+)
+
+// TestHerd: of a burst of equal pods no node gets so many that it ends above the mean by more than one of them; gocrane's formula
+// fills the node that looked idle.
+func TestHerd(t *testing.T) {
+	herd := func(ctx context.Context, size int, name string, p func(peer.Env) peer.Policy) engine.Herd {
+		h, err := engine.RunHerd(ctx, 100, size, name, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v", h)
+		return h
+	}
+	for _, size := range []int{10, 50, 200} {
+		h := herd(t.Context(), size, "spread", ours(t, nil))
+		if h.Waiting > 0 || h.Above > h.PodShare {
+			t.Errorf("of %d pods the fullest node has %d and is %.4f above the mean, more than one pod's %.4f; %d wait", size, h.Most, h.Above, h.PodShare, h.Waiting)
+		}
+	}
+	if h := herd(t.Context(), 100, "gocrane", peer.Gocrane); h.Above < 2*h.PodShare {
+		t.Errorf("gocrane's formula is taken to pile up pods: it ends %.4f above the mean", h.Above)
+	}
+}

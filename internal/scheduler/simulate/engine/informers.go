@@ -1,0 +1,145 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// informerSet is a factory whose informers of nodes and pods are told by the simulation, at once and in its goroutine, instead of
+// by a watch. All other informers are never started: they list nothing.
+type informerSet struct {
+	informers.SharedInformerFactory
+	nodes, pods *told
+}
+
+func newInformers(client kubernetes.Interface) *informerSet {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	core := factory.Core().V1()
+	return &informerSet{
+		SharedInformerFactory: factory,
+		nodes:                 &told{SharedIndexInformer: core.Nodes().Informer()},
+		pods:                  &told{SharedIndexInformer: core.Pods().Informer()},
+	}
+}
+
+// Core implements informers.SharedInformerFactory.
+func (s *informerSet) Core() coreinformers.Interface {
+	return coreGroup{Interface: s.SharedInformerFactory.Core(), set: s}
+}
+
+type coreGroup struct {
+	coreinformers.Interface
+	set *informerSet
+}
+
+func (c coreGroup) V1() corev1informers.Interface {
+	return coreV1{Interface: c.Interface.V1(), set: c.set}
+}
+
+type coreV1 struct {
+	corev1informers.Interface
+	set *informerSet
+}
+
+func (c coreV1) Nodes() corev1informers.NodeInformer { return nodeInformer{c.set.nodes} }
+func (c coreV1) Pods() corev1informers.PodInformer   { return podInformer{c.set.pods} }
+
+type nodeInformer struct{ told *told }
+
+func (n nodeInformer) Informer() cache.SharedIndexInformer { return n.told }
+func (n nodeInformer) Lister() corev1listers.NodeLister {
+	return corev1listers.NewNodeLister(n.told.GetIndexer())
+}
+
+type podInformer struct{ told *told }
+
+func (p podInformer) Informer() cache.SharedIndexInformer { return p.told }
+func (p podInformer) Lister() corev1listers.PodLister {
+	return corev1listers.NewPodLister(p.told.GetIndexer())
+}
+
+// told is an informer that is told what happened. The embedded one is never run; its store is kept up to date.
+type told struct {
+	cache.SharedIndexInformer
+	handlers []cache.ResourceEventHandler
+}
+
+func (t *told) add(object any) {
+	// Store keys are namespace and name, which all objects have: the error cannot occur.
+	if err := t.GetIndexer().Add(object); err == nil {
+		for _, h := range t.handlers {
+			h.OnAdd(object, false)
+		}
+	}
+}
+
+func (t *told) update(old, object any) {
+	if err := t.GetIndexer().Update(object); err == nil {
+		for _, h := range t.handlers {
+			h.OnUpdate(old, object)
+		}
+	}
+}
+
+func (t *told) remove(object any) {
+	if err := t.GetIndexer().Delete(object); err == nil {
+		for _, h := range t.handlers {
+			h.OnDelete(object)
+		}
+	}
+}
+
+// AddEventHandler implements cache.SharedInformer. What is there already is told at once.
+func (t *told) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	t.handlers = append(t.handlers, h)
+	for _, object := range t.GetIndexer().List() {
+		h.OnAdd(object, true)
+	}
+	return synced{}, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer; nothing is told again.
+func (t *told) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return t.AddEventHandler(h)
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (t *told) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return t.AddEventHandler(h)
+}
+
+// HasSynced implements cache.SharedInformer.
+func (t *told) HasSynced() bool { return true }
+
+// Run implements cache.SharedInformer: nothing has to run.
+func (t *told) Run(<-chan struct{}) {}
+
+// RunWithContext implements cache.SharedInformer.
+func (t *told) RunWithContext(context.Context) {}
+
+// synced is the registration of a handler.
+type synced struct{}
+
+func (synced) HasSynced() bool { return true }
+
+func (synced) HasSyncedChecker() cache.DoneChecker { return done{} }
+
+type done struct{}
+
+func (done) Name() string { return "told" }
+
+func (done) Done() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}

@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/internal/scheduler/simulate/world"
+)
+
+const (
+	namespace     = "simulated"
+	schedulerName = "default-scheduler"
+	podsPerNode   = 250
+)
+
+func nodeObject(n world.Node) *corev1.Node {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(n.CPU), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(n.Memory), resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.Name), Labels: map[string]string{corev1.LabelHostname: n.Name}},
+		Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources},
+	}
+}
+
+// podObject is a pod as a ReplicaSet would have made it. Its UID is its index.
+func podObject(w *world.World, pod int, created metav1.Time) *corev1.Pod {
+	p := &w.Pods[pod]
+	object := podOf(p.Workload)
+	object.Name += "-" + strconv.Itoa(pod)
+	object.UID, object.CreationTimestamp = types.UID(strconv.Itoa(pod)), created
+	object.Spec = corev1.PodSpec{
+		SchedulerName: schedulerName,
+		Containers: []corev1.Container{{
+			Name: "main", Image: "main",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(p.CPU), resource.DecimalSI),
+				corev1.ResourceMemory: *resource.NewQuantity(int64(p.Memory), resource.BinarySI),
+			}},
+		}},
+	}
+	object.Status.Phase = corev1.PodPending
+	return object
+}
+
+// podOf is what all pods of a workload have in common.
+func podOf(workload int) *corev1.Pod {
+	owner, controller := "workload-"+strconv.Itoa(workload), true
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: owner, Labels: map[string]string{"app": owner},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controller,
+		}},
+	}}
+}
+
+// podIndex is the index that podObject put in. What follows a dot counts placements.
+func podIndex(pod *corev1.Pod) int {
+	index, _, _ := strings.Cut(string(pod.UID), ".")
+	i, err := strconv.Atoi(index)
+	if err != nil {
+		return -1
+	}
+	return i
+}

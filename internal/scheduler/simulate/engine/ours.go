@@ -1,0 +1,145 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/dynamic"
+	"crane.io/crane/internal/scheduler/simulate/peer"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// Ours says how Crane's plugin is run.
+type Ours struct {
+	// PolicyPath is the absolute path of the policy file, Policy what stands in it.
+	PolicyPath string
+	Policy     *nodeload.Policy
+	// Strategy of config.DynamicArgs.
+	Strategy string
+	// Weight of the plugin's scores beside those of the default profile.
+	Weight int32
+	// History makes what workloads use known to the plugin, as recommendations do.
+	History bool
+	// Rebalance moves pods off nodes that stay above the mark evict.
+	Rebalance bool
+}
+
+// Build gives the default profile with Crane's plugin Dynamic, and the writer of its metrics.
+func (o Ours) Build(env peer.Env) peer.Policy {
+	args := &config.DynamicArgs{PolicyConfigPath: o.PolicyPath, Strategy: o.Strategy, ExplainAddress: config.ExplainNone, History: config.HistoryNone}
+	config.SetDynamicDefaults(args)
+	factory := dynamic.NewFactory(virtualClock{env: env}, dynamic.Registries{})
+	if o.History {
+		teach(env, factory.History())
+	}
+	w := newWriter(env, o.Policy)
+	p := peer.Policy{Plugin: dynamic.Name, New: factory.New, Args: args, Weight: o.Weight, Start: w.start}
+	if sim, ok := env.(*simulation); ok && o.Rebalance {
+		r, err := newRebalancer(sim, o.Policy)
+		if err != nil {
+			sim.fail(err)
+			return p
+		}
+		p = r.attach(p)
+	}
+	return p
+}
+
+// teach makes known what a pod of each workload uses on average.
+func teach(env peer.Env, history *dynamic.History) {
+	for i, work := range env.World().Workloads {
+		history.Learn(dynamic.WorkloadOf(podOf(i)), nodeload.Amount{
+			CPU:    series.MilliCPU(float64(work.CPU) * work.PerRequest),
+			Memory: series.Bytes(float64(work.Memory) * work.MemoryPerRequest),
+		})
+	}
+}
+
+// virtualClock is a clock that shows the time of a simulation. Its timers never fire: nothing in a simulation waits.
+type virtualClock struct {
+	clock.RealClock
+	env peer.Env
+}
+
+// Now implements clock.PassiveClock.
+func (c virtualClock) Now() time.Time { return c.env.Clock() }
+
+// Since implements clock.PassiveClock.
+func (c virtualClock) Since(t time.Time) time.Duration { return c.env.Clock().Sub(t) }
+
+// NewTicker implements clock.WithTicker.
+func (c virtualClock) NewTicker(time.Duration) clock.Ticker { return stopped{} }
+
+type stopped struct{}
+
+func (stopped) C() <-chan time.Time { return nil }
+func (stopped) Stop()               {}
+
+// material is the change of a load that is worth a write, as craned has it by default: two points of a hundred.
+const material = 0.02
+
+// writer does what the node-load controller does: each metric is read for all nodes once in its period, and a node is written
+// where a value moved or is about to expire.
+type writer struct {
+	env    peer.Env
+	policy *nodeload.Policy
+	have   [][]nodeload.Sample
+	rules  []nodeload.Writing
+	format nodeload.Format
+}
+
+func newWriter(env peer.Env, policy *nodeload.Policy) *writer {
+	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.Writing, len(policy.Metrics))}
+	for i, m := range policy.Metrics {
+		w.have[i] = make([]nodeload.Sample, len(env.World().Nodes))
+		w.rules[i] = nodeload.Writing{Material: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
+	}
+	return w
+}
+
+func (w *writer) start() {
+	for i, m := range w.policy.Metrics {
+		var tick func()
+		tick = func() {
+			w.env.At(w.env.Now()+m.Period, tick)
+			w.round(i)
+		}
+		w.env.At(w.env.Now(), tick)
+	}
+}
+
+// round reads one metric of all nodes. The readings reach the writer after the delay, with the time to which they belong.
+func (w *writer) round(metric int) {
+	read := w.env.Now()
+	if w.env.Meter().Down(read) {
+		return
+	}
+	name, stamp := w.policy.Metrics[metric].Name, w.env.WriterClock()
+	values := make([]float64, len(w.env.World().Nodes))
+	for node := range values {
+		v, ok := w.env.Meter().Read(name, node)
+		if !ok {
+			v = -1
+		}
+		values[node] = v
+	}
+	w.env.At(read+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, values, stamp) })
+}
+
+func (w *writer) write(metric int, values []float64, stamp time.Time) {
+	name, now := w.policy.Metrics[metric].Name, w.env.WriterClock()
+	for node, v := range values {
+		next := nodeload.Sample{Value: series.Ratio(v), Time: stamp}
+		if v < 0 || w.rules[metric].Due(w.have[metric][node], next, now) == "" {
+			continue
+		}
+		w.have[metric][node] = next
+		w.env.Annotate(node, map[string]string{name: w.format.Load(next)})
+	}
+}

@@ -1,0 +1,147 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"strconv"
+	"time"
+
+	"crane.io/crane/internal/scheduler/simulate/peer"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/rebalance"
+	"crane.io/crane/pkg/series"
+)
+
+// How much the rebalancer of a simulation may move: more than the controller's defaults, which are made for clusters whose owners
+// have not looked yet. The report has the number of moves.
+const (
+	rebalanceEvery  = time.Minute
+	rebalanceRounds = 2
+	rebalanceNode   = 1
+	rebalanceShare  = 0.02 // of the nodes, in one round
+	rebalanceCool   = 6 * time.Minute
+	workloadMoves   = 5
+)
+
+// rebalancer moves pods off nodes that stay hot, by the decisions of pkg/rebalance. A pod that is moved ends and comes anew as its
+// owner would replace it, for the scheduler to place.
+type rebalancer struct {
+	sim      *simulation
+	rules    *nodeload.Rules
+	arrivals []nodeload.Arrivals
+	cooling  []time.Duration
+	streaks  rebalance.Streaks
+}
+
+func newRebalancer(sim *simulation, policy *nodeload.Policy) (*rebalancer, error) {
+	rules, err := nodeload.NewRules(policy, nodeload.Strategy{})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It says what is wrong with the policy.
+	}
+	n := len(sim.world.Nodes)
+	r := &rebalancer{
+		sim: sim, rules: rules, arrivals: make([]nodeload.Arrivals, n), cooling: make([]time.Duration, n),
+	}
+	for i := range r.cooling {
+		r.cooling[i] = -rebalanceCool
+	}
+	return r, nil
+}
+
+// attach lets the rebalancer hear of what a policy hears of.
+func (r *rebalancer) attach(p peer.Policy) peer.Policy {
+	start := p.Start
+	p.Start = func() {
+		start()
+		r.sim.At(rebalanceEvery, r.round)
+	}
+	p.Bound = func(pod, node int) {
+		r.arrivals[node].Add(r.name(pod), r.usual(pod), r.sim.Clock().Add(r.sim.spec.Workloads.Startup.Duration))
+	}
+	p.Removed = func(pod, node int) {
+		started := r.sim.epoch.Add(r.sim.truth.Since(pod)).Add(r.sim.spec.Workloads.Startup.Duration)
+		r.arrivals[node].End(r.name(pod), r.usual(pod), started, r.sim.Clock())
+	}
+	return p
+}
+
+func (r *rebalancer) name(pod int) string {
+	return strconv.Itoa(pod) + "." + strconv.Itoa(r.sim.generation[pod])
+}
+
+// usual is what a pod of its workload uses.
+func (r *rebalancer) usual(pod int) nodeload.Amount {
+	p := &r.sim.world.Pods[pod]
+	w := &r.sim.world.Workloads[p.Workload]
+	return nodeload.Amount{CPU: series.MilliCPU(float64(p.CPU) * w.PerRequest), Memory: r.sim.world.MemoryUse(pod)}
+}
+
+func (r *rebalancer) round() {
+	r.sim.At(r.sim.now+rebalanceEvery, r.round)
+	now := r.sim.Clock()
+	count := r.rules.NewCount(now)
+	nodes := make([]rebalance.Node, len(r.sim.nodes))
+	hot := false
+	for i, object := range r.sim.nodes {
+		samples, _ := r.rules.Read(nodeload.Format{}, object.Annotations)
+		n := &r.sim.world.Nodes[i]
+		load := r.rules.Look(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
+		count.Add(load, nodeload.Amount{})
+		nodes[i] = rebalance.Node{Name: n.Name, Load: load, Cooling: r.sim.now-r.cooling[i] < rebalanceCool}
+		for _, heat := range r.streaks.Look(n.Name, r.rules.Policy, samples, now) {
+			if heat.Rounds >= rebalanceRounds {
+				nodes[i].Hot = append(nodes[i].Hot, heat)
+			}
+		}
+		if len(nodes[i].Hot) > 0 {
+			hot = true
+			nodes[i].Pods = r.candidates(i)
+		}
+	}
+	if !hot {
+		return
+	}
+	r.act(rebalance.Decide(rebalance.Input{
+		Now: now, Fleet: count.Fleet(nodeload.DefaultMinFresh), Nodes: nodes, Fits: r.fits,
+		Limits: rebalance.Limits{Total: max(1, int(rebalanceShare*float64(len(nodes)))), PerNode: rebalanceNode, PerWorkload: workloadMoves},
+	}))
+}
+
+// candidates are the pods of a node with what they use by the last sample, as metrics-server tells it.
+func (r *rebalancer) candidates(node int) []rebalance.Pod {
+	var pods []rebalance.Pod
+	for _, pod := range r.sim.truth.Running() {
+		p := int(pod)
+		if r.sim.truth.NodeOf(p) != node {
+			continue
+		}
+		pods = append(pods, rebalance.Pod{
+			Namespace: namespace, Name: strconv.Itoa(p), UID: r.name(p), Workload: strconv.Itoa(r.sim.world.Pods[p].Workload),
+			Use: nodeload.Amount{CPU: series.MilliCPU(r.sim.truth.PodUse(p)), Memory: r.sim.world.MemoryUse(p)},
+		})
+	}
+	return pods
+}
+
+func (r *rebalancer) fits(pod *rebalance.Pod, to int) string {
+	p, err := strconv.Atoi(pod.Name)
+	if err != nil || !r.sim.truth.Fits(p, to) {
+		return "not enough room"
+	}
+	return ""
+}
+
+// act carries a plan out.
+func (r *rebalancer) act(plan rebalance.Plan) {
+	for _, move := range plan.Moves {
+		pod, err := strconv.Atoi(move.Pod.Name)
+		if err != nil || r.sim.err != nil {
+			return
+		}
+		r.cooling[move.From] = r.sim.now
+		r.sim.moves++
+		r.sim.remove(pod)
+		r.sim.again(pod)
+	}
+}

@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peer holds what Crane's plugin is compared with in simulations, as plugins of the scheduler framework: the formulas of
+// gocrane's and Koordinator's schedulers, written anew from their description, random placement, the better of two, and an oracle
+// that knows what nodes truly use. Each comes with its part of the metrics pipeline. It must not link k8s.io/kubernetes.
+package peer
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"crane.io/crane/internal/scheduler/simulate/scenario"
+	"crane.io/crane/internal/scheduler/simulate/world"
+)
+
+// Env is the simulated cluster as a policy's parts see it. All of it is called from one goroutine at a time.
+type Env interface {
+	Spec() *scenario.Scenario
+	World() *world.World
+	Truth() *world.Truth
+	Meter() *world.Meter
+	// Now is the time since the start of the simulation; Clock is what the scheduler's clock shows then, and WriterClock the
+	// clock of whoever writes metrics.
+	Now() time.Duration
+	Clock() time.Time
+	WriterClock() time.Time
+	// At runs do at a time that is not before now.
+	At(t time.Duration, do func())
+	// Node and Pod are the indices in World of objects of the API.
+	Node(name string) int
+	Pod(pod *corev1.Pod) int
+	// Annotate changes annotations of a node; the scheduler sees it at once.
+	Annotate(node int, annotations map[string]string)
+	// Random is a number that depends on the seed of the run and on its arguments alone, from 0 to 1.
+	Random(a, b int) float64
+}
+
+// Factory makes a plugin, as the framework's registry wants it.
+type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
+
+// Policy is one way to schedule: the default profile with another plugin, or without its own scores.
+type Policy struct {
+	// Plugin is the name of the plugin that is added; empty for the default profile as it is.
+	Plugin string
+	New    Factory
+	// Args of the plugin; nil for none.
+	Args runtime.Object
+	// Weight of its scores.
+	Weight int32
+	// Alone takes the scores of all other plugins away; their filters stay.
+	Alone bool
+	// Start is called once, before the first event; nil if there is nothing to start.
+	Start func()
+	// Bound is called for each pod that was bound, as its event would tell; nil if nobody listens.
+	Bound func(pod, node int)
+	// Removed is called for each pod that ended.
+	Removed func(pod, node int)
+	// Scraped is called after each sample of the whole cluster.
+	Scraped func()
+}
+
+// index finds the node of a NodeInfo in the world.
+func index(env Env, info fwk.NodeInfo) int { return env.Node(info.Node().Name) }
+
+// share of a node's CPU that a pod uses or requests.
+func share(milli float64, w *world.World, node int) float64 {
+	return milli / float64(w.Nodes[node].CPU)
+}

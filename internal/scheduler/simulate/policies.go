@@ -1,0 +1,110 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/scheduler/simulate/engine"
+	"crane.io/crane/internal/scheduler/simulate/peer"
+	"crane.io/crane/pkg/nodeload"
+)
+
+// Names of the policies that all others are compared with.
+const (
+	normal = "default"
+	oracle = "oracle"
+)
+
+// dynamicWeight is the weight of plugin Dynamic, as config/scheduler has it.
+const dynamicWeight = 3
+
+// balance is the policy file that Crane's plugin runs with.
+//
+//go:embed policy.yaml
+var balance []byte
+
+// policy is one way to schedule by its name.
+type policy struct {
+	name string
+	// usual tells that it runs if nobody asks for policies by name.
+	usual bool
+	// blind tells that it reads no metrics, so that their delay does not matter.
+	blind bool
+	build func(peer.Env) peer.Policy
+}
+
+// policies lists all of them. file is the policy file of Crane's plugin, read is what stands in it.
+func policies(file string, read *nodeload.Policy) []policy {
+	ours := func(strategy string, change func(*engine.Ours)) func(peer.Env) peer.Policy {
+		o := engine.Ours{PolicyPath: file, Policy: read, Strategy: strategy, Weight: dynamicWeight, History: true}
+		if change != nil {
+			change(&o)
+		}
+		return o.Build
+	}
+	return []policy{
+		{name: normal, usual: true, blind: true, build: peer.Default},
+		{name: "gocrane", usual: true, build: peer.Gocrane},
+		{name: "koordinator", usual: true, build: peer.Koordinator},
+		{name: "koordinator-alone", build: peer.KoordinatorAlone},
+		{name: "random", usual: true, blind: true, build: peer.Random},
+		{name: "best-of-two", usual: true, build: peer.BestOfTwo},
+		{name: "spread", usual: true, build: ours("Spread", nil)},
+		{name: "pack", usual: true, build: ours("Pack", nil)},
+		{name: "risk", usual: true, build: ours("Risk", nil)},
+		{name: "spread-no-history", build: ours("Spread", func(o *engine.Ours) { o.History = false })},
+		{name: "spread-rebalanced", build: ours("Spread", func(o *engine.Ours) { o.Rebalance = true })},
+		{name: oracle, usual: true, blind: true, build: peer.Oracle},
+	}
+}
+
+// choose takes the named policies in their usual order, or the usual ones where none is named.
+func choose(all []policy, names []string) ([]policy, error) {
+	known := make([]string, len(all))
+	for i, p := range all {
+		known[i] = p.name
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("policy %q: want some of %s", name, strings.Join(known, ", "))
+		}
+	}
+	var chosen []policy
+	for _, p := range all {
+		if slices.Contains(names, p.name) || len(names) == 0 && p.usual {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, nil
+}
+
+// policyFile is the policy file of Crane's plugin, which is read by its path: the one that is named, or the embedded one, which
+// is put into dir.
+func policyFile(named, dir string) (string, *nodeload.Policy, error) {
+	content, path := balance, filepath.Join(dir, "policy.yaml")
+	if named != "" {
+		absolute, err := filepath.Abs(named)
+		if err != nil {
+			return "", nil, fmt.Errorf("path of the policy file: %w", err)
+		}
+		if content, err = os.ReadFile(absolute); err != nil {
+			return "", nil, fmt.Errorf("reading the policy file: %w", err)
+		}
+		path = absolute
+	} else if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", nil, fmt.Errorf("writing the policy file: %w", err)
+	}
+	read, err := nodeloadpolicy.Decode(content)
+	if err != nil {
+		return "", nil, fmt.Errorf("policy file %s: %w", named, err)
+	}
+	return path, read, nil
+}

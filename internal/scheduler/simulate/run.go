@@ -1,0 +1,203 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/scheduler/simulate/engine"
+	"crane.io/crane/internal/scheduler/simulate/quality"
+	"crane.io/crane/internal/scheduler/simulate/report"
+	"crane.io/crane/internal/scheduler/simulate/scenario"
+	"crane.io/crane/internal/scheduler/simulate/world"
+)
+
+// Run simulates what the options ask for. progress is told of each run that ends; nil for nobody. A scenario whose trace is not
+// there is skipped, and the report says so.
+func Run(ctx context.Context, o *Options, progress io.Writer) (*report.Report, error) {
+	dir, err := os.MkdirTemp("", "crane-simulate-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the policy file: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
+	path, read, err := policyFile(o.PolicyFile, dir)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := choose(policies(path, read), o.Policies)
+	if err != nil {
+		return nil, err
+	}
+	names := o.Scenarios
+	if len(names) == 1 && names[0] == "all" {
+		names = scenario.Names()
+	}
+	found := &report.Report{}
+	for _, name := range names {
+		s, err := load(name)
+		if err != nil {
+			return nil, err
+		}
+		if o.Nodes > 0 && s.Trace == nil {
+			s.Nodes.Count = o.Nodes
+			if err := s.Validate().ToAggregate(); err != nil {
+				return nil, fmt.Errorf("--nodes %d: %w", o.Nodes, err)
+			}
+		}
+		shown, err := (&comparison{options: o, scenario: s, policies: chosen, progress: progress}).run(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found.Scenarios = append(found.Scenarios, shown...)
+	}
+	return found, nil
+}
+
+// comparison is one scenario with all its delays, seeds and policies.
+type comparison struct {
+	options  *Options
+	scenario *scenario.Scenario
+	policies []policy
+
+	mu       sync.Mutex
+	progress io.Writer // guarded by mu
+	started  time.Time
+	total    int
+	ended    int // guarded by mu
+}
+
+func (c *comparison) run(ctx context.Context) ([]report.Scenario, error) {
+	worlds := make([]*world.World, c.options.Seeds)
+	seeds := make([]uint64, c.options.Seeds)
+	for i := range seeds {
+		seeds[i] = c.options.FirstSeed + uint64(i)
+		var err error
+		if worlds[i], err = c.world(seeds[i]); errors.Is(err, fs.ErrNotExist) {
+			return []report.Scenario{{Name: c.scenario.Name, Description: c.scenario.Description, Skipped: err.Error()}}, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	delays := c.options.Delays
+	if len(delays) == 0 {
+		delays = []time.Duration{c.scenario.Metrics.Delay.Duration}
+	}
+	results, err := c.simulate(ctx, delays, seeds, worlds)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(c.policies))
+	for i, p := range c.policies {
+		names[i] = p.name
+	}
+	shown := make([]report.Scenario, len(delays))
+	for d, delay := range delays {
+		runs := map[string][]quality.Run{}
+		for i, p := range c.policies {
+			runs[p.name] = results[d][i]
+		}
+		shown[d] = report.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
+	}
+	return shown, nil
+}
+
+// simulate fills results by delay, policy and seed. What reads no metrics is run once for all delays.
+func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds []uint64, worlds []*world.World) ([][][]quality.Run, error) {
+	results := make([][][]quality.Run, len(delays))
+	for d := range delays {
+		results[d] = make([][]quality.Run, len(c.policies))
+		for p := range c.policies {
+			results[d][p] = make([]quality.Run, len(seeds))
+		}
+	}
+	c.started, c.total = time.Now(), 0
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.options.Parallel)
+	for i, seed := range seeds {
+		for p, policy := range c.policies {
+			for d, delay := range delays {
+				if policy.blind && d > 0 {
+					continue
+				}
+				c.count()
+				group.Go(func() error {
+					if ctx.Err() != nil {
+						return nil //nolint:nilerr // Another run failed, and its error is the one to tell
+					}
+					s := *c.scenario
+					s.Metrics.Delay = metav1.Duration{Duration: delay}
+					run, err := engine.Run(ctx, &s, worlds[i], seed, policy.build)
+					if err != nil {
+						return fmt.Errorf("policy %s, seed %d, delay %v: %w", policy.name, seed, delay, err)
+					}
+					for other := range delays {
+						if other == d || policy.blind {
+							results[other][p][i] = run
+						}
+					}
+					c.done(policy.name, seed, delay, run)
+					return nil
+				})
+			}
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // Each error says which run it was.
+	}
+	return results, nil
+}
+
+func (c *comparison) count() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total++
+}
+
+func (c *comparison) done(policy string, seed uint64, delay time.Duration, run quality.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended++
+	if c.progress != nil {
+		fmt.Fprintf(c.progress, "%6.0fs  run %d: %s, %s, seed %d, delay %v: σ %.2f points, %.0f node-minutes above 80 %%\n",
+			time.Since(c.started).Seconds(), c.ended, c.scenario.Name, policy, seed, delay, 100*run.Sigma, run.Hot)
+	}
+}
+
+// world draws the world of a seed, or reads it from the trace. The error is fs.ErrNotExist where a file of the trace is not there.
+func (c *comparison) world(seed uint64) (*world.World, error) {
+	s := c.scenario
+	if s.Trace == nil {
+		w, err := world.Generate(s, seed)
+		if err != nil {
+			return nil, fmt.Errorf("world of seed %d: %w", seed, err)
+		}
+		return w, nil
+	}
+	nodes, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Nodes))
+	if err != nil {
+		return nil, fmt.Errorf("nodes of the trace: %w", err)
+	}
+	defer nodes.Close()
+	pods, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Pods))
+	if err != nil {
+		return nil, fmt.Errorf("pods of the trace: %w", err)
+	}
+	defer pods.Close()
+	w, err := world.FromTrace(s, nodes, pods, seed)
+	if err != nil {
+		return nil, fmt.Errorf("trace in %s: %w", c.options.Traces, err)
+	}
+	return w, nil
+}

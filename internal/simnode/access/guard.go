@@ -1,0 +1,235 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Lifetimes of the answers of the API server. They are those of the kubelet for a yes to a token (2 min) and a no
+// (30 s), and shorter than its 5 min for a yes to a right, so that a test of RBAC need not wait.
+const (
+	tokenLife = 2 * time.Minute
+	yesLife   = 30 * time.Second
+	noLife    = 10 * time.Second
+)
+
+// authenticated is the group of all users with valid credentials.
+const authenticated = "system:authenticated"
+
+// maxTokenLength is far above any real token; longer ones are refused unread.
+const maxTokenLength = 16 << 10
+
+// Config of a Guard.
+type Config struct {
+	// Client asks the API server; it needs create on tokenreviews and subjectaccessreviews.
+	Client kubernetes.Interface
+	// ClientCA verifies users' certificates: the common name is the user, the organisations are the groups.
+	ClientCA *x509.CertPool
+	// FrontProxyCA verifies the API server's proxy certificate; its common name must be one of FrontProxyNames. Such a
+	// caller is believed about the user in the X-Remote-* headers. Nil means nobody is.
+	FrontProxyCA    *x509.CertPool
+	FrontProxyNames []string
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// User is who calls.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string]authorizationv1.ExtraValue
+}
+
+// Guard answers who may do what. It is safe for concurrent use.
+type Guard struct {
+	config Config
+	tokens *cache[User]
+	rights *cache[bool]
+}
+
+// New makes a Guard.
+func New(config Config) *Guard {
+	return &Guard{config: config, tokens: newCache[User](), rights: newCache[bool]()}
+}
+
+// TLS is the configuration of a listener whose callers the guard can tell apart.
+func TLS(cert tls.Certificate) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+	}
+}
+
+// Right is something to be allowed: a resource or, where Resource is nil, a path.
+type Right struct {
+	Resource *authorizationv1.ResourceAttributes
+	Path     *authorizationv1.NonResourceAttributes
+}
+
+// Protect lets a request through to next where its caller has one of the rights that need names for it.
+func (g *Guard) Protect(next http.Handler, need func(*http.Request) []Right) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, err := g.who(req)
+		if err != nil {
+			Fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
+			return
+		}
+		for _, right := range need(req) {
+			ok, err := g.may(req.Context(), user, right)
+			if err != nil {
+				Fail(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+				return
+			}
+			if ok {
+				next.ServeHTTP(w, req)
+				return
+			}
+		}
+		Fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("user %q may not %s %s", user.Name, strings.ToLower(req.Method), req.URL.Path))
+	})
+}
+
+// Fail answers with a Status object, as API servers do.
+func Fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: message,
+	}
+	// The client has gone if this fails; there is nobody to tell.
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// who tells the caller by certificate or token.
+func (g *Guard) who(req *http.Request) (User, error) {
+	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+		chain := req.TLS.PeerCertificates
+		name := chain[0].Subject.CommonName
+		if g.verify(chain, g.config.FrontProxyCA) && slices.Contains(g.config.FrontProxyNames, name) {
+			return proxied(req.Header)
+		}
+		if g.verify(chain, g.config.ClientCA) && name != "" {
+			return User{Name: name, Groups: append([]string{authenticated}, chain[0].Subject.Organization...)}, nil
+		}
+	}
+	scheme, token, ok := strings.Cut(req.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(token) == "" {
+		return User{}, errors.New("no credentials: a client certificate of the cluster or a bearer token is needed")
+	}
+	return g.review(req.Context(), strings.TrimSpace(token))
+}
+
+func (g *Guard) verify(chain []*x509.Certificate, roots *x509.CertPool) bool {
+	if roots == nil {
+		return false
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, CurrentTime: g.config.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err == nil
+}
+
+// proxied reads the user from the headers that the API server's proxy sets.
+func proxied(h http.Header) (User, error) {
+	u := User{Name: h.Get("X-Remote-User"), UID: h.Get("X-Remote-Uid"), Groups: slices.Clone(h.Values("X-Remote-Group"))}
+	if u.Name == "" {
+		return User{}, errors.New("the front proxy named no user")
+	}
+	// As in every API server: who was authenticated is so here, too, unless the proxy says otherwise.
+	if !slices.Contains(u.Groups, authenticated) && !slices.Contains(u.Groups, "system:unauthenticated") {
+		u.Groups = append(u.Groups, authenticated)
+	}
+	const prefix = "X-Remote-Extra-"
+	for key, values := range h {
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			if u.Extra == nil {
+				u.Extra = map[string]authorizationv1.ExtraValue{}
+			}
+			name = strings.ToLower(name)
+			if plain, err := url.PathUnescape(name); err == nil {
+				name = plain
+			}
+			u.Extra[name] = values
+		}
+	}
+	return u, nil
+}
+
+// review asks the API server whose token it is.
+func (g *Guard) review(ctx context.Context, token string) (User, error) {
+	if len(token) > maxTokenLength {
+		return User{}, errors.New("the bearer token is too long")
+	}
+	sum := sha256.Sum256([]byte(token))
+	key := string(sum[:])
+	if u, ok := g.tokens.get(key, g.config.Now()); ok {
+		return u, nil
+	}
+	reply, err := g.config.Client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return User{}, fmt.Errorf("review of the bearer token: %w", err)
+	}
+	if !reply.Status.Authenticated {
+		return User{}, errors.New("the bearer token is not valid")
+	}
+	u := User{Name: reply.Status.User.Username, UID: reply.Status.User.UID, Groups: reply.Status.User.Groups}
+	for k, v := range reply.Status.User.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		u.Extra[k] = authorizationv1.ExtraValue(v)
+	}
+	g.tokens.put(key, u, g.config.Now(), tokenLife)
+	return u, nil
+}
+
+// may asks the API server whether the user has the right.
+func (g *Guard) may(ctx context.Context, u User, right Right) (bool, error) {
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra,
+		ResourceAttributes: right.Resource, NonResourceAttributes: right.Path,
+	}
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return false, fmt.Errorf("encode the review of user %q: %w", u.Name, err)
+	}
+	if ok, found := g.rights.get(string(key), g.config.Now()); found {
+		return ok, nil
+	}
+	reply, err := g.config.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("review of the rights of user %q: %w", u.Name, err)
+	}
+	life := noLife
+	if reply.Status.Allowed {
+		life = yesLife
+	}
+	g.rights.put(string(key), reply.Status.Allowed, g.config.Now(), life)
+	return reply.Status.Allowed, nil
+}

@@ -1,0 +1,86 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// FailNode cuts a node off: no heartbeats, no reports, no endpoints, until RecoverNode. Its containers run on unseen.
+func (f *Fleet) FailNode(name string) error { return f.setDown(name, true) }
+
+// RecoverNode brings a failed node back; it catches up with what happened to its pods.
+func (f *Fleet) RecoverNode(name string) error {
+	if err := f.setDown(name, false); err != nil {
+		return err
+	}
+	pods, err := f.pods.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("recover node %s: list its pods: %w", name, err)
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == name {
+			f.observe(pod)
+		}
+	}
+	f.beats.Add(name)
+	return nil
+}
+
+func (f *Fleet) setDown(name string, down bool) error {
+	m, ok := f.members[name]
+	if !ok {
+		return fmt.Errorf("there is no simulated node %q", name)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down, m.reported = down, time.Time{}
+	return nil
+}
+
+// KillContainer ends a running container with the exit code, as a crash would.
+func (f *Fleet) KillContainer(namespace, pod, container string, code int32) error {
+	for _, m := range f.order {
+		m.mu.Lock()
+		ok := !m.down && m.node.Kill(namespace, pod, container, code, f.config.Clock.Now())
+		dirty := m.node.Dirty()
+		m.mu.Unlock()
+		f.enqueue(dirty)
+		if ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("container %s of pod %s/%s does not run on a simulated node", container, namespace, pod)
+}
+
+// Snapshot lists all running containers, for an exporter. It costs one pass over the pods and shares their objects.
+func (f *Fleet) Snapshot() []ContainerState {
+	var list []ContainerState
+	for _, m := range f.order {
+		m.mu.Lock()
+		list = m.node.Containers(list, !m.down)
+		m.mu.Unlock()
+	}
+	return list
+}
+
+// Nodes describes all nodes, in the order of the configuration.
+func (f *Fleet) Nodes() []NodeState {
+	list := make([]NodeState, 0, len(f.order))
+	for _, m := range f.order {
+		list = append(list, f.state(m))
+	}
+	return list
+}
+
+func (f *Fleet) state(m *member) NodeState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.node.State()
+	s.Address, s.Port, s.Reachable = loopback, m.port, !m.down
+	return s
+}

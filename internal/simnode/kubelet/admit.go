@@ -1,0 +1,186 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// criticalPriority is system-cluster-critical, the lowest priority of a pod that the kubelet does not evict.
+const criticalPriority = 2_000_000_000
+
+// The kubelet's reason for a pod that memory pressure ended or kept out.
+const reasonEvicted = "Evicted"
+
+// admit takes a new pod in or refuses it, with the kubelet's reasons.
+func (n *Node) admit(r *record, now time.Time) {
+	r.allocate()
+	if r.pod.DeletionTimestamp != nil {
+		r.finished = true
+		return
+	}
+	if n.pressure.active && r.pod.Status.QOSClass == corev1.PodQOSBestEffort && !toleratesPressure(r.pod) && !critical(r.pod) {
+		n.reject(r, reasonEvicted, "The node had condition: [MemoryPressure]. ")
+		return
+	}
+	if short := n.fits(r, r.requests); short != nil {
+		n.reject(r, "OutOf"+string(short.resource), short.String())
+		return
+	}
+	r.sandboxAt = now.Add(n.timing.Create)
+}
+
+// reject fails a pod for good.
+func (n *Node) reject(r *record, reason, message string) {
+	r.failed = &verdict{reason: reason, message: "Pod was rejected: " + message}
+	n.tellf(r, corev1.EventTypeWarning, reason, "%s", message)
+}
+
+func toleratesPressure(pod *corev1.Pod) bool {
+	for _, t := range pod.Spec.Tolerations {
+		if (t.Key == "" || t.Key == corev1.TaintNodeMemoryPressure) && (t.Operator == corev1.TolerationOpExists || t.Value == "") &&
+			(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) {
+			return true
+		}
+	}
+	return false
+}
+
+func critical(pod *corev1.Pod) bool { return priority(pod) >= criticalPriority }
+
+func priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// adopt takes up a pod that ran here before the simulation was restarted, from the status that the API server kept.
+// A wait for a restart ends at once. It returns false for a pod that the node had not admitted.
+func adopt(r *record, now time.Time) bool {
+	status := &r.pod.Status
+	if status.StartTime == nil {
+		return false
+	}
+	r.arrival = status.StartTime.Time
+	r.sandboxAt = now
+	r.ip = status.PodIP
+	r.sandbox = r.ip != "" || r.pod.Spec.HostNetwork && len(status.ContainerStatuses) > 0
+	byName := map[string]*corev1.ContainerStatus{}
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range list {
+			byName[list[i].Name] = &list[i]
+		}
+	}
+	for _, c := range r.list {
+		if s, ok := byName[c.name]; ok {
+			adoptContainer(c, s, now)
+		}
+	}
+	r.status = keepOwned(status)
+	adoptResize(r)
+	for _, c := range r.list {
+		if c.phase == exited && !c.passed() && r.comesBack(c, c.ended.ExitCode) {
+			c.restartAt = now
+		}
+	}
+	switch status.Phase {
+	case corev1.PodFailed:
+		if status.Reason != "" {
+			r.failed = &verdict{reason: status.Reason, message: status.Message}
+		}
+		r.finished = true
+	case corev1.PodSucceeded:
+		r.finished = true
+	}
+	return true
+}
+
+// adoptContainer reads one container's record back from its status.
+func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
+	c.id, c.restarts, c.ready = s.ContainerID, s.RestartCount, s.Ready
+	c.last = s.LastTerminationState.Terminated
+	switch {
+	case s.State.Running != nil:
+		c.phase, c.startedAt = running, s.State.Running.StartedAt.Time
+		c.readyAt = now
+	case s.State.Terminated != nil:
+		c.phase, c.ended = exited, s.State.Terminated
+	case s.State.Waiting != nil && c.last != nil:
+		c.phase, c.ended, c.last, c.looping = exited, c.last, nil, true
+	}
+	if c.ended != nil && c.ended.Reason == reasonOOM || c.last != nil && c.last.Reason == reasonOOM {
+		c.oomKills = 1
+	}
+}
+
+// adoptResize reads allocated and actual resources and the resize conditions back.
+func adoptResize(r *record) {
+	for i := range r.pod.Status.Conditions {
+		c := &r.pod.Status.Conditions[i]
+		s := &resizeState{reason: c.Reason, message: c.Message, generation: c.ObservedGeneration, since: c.LastTransitionTime.Time}
+		switch c.Type {
+		case corev1.PodResizePending:
+			r.pending = s
+		case corev1.PodResizeInProgress:
+			r.progress = s
+		}
+	}
+	pending := r.pending != nil
+	status := map[string]*corev1.ResourceRequirements{}
+	for _, list := range [][]corev1.ContainerStatus{r.pod.Status.InitContainerStatuses, r.pod.Status.ContainerStatuses} {
+		for i := range list {
+			status[list[i].Name] = list[i].Resources
+		}
+	}
+	for _, c := range r.list {
+		c.allocated = *r.spec(c).Resources.DeepCopy()
+		c.actual = c.allocated
+		if s := status[c.name]; s != nil {
+			c.actual = *s.DeepCopy()
+			if pending {
+				c.allocated = c.actual
+			}
+		}
+	}
+	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
+}
+
+// addresses hands out the pod addresses of one node, out of one /24. They lead nowhere.
+type addresses struct {
+	prefix string
+	used   map[string]bool
+	next   int
+}
+
+func newAddresses(prefix string) *addresses {
+	return &addresses{prefix: prefix, used: map[string]bool{}, next: 2}
+}
+
+func (a *addresses) take(ip string) {
+	if strings.HasPrefix(ip, a.prefix) {
+		a.used[ip] = true
+	}
+}
+
+func (a *addresses) release(ip string) { delete(a.used, ip) }
+
+// get returns a free address, or none when all 253 are taken.
+func (a *addresses) get() string {
+	for range 253 {
+		ip := a.prefix + strconv.Itoa(a.next)
+		if a.next++; a.next > 254 {
+			a.next = 2
+		}
+		if !a.used[ip] {
+			a.used[ip] = true
+			return ip
+		}
+	}
+	return ""
+}

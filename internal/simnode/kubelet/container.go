@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// run moves one container: start, readiness, exit, restart.
+func (n *Node) run(r *record, c *container, now time.Time) {
+	if c.phase == exited && !c.restartAt.IsZero() && !now.Before(c.restartAt) {
+		c.restarts++
+		c.last, c.ended = c.ended, nil
+		n.start(r, c, now)
+	}
+	if c.phase == waiting {
+		n.start(r, c, now)
+	}
+	if c.phase != running {
+		return
+	}
+	if !c.exitAt.IsZero() && !now.Before(c.exitAt) {
+		reason := "Completed"
+		if c.exitCode != 0 {
+			reason = "Error"
+		}
+		n.exit(r, c, c.exitCode, reason, now)
+		return
+	}
+	if !c.ready && !now.Before(c.readyAt) {
+		c.ready = true
+	}
+}
+
+// start begins a run of the container.
+func (n *Node) start(r *record, c *container, now time.Time) {
+	c.phase, c.startedAt, c.restartAt, c.looping = running, now, time.Time{}, false
+	c.id = containerID(r.uid(), c.name, c.restarts)
+	c.actual = c.allocated
+	c.meter = meter{}
+	c.ready = false
+	n.plan(r, c)
+	n.tellf(r, corev1.EventTypeNormal, "Started", "Container started: %s", c.name)
+}
+
+// replan sets the ends of runs that were taken up from a status.
+func (n *Node) replan(r *record) {
+	for _, c := range r.list {
+		if c.phase == running {
+			readyAt := c.readyAt
+			n.plan(r, c)
+			c.readyAt = readyAt
+		}
+	}
+}
+
+// plan decides when a run that began at startedAt becomes ready and when it ends by itself.
+func (n *Node) plan(r *record, c *container) {
+	c.exitAt, c.exitCode = time.Time{}, 0
+	switch c.kind {
+	case initContainer:
+		c.exitAt, c.readyAt = c.startedAt.Add(n.timing.Init), time.Time{}
+		return
+	case sidecar:
+		c.readyAt = c.startedAt
+	case appContainer:
+		probed := time.Duration(0)
+		if r.spec(c).ReadinessProbe != nil {
+			probed = n.timing.Ready
+		}
+		c.readyAt = c.startedAt.Add(n.annotated(r, AnnotationReadyAfter, probed))
+		batch := time.Duration(0)
+		if owner := metav1.GetControllerOf(r.pod); owner != nil && owner.Kind == "Job" {
+			batch = n.timing.Job
+		}
+		if d := n.annotated(r, AnnotationDuration, batch); d > 0 {
+			c.exitAt, c.exitCode = c.startedAt.Add(d), n.exitCode(r)
+		}
+	}
+}
+
+// annotated is the duration that a pod's annotation gives, or the default.
+func (n *Node) annotated(r *record, key string, def time.Duration) time.Duration {
+	value, ok := r.pod.Annotations[key]
+	if !ok {
+		return def
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		n.tellf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not a duration of at least 0, %v is used", key, value, def)
+		return def
+	}
+	return d
+}
+
+func (n *Node) exitCode(r *record) int32 {
+	value, ok := r.pod.Annotations[AnnotationExitCode]
+	if !ok {
+		return 0
+	}
+	code, err := strconv.ParseUint(value, 10, 8)
+	if err != nil {
+		n.tellf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not in 0..255, 0 is used", AnnotationExitCode, value)
+		return 0
+	}
+	return int32(code)
+}
+
+// exit ends a run and decides by the restart policy whether and when the container comes back.
+func (n *Node) exit(r *record, c *container, code int32, reason string, now time.Time) {
+	ran := now.Sub(c.startedAt)
+	c.stop(code, reason, now)
+	if !r.comesBack(c, code) {
+		return
+	}
+	if ran >= n.timing.BackOffReset {
+		c.backOff = 0
+	}
+	if c.backOff == 0 {
+		c.restartAt, c.backOff = now.Add(n.timing.Restart), n.timing.BackOff
+		return
+	}
+	c.restartAt, c.looping = now.Add(c.backOff), true
+	n.tellf(r, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+		c.name, r.pod.Name, r.pod.Namespace, r.pod.UID)
+	c.backOff = min(2*c.backOff, n.timing.BackOffMax)
+}
+
+// comesBack says whether the restart policy starts the container again after it ended with the code.
+func (r *record) comesBack(c *container, code int32) bool {
+	policy := r.pod.Spec.RestartPolicy
+	switch c.kind {
+	case sidecar:
+		return true
+	case initContainer:
+		return code != 0 && policy != corev1.RestartPolicyNever
+	default:
+		return policy == corev1.RestartPolicyAlways || policy == "" || policy == corev1.RestartPolicyOnFailure && code != 0
+	}
+}
+
+// stop records the end of a run; the container stays down until someone sets restartAt.
+func (c *container) stop(code int32, reason string, now time.Time) {
+	c.phase, c.ready, c.restartAt, c.looping = exited, false, time.Time{}, false
+	c.ended = &corev1.ContainerStateTerminated{
+		ExitCode: code, Reason: reason, ContainerID: c.id, StartedAt: stamp(c.startedAt), FinishedAt: stamp(now),
+	}
+	c.actual = c.allocated
+}

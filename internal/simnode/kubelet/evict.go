@@ -1,0 +1,117 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// pressure is the node's memory pressure. It stays active for Timing.PressureHold after the last excess.
+type pressure struct {
+	active bool
+	since  time.Time
+	seen   time.Time
+}
+
+// Pressure says whether the node is under memory pressure, and since when it is or is not.
+func (n *Node) Pressure() (active bool, since time.Time) { return n.pressure.active, n.pressure.since }
+
+// relieve compares the working set of all containers with what is allocatable and evicts the worst pod where it is
+// too much. One pod a sample, as the kubelet's loop does, so that the next sample sees the effect.
+func (n *Node) relieve(total float64, now time.Time) {
+	if total > float64(n.allocatable.Memory().Value()) {
+		if !n.pressure.active {
+			n.pressure.active, n.pressure.since = true, now
+			n.events = append(n.events, Event{
+				Type: corev1.EventTypeWarning, Reason: "EvictionThresholdMet",
+				Message: "Attempting to reclaim memory",
+			})
+		}
+		n.pressure.seen = now
+		n.evictOne(now)
+		return
+	}
+	if n.pressure.active && now.Sub(n.pressure.seen) >= n.timing.PressureHold {
+		n.pressure.active, n.pressure.since = false, now
+	}
+}
+
+// candidate is a pod that may be evicted, with the numbers that rank it.
+type candidate struct {
+	r       *record
+	use     float64
+	request float64
+	worst   *container
+}
+
+// evictOne evicts the pod that ranks first: use above request before others, then low priority, then the largest use
+// above request. (Kubelet: exceedMemoryRequests, priority, memory.)
+func (n *Node) evictOne(now time.Time) {
+	var list []candidate
+	for _, r := range n.pods {
+		if c, ok := n.candidate(r); ok {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	first := slices.MinFunc(list, func(a, b candidate) int {
+		return cmp.Or(
+			-boolCompare(a.use > a.request, b.use > b.request),
+			cmp.Compare(priority(a.r.pod), priority(b.r.pod)),
+			cmp.Compare(b.use-b.request, a.use-a.request),
+			cmp.Compare(a.r.uid(), b.r.uid()),
+		)
+	})
+	message := "The node was low on resource: memory. "
+	if c := first.worst; c != nil {
+		request := c.allocated.Requests[corev1.ResourceMemory]
+		message += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of memory. ",
+			c.name, resource.NewQuantity(int64(c.meter.use.Memory), resource.BinarySI), request.String())
+	}
+	n.tellf(first.r, corev1.EventTypeWarning, reasonEvicted, "%s", message)
+	n.fail(first.r, verdict{reason: reasonEvicted, message: message, disruption: true}, now)
+	n.dirty[first.r.uid()] = true
+	n.roomMade()
+}
+
+// candidate gives the numbers of a pod; pods that are critical, ending, or not measured are none.
+func (n *Node) candidate(r *record) (candidate, bool) {
+	if !r.active() || !r.killAt.IsZero() || critical(r.pod) {
+		return candidate{}, false
+	}
+	request := r.requests[corev1.ResourceMemory]
+	out := candidate{r: r, request: request.AsApproximateFloat64()}
+	known, most := false, 0.0
+	for _, c := range r.list {
+		if c.phase != running || !c.meter.use.Known {
+			continue
+		}
+		known = true
+		out.use += c.meter.use.Memory
+		q := c.allocated.Requests[corev1.ResourceMemory]
+		if over := c.meter.use.Memory - q.AsApproximateFloat64(); over > most {
+			most, out.worst = over, c
+		}
+	}
+	return out, known
+}
+
+func boolCompare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}

@@ -1,0 +1,275 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPodBecomesReady(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{} })
+	w.put(p)
+	if got := w.pod(p).Status; got.Phase != corev1.PodPending || got.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
+		t.Fatalf("at first: %+v", got)
+	}
+	w.pass(time.Second)
+	if got := w.pod(p); got.Status.Phase != corev1.PodRunning || isTrue(got, corev1.PodReady) {
+		t.Fatalf("after 1 s: %s, ready %v", got.Status.Phase, isTrue(got, corev1.PodReady))
+	}
+	w.pass(time.Second)
+	got := w.pod(p)
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.ContainersReady, corev1.PodReady,
+	} {
+		if !isTrue(got, kind) {
+			t.Errorf("condition %s is not True: %+v", kind, got.Status.Conditions)
+		}
+	}
+	s := got.Status.ContainerStatuses[0]
+	if !s.Ready || !*s.Started || s.Resources == nil || s.AllocatedResources.Cpu().String() != "500m" || s.ContainerID == "" {
+		t.Errorf("container status: %+v", s)
+	}
+	if got.Status.PodIP != "10.192.0.2" || got.Status.ObservedGeneration != 1 || got.Status.StartTime == nil {
+		t.Errorf("status: %+v", got.Status)
+	}
+}
+
+func TestInitContainersRunInOrderAndSidecarsStay(t *testing.T) {
+	w := newWorld(t)
+	always := corev1.ContainerRestartPolicyAlways
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "proxy", RestartPolicy: &always}, {Name: "second"}}
+		p.Annotations = map[string]string{AnnotationDuration: "3s"}
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+	})
+	w.put(p)
+	w.pass(time.Second)
+	init := w.pod(p).Status.InitContainerStatuses
+	if init[0].State.Running == nil || init[1].State.Waiting == nil || init[2].State.Waiting == nil {
+		t.Fatalf("first is to run alone: %+v", init)
+	}
+	if got := w.pod(p).Status; got.ContainerStatuses[0].State.Waiting.Reason != "PodInitializing" || got.Phase != corev1.PodPending {
+		t.Fatalf("the app container waits: %+v", got)
+	}
+	w.pass(time.Second)
+	init = w.pod(p).Status.InitContainerStatuses
+	if init[0].State.Terminated == nil || init[1].State.Running == nil || init[2].State.Running == nil {
+		t.Fatalf("then proxy and second: %+v", init)
+	}
+	w.pass(2 * time.Second)
+	if got := w.pod(p); !isTrue(got, corev1.PodReady) || got.Status.InitContainerStatuses[1].State.Running == nil {
+		t.Fatalf("then the app beside the sidecar: %+v", got.Status)
+	}
+	w.pass(3 * time.Second)
+	if got := w.pod(p); got.Status.Phase != corev1.PodSucceeded || got.Status.InitContainerStatuses[1].State.Terminated == nil {
+		t.Fatalf("the sidecar ends with the app: %+v", got.Status)
+	}
+}
+
+func TestFailingInitContainerWithNever(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "first"}}
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+	})
+	w.put(p)
+	w.pass(time.Second)
+	if !w.node.Kill("default", "web", "first", 3, w.now) {
+		t.Fatal("first does not run")
+	}
+	w.pass(time.Second)
+	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.InitContainerStatuses[0].State.Terminated.ExitCode != 3 {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestJobPodCompletes(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		code   string
+		want   corev1.PodPhase
+		min    int32
+	}{
+		{"success", corev1.RestartPolicyNever, "0", corev1.PodSucceeded, 0},
+		{"failure", corev1.RestartPolicyNever, "2", corev1.PodFailed, 0},
+		{"failure is tried again", corev1.RestartPolicyOnFailure, "2", corev1.PodRunning, 2},
+		{"success is run again", corev1.RestartPolicyAlways, "0", corev1.PodRunning, 2},
+		{"bad code is success", corev1.RestartPolicyNever, "256", corev1.PodSucceeded, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			p := newPod("job", "500m", "256Mi", func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: new(true)}}
+				p.Annotations = map[string]string{AnnotationDuration: "2s", AnnotationExitCode: tc.code}
+				p.Spec.RestartPolicy = tc.policy
+			})
+			w.put(p)
+			w.pass(20 * time.Second)
+			got := w.pod(p).Status
+			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount < tc.min {
+				t.Errorf("phase %s, want %s; %d restarts", got.Phase, tc.want, got.ContainerStatuses[0].RestartCount)
+			}
+			if tc.code == "256" && w.told("InvalidAnnotation") == 0 {
+				t.Error("the bad annotation is not reported")
+			}
+		})
+	}
+}
+
+func TestBackOffDoublesAndResets(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	var gaps []time.Duration
+	for range 4 {
+		if !w.node.Kill("default", "web", "web", 1, w.now) {
+			t.Fatal("not running")
+		}
+		from := w.now
+		for w.pass(100 * time.Millisecond); w.pod(p).Status.ContainerStatuses[0].State.Running == nil; {
+			w.pass(100 * time.Millisecond)
+		}
+		gaps = append(gaps, w.now.Sub(from))
+	}
+	want := []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
+	for i := range want {
+		if gaps[i] != want[i] {
+			t.Errorf("restart %d after %v, want %v", i, gaps[i], want[i])
+		}
+	}
+	w.pass(DefaultTiming().BackOffReset)
+	w.node.Kill("default", "web", "web", 1, w.now)
+	w.pass(300 * time.Millisecond)
+	s := w.pod(p).Status.ContainerStatuses[0]
+	if s.State.Running == nil || s.RestartCount != 5 || s.LastTerminationState.Terminated.ExitCode != 1 {
+		t.Errorf("a long run resets the back-off: %+v", s)
+	}
+}
+
+func TestGracefulDeletion(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.update(p, func(p *corev1.Pod) {
+		p.DeletionTimestamp = new(metav1.NewTime(w.now.Add(30 * time.Second)))
+		p.DeletionGracePeriodSeconds = new(int64(30))
+	})
+	if got := w.pod(p).Status.ContainerStatuses[0]; got.State.Running == nil {
+		t.Fatalf("it gets time to stop: %+v", got)
+	}
+	w.pass(time.Second)
+	if len(w.api) != 0 || w.told("Killing") != 1 {
+		t.Fatalf("it is still there, %d Killing events", w.told("Killing"))
+	}
+	if got := w.node.ips.get(); got == "" {
+		t.Error("no address")
+	}
+}
+
+func TestActiveDeadline(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(3)) })
+	w.put(p)
+	w.pass(4 * time.Second)
+	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.Reason != "DeadlineExceeded" {
+		t.Fatalf("got %s %s", got.Phase, got.Reason)
+	}
+}
+
+func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
+	w := newWorld(t, func(s *NodeSpec) { s.MaxPods = 2 })
+	w.put(newPod("a", "3", "1Gi"))
+	b := newPod("b", "2", "1Gi")
+	w.put(b)
+	if got := w.pod(b).Status; got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" {
+		t.Errorf("got %s %s", got.Phase, got.Reason)
+	}
+	w.put(newPod("c", "500m", "1Gi"))
+	d := newPod("d", "500m", "1Gi")
+	w.put(d)
+	if got := w.pod(d).Status; got.Reason != "OutOfpods" {
+		t.Errorf("got %s", got.Reason)
+	}
+}
+
+func TestReadinessGate(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.org/gate"}}
+	})
+	w.put(p)
+	w.pass(3 * time.Second)
+	if got := w.pod(p); isTrue(got, corev1.PodReady) || !isTrue(got, corev1.ContainersReady) {
+		t.Fatal("the gate is closed")
+	}
+	w.update(p, func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.org/gate", Status: corev1.ConditionTrue})
+	})
+	if got := w.pod(p); !isTrue(got, corev1.PodReady) || !isTrue(got, "example.org/gate") {
+		t.Fatal("the gate is open")
+	}
+}
+
+// A restart of the simulation must change nothing about pods that run.
+func TestAdoption(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.node.Kill("default", "web", "web", 1, w.now)
+	w.pass(5 * time.Second)
+	before := w.pod(p)
+	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
+	w.now = w.now.Add(time.Minute)
+	w.put(before)
+	after := w.pod(p)
+	a, b := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+	if b.RestartCount != a.RestartCount || b.ContainerID != a.ContainerID || !b.Ready || !isTrue(after, corev1.PodReady) ||
+		after.Status.PodIP != before.Status.PodIP || !b.State.Running.StartedAt.Equal(&a.State.Running.StartedAt) {
+		t.Errorf("before %+v, after %+v", a, b)
+	}
+	other := newPod("other", "500m", "256Mi")
+	w.put(other)
+	w.pass(2 * time.Second)
+	if got := w.pod(other).Status.PodIP; got == before.Status.PodIP || got == "" {
+		t.Errorf("address %q is taken", got)
+	}
+}
+
+// What was down when the simulation ended comes back by its restart policy, and what had ended stays so.
+func TestAdoptionOfContainersThatAreDown(t *testing.T) {
+	for _, tc := range []struct {
+		policy   corev1.RestartPolicy
+		want     corev1.PodPhase
+		restarts int32
+	}{{corev1.RestartPolicyAlways, corev1.PodRunning, 3}, {corev1.RestartPolicyNever, corev1.PodFailed, 0}} {
+		t.Run(string(tc.policy), func(t *testing.T) {
+			w := newWorld(t)
+			p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.RestartPolicy = tc.policy })
+			w.put(p)
+			w.pass(2 * time.Second)
+			for range 3 { // ends in CrashLoopBackOff, or failed at once
+				w.node.Kill("default", "web", "web", 1, w.now)
+				w.settle(p.UID)
+				before := w.pod(p)
+				w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
+				w.put(before)
+				w.pass(time.Second)
+			}
+			got := w.pod(p).Status
+			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount != tc.restarts {
+				t.Errorf("phase %s, %d restarts", got.Phase, got.ContainerStatuses[0].RestartCount)
+			}
+		})
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Event is something the node tells about a pod, or about itself where Pod is nil.
+type Event struct {
+	Pod                   *corev1.Pod
+	Type, Reason, Message string
+}
+
+// Outcome is what a step led to.
+type Outcome struct {
+	// Pod is the pod with the status that the node wants to report; nil where the node does not know the pod.
+	Pod *corev1.Pod
+	// Remove says that the pod has ended and its object may be deleted.
+	Remove bool
+	// Wake is when the pod wants the next step; zero where only an outside change can move it.
+	Wake time.Time
+}
+
+// Node is one simulated node with its pods.
+type Node struct {
+	spec        NodeSpec
+	timing      Timing
+	allocatable corev1.ResourceList
+	hostIP      string
+	ips         *addresses
+
+	pods     map[types.UID]*record
+	pressure pressure
+	events   []Event
+	dirty    map[types.UID]bool
+
+	startedAt, sampledAt time.Time
+	cpuSeconds           float64
+}
+
+// NewNode makes an empty node. The prefix is the first 24 bits of the addresses of its pods, like "10.192.3.".
+func NewNode(spec NodeSpec, timing Timing, hostIP, prefix string) *Node {
+	return &Node{
+		spec: spec, timing: timing, allocatable: spec.Allocatable(), hostIP: hostIP, ips: newAddresses(prefix),
+		pods: map[types.UID]*record{}, dirty: map[types.UID]bool{},
+	}
+}
+
+// Spec is the node's description.
+func (n *Node) Spec() NodeSpec { return n.spec }
+
+// Observe takes a pod bound to this node, new or changed. A pod that the node does not know but that has already run
+// here (the simulation was restarted) is taken up as its status tells.
+func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
+	r, ok := n.pods[pod.UID]
+	if ok {
+		r.observe(pod)
+		return
+	}
+	r = newRecord(pod, now)
+	n.pods[pod.UID] = r
+	if adopt(r, now) {
+		n.ips.take(r.ip)
+		n.replan(r)
+		return
+	}
+	n.admit(r, now)
+}
+
+// Forget drops a pod whose object is gone and says so to those that wait for room.
+func (n *Node) Forget(uid types.UID) {
+	r, ok := n.pods[uid]
+	if !ok {
+		return
+	}
+	n.ips.release(r.ip)
+	delete(n.pods, uid)
+	delete(n.dirty, uid)
+	n.roomMade()
+}
+
+// Step brings one pod up to date with its spec and with the time.
+func (n *Node) Step(uid types.UID, now time.Time) Outcome {
+	r, ok := n.pods[uid]
+	if !ok {
+		return Outcome{}
+	}
+	wasActive := r.active()
+	n.advance(r, now)
+	if r.active() && r.sandbox && r.killAt.IsZero() {
+		n.resize(r, now)
+	}
+	if wasActive && !r.active() {
+		n.roomMade()
+	}
+	n.render(r, now)
+	out := Outcome{Pod: r.current(), Wake: r.wake()}
+	out.Remove = r.pod.DeletionTimestamp != nil && !r.active()
+	return out
+}
+
+// Events hands out and clears what there is to tell.
+func (n *Node) Events() []Event {
+	events := n.events
+	n.events = nil
+	return events
+}
+
+// Dirty hands out and clears the pods that want a step because something around them changed, in a stable order.
+func (n *Node) Dirty() []*corev1.Pod {
+	if len(n.dirty) == 0 {
+		return nil
+	}
+	pods := make([]*corev1.Pod, 0, len(n.dirty))
+	for uid := range n.dirty {
+		if r, ok := n.pods[uid]; ok {
+			pods = append(pods, r.pod)
+		}
+	}
+	clear(n.dirty)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return pods
+}
+
+// Pods are all pods that the node knows, with the status that it reports, ordered by namespace and name. They are
+// shared and must not be changed.
+func (n *Node) Pods() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(n.pods))
+	for _, r := range n.pods {
+		pods = append(pods, r.current())
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+func (n *Node) tellf(r *record, kind, reason, format string, args ...any) {
+	n.events = append(n.events, Event{Pod: r.pod, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// shortage names the first resource that a pod asks too much of.
+type shortage struct {
+	resource                  corev1.ResourceName
+	requested, used, capacity int64
+}
+
+func (s shortage) String() string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		s.resource, s.requested, s.used, s.capacity)
+}
+
+// fits checks requests of the pod against what the other active pods of the node hold.
+func (n *Node) fits(r *record, requests corev1.ResourceList) *shortage {
+	used := corev1.ResourceList{}
+	count := int64(0)
+	for _, other := range n.pods {
+		if other == r || !other.active() {
+			continue
+		}
+		count++
+		for _, name := range admitted {
+			sum := used[name]
+			sum.Add(other.requests[name])
+			used[name] = sum
+		}
+	}
+	if pods := n.allocatable.Pods().Value(); count+1 > pods {
+		return &shortage{resource: corev1.ResourcePods, requested: 1, used: count, capacity: pods}
+	}
+	for _, name := range admitted {
+		want, have, total := requests[name], used[name], n.allocatable[name]
+		sum := have.DeepCopy()
+		sum.Add(want)
+		if !want.IsZero() && sum.Cmp(total) > 0 {
+			if name == corev1.ResourceCPU {
+				return &shortage{name, want.MilliValue(), have.MilliValue(), total.MilliValue()}
+			}
+			return &shortage{name, want.Value(), have.Value(), total.Value()}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// kind says how a container takes part in its pod's life.
+type kind int
+
+const (
+	appContainer kind = iota
+	initContainer
+	sidecar
+)
+
+// phase is the state of a container as the runtime sees it.
+type phase int
+
+const (
+	waiting phase = iota // not yet started for the first time
+	running
+	exited // ended; restartAt says whether it comes back
+)
+
+// container is the runtime's record of one container.
+type container struct {
+	name string
+	kind kind
+	// index is the place in spec.initContainers or spec.containers.
+	index int
+
+	phase     phase
+	id        string
+	startedAt time.Time
+	ready     bool
+	readyAt   time.Time
+	// exitAt is when the process ends by itself with exitCode; zero where it runs until it is stopped.
+	exitAt   time.Time
+	exitCode int32
+	// restartAt is when an exited container starts again; zero where it does not.
+	restartAt time.Time
+	// looping says that the wait for restartAt is a back-off.
+	looping  bool
+	backOff  time.Duration
+	restarts int32
+	oomKills int64
+	// ended is the last end; last the end before the current run.
+	ended, last *corev1.ContainerStateTerminated
+
+	// allocated is what the node has admitted, actual what is in force.
+	allocated, actual corev1.ResourceRequirements
+
+	meter meter
+}
+
+// verdict is a reason why the node ended a pod as a whole.
+type verdict struct {
+	reason, message string
+	disruption      bool
+}
+
+// resizeState is a resize condition with its reason.
+type resizeState struct {
+	reason, message string
+	generation      int64
+	since           time.Time
+}
+
+// record is all that the node knows of one pod.
+type record struct {
+	pod *corev1.Pod
+	// arrival is when the node first saw the pod.
+	arrival   time.Time
+	sandboxAt time.Time
+	sandbox   bool
+	ip        string
+	list      []*container
+	requests  corev1.ResourceList
+
+	failed   *verdict
+	finished bool // every container has ended for good
+	killAt   time.Time
+
+	pending, progress *resizeState
+	applyAt           time.Time
+
+	status *corev1.PodStatus
+	view   *corev1.Pod
+}
+
+// newRecord makes the record of a pod that the node has not started.
+func newRecord(pod *corev1.Pod, now time.Time) *record {
+	r := &record{pod: pod, arrival: now}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		k := initContainer
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			k = sidecar
+		}
+		r.list = append(r.list, &container{name: c.Name, kind: k, index: i})
+	}
+	for i := range pod.Spec.Containers {
+		r.list = append(r.list, &container{name: pod.Spec.Containers[i].Name, kind: appContainer, index: i})
+	}
+	return r
+}
+
+// spec is the container's part of the pod's current spec.
+func (r *record) spec(c *container) *corev1.Container {
+	if c.kind == appContainer {
+		return &r.pod.Spec.Containers[c.index]
+	}
+	return &r.pod.Spec.InitContainers[c.index]
+}
+
+// allocate takes the spec's resources as admitted. Containers that are not running take them as in force as well.
+func (r *record) allocate() {
+	for _, c := range r.list {
+		c.allocated = *r.spec(c).Resources.DeepCopy()
+		if c.phase != running {
+			c.actual = c.allocated
+		}
+	}
+	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
+}
+
+// podRequests is what the scheduler would count for the pod if its containers had the given resources.
+func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) corev1.ResourceList {
+	shadow := &corev1.Pod{Spec: r.pod.Spec}
+	shadow.Spec.Containers = append([]corev1.Container(nil), r.pod.Spec.Containers...)
+	shadow.Spec.InitContainers = append([]corev1.Container(nil), r.pod.Spec.InitContainers...)
+	for _, c := range r.list {
+		if c.kind == appContainer {
+			shadow.Spec.Containers[c.index].Resources = of(c)
+		} else {
+			shadow.Spec.InitContainers[c.index].Resources = of(c)
+		}
+	}
+	return resourcehelper.PodRequests(shadow, resourcehelper.PodResourcesOptions{})
+}
+
+// resizable says whether a container takes part in in-place resize: plain init containers do not.
+func (c *container) resizable() bool { return c.kind != initContainer }
+
+// passed says whether a plain init container has done its part.
+func (c *container) passed() bool {
+	return c.kind == initContainer && c.phase == exited && c.ended.ExitCode == 0
+}
+
+// active says whether the pod holds resources of the node.
+func (r *record) active() bool { return r.failed == nil && !r.finished }
+
+// uid of the pod.
+func (r *record) uid() types.UID { return r.pod.UID }
+
+// observe takes a newer version of the pod.
+func (r *record) observe(pod *corev1.Pod) {
+	r.pod = pod
+	r.view = nil
+}
+
+// current is the pod with the status that the node reports. It is shared and must not be changed.
+func (r *record) current() *corev1.Pod {
+	if r.view == nil {
+		view := *r.pod
+		if r.status != nil {
+			view.Status = *mergeStatus(&r.pod.Status, r.status)
+		}
+		r.view = &view
+	}
+	return r.view
+}

@@ -1,0 +1,228 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// admitted are the resources that admission adds up.
+var admitted = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+// roomMade gives every pod with a deferred resize another try.
+func (n *Node) roomMade() {
+	for uid, r := range n.pods {
+		if r.pending != nil && r.pending.reason == corev1.PodReasonDeferred {
+			n.dirty[uid] = true
+		}
+	}
+}
+
+// resize takes the pod's in-place resize as far as it goes now: admission, then putting it in force.
+func (n *Node) resize(r *record, now time.Time) {
+	if !r.wantsResize() {
+		r.pending = nil
+	} else {
+		n.admitResizes(now)
+	}
+	n.applyResize(r, now)
+}
+
+// wantsResize says whether the spec asks for other resources than those admitted.
+func (r *record) wantsResize() bool {
+	for _, c := range r.list {
+		if c.resizable() && !equality.Semantic.DeepEqual(r.spec(c).Resources, c.allocated) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted is what the container would have if its pod's resize were admitted.
+func (r *record) wanted(c *container) corev1.ResourceRequirements {
+	if !c.resizable() {
+		return c.allocated
+	}
+	return r.spec(c).Resources
+}
+
+// admitResizes tries all resizes of the node that wait, in the kubelet's order: those that do not increase first, then
+// by priority, Guaranteed before others, and the longest wait.
+func (n *Node) admitResizes(now time.Time) {
+	var list []*record
+	increase := map[*record]bool{}
+	for _, r := range n.pods {
+		if r.active() && r.killAt.IsZero() && r.sandbox && r.wantsResize() {
+			list = append(list, r)
+			increase[r] = r.increases()
+		}
+	}
+	slices.SortFunc(list, func(a, b *record) int {
+		return cmp.Or(
+			boolCompare(increase[a], increase[b]),
+			cmp.Compare(priority(b.pod), priority(a.pod)),
+			-boolCompare(guaranteed(a.pod), guaranteed(b.pod)),
+			a.waitingSince(now).Compare(b.waitingSince(now)),
+			cmp.Compare(a.uid(), b.uid()),
+		)
+	})
+	for _, r := range list {
+		n.admitResize(r, now)
+	}
+}
+
+func guaranteed(pod *corev1.Pod) bool { return pod.Status.QOSClass == corev1.PodQOSGuaranteed }
+
+// increases says whether the pod's resize raises its requests.
+func (r *record) increases() bool {
+	want := r.podRequests(r.wanted)
+	return want.Cpu().Cmp(*r.requests.Cpu()) > 0 || want.Memory().Cmp(*r.requests.Memory()) > 0
+}
+
+func (r *record) waitingSince(now time.Time) time.Time {
+	if r.pending == nil {
+		return now
+	}
+	return r.pending.since
+}
+
+// admitResize admits one resize, or says why not. An infeasible one is not looked at again until the spec changes.
+func (n *Node) admitResize(r *record, now time.Time) {
+	if r.pending != nil && r.pending.reason == corev1.PodReasonInfeasible && r.pending.generation == r.pod.Generation {
+		return
+	}
+	want := r.podRequests(r.wanted)
+	if why := n.infeasible(r, want); why != "" {
+		n.postpone(r, corev1.PodReasonInfeasible, why, now)
+		return
+	}
+	if short := n.fits(r, want); short != nil {
+		n.postpone(r, corev1.PodReasonDeferred, short.String(), now)
+		return
+	}
+	for _, c := range r.list {
+		want := r.wanted(c)
+		c.allocated = *want.DeepCopy()
+		if c.phase != running {
+			c.actual = c.allocated
+		}
+	}
+	shrinks := want.Cpu().Cmp(*r.requests.Cpu()) < 0 || want.Memory().Cmp(*r.requests.Memory()) < 0
+	r.requests = want
+	r.pending = nil
+	r.progress = &resizeState{generation: r.pod.Generation, since: now}
+	r.applyAt = now.Add(n.timing.Resize)
+	n.tellf(r, corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: generation %d", r.pod.Generation)
+	n.dirty[r.uid()] = true
+	if shrinks {
+		n.roomMade()
+	}
+}
+
+// infeasible is the reason why a resize can never be carried out on this node, or empty.
+func (n *Node) infeasible(r *record, want corev1.ResourceList) string {
+	if n.spec.StaticCPU && guaranteed(r.pod) && want.Cpu().Cmp(*r.requests.Cpu()) != 0 {
+		return "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
+	}
+	for _, name := range admitted {
+		q, total := want[name], n.allocatable[name]
+		if q.Cmp(total) > 0 {
+			return fmt.Sprintf("Node didn't have enough capacity: %s, requested: %s, capacity: %s", name, q.String(), total.String())
+		}
+	}
+	return ""
+}
+
+// postpone sets the PodResizePending condition and tells of it once.
+func (n *Node) postpone(r *record, reason, message string, now time.Time) {
+	old := r.pending
+	r.pending = &resizeState{reason: reason, message: message, generation: r.pod.Generation, since: now}
+	if old != nil && old.reason == reason {
+		r.pending.since = old.since
+		if old.message == message && old.generation == r.pod.Generation {
+			return
+		}
+	}
+	n.dirty[r.uid()] = true
+	if old == nil || old.reason != reason || old.generation != r.pod.Generation {
+		n.tellf(r, corev1.EventTypeWarning, "Resize"+reason, "Pod resize %s: %s, generation %d", reason, message, r.pod.Generation)
+	}
+}
+
+// applyResize puts admitted resources in force once they are due. A memory limit below the current use is not set, and
+// then nothing else of the pod's resize either; it is tried again with the next sample.
+func (n *Node) applyResize(r *record, now time.Time) {
+	if r.progress == nil || now.Before(r.applyAt) {
+		return
+	}
+	r.applyAt = time.Time{}
+	for _, c := range r.list {
+		if c.phase == running && !restartsFor(r.spec(c), c, corev1.ResourceMemory) {
+			if why := shrinkBelowUse(c); why != "" {
+				n.resizeError(r, why, now)
+				return
+			}
+		}
+	}
+	for _, c := range r.list {
+		if c.phase != running || equality.Semantic.DeepEqual(c.actual, c.allocated) {
+			continue
+		}
+		if restartsFor(r.spec(c), c, corev1.ResourceMemory) || restartsFor(r.spec(c), c, corev1.ResourceCPU) {
+			n.tellf(r, corev1.EventTypeNormal, "Killing", "Container %s resize requires restart", c.name)
+			c.stop(143, "Error", now)
+			c.restartAt = now.Add(n.timing.Restart)
+			continue
+		}
+		c.actual = c.allocated
+	}
+	n.tellf(r, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed: generation %d", r.progress.generation)
+	r.progress = nil
+}
+
+// shrinkBelowUse names a memory limit that would fall below the last known use.
+func shrinkBelowUse(c *container) string {
+	limit, ok := c.allocated.Limits[corev1.ResourceMemory]
+	if !ok || !c.meter.use.Known {
+		return ""
+	}
+	if old, had := c.actual.Limits[corev1.ResourceMemory]; had && old.Cmp(limit) <= 0 {
+		return ""
+	}
+	if c.meter.use.Memory < limit.AsApproximateFloat64() {
+		return ""
+	}
+	return fmt.Sprintf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%.0f)",
+		c.name, limit.Value(), c.meter.use.Memory)
+}
+
+func (n *Node) resizeError(r *record, why string, now time.Time) {
+	since := r.progress.since
+	if r.progress.reason != corev1.PodReasonError {
+		since = now
+		n.tellf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", why, r.progress.generation)
+	}
+	r.progress = &resizeState{reason: corev1.PodReasonError, message: why, generation: r.progress.generation, since: since}
+}
+
+// restartsFor says whether the container's resize policy asks for a restart to change this resource now.
+func restartsFor(spec *corev1.Container, c *container, name corev1.ResourceName) bool {
+	oldRequest, newRequest := c.actual.Requests[name], c.allocated.Requests[name]
+	oldLimit, newLimit := c.actual.Limits[name], c.allocated.Limits[name]
+	if oldRequest.Cmp(newRequest) == 0 && oldLimit.Cmp(newLimit) == 0 {
+		return false
+	}
+	for _, p := range spec.ResizePolicy {
+		if p.ResourceName == name {
+			return p.RestartPolicy == corev1.RestartContainer
+		}
+	}
+	return false
+}

@@ -1,0 +1,193 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// want sets requests and limits of the pod's only container.
+func want(cpu, memory string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+	}
+}
+
+func inForce(p *corev1.Pod) (cpu, memory string, restarts int32) {
+	s := p.Status.ContainerStatuses[0]
+	return s.Resources.Limits.Cpu().String(), s.Resources.Limits.Memory().String(), s.RestartCount
+}
+
+func reasonOf(p *corev1.Pod, kind corev1.PodConditionType) string {
+	c := findCondition(p.Status.Conditions, kind)
+	if c == nil {
+		return "none"
+	}
+	return c.Reason
+}
+
+func TestResizeIsAdmittedThenApplied(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.update(p, want("1", "512Mi"))
+	got := w.pod(p)
+	if cpu, _, _ := inForce(got); cpu != "500m" || reasonOf(got, corev1.PodResizeInProgress) != "" ||
+		got.Status.ContainerStatuses[0].AllocatedResources.Cpu().String() != "1" {
+		t.Fatalf("admitted, not yet in force: %+v", got.Status)
+	}
+	w.pass(300 * time.Millisecond)
+	got = w.pod(p)
+	if cpu, memory, restarts := inForce(got); cpu != "1" || memory != "512Mi" || restarts != 0 || reasonOf(got, corev1.PodResizeInProgress) != "none" {
+		t.Fatalf("in force: %+v", got.Status)
+	}
+	if w.told("ResizeStarted") != 1 || w.told("ResizeCompleted") != 1 || got.Status.ObservedGeneration != 2 {
+		t.Errorf("events or generation: %+v", w.seen)
+	}
+}
+
+func TestResizeDeferredOrder(t *testing.T) {
+	w := newWorld(t) // 4 cores
+	hold := newPod("hold", "1", "256Mi")
+	low := newPod("low", "1", "256Mi", func(p *corev1.Pod) { p.Spec.Priority = new(int32(1)) })
+	high := newPod("high", "1", "256Mi", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2)) })
+	for _, p := range []*corev1.Pod{hold, low, high} {
+		w.put(p)
+	}
+	w.pass(2 * time.Second)
+	w.update(low, want("2500m", "256Mi"))
+	w.pass(time.Second)
+	w.update(high, want("2500m", "256Mi"))
+	for _, p := range []*corev1.Pod{low, high} {
+		if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonDeferred {
+			t.Fatalf("%s: %s", p.Name, got)
+		}
+	}
+	since := findCondition(w.pod(low).Status.Conditions, corev1.PodResizePending).LastTransitionTime
+	w.update(hold, want("500m", "256Mi"))
+	w.pass(time.Second)
+	if cpu, _, _ := inForce(w.pod(high)); cpu != "2500m" {
+		t.Errorf("high has %s; it goes first", cpu)
+	}
+	got := w.pod(low)
+	if cpu, _, _ := inForce(got); cpu != "1" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
+		t.Errorf("low has %s, %s", cpu, reasonOf(got, corev1.PodResizePending))
+	}
+	if now := findCondition(got.Status.Conditions, corev1.PodResizePending).LastTransitionTime; !now.Equal(&since) {
+		t.Error("the time of the condition moved although it did not change")
+	}
+	w.update(high, func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &since, new(int64(30)) })
+	w.pass(2 * time.Second)
+	if cpu, _, _ := inForce(w.pod(low)); cpu != "2500m" {
+		t.Errorf("low has %s after the room was made", cpu)
+	}
+}
+
+func TestResizeInfeasibleAndReverted(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "1", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.update(p, want("5", "256Mi"))
+	if got := w.pod(p); reasonOf(got, corev1.PodResizePending) != corev1.PodReasonInfeasible ||
+		!strings.Contains(findCondition(got.Status.Conditions, corev1.PodResizePending).Message, "cpu, requested: 5, capacity: 4") {
+		t.Fatalf("got %+v", got.Status.Conditions)
+	}
+	w.pass(time.Second)
+	if w.told("ResizeInfeasible") != 1 {
+		t.Errorf("%d events", w.told("ResizeInfeasible"))
+	}
+	w.update(p, want("1", "256Mi"))
+	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != "none" {
+		t.Errorf("reverted: %s", got)
+	}
+}
+
+func TestStaticCPUPolicyMakesCPUResizeInfeasible(t *testing.T) {
+	w := newWorld(t, func(s *NodeSpec) { s.StaticCPU = true })
+	p := newPod("web", "1", "256Mi")
+	b := newPod("burst", "1", "256Mi", burstable(false, 0))
+	w.put(p)
+	w.put(b)
+	w.pass(2 * time.Second)
+	w.update(p, want("2", "256Mi"))
+	w.update(b, want("1500m", "256Mi"))
+	w.pass(time.Second)
+	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonInfeasible {
+		t.Errorf("Guaranteed: %s", got)
+	}
+	if cpu, _, _ := inForce(w.pod(b)); cpu != "1500m" {
+		t.Errorf("Burstable: %s", cpu)
+	}
+}
+
+func TestMemoryShrinkBelowUseWaits(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "512Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.load["web"] = Use{CPU: 0.1, Memory: 300 << 20, Known: true}
+	w.measure()
+	w.update(p, want("600m", "256Mi"))
+	w.pass(time.Second)
+	got := w.pod(p)
+	if cpu, memory, _ := inForce(got); cpu != "500m" || memory != "512Mi" || reasonOf(got, corev1.PodResizeInProgress) != corev1.PodReasonError {
+		t.Fatalf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
+	}
+	w.load["web"] = Use{CPU: 0.1, Memory: 200 << 20, Known: true}
+	w.measure()
+	got = w.pod(p)
+	if cpu, memory, _ := inForce(got); cpu != "600m" || memory != "256Mi" || reasonOf(got, corev1.PodResizeInProgress) != "none" {
+		t.Errorf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
+	}
+	if w.told("ResizeError") != 1 {
+		t.Errorf("%d ResizeError events", w.told("ResizeError"))
+	}
+}
+
+func TestResizePolicyRestartsContainer(t *testing.T) {
+	w := newWorld(t)
+	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
+		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+	})
+	w.put(p)
+	w.pass(2 * time.Second)
+	w.load["web"] = Use{Memory: 200 << 20, Known: true}
+	w.measure()
+	w.update(p, want("600m", "256Mi"))
+	w.pass(time.Second)
+	if cpu, _, restarts := inForce(w.pod(p)); cpu != "600m" || restarts != 0 {
+		t.Errorf("CPU: %s, %d restarts", cpu, restarts)
+	}
+	w.update(p, want("600m", "128Mi"))
+	w.pass(2 * time.Second)
+	if _, memory, restarts := inForce(w.pod(p)); memory != "128Mi" || restarts != 1 {
+		t.Errorf("memory: %s, %d restarts; a restart may go below the use", memory, restarts)
+	}
+}
+
+func TestResizeSurvivesRestartOfTheSimulation(t *testing.T) {
+	w := newWorld(t)
+	p, q := newPod("web", "2", "256Mi"), newPod("other", "2", "256Mi")
+	w.put(p)
+	w.put(q)
+	w.pass(2 * time.Second)
+	w.update(p, want("3", "256Mi"))
+	before := w.pod(p)
+	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
+	w.node.Observe(before, w.now)
+	w.node.Observe(w.pod(q), w.now)
+	w.settle(p.UID)
+	got := w.pod(p)
+	if cpu, _, _ := inForce(got); cpu != "2" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
+		t.Errorf("in force %s, %s", cpu, reasonOf(got, corev1.PodResizePending))
+	}
+}

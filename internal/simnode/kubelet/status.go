@@ -1,0 +1,300 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stamp is a time as the API keeps it: whole seconds.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
+
+// render writes the record down as the status that the node wants to report.
+func (n *Node) render(r *record, now time.Time) {
+	start := stamp(r.arrival)
+	s := &corev1.PodStatus{
+		Phase: n.phase(r), StartTime: &start, HostIP: n.hostIP, HostIPs: []corev1.HostIP{{IP: n.hostIP}},
+		ObservedGeneration: r.pod.Generation,
+	}
+	if r.ip != "" {
+		s.PodIP, s.PodIPs = r.ip, []corev1.PodIP{{IP: r.ip}}
+	}
+	if r.failed != nil {
+		s.Reason, s.Message = r.failed.reason, r.failed.message
+	}
+	initialized := r.initialized()
+	for _, c := range r.list {
+		cs := r.containerStatus(c, initialized)
+		if c.kind == appContainer {
+			s.ContainerStatuses = append(s.ContainerStatuses, cs)
+		} else {
+			s.InitContainerStatuses = append(s.InitContainerStatuses, cs)
+		}
+	}
+	s.Conditions = r.conditions(s, initialized, now)
+	if r.status == nil || !equality.Semantic.DeepEqual(r.status, s) {
+		r.status, r.view = s, nil
+	}
+}
+
+// phase of the pod. It never goes back: a pod that has run stays Running until it has ended.
+func (n *Node) phase(r *record) corev1.PodPhase {
+	if p := r.pod.Status.Phase; p == corev1.PodSucceeded || p == corev1.PodFailed {
+		return p
+	}
+	if r.failed != nil {
+		return corev1.PodFailed
+	}
+	if r.finished {
+		for _, c := range r.list {
+			if c.kind != sidecar && (c.ended == nil || c.ended.ExitCode != 0) {
+				return corev1.PodFailed
+			}
+		}
+		return corev1.PodSucceeded
+	}
+	if r.status != nil && r.status.Phase == corev1.PodRunning {
+		return corev1.PodRunning
+	}
+	if r.appStarted() {
+		return corev1.PodRunning
+	}
+	return corev1.PodPending
+}
+
+// initialized says whether every init container has done its part.
+func (r *record) initialized() bool {
+	for _, c := range r.list {
+		switch c.kind {
+		case initContainer:
+			if !c.passed() {
+				return false
+			}
+		case sidecar:
+			if c.phase == waiting {
+				return false
+			}
+		}
+	}
+	return r.sandbox
+}
+
+// containerStatus renders one container.
+func (r *record) containerStatus(c *container, initialized bool) corev1.ContainerStatus {
+	spec := r.spec(c)
+	up := c.phase == running
+	started := up && (c.kind != appContainer || spec.StartupProbe == nil || c.ready)
+	s := corev1.ContainerStatus{
+		Name: c.name, Image: spec.Image, RestartCount: c.restarts, Started: &started, Ready: c.ready && up,
+	}
+	if c.kind == initContainer {
+		s.Ready = c.passed()
+	}
+	if c.id != "" {
+		s.ContainerID, s.ImageID = c.id, imageID(spec.Image)
+	}
+	s.State, s.LastTerminationState.Terminated = r.containerState(c, initialized)
+	if c.id != "" && c.resizable() {
+		s.AllocatedResources = c.allocated.Requests
+		actual := c.actual
+		s.Resources = &actual
+	}
+	return s
+}
+
+// containerState renders what a container does now, and the end before it.
+func (r *record) containerState(c *container, initialized bool) (s corev1.ContainerState, last *corev1.ContainerStateTerminated) {
+	switch {
+	case c.phase == running:
+		s.Running = &corev1.ContainerStateRunning{StartedAt: stamp(c.startedAt)}
+	case c.phase == exited && c.looping:
+		s.Waiting = &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: "back-off restarting failed container " + c.name,
+		}
+		return s, c.ended
+	case c.phase == exited:
+		s.Terminated = c.ended
+	case c.kind != appContainer, !initialized && len(r.pod.Spec.InitContainers) > 0:
+		s.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+	default:
+		s.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	}
+	return s, c.last
+}
+
+// conditions renders the pod's conditions that the node owns.
+func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time) []corev1.PodCondition {
+	done := s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
+	incomplete, unready := r.lagging()
+	var list []corev1.PodCondition
+	add := func(kind corev1.PodConditionType, ok bool, reason, message string) {
+		c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, ObservedGeneration: r.pod.Generation}
+		if !ok {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
+		}
+		c.LastTransitionTime = r.transition(c, now)
+		list = append(list, c)
+	}
+	add(corev1.PodReadyToStartContainers, r.sandbox && !done, "", "")
+	if s.Phase == corev1.PodSucceeded {
+		initialized = true
+	}
+	add(corev1.PodInitialized, initialized, "ContainersNotInitialized", "containers with incomplete status: ["+strings.Join(incomplete, " ")+"]")
+	reason, message := "ContainersNotReady", "containers with unready status: ["+strings.Join(unready, " ")+"]"
+	switch s.Phase {
+	case corev1.PodSucceeded:
+		reason, message = "PodCompleted", ""
+	case corev1.PodFailed:
+		reason, message = "PodFailed", ""
+	}
+	ready := !done && initialized && len(unready) == 0
+	add(corev1.ContainersReady, ready, reason, message)
+	if gate := closedGate(r.pod); ready && gate != "" {
+		ready, reason, message = false, "ReadinessGatesNotReady", fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist or is not True.", gate)
+	}
+	add(corev1.PodReady, ready, reason, message)
+	if r.failed != nil && r.failed.disruption {
+		c := corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: r.pod.Generation,
+			Reason: corev1.PodReasonTerminationByKubelet, Message: r.failed.message,
+		}
+		c.LastTransitionTime = r.transition(c, now)
+		list = append(list, c)
+	}
+	if !done {
+		list = append(list, r.resizeConditions()...)
+	}
+	return list
+}
+
+// resizeConditions renders how far an in-place resize is.
+func (r *record) resizeConditions() []corev1.PodCondition {
+	var list []corev1.PodCondition
+	add := func(kind corev1.PodConditionType, state *resizeState) {
+		if state != nil {
+			list = append(list, corev1.PodCondition{
+				Type: kind, Status: corev1.ConditionTrue, Reason: state.reason, Message: state.message,
+				ObservedGeneration: state.generation, LastTransitionTime: stamp(state.since),
+			})
+		}
+	}
+	add(corev1.PodResizePending, r.pending)
+	add(corev1.PodResizeInProgress, r.progress)
+	return list
+}
+
+// lagging names the init containers that have not done their part, and the containers that are not ready.
+func (r *record) lagging() (incomplete, unready []string) {
+	for _, c := range r.list {
+		switch c.kind {
+		case initContainer:
+			if !c.passed() {
+				incomplete = append(incomplete, c.name)
+			}
+		default:
+			if c.kind == sidecar && c.phase == waiting {
+				incomplete = append(incomplete, c.name)
+			}
+			if c.phase != running || !c.ready {
+				unready = append(unready, c.name)
+			}
+		}
+	}
+	return incomplete, unready
+}
+
+// transition keeps the time of the last change of a condition's status.
+func (r *record) transition(c corev1.PodCondition, now time.Time) metav1.Time {
+	if r.status != nil {
+		if old := findCondition(r.status.Conditions, c.Type); old != nil && old.Status == c.Status {
+			return old.LastTransitionTime
+		}
+	}
+	return stamp(now)
+}
+
+func findCondition(list []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range list {
+		if list[i].Type == kind {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// closedGate is the first readiness gate of the pod that is not True.
+func closedGate(pod *corev1.Pod) corev1.PodConditionType {
+	for _, g := range pod.Spec.ReadinessGates {
+		if c := findCondition(pod.Status.Conditions, g.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
+			return g.ConditionType
+		}
+	}
+	return ""
+}
+
+// owned are the condition types that the node writes and removes; the others belong to the scheduler and to users.
+func owned(kind corev1.PodConditionType) bool {
+	switch kind {
+	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
+		return true
+	}
+	return false
+}
+
+// keepOwned is the part of a status that render would have written.
+func keepOwned(s *corev1.PodStatus) *corev1.PodStatus {
+	out := s.DeepCopy()
+	out.Conditions = nil
+	for _, c := range s.Conditions {
+		if owned(c.Type) {
+			out.Conditions = append(out.Conditions, c)
+		}
+	}
+	return out
+}
+
+// mergeStatus lays what the node says over what the API server has, and leaves alone what others own.
+func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
+	out := *base
+	out.Phase, out.Reason, out.Message = node.Phase, node.Reason, node.Message
+	out.StartTime, out.ObservedGeneration = node.StartTime, node.ObservedGeneration
+	out.HostIP, out.HostIPs, out.PodIP, out.PodIPs = node.HostIP, node.HostIPs, node.PodIP, node.PodIPs
+	out.InitContainerStatuses, out.ContainerStatuses = node.InitContainerStatuses, node.ContainerStatuses
+	out.Conditions = append([]corev1.PodCondition(nil), node.Conditions...)
+	scheduled := false
+	for _, c := range base.Conditions {
+		scheduled = scheduled || c.Type == corev1.PodScheduled
+		if !owned(c.Type) && findCondition(node.Conditions, c.Type) == nil {
+			out.Conditions = append(out.Conditions, c)
+		}
+	}
+	if !scheduled {
+		out.Conditions = append(out.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: node.ObservedGeneration, LastTransitionTime: *node.StartTime,
+		})
+	}
+	return &out
+}
+
+// containerID has the form of a real runtime's and is the same for the same run of the same container.
+func containerID(uid types.UID, name string, run int32) string {
+	sum := sha256.Sum256([]byte(string(uid) + "/" + name + "/" + strconv.Itoa(int(run))))
+	return "containerd://" + hex.EncodeToString(sum[:])
+}
+
+func imageID(image string) string {
+	sum := sha256.Sum256([]byte(image))
+	return image + "@sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// advance carries out every transition of the pod that is due.
+func (n *Node) advance(r *record, now time.Time) {
+	if !r.active() {
+		return
+	}
+	if r.pod.DeletionTimestamp != nil {
+		n.terminate(r, now)
+		return
+	}
+	if d := r.pod.Spec.ActiveDeadlineSeconds; d != nil && !now.Before(r.arrival.Add(time.Duration(*d)*time.Second)) {
+		n.fail(r, verdict{reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}, now)
+		return
+	}
+	if !n.openSandbox(r, now) {
+		return
+	}
+	if !n.runInit(r, now) {
+		return
+	}
+	alive := false
+	for _, c := range r.list {
+		if c.kind != appContainer {
+			continue
+		}
+		n.run(r, c, now)
+		alive = alive || c.phase != exited || !c.restartAt.IsZero()
+	}
+	if !alive {
+		n.complete(r, now)
+	}
+}
+
+// openSandbox makes the pod's sandbox when it is due and says whether there is one.
+func (n *Node) openSandbox(r *record, now time.Time) bool {
+	if r.sandbox {
+		return true
+	}
+	if now.Before(r.sandboxAt) {
+		return false
+	}
+	if r.pod.Spec.HostNetwork {
+		r.ip = n.hostIP
+	} else if r.ip == "" {
+		r.ip = n.ips.get()
+	}
+	r.sandbox = true
+	return true
+}
+
+// runInit runs the init containers in order and keeps the sidecars up; true when the app containers may run. Once an
+// app container has started, only sidecars are looked after.
+func (n *Node) runInit(r *record, now time.Time) bool {
+	started := r.appStarted()
+	for _, c := range r.list {
+		if c.kind == appContainer || c.kind == initContainer && started {
+			continue
+		}
+		n.run(r, c, now)
+		if started || c.passed() || c.kind == sidecar && c.phase == running {
+			continue
+		}
+		if c.kind == initContainer && c.phase == exited && c.restartAt.IsZero() {
+			n.complete(r, now)
+		}
+		return false
+	}
+	return true
+}
+
+// appStarted says whether any app container has run.
+func (r *record) appStarted() bool {
+	for _, c := range r.list {
+		if c.kind == appContainer && c.phase != waiting {
+			return true
+		}
+	}
+	return false
+}
+
+// complete ends a pod whose app containers have all ended for good: sidecars are stopped.
+func (n *Node) complete(r *record, now time.Time) {
+	for _, c := range r.list {
+		if c.phase == running {
+			c.stop(0, "Completed", now)
+		}
+		c.restartAt, c.looping = time.Time{}, false
+	}
+	r.finished = true
+}
+
+// fail ends a pod at once, whatever its containers do.
+func (n *Node) fail(r *record, v verdict, now time.Time) {
+	for _, c := range r.list {
+		if c.phase == running {
+			c.stop(137, "Error", now)
+		}
+		c.restartAt, c.looping = time.Time{}, false
+	}
+	r.failed = &v
+}
+
+// terminate stops a pod that is being deleted, within its grace period.
+func (n *Node) terminate(r *record, now time.Time) {
+	if r.killAt.IsZero() {
+		grace := n.timing.Stop
+		if g := r.pod.DeletionGracePeriodSeconds; g != nil {
+			grace = min(grace, time.Duration(*g)*time.Second)
+		}
+		r.killAt = now.Add(grace)
+		up := false
+		for _, c := range r.list {
+			if c.phase == running {
+				up = true
+				n.tellf(r, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
+			}
+			c.restartAt, c.looping = time.Time{}, false
+		}
+		if !up {
+			r.killAt = now
+		}
+	}
+	if now.Before(r.killAt) {
+		return
+	}
+	for _, c := range r.list {
+		if c.phase == running {
+			c.stop(143, "Error", now)
+		}
+	}
+	r.finished = true
+}
+
+// wake is the earliest time at which the pod moves by itself.
+func (r *record) wake() time.Time {
+	var at time.Time
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	switch {
+	case !r.active():
+		return at
+	case !r.killAt.IsZero():
+		return r.killAt
+	}
+	if d := r.pod.Spec.ActiveDeadlineSeconds; d != nil {
+		sooner(r.arrival.Add(time.Duration(*d) * time.Second))
+	}
+	if !r.sandbox {
+		sooner(r.sandboxAt)
+		return at
+	}
+	sooner(r.applyAt)
+	for _, c := range r.list {
+		sooner(c.restartAt)
+		if c.phase == running {
+			sooner(c.exitAt)
+			if !c.ready {
+				sooner(c.readyAt)
+			}
+		}
+	}
+	return at
+}

@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watch starts the informer, takes up the pods that have already run and then follows all changes.
+func (f *Fleet) watch(ctx context.Context) error {
+	informer := f.factory.Core().V1().Pods().Informer()
+	f.factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return fmt.Errorf("simulated nodes: list the pods: %w", context.Cause(ctx))
+	}
+	pods, err := f.pods.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("simulated nodes: list the pods: %w", err)
+	}
+	// What has run holds its room; only then may others be admitted.
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
+		switch {
+		case a.Status.StartTime != nil && b.Status.StartTime == nil:
+			return -1
+		case a.Status.StartTime == nil && b.Status.StartTime != nil:
+			return 1
+		}
+		return 0
+	})
+	for _, pod := range pods {
+		f.observe(pod)
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f.observed(obj) },
+		UpdateFunc: f.updated,
+		DeleteFunc: func(obj any) { f.gone(obj) },
+	})
+	if err != nil {
+		return fmt.Errorf("simulated nodes: watch the pods: %w", err)
+	}
+	return nil
+}
+
+func (f *Fleet) observed(obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		f.observe(pod)
+	}
+}
+
+// updated takes a changed pod. After a gap in the watch it may be another pod of the same name.
+func (f *Fleet) updated(oldObj, obj any) {
+	before, okBefore := oldObj.(*corev1.Pod)
+	after, okAfter := obj.(*corev1.Pod)
+	if okBefore && okAfter && before.UID != after.UID {
+		f.gone(before)
+	}
+	f.observed(obj)
+}
+
+// observe hands a pod to its node. A failed node sees nothing; it catches up when it comes back.
+func (f *Fleet) observe(pod *corev1.Pod) {
+	m, ok := f.members[pod.Spec.NodeName]
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.down {
+		return
+	}
+	m.node.Observe(pod, f.config.Clock.Now())
+	f.queue.Add(keyOf(pod))
+}
+
+func (f *Fleet) gone(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	m, ok := f.members[pod.Spec.NodeName]
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.node.Forget(pod.UID)
+	f.enqueue(m.node.Dirty())
+	f.queue.Forget(keyOf(pod))
+}
+
+func (f *Fleet) enqueue(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		f.queue.Add(keyOf(pod))
+	}
+}

@@ -1,0 +1,117 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// Constraints are what a cluster sets to the sizes of its workloads. The zero value knows of none.
+type Constraints struct {
+	// MaxCPU and MaxMemory are the largest that any node has for pods, each for itself; 0 where that is not known.
+	MaxCPU    series.MilliCPU
+	MaxMemory series.Bytes
+	// Nodes are the nodes by group; empty where they are not known.
+	Nodes rightsize.NodeGroups
+	// autoscalers are the metrics of the HorizontalPodAutoscalers of each workload; the keys have no version.
+	autoscalers map[Ref][]autoscalingv2.MetricSpec
+}
+
+// Constraints lists all nodes, and the HorizontalPodAutoscalers of some namespaces (empty: all), page by page.
+func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constraints, error) {
+	out := Constraints{autoscalers: map[Ref][]autoscalingv2.MetricSpec{}}
+	var nodes []rightsize.NodeShape
+	if err := l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Node")}, func(o client.Object) error {
+		if n, ok := o.(*corev1.Node); ok {
+			shape := shapeOf(n)
+			nodes = append(nodes, shape)
+			out.MaxCPU, out.MaxMemory = max(out.MaxCPU, shape.PodCPU), max(out.MaxMemory, shape.PodMemory)
+		}
+		return nil
+	}); err != nil {
+		return Constraints{}, err
+	}
+	out.Nodes = rightsize.GroupNodes(nodes)
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	kind := autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	for _, ns := range namespaces {
+		err := l.each(ctx, Query{Kind: kind, Namespace: ns}, func(o client.Object) error {
+			if hpa, ok := o.(*autoscalingv2.HorizontalPodAutoscaler); ok {
+				out.add(hpa)
+			}
+			return nil
+		})
+		if err != nil {
+			return Constraints{}, err
+		}
+	}
+	return out, nil
+}
+
+func shapeOf(n *corev1.Node) rightsize.NodeShape {
+	return rightsize.NodeShape{
+		Name: n.Name, Labels: n.Labels,
+		CPU: series.MilliCPU(n.Status.Capacity.Cpu().MilliValue()), Memory: series.Bytes(n.Status.Capacity.Memory().Value()),
+		PodCPU: series.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()), PodMemory: series.Bytes(n.Status.Allocatable.Memory().Value()),
+	}
+}
+
+func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+	to := hpa.Spec.ScaleTargetRef
+	key := anyVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
+	c.autoscalers[key] = append(c.autoscalers[key], hpa.Spec.Metrics...)
+}
+
+// HPA says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the
+// whole pod counts for each container, one of another container does not. Of several targets the lowest acts first.
+func (c Constraints) HPA(ref Ref, container string) *rightsize.HPA {
+	var out rightsize.HPA
+	for _, m := range c.autoscalers[anyVersion(ref)] {
+		name, target, ok := utilization(m, container)
+		if !ok {
+			continue
+		}
+		of := &out.CPUUtilization
+		switch name {
+		case corev1.ResourceCPU:
+		case corev1.ResourceMemory:
+			of = &out.MemoryUtilization
+		default:
+			continue
+		}
+		if *of == 0 || target < *of {
+			*of = target
+		}
+	}
+	if out == (rightsize.HPA{}) {
+		return nil
+	}
+	return &out
+}
+
+// utilization is the target of a metric that is measured against the requests of a container.
+func utilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, series.Ratio, bool) {
+	var name corev1.ResourceName
+	var target autoscalingv2.MetricTarget
+	switch {
+	case m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil:
+		name, target = m.Resource.Name, m.Resource.Target
+	case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil && m.ContainerResource.Container == container:
+		name, target = m.ContainerResource.Name, m.ContainerResource.Target
+	}
+	if target.AverageUtilization == nil || *target.AverageUtilization <= 0 {
+		return "", 0, false // An absolute value does not depend on the request.
+	}
+	return name, series.Ratio(*target.AverageUtilization) / 100, true
+}

@@ -1,0 +1,209 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Source is where objects are read from.
+type Source struct {
+	Reader client.Reader
+	// PageSize bounds one answer of a direct client. It must be 0 for a cache, which cannot continue a list.
+	PageSize int64
+}
+
+// Lister lists workloads from the Kubernetes API, one kind at a time.
+type Lister struct {
+	// Sources says where a kind is read from: a manager's cache for kinds that are watched anyway, a direct client for
+	// others, so that no informer is kept for what is read once a day.
+	Sources func(schema.GroupVersionKind) Source
+	// Scales reads the scale subresource of kinds that carry no pod template.
+	Scales client.SubResourceClientConstructor
+	// Scheme knows the built-in kinds; all others are read as unstructured objects.
+	Scheme *runtime.Scheme
+}
+
+// Query says which workloads to list. Empty fields select everything.
+type Query struct {
+	Kind      schema.GroupVersionKind
+	Namespace string
+	Name      string
+	Selector  labels.Selector
+}
+
+// List calls visit with each workload that the query selects. An error of visit ends the list and is returned.
+func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) error {
+	return l.each(ctx, q, func(obj client.Object) error {
+		w, err := l.read(ctx, obj, q.Kind)
+		if err != nil {
+			return err
+		}
+		return visit(w)
+	})
+}
+
+// Get returns one workload. The error is the API's own (apierrors.IsNotFound works on it) or wraps ErrNoTemplate.
+func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (Workload, error) {
+	obj, err := l.newObject(kind)
+	if err != nil {
+		return Workload{}, err
+	}
+	if err := l.Sources(kind).Reader.Get(ctx, key, obj); err != nil {
+		return Workload{}, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return l.read(ctx, obj, kind)
+}
+
+// read makes a workload of an object, by its template or, failing that, by its scale and one of its pods.
+func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
+	w, err := FromObject(obj, kind)
+	if errors.Is(err, ErrNoTemplate) && l.Scales != nil {
+		return l.fromScale(ctx, obj, kind)
+	}
+	return w, err
+}
+
+// fromScale serves kinds that keep their template elsewhere: the scale subresource names the pods, and one of them
+// tells the containers.
+func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
+	w := fromMeta(obj, kind)
+	scale := &autoscalingv1.Scale{}
+	if err := l.Scales.SubResource("scale").Get(ctx, obj, scale); err != nil {
+		return Workload{}, fmt.Errorf("reading %s: %w and no scale subresource: %w", w.Ref, ErrNoTemplate, err)
+	}
+	w.Replicas = scale.Spec.Replicas
+	if scale.Status.Selector == "" {
+		return Workload{}, fmt.Errorf("reading %s: %w and its scale subresource has no selector", w.Ref, ErrNoTemplate)
+	}
+	selector, err := labels.Parse(scale.Status.Selector)
+	if err != nil {
+		return Workload{}, fmt.Errorf("reading %s: selector of the scale subresource: %w", w.Ref, err)
+	}
+	// One pod is enough, and a limit also serves on a cache: it truncates.
+	var pods corev1.PodList
+	if err := l.Sources(podKind()).Reader.List(ctx, &pods, &client.ListOptions{
+		Namespace: w.Namespace, LabelSelector: selector, Limit: 1,
+	}); err != nil {
+		return Workload{}, fmt.Errorf("listing the pods of %s: %w", w.Ref, err)
+	}
+	if len(pods.Items) > 0 {
+		w.Containers = containers(&pods.Items[0].Spec)
+	}
+	return w, nil
+}
+
+// each lists objects page by page.
+func (l *Lister) each(ctx context.Context, q Query, visit func(client.Object) error) error {
+	if q.Name != "" && q.Namespace != "" {
+		return l.one(ctx, q, visit)
+	}
+	newList := func() (client.ObjectList, error) { return l.newList(q.Kind) }
+	return eachPage(ctx, l.Sources(q.Kind), newList, q, visit)
+}
+
+// eachPage takes a new list for each page: decoding into a used one would write into what visit kept.
+func eachPage(
+	ctx context.Context, from Source, newList func() (client.ObjectList, error), q Query, visit func(client.Object) error,
+) error {
+	opts := &client.ListOptions{Namespace: q.Namespace, LabelSelector: q.Selector, Limit: from.PageSize}
+	for {
+		list, err := newList()
+		if err != nil {
+			return err
+		}
+		if err := from.Reader.List(ctx, list, opts); err != nil {
+			return fmt.Errorf("listing %s in %s: %w", q.Kind.Kind, namespaceName(q.Namespace), err)
+		}
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			obj, ok := o.(client.Object)
+			if !ok || (q.Name != "" && obj.GetName() != q.Name) {
+				return nil
+			}
+			return visit(obj)
+		})
+		if err != nil {
+			return err
+		}
+		opts.Continue = list.GetContinue()
+		if opts.Continue == "" || from.PageSize == 0 {
+			return nil
+		}
+	}
+}
+
+// one reads a single object by its key; one that does not exist is an empty list.
+func (l *Lister) one(ctx context.Context, q Query, visit func(client.Object) error) error {
+	obj, err := l.newObject(q.Kind)
+	if err != nil {
+		return err
+	}
+	key := client.ObjectKey{Namespace: q.Namespace, Name: q.Name}
+	if err := l.Sources(q.Kind).Reader.Get(ctx, key, obj); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return fmt.Errorf("reading %s %s: %w", q.Kind.Kind, key, err)
+	}
+	if q.Selector != nil && !q.Selector.Matches(labels.Set(obj.GetLabels())) {
+		return nil
+	}
+	return visit(obj)
+}
+
+func podKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Pod") }
+
+func (l *Lister) newObject(kind schema.GroupVersionKind) (client.Object, error) {
+	if !l.Scheme.Recognizes(kind) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(kind)
+		return u, nil
+	}
+	o, err := l.Scheme.New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", kind, err)
+	}
+	obj, ok := o.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("kind %s is not an object with metadata", kind)
+	}
+	return obj, nil
+}
+
+func (l *Lister) newList(kind schema.GroupVersionKind) (client.ObjectList, error) {
+	kind.Kind += "List"
+	if !l.Scheme.Recognizes(kind) {
+		u := &unstructured.UnstructuredList{}
+		u.SetGroupVersionKind(kind)
+		return u, nil
+	}
+	o, err := l.Scheme.New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", kind, err)
+	}
+	list, ok := o.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("kind %s is not a list", kind)
+	}
+	return list, nil
+}
+
+func namespaceName(namespace string) string {
+	if namespace == metav1.NamespaceAll {
+		return "all namespaces"
+	}
+	return "namespace " + namespace
+}

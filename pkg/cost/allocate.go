@@ -1,0 +1,212 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cost
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+)
+
+// Workload names who a cost is for.
+type Workload struct {
+	Namespace string `json:"namespace,omitempty"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+}
+
+// String is namespace/Kind/name.
+func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
+
+// Pod is a pod as far as it takes part in the cost of its node.
+type Pod struct {
+	Workload Workload
+	// Node is empty while the pod is not scheduled.
+	Node    string
+	Request Amounts
+	// Use is nil where it is not known, which is not the same as none. GPUs are not looked at: a pod holds them whole.
+	Use *Amounts
+}
+
+// Shares are the cost of the same pods by three measures.
+type Shares struct {
+	// Request counts what is requested, Use what is used, and Max the larger of the two, resource by resource: what
+	// OpenCost charges (its specification: the greater of request and usage).
+	Request Split `json:"request"`
+	Use     Split `json:"use"`
+	Max     Split `json:"max"`
+}
+
+// Plus adds measure by measure.
+func (s Shares) Plus(t Shares) Shares {
+	return Shares{Request: s.Request.Plus(t.Request), Use: s.Use.Plus(t.Use), Max: s.Max.Plus(t.Max)}
+}
+
+// Bill is what some pods cost.
+type Bill struct {
+	Pods int
+	// WithoutUse counts those whose use is not known; nothing is charged for them by use, and their request by max.
+	WithoutUse int
+	Cost       Shares
+}
+
+func (b *Bill) add(o Bill) {
+	b.Pods += o.Pods
+	b.WithoutUse += o.WithoutUse
+	b.Cost = b.Cost.Plus(o.Cost)
+}
+
+type (
+	// WorkloadCost is the bill of one workload.
+	WorkloadCost struct {
+		Workload
+		Bill
+	}
+	// NamespaceCost is that of all workloads of a namespace.
+	NamespaceCost struct {
+		Namespace string
+		Bill
+	}
+)
+
+// NodeCost is what a node costs and what of it nobody asked for.
+type NodeCost struct {
+	Quote
+	Pods int
+	Idle Shares
+}
+
+// Allocation deals the cost of a cluster out. For each measure and each resource, the workloads and Idle together are
+// Nodes, exactly.
+type Allocation struct {
+	Currency string
+	// Workloads and Namespaces are sorted by the cost by max, the dearest first; Nodes by name.
+	Workloads  []WorkloadCost
+	Namespaces []NamespaceCost
+	Nodes      []NodeCost
+	// Cluster is what all nodes cost, Used the bill of all workloads, Idle what is left.
+	Cluster Split
+	Used    Bill
+	Idle    Shares
+	// Pending pods are on no node, and Lost ones on a node that is not known: neither costs anything here.
+	Pending, Lost int
+}
+
+// Allocate deals the cost of each node out to its pods: of each resource a pod bears the share that it holds of the
+// node's capacity. Where the pods of a node hold more than there is (requests never do, use above requests may) they
+// share the node in proportion and nothing is idle, so that nobody pays for more than there is. OpenCost would charge
+// them more than the node costs. What the system keeps for itself is idle, as it is in OpenCost.
+func Allocate(t *Tariff, pods []Pod) Allocation {
+	out := Allocation{Currency: t.Currency}
+	byNode := map[string][]Pod{}
+	for _, p := range pods {
+		switch _, known := t.quotes[p.Node]; {
+		case p.Node == "":
+			out.Pending++
+		case !known:
+			out.Lost++
+		default:
+			byNode[p.Node] = append(byNode[p.Node], p)
+		}
+	}
+	workloads := map[Workload]*Bill{}
+	namespaces := map[string]*Bill{}
+	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
+		q := t.quotes[name]
+		bills, idle := shareNode(q, byNode[name])
+		for i, p := range byNode[name] {
+			at(workloads, p.Workload).add(bills[i])
+			at(namespaces, p.Workload.Namespace).add(bills[i])
+			out.Used.add(bills[i])
+		}
+		out.Nodes = append(out.Nodes, NodeCost{Quote: q, Pods: len(bills), Idle: idle})
+		out.Idle = out.Idle.Plus(idle)
+		out.Cluster = out.Cluster.Plus(q.Cost)
+	}
+	for w, b := range workloads {
+		out.Workloads = append(out.Workloads, WorkloadCost{Workload: w, Bill: *b})
+	}
+	for ns, b := range namespaces {
+		out.Namespaces = append(out.Namespaces, NamespaceCost{Namespace: ns, Bill: *b})
+	}
+	slices.SortFunc(out.Workloads, func(a, b WorkloadCost) int {
+		return cmp.Or(dearer(a.Bill, b.Bill), cmp.Compare(a.Workload.String(), b.Workload.String()))
+	})
+	slices.SortFunc(out.Namespaces, func(a, b NamespaceCost) int {
+		return cmp.Or(dearer(a.Bill, b.Bill), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	return out
+}
+
+func dearer(a, b Bill) int { return cmp.Compare(b.Cost.Max.Total(), a.Cost.Max.Total()) }
+
+func at[K comparable](m map[K]*Bill, key K) *Bill {
+	if m[key] == nil {
+		m[key] = &Bill{}
+	}
+	return m[key]
+}
+
+// shareNode returns the bill of each pod of a node, and what is left of the node's cost.
+func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
+	bills := make([]Bill, len(pods))
+	idle := Shares{Request: q.Cost, Use: q.Cost, Max: q.Cost}
+	request, use, most := make([]Amounts, len(pods)), make([]Amounts, len(pods)), make([]Amounts, len(pods))
+	for i, p := range pods {
+		bills[i].Pods = 1
+		request[i] = p.Request.clamped()
+		if p.Use == nil {
+			bills[i].WithoutUse = 1
+		} else {
+			use[i] = p.Use.clamped()
+		}
+		use[i].GPU = request[i].GPU
+		most[i] = request[i].Max(use[i])
+	}
+	for _, m := range []struct {
+		held []Amounts
+		of   func(*Shares) *Split
+	}{
+		{request, func(s *Shares) *Split { return &s.Request }},
+		{use, func(s *Shares) *Split { return &s.Use }},
+		{most, func(s *Shares) *Split { return &s.Max }},
+	} {
+		left := m.of(&idle)
+		left.CPU = deal(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].CPU), &m.of(&bills[i].Cost).CPU })
+		left.Memory = deal(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].Memory), &m.of(&bills[i].Cost).Memory })
+		left.GPU = deal(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) { return m.held[i].GPU, &m.of(&bills[i].Cost).GPU })
+	}
+	return bills, idle
+}
+
+// deal gives each of n holders its share of the cost of a capacity and returns what is left. Shares are differences of
+// rounded running sums, so that they add up without a remainder and none is off by more than a billionth.
+func deal(cost Nanos, capacity int64, n int, holder func(i int) (held int64, share *Nanos)) Nanos {
+	sum := int64(0)
+	for i := range n {
+		held, _ := holder(i)
+		sum += held
+	}
+	whole := max(capacity, sum)
+	if whole == 0 || cost <= 0 {
+		return cost
+	}
+	running, given := int64(0), Nanos(0)
+	for i := range n {
+		held, share := holder(i)
+		running += held
+		upTo := scale(cost, running, whole)
+		*share = upTo - given
+		given = upTo
+	}
+	return cost - given
+}
+
+// scale is cost*part/whole, rounded down; none is negative and part is at most whole, so that it fits.
+func scale(cost Nanos, part, whole int64) Nanos {
+	hi, lo := bits.Mul64(uint64(cost), uint64(part)) //nolint:gosec // G115: none is negative.
+	quotient, _ := bits.Div64(hi, lo, uint64(whole)) //nolint:gosec // G115: whole is above zero.
+	return Nanos(quotient)                           //nolint:gosec // G115: at most cost.
+}

@@ -1,0 +1,133 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cost
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Tariff is what the nodes of one cluster cost. It is read-only once made.
+type Tariff struct {
+	// Currency is that of the book.
+	Currency string
+
+	quotes   map[string]Quote
+	fallback UnitPrice
+}
+
+// maxClusterPrice keeps sums of Nanos in range, in units an hour.
+const maxClusterPrice = 9e9
+
+// NewTariff prices nodes, of which each counts once. The error names a node, or says that all of them together cost
+// more than can be counted.
+func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
+	t := &Tariff{Currency: b.Currency, quotes: make(map[string]Quote, len(nodes))}
+	t.fallback = UnitPrice{CPU: b.Default.Rates.CPU, Memory: b.Default.Rates.Memory, From: FromPriceBook, Groups: []string{DefaultGroup}}
+	total := 0.0
+	for _, n := range nodes {
+		q, err := b.Quote(n)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := t.quotes[n.Name]; !twice {
+			total += q.Cost.Total().PerHour()
+		}
+		t.quotes[n.Name] = q
+	}
+	if total > maxClusterPrice {
+		return nil, fmt.Errorf("the nodes cost %s %s an hour together: at most %s can be counted", formatFloat(total), b.Currency, formatFloat(maxClusterPrice))
+	}
+	var mean average
+	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
+		// Weighed by size: the mean price of a core is the cost of all cores over all cores.
+		mean.cpu.add(t.quotes[name].Cost.CPU.PerHour(), cores(t.quotes[name].Size.CPU))
+		mean.memory.add(t.quotes[name].Cost.Memory.PerHour(), gib(t.quotes[name].Size.Memory))
+		mean.see(t.quotes[name].Group)
+	}
+	if p, ok := mean.price(FromClusterMean); ok {
+		t.fallback = p
+	}
+	return t, nil
+}
+
+// Quote returns the price of a node.
+func (t *Tariff) Quote(node string) (Quote, bool) {
+	q, ok := t.quotes[node]
+	return q, ok
+}
+
+// PricedFrom says where the price of a core and of a GiB is from.
+type PricedFrom string
+
+// The sources of a price, the best first.
+const (
+	// FromNodes is the mean over the nodes on which the workload's pods run.
+	FromNodes PricedFrom = "nodes of its pods"
+	// FromClusterMean is the mean over all nodes, where no pod runs on a node that is known.
+	FromClusterMean PricedFrom = "mean of the cluster"
+	// FromPriceBook is the default group of the book, where no node is known.
+	FromPriceBook PricedFrom = "default of the price book"
+)
+
+// UnitPrice is what a core and a GiB cost to one workload.
+type UnitPrice struct {
+	CPU    PerCoreHour
+	Memory PerGiBHour
+	From   PricedFrom
+	// Groups are the names of the groups that the prices are from, sorted.
+	Groups []string
+}
+
+// At returns the price for a workload with so many pods on each node: the mean over its pods. Nodes that the tariff does
+// not know are left out; where none is left it is the mean of the cluster, and where that has none, the default of the
+// book.
+func (t *Tariff) At(pods map[string]int) UnitPrice {
+	var mean average
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		q, known := t.quotes[name]
+		if !known || pods[name] <= 0 || q.Size.CPU == 0 || q.Size.Memory == 0 {
+			continue
+		}
+		n := float64(pods[name])
+		mean.cpu.add(n*q.Cost.CPU.PerHour()/cores(q.Size.CPU), n)
+		mean.memory.add(n*q.Cost.Memory.PerHour()/gib(q.Size.Memory), n)
+		mean.see(q.Group)
+	}
+	if p, ok := mean.price(FromNodes); ok {
+		return p
+	}
+	return t.fallback
+}
+
+// average gathers prices of cores and of memory, and the groups that they are from.
+type average struct {
+	cpu, memory weighted
+	groups      []string
+}
+
+type weighted struct{ sum, weight float64 }
+
+func (w *weighted) add(sum, weight float64) {
+	if weight > 0 {
+		w.sum += sum
+		w.weight += weight
+	}
+}
+
+func (a *average) see(group string) {
+	if i, found := slices.BinarySearch(a.groups, group); !found {
+		a.groups = slices.Insert(a.groups, i, group)
+	}
+}
+
+func (a *average) price(from PricedFrom) (UnitPrice, bool) {
+	if a.cpu.weight == 0 || a.memory.weight == 0 {
+		return UnitPrice{}, false
+	}
+	return UnitPrice{
+		CPU: PerCoreHour(a.cpu.sum / a.cpu.weight), Memory: PerGiBHour(a.memory.sum / a.memory.weight), From: from, Groups: a.groups,
+	}, true
+}

@@ -1,0 +1,233 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+)
+
+// A checkpoint is little endian: magic, version, the header's fields, the buffer, the recent units from the oldest, the
+// older blocks from the oldest, and a CRC-32 (IEEE) of all before it.
+const (
+	checkpointMagic   = "CFM"
+	checkpointVersion = 2
+	headerSize        = 4 + 8*6 + 2*(4+maxSub)
+	cellSize          = 4 + 2*(maxSub+1)
+	// MaxCheckpoint is the size of the largest checkpoint.
+	MaxCheckpoint = headerSize + 4*bufferSize + cellSize*(maxUnits+maxBlocks) + 4
+	// maxStride bounds how far the buffer is thinned: a unit of a day at a step of a second.
+	maxStride = 1 << 12
+)
+
+// ErrCheckpoint means that a checkpoint cannot be used: it is cut short, of another version, damaged or inconsistent.
+var ErrCheckpoint = errors.New("unusable checkpoint of a forecast model")
+
+// MarshalBinary implements encoding.BinaryMarshaler. The result has at most MaxCheckpoint bytes.
+func (m *Model) MarshalBinary() ([]byte, error) {
+	out := make([]byte, 0, headerSize+8+4*len(m.buffer)+cellSize*(m.recent.count+m.older.count))
+	out = append(out, checkpointMagic...)
+	out = append(out, checkpointVersion)
+	order := binary.LittleEndian
+	started := uint64(0)
+	if m.started {
+		started = 1
+	}
+	for _, v := range []uint64{
+		uint64(m.step), uint64(m.last), uint64(m.stride), uint64(m.skipped), started,
+		math.Float64bits(m.scale),
+	} {
+		out = order.AppendUint64(out, v)
+	}
+	out = order.AppendUint16(out, uint16(m.slot))
+	for _, b := range m.begins {
+		out = order.AppendUint16(out, uint16(b))
+	}
+	out = order.AppendUint16(out, uint16(m.recent.count))
+	out = order.AppendUint16(out, uint16(m.older.count))
+	out = order.AppendUint16(out, uint16(len(m.buffer)))
+	for _, v := range m.buffer {
+		out = order.AppendUint32(out, math.Float32bits(v))
+	}
+	for _, r := range []*ring{&m.recent, &m.older} {
+		for i := r.end - int64(r.count); i < r.end; i++ {
+			c := r.at(i)
+			out = order.AppendUint32(out, math.Float32bits(c.top))
+			for _, share := range c.parts {
+				out = order.AppendUint16(out, share)
+			}
+		}
+	}
+	return order.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It accepts only what MarshalBinary of a sane model writes;
+// errors wrap ErrCheckpoint and leave the model as it was.
+func (m *Model) UnmarshalBinary(data []byte) error {
+	loaded, err := decode(data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	*m = *loaded
+	return nil
+}
+
+func decode(data []byte) (*Model, error) {
+	order := binary.LittleEndian
+	switch {
+	case len(data) < headerSize+4 || len(data) > MaxCheckpoint:
+		return nil, fmt.Errorf("%d bytes are not within %d and %d", len(data), headerSize+4, MaxCheckpoint)
+	case string(data[:3]) != checkpointMagic:
+		return nil, errors.New("it does not begin like one")
+	case data[3] != checkpointVersion:
+		return nil, fmt.Errorf("version %d is not %d", data[3], checkpointVersion)
+	}
+	body := data[:len(data)-4]
+	if crc32.ChecksumIEEE(body) != order.Uint32(data[len(data)-4:]) {
+		return nil, errors.New("the checksum differs")
+	}
+	r := &reader{data: body[4:]}
+	step := time.Duration(r.uint64())
+	if step < forecast.MinStep || step > forecast.MaxStep {
+		return nil, fmt.Errorf("step %s is out of range", step)
+	}
+	m := NewModel(step)
+	m.last, m.stride, m.skipped = int64(r.uint64()), int64(r.uint64()), int64(r.uint64())
+	started := r.uint64()
+	if started > 1 {
+		return nil, errors.New("the state is neither started nor not")
+	}
+	m.started = started == 1
+	m.scale = math.Float64frombits(r.uint64())
+	m.slot = int(r.uint16())
+	for i := range m.begins {
+		m.begins[i] = int(r.uint16())
+	}
+	m.recent.count, m.older.count = int(r.uint16()), int(r.uint16())
+	if err := m.readAtoms(r); err != nil {
+		return nil, err
+	}
+	return m, m.check()
+}
+
+// readAtoms reads the buffer and the units.
+func (m *Model) readAtoms(r *reader) error {
+	length := int(r.uint16())
+	if length > bufferSize || m.recent.count > m.layout.capacity() || m.older.count > m.layout.blocks() {
+		return fmt.Errorf("%d buffered samples, %d units and %d blocks are too many", length, m.recent.count, m.older.count)
+	}
+	if m.older.count > 0 && m.recent.count < m.layout.capacity() {
+		return errors.New("there is older history before the recent one is complete")
+	}
+	if want := 4*length + cellSize*(m.recent.count+m.older.count); len(r.data) != want {
+		return fmt.Errorf("%d bytes of samples are not %d", len(r.data), want)
+	}
+	m.buffer = make([]float32, length, bufferSize)
+	for i := range m.buffer {
+		m.buffer[i] = r.float32()
+		if !forecast.Usable(float64(m.buffer[i])) {
+			return errors.New("a buffered sample is out of range")
+		}
+	}
+	head := floorDiv(m.last, m.layout.seconds())
+	leaving := floorDiv(head-int64(m.recent.count)-1, int64(m.layout.perBlock()))
+	if err := m.recent.read(r, m.layout.capacity(), head, m.layout.sub); err != nil {
+		return err
+	}
+	return m.older.read(r, m.layout.blocks(), leaving+1, m.layout.sub)
+}
+
+// read reads the cells of a ring, whose count is known, up to an end.
+func (r *ring) read(from *reader, capacity int, end int64, sub int) error {
+	count := r.count
+	r.restart(end - int64(count))
+	for range count {
+		c := cell{top: from.float32()}
+		for i := range c.parts {
+			c.parts[i] = from.uint16()
+		}
+		if !c.sane(sub) {
+			return errors.New("a unit is out of range")
+		}
+		r.push(c, capacity)
+	}
+	return nil
+}
+
+// sane tells whether a cell is empty or has values that samples can have.
+func (c cell) sane(sub int) bool {
+	some := false
+	for i, share := range c.parts[:maxSub] {
+		if share != absent {
+			some = true
+			if i >= sub {
+				return false
+			}
+		}
+	}
+	high := c.parts[maxSub]
+	if !some || c.empty() {
+		return !some && c.empty() && high == absent
+	}
+	return forecast.Usable(float64(c.top)) && high != absent && unpackShare(high) <= 1
+}
+
+// check tells what is inconsistent in a decoded model, and completes it.
+func (m *Model) check() error {
+	// Times beyond the years that time.Duration can span from the epoch are nobody's.
+	const farthest = math.MaxInt64 / int64(time.Second) / 2
+	switch {
+	case !(m.scale >= 0 && m.scale <= forecast.MaxValue):
+		return errors.New("the scale is out of range")
+	case !m.started && (m.scale > 0 || m.recent.count > 0 || m.older.count > 0 || len(m.buffer) > 0 || m.last != 0 || m.slot != 0):
+		return errors.New("it holds samples that were never seen")
+	case m.last > farthest || m.last < -farthest:
+		return fmt.Errorf("time %d is out of range", m.last)
+	case m.stride < 1 || m.stride > maxStride || m.stride&(m.stride-1) != 0 || m.skipped < 0 || m.skipped > 1<<32:
+		return errors.New("the state of thinning is out of range")
+	case m.slot >= m.layout.sub:
+		return errors.New("the sub-slot is out of range")
+	}
+	for i, b := range m.begins {
+		if b > len(m.buffer) || i > 0 && i <= m.slot && b < m.begins[i-1] || i > m.slot && b != 0 || i == 0 && b != 0 {
+			return errors.New("the sub-slots overlap")
+		}
+	}
+	if !m.started {
+		return nil
+	}
+	slot, begins := m.slot, m.begins
+	m.enter(floorDiv(m.last, m.layout.seconds()))
+	m.slotUntil += int64(slot) * m.layout.seconds() / int64(m.layout.sub)
+	m.slot, m.begins = slot, begins
+	if m.slot > 0 && m.last < m.slotUntil-m.layout.seconds()/int64(m.layout.sub) {
+		return errors.New("the sub-slot lies in the future")
+	}
+	return nil
+}
+
+// reader reads fields in order; it returns zeros at the end, which the checks refuse.
+type reader struct{ data []byte }
+
+func (r *reader) take(n int) []byte {
+	if len(r.data) < n {
+		r.data = nil
+		return make([]byte, 8)
+	}
+	out := r.data[:n]
+	r.data = r.data[n:]
+	return out
+}
+
+func (r *reader) uint16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *reader) float32() float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(r.take(4)))
+}

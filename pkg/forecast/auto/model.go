@@ -1,0 +1,194 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+)
+
+// bufferSize bounds how many samples of the unit in progress are kept; at a finer step every second sample goes.
+const bufferSize = 64
+
+// Model is the state of one series: two weeks of units, and three weeks before them by the hour. It is updated sample by
+// sample and forecasts from what it holds, so an updated model and one that is fitted anew to the same samples are the
+// same. It is not safe for concurrent use.
+//
+// All that it holds is in units of the first positive sample: so it behaves the same at every scale, to the last bit but
+// one. Samples beyond forecast.MaxValue times the first one count as that.
+type Model struct {
+	layout layout
+	step   time.Duration
+
+	scale float64 // the first positive sample, 0 before there is one
+
+	head   int64 // index of the unit in progress: units since the Unix epoch
+	recent ring  // the units before head, layout.capacity() at most
+	older  ring  // the blocks before them, layout.blocks() at most
+
+	buffer  []float32   // usable samples of the unit in progress, in order of time
+	begins  [maxSub]int // where in the buffer each sub-slot begins, up to slot
+	slot    int         // sub-slot of the newest sample
+	stride  int64       // one in stride samples is kept
+	skipped int64
+
+	until     int64 // Unix seconds at which the unit in progress ends
+	slotUntil int64 // Unix seconds at which its sub-slot ends
+	last      int64 // time of the newest sample in Unix seconds; valid where started
+	started   bool
+}
+
+// NewModel returns an empty model of a series whose samples are a step apart.
+func NewModel(step time.Duration) *Model {
+	l := layoutFor(step)
+	return &Model{layout: l, step: step, stride: 1}
+}
+
+// Step returns the step of the forecasts that the model makes.
+func (m *Model) Step() time.Duration { return m.step }
+
+// Observe adds a sample. Samples that are unusable (see forecast.Usable) only move time on; samples not newer than the
+// newest are dropped, so duplicates and stragglers change nothing. A gap longer than the history empties the model.
+func (m *Model) Observe(at time.Time, value float64) { m.observe(at.Unix(), value) }
+
+func (m *Model) observe(seconds int64, value float64) {
+	if m.started && seconds <= m.last {
+		return
+	}
+	if !m.started || seconds >= m.until {
+		index := floorDiv(seconds, m.layout.seconds())
+		if m.started {
+			m.advance(index)
+		} else {
+			m.started = true
+			m.recent.restart(index)
+			m.enter(index)
+		}
+	}
+	m.last = seconds
+	if !forecast.Usable(value) {
+		return
+	}
+	for m.slot < m.layout.sub-1 && seconds >= m.slotUntil {
+		m.slot++
+		m.begins[m.slot] = len(m.buffer)
+		m.slotUntil += m.layout.seconds() / int64(m.layout.sub)
+	}
+	m.keep(m.relative(value))
+}
+
+// relative brings a sample to the scale of the model.
+func (m *Model) relative(value float64) float32 {
+	if m.scale == 0 {
+		m.scale = value
+	}
+	if m.scale == 0 {
+		return 0
+	}
+	return float32(min(value/m.scale, forecast.MaxValue))
+}
+
+// enter sets the unit in progress.
+func (m *Model) enter(index int64) {
+	m.head = index
+	m.until = (index + 1) * m.layout.seconds()
+	m.slotUntil = index*m.layout.seconds() + m.layout.seconds()/int64(m.layout.sub)
+	m.slot, m.begins = 0, [maxSub]int{}
+}
+
+// keep adds a sample to the unit in progress, thinning the buffer where it is full.
+func (m *Model) keep(v float32) {
+	if m.skipped++; m.skipped%m.stride != 0 {
+		return
+	}
+	if len(m.buffer) == bufferSize {
+		m.thin()
+	}
+	if m.buffer == nil {
+		m.buffer = make([]float32, 0, bufferSize)
+	}
+	m.buffer = append(m.buffer, v)
+}
+
+// thin drops every second sample of the buffer.
+func (m *Model) thin() {
+	kept := m.buffer[:0]
+	for i := 0; i < len(m.buffer); i += 2 {
+		kept = append(kept, m.buffer[i])
+	}
+	m.buffer = kept
+	for i := range m.begins {
+		m.begins[i] = (m.begins[i] + 1) / 2
+	}
+	m.stride *= 2
+}
+
+// advance closes the unit in progress and starts the one with the given index; units between them are empty.
+func (m *Model) advance(index int64) {
+	if index-m.head > int64(m.layout.capacity()) {
+		m.recent.restart(index)
+		m.older.restart(0)
+		m.scale = 0
+	} else {
+		m.push(summarise(m.layout.sub, m.buffer, m.begins[:m.slot+1]))
+		for i := m.head + 1; i < index; i++ {
+			m.push(emptyUnit())
+		}
+	}
+	m.buffer, m.stride, m.skipped = m.buffer[:0], 1, 0
+	m.enter(index)
+}
+
+func (m *Model) push(u unit) {
+	m.retire()
+	m.recent.push(u.pack(), m.layout.capacity())
+}
+
+// closed returns the model as a forecast sees it: with the unit in progress closed where the newest sample was its last,
+// and the origin at the unit that holds the next step. The model itself stays as it is.
+func (m *Model) closed() *Model {
+	next := floorDiv(m.last+int64(m.step/time.Second), m.layout.seconds())
+	if !m.started || next == m.head && (m.filled() || len(m.buffer) == 0) {
+		return m
+	}
+	view := *m
+	view.recent.cells = slices.Clone(m.recent.cells)
+	view.older.cells = slices.Clone(m.older.cells)
+	view.buffer = slices.Clone(m.buffer)
+	view.advance(max(next, m.head+1))
+	return &view
+}
+
+// filled tells whether any whole unit has samples.
+func (m *Model) filled() bool {
+	for ago := 1; ago <= m.recent.count; ago++ {
+		if !m.recent.at(m.head - int64(ago)).empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns the unit ago units before head; 1 is the newest whole one.
+func (m *Model) at(ago int) unit { return m.recent.at(m.head - int64(ago)).unpack() }
+
+// now returns the time that a forecast starts at: one step after the newest sample.
+func (m *Model) now() time.Time { return time.Unix(m.last, 0).UTC().Add(m.step) }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
+
+func isNaN(v float32) bool { return v != v }
+
+func nan() float32 { return float32(math.NaN()) }

@@ -1,0 +1,186 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backtest replays forecasting algorithms over history: rolling origins, each of which sees nothing later than
+// itself, scored by the future that followed.
+//
+// It decides nothing and reads no file and no clock of its own; what algorithms there are is the caller's to say.
+package backtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+// Config says how a back-test runs. The zero value of a field stands for its default.
+type Config struct {
+	// History is how far back an origin may look; default 14 days.
+	History time.Duration
+	// Horizon is how far each origin forecasts; default 24 h.
+	Horizon time.Duration
+	// Every is the distance between origins; default 24 h.
+	Every time.Duration
+	// First is how much history the first origin needs; default 7 days.
+	First time.Duration
+	// Quantile is the level that pinball loss and coverage are measured at, within [0.5, 0.99]; default 0.95.
+	Quantile float64
+	// Reference names the algorithm that skill is measured against; default (and where no algorithm has the name) the
+	// first one.
+	Reference string
+	// Clock measures the time of a fit; nil leaves fit times unmeasured (0).
+	Clock func() time.Time
+}
+
+// Defaults of Config: the protocol that published figures of this project use.
+const (
+	defaultHistory  = 14 * 24 * time.Hour
+	defaultHorizon  = 24 * time.Hour
+	defaultEvery    = 24 * time.Hour
+	defaultFirst    = 7 * 24 * time.Hour
+	defaultQuantile = 0.95
+)
+
+// Complete fills in defaults and refuses what makes no sense.
+func (c Config) Complete() (Config, error) {
+	c.History = orDefault(c.History, defaultHistory)
+	c.Horizon = orDefault(c.Horizon, defaultHorizon)
+	c.Every = orDefault(c.Every, defaultEvery)
+	c.First = orDefault(c.First, defaultFirst)
+	if c.Quantile == 0 {
+		c.Quantile = defaultQuantile
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"history", c.History}, {"horizon", c.Horizon}, {"every", c.Every}, {"first", c.First}} {
+		if field.value < 0 {
+			return c, fmt.Errorf("%s: %s is negative", field.name, field.value)
+		}
+	}
+	levels := forecast.Levels()
+	if !(c.Quantile >= levels[0] && c.Quantile <= levels[len(levels)-1]) {
+		return c, fmt.Errorf("quantile: %v is not within %v and %v", c.Quantile, levels[0], levels[len(levels)-1])
+	}
+	return c, nil
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Run back-tests algorithms over one series side by side. Results keep the order of algorithms. A series that is too short for one origin gives results with no
+// origins. Errors are the configuration's, or an algorithm's other than forecast.ErrDeclined and unusable input.
+func Run(cfg Config, name string, values series.Series, algorithms []forecast.Algorithm) ([]Result, error) {
+	cfg, err := cfg.Complete()
+	if err != nil {
+		return nil, fmt.Errorf("back-test %s: %w", name, err)
+	}
+	runs := make([][]origin, len(algorithms))
+	for _, at := range origins(cfg, values) {
+		past, future := cut(values, at-steps(cfg.History, values.Step), at), cut(values, at, at+steps(cfg.Horizon, values.Step))
+		for i, algorithm := range algorithms {
+			scored, err := score(cfg, algorithm, past, future)
+			if err != nil {
+				return nil, fmt.Errorf("back-test %s: algorithm %s at %s: %w",
+					name, algorithm.Name(), past.End().UTC().Format(time.RFC3339), err)
+			}
+			runs[i] = append(runs[i], scored)
+		}
+	}
+	reference := max(0, slices.IndexFunc(algorithms, func(a forecast.Algorithm) bool { return a.Name() == cfg.Reference }))
+	results := make([]Result, len(algorithms))
+	for i, algorithm := range algorithms {
+		results[i] = summarise(name, algorithm.Name(), runs[i], runs[reference])
+	}
+	return results, nil
+}
+
+// origins returns the indexes at which a forecast is made: the first after cfg.First, the last with a whole horizon of
+// future.
+func origins(cfg Config, values series.Series) []int {
+	if values.Step <= 0 {
+		return nil
+	}
+	var out []int
+	every := max(1, steps(cfg.Every, values.Step))
+	for at := steps(cfg.First, values.Step); at+steps(cfg.Horizon, values.Step) <= len(values.Values); at += every {
+		out = append(out, at)
+	}
+	return out
+}
+
+func steps(d, step time.Duration) int { return int(d / step) }
+
+// cut copies [from, to) of the values, so that an algorithm can neither see past an origin nor spoil the next one.
+func cut(values series.Series, from, to int) series.Series {
+	from, to = max(0, from), min(len(values.Values), to)
+	out := series.Series{Start: values.Time(from), Step: values.Step, Values: make([]float64, to-from)}
+	copy(out.Values, values.Values[from:to])
+	return out
+}
+
+// origin is what one algorithm achieved at one origin.
+type origin struct {
+	issued  bool
+	errors  float64 // sum of absolute errors at the median
+	pinball float64 // sum of pinball losses at the quantile
+	actual  float64 // sum of what happened
+	covered int     // points at or below the quantile
+	points  int     // points that were scored
+	took    time.Duration
+}
+
+func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series) (origin, error) {
+	var before, after time.Time
+	if cfg.Clock != nil {
+		before = cfg.Clock()
+	}
+	forecasted, err := algorithm.Forecast(past, cfg.Horizon)
+	if cfg.Clock != nil {
+		after = cfg.Clock()
+	}
+	out := origin{took: after.Sub(before)}
+	switch {
+	case errors.Is(err, forecast.ErrDeclined), errors.Is(err, forecast.ErrEmpty):
+		return out, nil
+	case err != nil:
+		return out, err
+	case len(forecasted.Values) < len(future.Values):
+		return out, fmt.Errorf("forecast has %d of %d steps", len(forecasted.Values), len(future.Values))
+	}
+	out.issued = true
+	for i, y := range future.Values {
+		if !forecast.Usable(y) {
+			continue
+		}
+		out.add(y, forecasted.Values[i].At(0.5), forecasted.Values[i].At(cfg.Quantile), cfg.Quantile)
+	}
+	return out, nil
+}
+
+func (o *origin) add(actual, median, quantile, level float64) {
+	o.errors += max(actual-median, median-actual)
+	o.pinball += Pinball(actual, quantile, level)
+	o.actual += actual
+	o.points++
+	if actual <= quantile {
+		o.covered++
+	}
+}
+
+// Pinball returns the pinball (quantile) loss of a forecast: level*(y-q) where y is above q, (1-level)*(q-y) where it is
+// below. Its expectation is least where q is the level's quantile of y. Koenker and Bassett, 1978.
+func Pinball(actual, quantile, level float64) float64 {
+	if actual > quantile {
+		return level * (actual - quantile)
+	}
+	return (1 - level) * (quantile - actual)
+}

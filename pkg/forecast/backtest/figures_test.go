@@ -1,0 +1,173 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"bufio"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/forecast/internal/families"
+	"crane.io/crane/pkg/forecast/registry"
+	"crane.io/crane/pkg/series"
+)
+
+// readTrace reads a file of lines "seconds,value", a minute apart, after a header.
+func readTrace(t *testing.T, path string) series.Series {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	out := series.Series{Step: time.Minute}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		at, value, _ := strings.Cut(lines.Text(), ",")
+		seconds, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Values) == 0 {
+			out.Start = time.Unix(seconds, 0).UTC()
+		}
+		out.Values = append(out.Values, v)
+	}
+	return out
+}
+
+// traces returns the production traces beside the repository, and skips where they are absent.
+func traces(t *testing.T) map[string]series.Series {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "traces", "workload-*.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Skip("no production traces in ../shared/traces beside the repository")
+	}
+	out := map[string]series.Series{}
+	for _, path := range paths {
+		out[strings.TrimSuffix(filepath.Base(path), ".csv")] = readTrace(t, path)
+	}
+	return out
+}
+
+// TestBaselinesOnTraces proves the harness: the figures of the baselines are known.
+func TestBaselinesOnTraces(t *testing.T) {
+	var results []Result
+	for name, values := range traces(t) {
+		scored, err := Run(Config{}, name, values, algorithms(t, registry.Plain, registry.SeasonalNaive))
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, scored...)
+	}
+	want := map[string][2]float64{registry.Plain: {0.361, 0.153}, registry.SeasonalNaive: {0.402, 0.239}}
+	for _, m := range NewReport(results).Mean {
+		w := want[m.Algorithm]
+		if m.Issued != 63 || math.Abs(float64(m.WAPE)-w[0]) > 0.001 || math.Abs(float64(m.Pinball)-w[1]) > 0.001 {
+			t.Errorf("%s: %d issued, WAPE %.4f, pinball %.4f; want 63, %v", m.Algorithm, m.Issued, m.WAPE, m.Pinball, w)
+		}
+	}
+}
+
+// TestGocraneOnTraces: where the autocorrelation at a hint is negative, the original stays silent.
+func TestGocraneOnTraces(t *testing.T) {
+	all := traces(t)
+	for _, name := range []string{"workload-4", "workload-6"} {
+		scored, err := Run(Config{First: 14 * 24 * time.Hour}, name, all[name], algorithms(t, registry.GocraneDSP))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scored[0].Issued != 0 || scored[0].Origins == 0 {
+			t.Errorf("%s: gocrane-dsp issues at %d of %d origins, want none", name, scored[0].Issued, scored[0].Origins)
+		}
+	}
+}
+
+// bounds are what the gate must reach.
+type bounds struct {
+	mean           float64 // geometric mean over series of the ratio to plain
+	worst, apart   float64 // any single series, and those that are looked at apart
+	pooled, single [2]float64
+}
+
+func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
+	t.Helper()
+	covered, points := 0.0, 0.0
+	var wape, pinball average
+	for _, r := range results {
+		t.Logf("%-28s wape %.3f (x%.3f) pinball %.4f (x%.3f) coverage %.3f", r.Name, r.WAPE, r.WAPERatio, r.Pinball, 1-r.Skill, r.Coverage)
+		if r.Issued != r.Origins {
+			t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
+		}
+		wape.addLog(r.WAPERatio)
+		pinball.addLog(1 - r.Skill)
+		most := b.worst
+		if apart[r.Name] {
+			most = b.apart
+		}
+		if worst := max(float64(r.WAPERatio), 1-float64(r.Skill)); worst > most {
+			t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, most)
+		}
+		if apart[r.Name] {
+			continue
+		}
+		covered += float64(r.Coverage) * float64(r.Points)
+		points += float64(r.Points)
+		if c := float64(r.Coverage); r.Origins >= 5 && (c < b.single[0] || c > b.single[1]) {
+			t.Errorf("%s: coverage %.3f, want %v", r.Name, c, b.single)
+		}
+	}
+	t.Logf("geometric means: wape x%.3f pinball x%.3f; pooled coverage %.3f", wape.geometric(), pinball.geometric(), covered/points)
+	if w, p := float64(wape.geometric()), float64(pinball.geometric()); w > b.mean || p > b.mean {
+		t.Errorf("wape x%.3f, pinball x%.3f of plain, want at most %v", w, p, b.mean)
+	}
+	if c := covered / points; c < b.pooled[0] || c > b.pooled[1] {
+		t.Errorf("pooled coverage %.3f, want %v", c, b.pooled)
+	}
+}
+
+func gateResults(t *testing.T, name string, values series.Series) Result {
+	t.Helper()
+	results, err := Run(Config{Reference: registry.Plain}, name, values, algorithms(t, registry.Auto, registry.Plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+func TestGateOnTraces(t *testing.T) {
+	var results []Result
+	for name, values := range traces(t) {
+		results = append(results, gateResults(t, name, values))
+	}
+	check(t, bounds{mean: 0.85, worst: 1.05, apart: 1.05, pooled: [2]float64{0.93, 0.97}, single: [2]float64{0.90, 0.99}}, results,
+		map[string]bool{"workload-4": true, "workload-6": true})
+}
+
+// TestGateOnFamilies holds the gate to looser bounds on series that nothing was measured on before: new seeds, another
+// step.
+func TestGateOnFamilies(t *testing.T) {
+	var results []Result
+	apart := map[string]bool{}
+	for _, f := range families.All() {
+		for seed := range uint64(2) {
+			name := f.Name + " " + strconv.FormatUint(seed, 10)
+			results = append(results, gateResults(t, name, f.Make(100+seed, 15, 5*time.Minute)))
+			apart[name] = f.Shifts
+		}
+	}
+	check(t, bounds{mean: 0.85, worst: 1.25, apart: 2, pooled: [2]float64{0.93, 0.97}, single: [2]float64{0.7, 1}}, results, apart)
+}

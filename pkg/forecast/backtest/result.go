@@ -1,0 +1,183 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+)
+
+// Figure is a measured number; NaN stands for "could not be measured" and is null in JSON.
+type Figure float64
+
+// MarshalJSON implements json.Marshaler.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if v := float64(f); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		return json.Marshal(v)
+	}
+	return []byte("null"), nil
+}
+
+// Result is what an algorithm achieved on one series.
+type Result struct {
+	// Name is the series, Algorithm the method.
+	Name      string `json:"name"`
+	Algorithm string `json:"algorithm"`
+	// Origins is how many forecasts were asked for, Issued how many were made.
+	Origins int `json:"origins"`
+	Issued  int `json:"issued"`
+	// WAPE is the sum of absolute errors of the median over the sum of what happened.
+	WAPE Figure `json:"wape"`
+	// Pinball is the mean loss at the quantile over the mean of what happened.
+	Pinball Figure `json:"pinball"`
+	// Coverage is the share of points at or below the quantile.
+	Coverage Figure `json:"coverage"`
+	// Skill is 1 - pinball / pinball of the reference, both over the origins that the algorithm issued a forecast at.
+	Skill Figure `json:"skill"`
+	// WAPERatio is WAPE over that of the reference, both over the origins that the algorithm issued a forecast at; the
+	// same ratio of pinball is 1 - skill.
+	WAPERatio Figure `json:"wapeRatio"`
+	// FitMillis is the median time of one forecast in milliseconds, from raw samples to quantiles.
+	FitMillis Figure `json:"fitMillis"`
+	// Points is how many points were scored, for pooling coverage over series.
+	Points int `json:"points"`
+}
+
+// Mean is an algorithm's figures over all series, each series weighing the same.
+type Mean struct {
+	Algorithm string `json:"algorithm"`
+	Series    int    `json:"series"`
+	Origins   int    `json:"origins"`
+	Issued    int    `json:"issued"`
+	// WAPE, Pinball, Skill and FitMillis are arithmetic means over the series that have the figure.
+	WAPE    Figure `json:"wape"`
+	Pinball Figure `json:"pinball"`
+	// Coverage is pooled: the share of all points of all series.
+	Coverage  Figure `json:"coverage"`
+	Skill     Figure `json:"skill"`
+	FitMillis Figure `json:"fitMillis"`
+	// WAPERatio and PinballRatio are geometric means over series of the figure over that of the reference algorithm, at
+	// the origins at which the algorithm issued a forecast.
+	WAPERatio    Figure `json:"wapeRatio"`
+	PinballRatio Figure `json:"pinballRatio"`
+}
+
+// Report is the outcome of a back-test over many series.
+type Report struct {
+	Series []Result `json:"series"`
+	Mean   []Mean   `json:"mean"`
+}
+
+// NewReport gathers the results of many series and averages them by algorithm, in the order in which algorithms first
+// appear.
+func NewReport(results []Result) Report {
+	report := Report{Series: results, Mean: []Mean{}}
+	if results == nil {
+		report.Series = []Result{}
+	}
+	var names []string
+	for _, r := range results {
+		if !slices.Contains(names, r.Algorithm) {
+			names = append(names, r.Algorithm)
+		}
+	}
+	for _, name := range names {
+		report.Mean = append(report.Mean, mean(name, results))
+	}
+	return report
+}
+
+func mean(algorithm string, results []Result) Mean {
+	out := Mean{Algorithm: algorithm}
+	var wape, pinball, skill, fit, wapeRatio, pinballRatio average
+	covered, points := 0.0, 0
+	for _, r := range results {
+		if r.Algorithm != algorithm {
+			continue
+		}
+		out.Series++
+		out.Origins += r.Origins
+		out.Issued += r.Issued
+		wape.add(r.WAPE)
+		pinball.add(r.Pinball)
+		skill.add(r.Skill)
+		fit.add(r.FitMillis)
+		if r.Points > 0 {
+			covered += float64(r.Coverage) * float64(r.Points)
+			points += r.Points
+		}
+		wapeRatio.addLog(r.WAPERatio)
+		pinballRatio.addLog(1 - r.Skill)
+	}
+	out.WAPE, out.Pinball, out.Skill, out.FitMillis = wape.mean(), pinball.mean(), skill.mean(), fit.mean()
+	out.Coverage = ratio(covered, float64(points))
+	out.WAPERatio, out.PinballRatio = wapeRatio.geometric(), pinballRatio.geometric()
+	return out
+}
+
+// average gathers the figures that there are.
+type average struct {
+	sum float64
+	n   int
+}
+
+func (a *average) add(f Figure) {
+	if v := float64(f); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		a.sum += v
+		a.n++
+	}
+}
+
+func (a *average) addLog(f Figure) {
+	if f > 0 {
+		a.add(Figure(math.Log(float64(f))))
+	}
+}
+
+func (a *average) mean() Figure { return ratio(a.sum, float64(a.n)) }
+
+func (a *average) geometric() Figure { return Figure(math.Exp(float64(a.mean()))) }
+
+// ratio returns a/b, or NaN where b is not positive.
+func ratio(a, b float64) Figure {
+	if !(b > 0) {
+		return Figure(math.NaN())
+	}
+	return Figure(a / b)
+}
+
+func summarise(name, algorithm string, own, reference []origin) Result {
+	out := Result{Name: name, Algorithm: algorithm, Origins: len(own)}
+	var sum origin
+	var referencePinball, referenceErrors float64
+	var took []time.Duration
+	for i, o := range own {
+		took = append(took, o.took)
+		if !o.issued {
+			continue
+		}
+		out.Issued++
+		sum.errors += o.errors
+		sum.pinball += o.pinball
+		sum.actual += o.actual
+		sum.covered += o.covered
+		sum.points += o.points
+		referencePinball += reference[i].pinball
+		referenceErrors += reference[i].errors
+	}
+	out.Points = sum.points
+	out.WAPE = ratio(sum.errors, sum.actual)
+	out.Pinball = ratio(sum.pinball, sum.actual)
+	out.Coverage = ratio(float64(sum.covered), float64(sum.points))
+	out.WAPERatio = ratio(sum.errors, referenceErrors)
+	out.Skill = 1 - ratio(sum.pinball, referencePinball)
+	out.FitMillis = Figure(math.NaN())
+	if len(took) > 0 {
+		slices.Sort(took)
+		out.FitMillis = Figure(took[len(took)/2].Seconds() * 1000)
+	}
+	return out
+}

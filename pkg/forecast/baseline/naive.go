@@ -1,0 +1,99 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package baseline holds the methods that forecasts are measured against: the same minute of an earlier day or week, a
+// weighted quantile of the same time of day, and the spectrum method of gocrane with its defects.
+//
+// They are here to be compared with, not to decide by: they may be slow, and gocrane's stays silent as often as the
+// original does.
+package baseline
+
+import (
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+// SeasonalNaive forecasts each step by the value one season earlier, the same at every level.
+type SeasonalNaive struct {
+	// Label is the algorithm's name.
+	Label string
+	// Season is how far back the forecast looks; > 0.
+	Season time.Duration
+}
+
+// Yesterday returns the seasonal naive method of one day.
+func Yesterday() SeasonalNaive {
+	return SeasonalNaive{Label: "seasonal-naive", Season: 24 * time.Hour}
+}
+
+// LastWeek returns the seasonal naive method of seven days. Where there is no week of history it takes the oldest
+// whole number of days there is.
+func LastWeek() SeasonalNaive {
+	return SeasonalNaive{Label: "seasonal-naive-week", Season: 7 * 24 * time.Hour}
+}
+
+// Name implements forecast.Algorithm.
+func (n SeasonalNaive) Name() string { return n.Label }
+
+// Forecast implements forecast.Algorithm. Where the history is shorter than the season, or the sample a season ago is a
+// gap, it looks at whole days ago instead, the farthest first, and at last takes the newest sample.
+func (n SeasonalNaive) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
+	history, err := forecast.Check(history, horizon)
+	if err != nil {
+		return forecast.Forecast{}, err
+	}
+	step, length := history.Step, len(history.Values)
+	season := max(1, int(n.Season/step))
+	day := max(1, int(24*time.Hour/step))
+	last := lastUsable(history.Values)
+	out := forecast.Forecast{
+		Start: history.End(), Step: step, Model: n.Label, Period: n.Season, Periods: length / season,
+		Values: make([]forecast.Quantiles, forecast.Steps(horizon, step)),
+	}
+	for i := range out.Values {
+		v, ok := lookBack(history.Values, length+i, season)
+		if !ok {
+			v, ok = lookBackDays(history.Values, length+i, day, season)
+		}
+		if !ok {
+			v = last
+		}
+		out.Values[i] = forecast.Constant(v)
+	}
+	if out.Periods == 0 {
+		out.Reason = "history is shorter than a season"
+	}
+	return out, nil
+}
+
+// lookBack returns the value a season before index i; a horizon beyond one season repeats the last one.
+func lookBack(values []float64, i, season int) (float64, bool) {
+	for i >= len(values) {
+		i -= season
+	}
+	if i < 0 || !forecast.Usable(values[i]) {
+		return 0, false
+	}
+	return values[i], true
+}
+
+func lookBackDays(values []float64, i, day, season int) (float64, bool) {
+	for back := (season / day) * day; back >= day; back -= day {
+		if v, ok := lookBack(values, i, back); ok {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+func lastUsable(values []float64) float64 {
+	for _, v := range slices.Backward(values) {
+		if forecast.Usable(v) {
+			return v
+		}
+	}
+	return 0
+}

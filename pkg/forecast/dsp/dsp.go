@@ -1,0 +1,133 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dsp is the named algorithm of the same name, for periodic series: it finds the period, keeps the strong and
+// the slow frequencies, and repeats the last period of what is left. It keeps gocrane's settings and does right what
+// went wrong there: the filter is conjugate-symmetric, thresholds have no unit unless they are given one, any period is
+// used, upper quantiles come from the errors, and where a series is not periodic it falls back to percentile and says so.
+package dsp
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/percentile"
+	"crane.io/crane/pkg/series"
+)
+
+// Algorithm is a forecast.Algorithm; make it with New.
+type Algorithm struct {
+	config   config
+	fallback *percentile.Algorithm
+}
+
+// New reads the settings. The error lists every bad field with its path, its value and what is allowed.
+func New(o Options) (*Algorithm, error) {
+	c, err := o.parse()
+	if err != nil {
+		return nil, fmt.Errorf("dsp: %w", err)
+	}
+	fallback, err := percentile.New(percentile.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("dsp: %w", err)
+	}
+	return &Algorithm{config: c, fallback: fallback}, nil
+}
+
+// Name implements forecast.Algorithm.
+func (a *Algorithm) Name() string { return "dsp" }
+
+// holdOutLevel is the level of the pinball loss that estimators are chosen by: a forecast that is too low costs nine
+// times one that is too high, about what gocrane's asymmetric error says.
+const holdOutLevel = 0.9
+
+// Forecast implements forecast.Algorithm.
+func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
+	history, err := forecast.Check(history, horizon)
+	if err != nil {
+		return forecast.Forecast{}, err
+	}
+	if keep := int(a.config.history / history.Step); len(history.Values) > keep {
+		cut := len(history.Values) - keep
+		history = series.Series{Start: history.Time(cut), Step: history.Step, Values: history.Values[cut:]}
+	}
+	s, reason := prepare(history, a.config.interval)
+	period := 0
+	if reason == "" {
+		period, reason = s.period()
+	}
+	if reason != "" {
+		return a.fallBack(history, horizon, reason)
+	}
+	return a.periodic(history, horizon, s, period), nil
+}
+
+func (a *Algorithm) fallBack(history series.Series, horizon time.Duration, reason string) (forecast.Forecast, error) {
+	out, err := a.fallback.Forecast(history, horizon)
+	if err != nil {
+		return out, fmt.Errorf("dsp fell back to percentile: %s: %w", reason, err)
+	}
+	out.Reason = "dsp fell back to percentile: " + reason
+	return out, nil
+}
+
+// periodic forecasts a series of a known period, in samples of s.
+func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *signal, period int) forecast.Forecast {
+	values := s.values[len(s.values)%period:]
+	past, actual := values[:len(values)-period], values[len(values)-period:]
+	spectrum := newSpectrum(past, s.rate())
+	var best estimator
+	least, reference := math.Inf(1), math.Inf(1)
+	for i, e := range a.config.estimators {
+		loss := holdOut(actual, e.estimate(past, spectrum, period))
+		if loss < least {
+			best, least = e, loss
+		}
+		if i == 0 {
+			reference = holdOut(actual, constant(past, period))
+		}
+	}
+	whole := newSpectrum(values, s.rate())
+	filtered := best.filter(values, whole, period)
+	errors := newErrors(values, filtered, period, s.perDay())
+	skill := math.NaN()
+	if reference > 0 {
+		skill = 1 - least/reference
+	}
+	out := forecast.Forecast{
+		Start: history.End(), Step: history.Step, Model: "dsp", Period: time.Duration(period) * s.step,
+		Periods: len(values) / period, Skill: skill,
+		Values: make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
+	}
+	last := filtered[len(filtered)-period:]
+	for i := range out.Values {
+		at := int(time.Duration(i)*history.Step/s.step) % period
+		out.Values[i] = errors.quantiles(at, max(0, last[at]), 1+best.margin)
+	}
+	return out
+}
+
+// holdOut is the mean loss of a forecast of one period.
+func holdOut(actual, estimate []float64) float64 {
+	sum := 0.0
+	for i, y := range actual {
+		if d := y - estimate[i]; d > 0 {
+			sum += holdOutLevel * d / float64(len(actual))
+		} else {
+			sum -= (1 - holdOutLevel) * d / float64(len(actual))
+		}
+	}
+	return sum
+}
+
+// constant is the reference of the skill: one quantile of the past.
+func constant(past []float64, period int) []float64 {
+	out := make([]float64, period)
+	q := series.Quantile(past, holdOutLevel)
+	for i := range out {
+		out[i] = q
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dsp
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+// signal is a history without gaps and outliers, at the interval of the algorithm.
+type signal struct {
+	step   time.Duration
+	values []float64
+}
+
+func (s *signal) rate() float64 { return 1 / s.step.Seconds() }
+
+func (s *signal) perDay() int { return max(1, int(24*time.Hour/s.step)) }
+
+// leastCoverage is the share of samples that there must be; the rest is interpolated.
+const leastCoverage = 0.5
+
+// prepare averages to the interval, interpolates gaps and clips outliers beyond the 0.1st and the 99.9th percentile. The
+// reason is not empty where the history does not do.
+func prepare(history series.Series, interval time.Duration) (*signal, string) {
+	if length := time.Duration(len(history.Values)) * history.Step; length < leastHistory {
+		return nil, fmt.Sprintf("history %s of %s needed", forecast.Span(length.Round(time.Minute)), forecast.Span(leastHistory))
+	}
+	per := max(1, int(interval/history.Step))
+	s := &signal{step: time.Duration(per) * history.Step}
+	first := len(history.Values) % per
+	known := make([]float64, 0, len(history.Values)/per)
+	for i := first; i < len(history.Values); i += per {
+		mean, n := 0.0, 0
+		for _, v := range history.Values[i : i+per] {
+			if forecast.Usable(v) {
+				n++
+				mean += (v - mean) / float64(n)
+			}
+		}
+		if n == 0 {
+			mean = series.Gap()
+		} else {
+			known = append(known, mean)
+		}
+		s.values = append(s.values, mean)
+	}
+	if float64(len(known)) < leastCoverage*float64(len(s.values)) {
+		return nil, fmt.Sprintf("%d of %d samples are gaps", len(s.values)-len(known), len(s.values))
+	}
+	interpolate(s.values)
+	low, high := series.Quantile(known, 0.001), series.Quantile(known, 0.999)
+	for i, v := range s.values {
+		s.values[i] = min(high, max(low, v))
+	}
+	return s, ""
+}
+
+// interpolate fills gaps linearly, and those at the ends with the nearest value.
+func interpolate(values []float64) {
+	last := -1
+	for i, v := range values {
+		if series.IsGap(v) {
+			continue
+		}
+		for j := last + 1; j < i; j++ {
+			values[j] = v
+			if last >= 0 {
+				values[j] = values[last] + (v-values[last])*float64(j-last)/float64(i-last)
+			}
+		}
+		last = i
+	}
+	for j := last + 1; j < len(values) && last >= 0; j++ {
+		values[j] = values[last]
+	}
+}
+
+// What makes a period: the autocorrelation at it is a peak of at least leastCorrelation, higher than the valley before
+// it by peakDepth. Of peaks that are within peakTolerance of the highest the shortest is taken: its multiples add nothing.
+const (
+	leastCorrelation = 0.3
+	peakDepth        = 0.2
+	peakTolerance    = 0.05
+	// coarseStep is the resolution at which periods are looked for first.
+	coarseStep = 15 * time.Minute
+)
+
+// period returns the period in samples, at most half of the history; the reason is not empty where there is none.
+func (s *signal) period() (int, string) {
+	per := max(1, int(coarseStep/s.step))
+	coarse := make([]float64, len(s.values)/per)
+	for i := range coarse {
+		for _, v := range s.values[i*per : (i+1)*per] {
+			coarse[i] += v / float64(per)
+		}
+	}
+	correlation := autocorrelation(coarse)
+	if correlation == nil {
+		return 0, "constant"
+	}
+	var peaks []int
+	highest, valley := 0.0, 1.0
+	for lag := 1; lag+1 < len(correlation); lag++ {
+		c := correlation[lag]
+		valley = min(valley, c)
+		if c >= leastCorrelation && c-valley >= peakDepth && c >= correlation[lag-1] && c >= correlation[lag+1] {
+			peaks = append(peaks, lag)
+			highest = max(highest, c)
+		}
+	}
+	found := slices.IndexFunc(peaks, func(lag int) bool { return correlation[lag] >= highest-peakTolerance })
+	if found < 0 {
+		return 0, "not periodic"
+	}
+	return s.refine(peaks[found]*per, per), ""
+}
+
+// refine looks for the best lag in samples around one that was found at a coarser step.
+func (s *signal) refine(around, reach int) int {
+	best, score := around, -1.0
+	mean := 0.0
+	for i, v := range s.values {
+		mean += (v - mean) / float64(i+1)
+	}
+	for lag := max(1, around-reach); reach > 1 && lag <= min(len(s.values)/2, around+reach); lag++ {
+		if c := overlap(s.values, lag, mean); c > score {
+			best, score = lag, c
+		}
+	}
+	return best
+}
+
+// overlap is the correlation of the parts of the values that overlap at a lag, each with its own variance: unlike the
+// autocorrelation it has no bias towards shorter or longer lags.
+func overlap(values []float64, lag int, mean float64) float64 {
+	var both, first, second float64
+	later := values[lag:]
+	for i, v := range later {
+		a, b := values[i]-mean, v-mean
+		both += a * b
+		first += a * a
+		second += b * b
+	}
+	if !(first > 0 && second > 0) {
+		return 0
+	}
+	return both / (math.Sqrt(first) * math.Sqrt(second))
+}
+
+// autocorrelation returns the autocorrelation at lags up to half of the length; nil where the values do not vary. The
+// transform is padded with zeros, so that the end does not meet the beginning.
+func autocorrelation(values []float64) []float64 {
+	n := len(values)
+	mean := 0.0
+	for i, v := range values {
+		mean += (v - mean) / float64(i+1)
+	}
+	size := 1
+	for size < 2*n {
+		size *= 2
+	}
+	padded := make([]float64, size)
+	scale := 0.0
+	for i, v := range values {
+		padded[i] = v - mean
+		scale = max(scale, padded[i], -padded[i])
+	}
+	if !(scale > 1e-9*mean) {
+		return nil
+	}
+	for i := range n {
+		padded[i] /= scale
+	}
+	fft := fourier.NewFFT(size)
+	coefficients := fft.Coefficients(nil, padded)
+	for i, c := range coefficients {
+		coefficients[i] = complex(real(c)*real(c)+imag(c)*imag(c), 0)
+	}
+	out := fft.Sequence(nil, coefficients)[:n/2+1]
+	variance := out[0]
+	for lag := range out {
+		out[lag] *= float64(n) / (variance * float64(n-lag))
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forecast says what a series will do next, and how sure it is.
+//
+// It is the vocabulary that the forecasting rooms below it share: what a Forecast is, what an Algorithm must do, and
+// which input is refused. The algorithms live in sub-packages: auto (the gate, the default), dsp and percentile (the
+// named algorithms of the API), baseline (simple methods and other people's, to compare with) and registry (algorithms
+// by name and options). Package backtest replays them over history.
+//
+// It knows nothing of Kubernetes, of where samples come from, or of what a forecast is used for.
+package forecast
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// NumLevels is the number of quantiles of every step of a forecast.
+const NumLevels = 5
+
+// Levels returns the probabilities of the quantiles of a step, ascending. 0.5 is the forecast proper, 0.9 to 0.99 are
+// what sizing, autoscaling and scheduling use; 0.75 keeps the interpolation between the two honest.
+func Levels() [NumLevels]float64 { return [NumLevels]float64{0.5, 0.75, 0.9, 0.95, 0.99} }
+
+// Quantiles are the values of one step at Levels: finite, never negative, never decreasing.
+type Quantiles [NumLevels]float64
+
+// At returns the quantile at a level, linearly interpolated between Levels in the level. Levels outside [0.5, 0.99]
+// (and NaN) are clamped to it: a forecast claims nothing beyond.
+func (q Quantiles) At(level float64) float64 {
+	levels := Levels()
+	if !(level > levels[0]) {
+		return q[0]
+	}
+	for i := 1; i < NumLevels; i++ {
+		if level <= levels[i] {
+			w := (level - levels[i-1]) / (levels[i] - levels[i-1])
+			return q[i-1] + w*(q[i]-q[i-1])
+		}
+	}
+	return q[NumLevels-1]
+}
+
+// Constant returns quantiles that are all v.
+func Constant(v float64) Quantiles {
+	var q Quantiles
+	for i := range q {
+		q[i] = v
+	}
+	return q
+}
+
+// Forecast is a distribution over a horizon: quantiles for each of its steps, and how they came about.
+type Forecast struct {
+	// Start is the time of Values[0]: the first step after the last sample that the forecast saw.
+	Start time.Time
+	// Step is the distance between two values; > 0.
+	Step time.Duration
+	// Values are the quantiles of each step, in the unit of the series.
+	Values []Quantiles
+	// Model names what made the forecast, for instance "auto: daily" or "percentile".
+	Model string
+	// Period is the season that the model uses; 0 where it uses none.
+	Period time.Duration
+	// Periods is how many whole seasons (days, where there is no season) of history the model saw.
+	Periods int
+	// Skill is 1 - loss/reference of the model's own rolling back-test, by pinball loss, where the reference is a
+	// constant quantile of the same history: 1 is perfect, 0 is no better than a constant, negative is worse. NaN where
+	// the history is too short to tell.
+	Skill float64
+	// Reason says why the model fell back to something simpler than was asked for; empty where it did not.
+	Reason string
+}
+
+// End returns the time just after the last value.
+func (f Forecast) End() time.Time { return f.Start.Add(time.Duration(len(f.Values)) * f.Step) }
+
+// At returns the quantiles of the step that holds t; false where t lies outside of the horizon.
+func (f Forecast) At(t time.Time) (Quantiles, bool) {
+	if f.Step <= 0 || t.Before(f.Start) || !t.Before(f.End()) {
+		return Quantiles{}, false
+	}
+	return f.Values[int(t.Sub(f.Start)/f.Step)], true
+}
+
+// Quantile returns the forecast at one level as a series; see Quantiles.At for levels between Levels.
+func (f Forecast) Quantile(level float64) series.Series {
+	out := series.Series{Start: f.Start, Step: f.Step, Values: make([]float64, len(f.Values))}
+	for i, q := range f.Values {
+		out.Values[i] = q.At(level)
+	}
+	return out
+}
+
+// Max returns the highest value at a level within [from, to); false where the forecast has no step in it.
+func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
+	if f.Step <= 0 || len(f.Values) == 0 || !from.Before(to) {
+		return 0, false
+	}
+	best, found := 0.0, false
+	first := 0
+	if from.After(f.Start) {
+		first = int(from.Sub(f.Start) / f.Step)
+	}
+	for i := first; i < len(f.Values) && f.Start.Add(time.Duration(i)*f.Step).Before(to); i++ {
+		best, found = math.Max(best, f.Values[i].At(level)), true
+	}
+	return best, found
+}
+
+// Span writes a duration for a reason: "3h", "15m", "1h30m".
+func Span(d time.Duration) string {
+	text := d.String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
+// Algorithm turns history into a forecast.
+//
+// Forecast looks at history alone (its last value is "now"), keeps no reference to it, and returns the horizon after
+// history.End() at the step of the history. It is deterministic and safe for concurrent use. An error means that the
+// input cannot be used (see Check) or, wrapping ErrDeclined, that the algorithm has nothing to say about it; the
+// algorithms that Crane decides by never decline.
+type Algorithm interface {
+	// Name is the name that the registry knows the algorithm by.
+	Name() string
+	// Forecast returns the quantiles of the steps in [history.End(), history.End()+horizon).
+	Forecast(history series.Series, horizon time.Duration) (Forecast, error)
+}

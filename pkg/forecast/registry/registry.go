@@ -1,0 +1,76 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry knows forecasting algorithms by name and settings. It is what API objects and command lines choose
+// from; the algorithms know nothing of it.
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/auto"
+	"crane.io/crane/pkg/forecast/baseline"
+	"crane.io/crane/pkg/forecast/dsp"
+	"crane.io/crane/pkg/forecast/percentile"
+)
+
+// Names of the algorithms. The first three are for use; the others are to compare with.
+const (
+	Auto              = "auto"
+	DSP               = "dsp"
+	Percentile        = "percentile"
+	Plain             = "plain"
+	SeasonalNaive     = "seasonal-naive"
+	SeasonalNaiveWeek = "seasonal-naive-week"
+	GocraneDSP        = "gocrane-dsp"
+)
+
+// Names returns all names, those for use first.
+func Names() []string {
+	return []string{Auto, DSP, Percentile, SeasonalNaive, SeasonalNaiveWeek, Plain, GocraneDSP}
+}
+
+// Baselines returns the names of the algorithms to compare with.
+func Baselines() []string { return []string{SeasonalNaive, SeasonalNaiveWeek, Plain, GocraneDSP} }
+
+// Options are the settings of the algorithms that have some; only those of the named one are read.
+type Options struct {
+	// Holidays are for Auto: days that it need not find out itself.
+	Holidays   auto.Calendar
+	DSP        dsp.Options
+	Percentile percentile.Options
+}
+
+// New returns an algorithm by name; an empty name is Auto. Errors name the bad settings, or the names that there are.
+func New(name string, o Options) (forecast.Algorithm, error) {
+	switch name {
+	case "", Auto:
+		return auto.Algorithm{Holidays: o.Holidays}, nil
+	case DSP:
+		a, err := dsp.New(o.DSP)
+		if err != nil {
+			return nil, err
+		}
+		return a, nil
+	case Percentile:
+		a, err := percentile.New(o.Percentile)
+		if err != nil {
+			return nil, err
+		}
+		return a, nil
+	case Plain:
+		return baseline.Plain{}, nil
+	case SeasonalNaive:
+		return baseline.Yesterday(), nil
+	case SeasonalNaiveWeek:
+		return baseline.LastWeek(), nil
+	case GocraneDSP:
+		return baseline.GocraneDSP{}, nil
+	}
+	names := Names()
+	slices.Sort(names)
+	return nil, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(names, ", "))
+}

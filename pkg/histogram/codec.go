@@ -1,0 +1,235 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package histogram
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+)
+
+// The first two bytes of a checkpoint: what it holds and the version of its layout.
+const (
+	kindHistogram = 'H'
+	kindCounts    = 'C'
+	codecVersion  = 1
+	checksumSize  = 4
+)
+
+// ErrCorrupt is returned, wrapped, when a checkpoint cannot be what was written: cut off, altered or out of bounds.
+var ErrCorrupt = errors.New("corrupt histogram checkpoint")
+
+// MarshalBinary writes the histogram as a versioned, checksummed checkpoint. It never fails.
+func (h *Histogram) MarshalBinary() ([]byte, error) {
+	out := make([]byte, 0, 64+3*len(h.weights))
+	out = append(out, kindHistogram, codecVersion)
+	out = binary.AppendVarint(out, int64(h.halfLife))
+	if h.Empty() {
+		return seal(append(out, 0)), nil
+	}
+	out = append(out, 1)
+	out = binary.AppendVarint(out, h.reference.Unix())
+	out = binary.AppendVarint(out, int64(h.reference.Nanosecond()))
+	for _, v := range []float64{h.zero, h.total, h.sum, h.low, h.high} {
+		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
+	}
+	out = binary.AppendUvarint(out, uint64(h.first))
+	out = binary.AppendUvarint(out, uint64(len(h.weights)))
+	for _, w := range h.weights {
+		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(w))
+	}
+	return seal(out), nil
+}
+
+// UnmarshalBinary replaces the histogram by the one in a checkpoint that MarshalBinary wrote. On an error, which wraps
+// ErrCorrupt or names an unknown version, the histogram is unchanged.
+func (h *Histogram) UnmarshalBinary(data []byte) error {
+	r, err := open(data, kindHistogram)
+	if err != nil {
+		return err
+	}
+	read := Histogram{halfLife: time.Duration(r.varint())}
+	if read.halfLife < 0 {
+		return fmt.Errorf("%w: half-life %v is below zero", ErrCorrupt, read.halfLife)
+	}
+	if r.byte() == 0 {
+		if err := r.done(); err != nil {
+			return err
+		}
+		*h = read
+		return nil
+	}
+	seconds, nanos := r.varint(), r.varint()
+	read.reference = time.Unix(seconds, nanos).UTC()
+	for _, v := range []*float64{&read.zero, &read.total, &read.sum, &read.low, &read.high} {
+		*v = r.float()
+	}
+	first, n := r.uvarint(), r.uvarint()
+	if n > MaxBuckets || first+n > maxBucket {
+		return fmt.Errorf("%w: %d buckets from %d", ErrCorrupt, n, first)
+	}
+	read.first, read.weights = int(first), make([]float64, n)
+	for i := range read.weights {
+		read.weights[i] = r.float()
+	}
+	if err := r.done(); err != nil {
+		return err
+	}
+	if !(read.total > 0) || read.low > read.high {
+		return fmt.Errorf("%w: total %v, extremes %v and %v", ErrCorrupt, read.total, read.low, read.high)
+	}
+	*h = read
+	return nil
+}
+
+// MarshalBinary writes the counts as a versioned, checksummed checkpoint of one to two bytes a bucket. It never fails.
+func (c *Counts) MarshalBinary() ([]byte, error) {
+	return c.AppendBinary(make([]byte, 0, 48+2*c.len()))
+}
+
+// AppendBinary appends what MarshalBinary returns to out.
+func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
+	begin := len(out)
+	out = append(out, kindCounts, codecVersion)
+	out = binary.AppendUvarint(out, uint64(c.total))
+	out = binary.AppendUvarint(out, uint64(c.zero))
+	out = binary.LittleEndian.AppendUint32(out, math.Float32bits(c.low))
+	out = binary.LittleEndian.AppendUint32(out, math.Float32bits(c.high))
+	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(c.sum))
+	out = binary.AppendUvarint(out, uint64(c.first))
+	out = binary.AppendUvarint(out, uint64(c.len()))
+	for i := range c.len() {
+		out = binary.AppendUvarint(out, uint64(c.at(i)))
+	}
+	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out[begin:])), nil
+}
+
+// UnmarshalBinary replaces the counts by those in a checkpoint that MarshalBinary wrote. On an error, which wraps
+// ErrCorrupt or names an unknown version, the counts are unchanged.
+func (c *Counts) UnmarshalBinary(data []byte) error {
+	r, err := open(data, kindCounts)
+	if err != nil {
+		return err
+	}
+	total, zero := r.uvarint(), r.uvarint()
+	read := Counts{low: r.float32(), high: r.float32(), sum: r.float()}
+	first, n := r.uvarint(), r.uvarint()
+	if n > MaxCountBuckets || first+n > maxBucket || total > math.MaxUint32 || zero > total || read.low > read.high {
+		return fmt.Errorf("%w: %d samples, %d of them zero, in %d buckets from %d", ErrCorrupt, total, zero, n, first)
+	}
+	read.total, read.zero, read.first = uint32(total), uint32(zero), int32(first)
+	sum := zero
+	if n > 0 {
+		read.narrow = make([]uint16, n)
+	}
+	for i := range int(n) {
+		v := r.uvarint()
+		if sum += v; v > total || sum > total {
+			return fmt.Errorf("%w: the buckets hold more than the %d samples there are", ErrCorrupt, total)
+		}
+		if v > 0 && int(first)+i > bucketOf(max(float64(read.high), ValueFloor)) {
+			return fmt.Errorf("%w: samples above the maximum of %v", ErrCorrupt, read.high)
+		}
+		read.bump(i, uint32(v))
+	}
+	if err := r.done(); err != nil {
+		return err
+	}
+	if sum != total {
+		return fmt.Errorf("%w: the buckets hold %d of %d samples", ErrCorrupt, sum, total)
+	}
+	*c = read
+	return nil
+}
+
+// seal appends the checksum.
+func seal(data []byte) []byte {
+	return binary.LittleEndian.AppendUint32(data, crc32.ChecksumIEEE(data))
+}
+
+// open checks kind, version and checksum and returns a reader of what is between.
+func open(data []byte, kind byte) (*reader, error) {
+	if len(data) < 2+checksumSize {
+		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
+	}
+	if data[0] != kind {
+		return nil, fmt.Errorf("%w: it holds a %q, want %q", ErrCorrupt, data[0], kind)
+	}
+	if data[1] != codecVersion {
+		return nil, fmt.Errorf("histogram checkpoint of version %d: this program reads version %d", data[1], codecVersion)
+	}
+	body, sum := data[:len(data)-checksumSize], data[len(data)-checksumSize:]
+	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(sum) {
+		return nil, fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
+	}
+	return &reader{rest: body[2:]}, nil
+}
+
+// reader takes values off a checkpoint; after the first failure it returns zeros, and done reports the failure.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || len(r.rest) < n {
+		r.bad = true
+		return make([]byte, 8)[:n]
+	}
+	out := r.rest[:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
+func (r *reader) byte() byte { return r.take(1)[0] }
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if r.bad || n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if r.bad || n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// float reads a value that must be finite and not below zero.
+func (r *reader) float() float64 {
+	v := math.Float64frombits(binary.LittleEndian.Uint64(r.take(8)))
+	if !usable(v) {
+		r.bad = true
+		return 0
+	}
+	return v
+}
+
+func (r *reader) float32() float32 {
+	v := math.Float32frombits(binary.LittleEndian.Uint32(r.take(4)))
+	if !usable(float64(v)) {
+		r.bad = true
+		return 0
+	}
+	return v
+}
+
+// done returns an error unless everything was read and nothing failed.
+func (r *reader) done() error {
+	if r.bad || len(r.rest) != 0 {
+		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// HotValueKey is the key of the annotation with the hot value. A load has the name of its metric as key.
+const HotValueKey = "node_hot_value"
+
+// Limits of what an annotation may hold.
+const (
+	// MaxLoad is the largest load that is believed, as a fraction of capacity: metrics such as the load average per CPU
+	// pass 1 easily, a hundred times the capacity is no load.
+	MaxLoad series.Ratio = 100
+	// MaxHot is the largest hot value that is believed.
+	MaxHot = 1 << 20
+	// layout of the time. The Z is a letter and no zone.
+	layout = "2006-01-02T15:04:05Z"
+	// longest annotation that is looked at: a value, a comma, a time.
+	longest = 64
+)
+
+// Why an annotation cannot be used.
+var (
+	// ErrForm means that it is not a value, one comma, and a time.
+	ErrForm = errors.New("want one value, a comma and a time")
+	// ErrValue means that the value is no number, negative, NaN, or too large to be a load.
+	ErrValue = errors.New("the value is not a load: want a number from 0 to 100")
+	// ErrHotValue means that the hot value is no whole number from 0 to MaxHot.
+	ErrHotValue = errors.New("want a whole number from 0 to 1048576")
+	// ErrTime means that the time does not have the form 2006-01-02T15:04:05Z.
+	ErrTime = errors.New("the time is not of the form 2006-01-02T15:04:05Z")
+)
+
+// Sample is one load of a node: a fraction of its capacity, and when it was measured. The zero Sample is none.
+type Sample struct {
+	Value series.Ratio
+	Time  time.Time
+}
+
+// Hot is a hot value and when it was counted. The zero Hot is none.
+type Hot struct {
+	Value int64
+	Time  time.Time
+}
+
+// Format is how times stand in annotations. The zero Format is UTC, which is what the letter Z says. gocrane writes and
+// reads local time of the zone in TZ, Asia/Shanghai by default, with the same letter; writer and readers have to agree.
+type Format struct {
+	// Zone of the times; nil for UTC.
+	Zone *time.Location
+}
+
+func (f Format) zone() *time.Location {
+	if f.Zone == nil {
+		return time.UTC
+	}
+	return f.Zone
+}
+
+// Load writes a sample as "0.63012,2023-10-17T15:04:32Z", the value with five decimals.
+func (f Format) Load(s Sample) string {
+	b := make([]byte, 0, longest)
+	b = strconv.AppendFloat(b, float64(s.Value), 'f', 5, 64)
+	b = append(b, ',')
+	return string(s.Time.In(f.zone()).AppendFormat(b, layout))
+}
+
+// Hot writes a hot value as "3,2023-10-17T15:04:32Z".
+func (f Format) Hot(h Hot) string {
+	b := make([]byte, 0, longest)
+	b = strconv.AppendInt(b, h.Value, 10)
+	b = append(b, ',')
+	return string(h.Time.In(f.zone()).AppendFormat(b, layout))
+}
+
+// ParseLoad reads what Load writes. Nothing of what a stranger may have written passes as a load of zero: the error is
+// one of ErrForm, ErrValue and ErrTime.
+func (f Format) ParseLoad(text string) (Sample, error) {
+	value, stamp, ok := split(text)
+	if !ok {
+		return Sample{}, ErrForm
+	}
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsNaN(v) || v < 0 || v > float64(MaxLoad) {
+		return Sample{}, ErrValue
+	}
+	at, err := f.time(stamp)
+	if err != nil {
+		return Sample{}, err
+	}
+	// A negative zero is not negative; it is written as zero from here on.
+	return Sample{Value: series.Ratio(math.Abs(v)), Time: at}, nil
+}
+
+// ParseHot reads what Hot writes. The error is one of ErrForm, ErrHotValue and ErrTime.
+func (f Format) ParseHot(text string) (Hot, error) {
+	value, stamp, ok := split(text)
+	if !ok {
+		return Hot{}, ErrForm
+	}
+	v, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || v < 0 || v > MaxHot {
+		return Hot{}, ErrHotValue
+	}
+	at, err := f.time(stamp)
+	if err != nil {
+		return Hot{}, err
+	}
+	return Hot{Value: v, Time: at}, nil
+}
+
+func split(text string) (value, stamp string, ok bool) {
+	if len(text) > longest {
+		return "", "", false
+	}
+	value, stamp, ok = strings.Cut(text, ",")
+	return value, stamp, ok && !strings.Contains(stamp, ",")
+}
+
+func (f Format) time(text string) (time.Time, error) {
+	at, err := time.ParseInLocation(layout, text, f.zone())
+	if err != nil || at.IsZero() {
+		return time.Time{}, ErrTime
+	}
+	return at.UTC(), nil
+}

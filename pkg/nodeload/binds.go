@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"slices"
+	"time"
+)
+
+// Binds counts the placements on each node in the ranges of a policy. Windows are exact: a pod counts once, from the
+// second of its placement until the range has passed, or until it is gone. A placement costs O(1) if it is not older than
+// the last one of its node, as they come; nothing is dropped for lack of room, and nothing is kept longer than the longest
+// range, or than the pod or the node is there.
+//
+// It is not safe for concurrent use.
+type Binds struct {
+	ranges  []HotRange
+	longest time.Duration
+	nodes   map[string][]placement
+	pods    map[string]placed
+}
+
+type placement struct {
+	at  time.Time
+	pod string
+}
+
+type placed struct {
+	node string
+	at   time.Time
+}
+
+// NewBinds counts nothing yet.
+func NewBinds(ranges []HotRange) *Binds {
+	b := &Binds{ranges: ranges, nodes: map[string][]placement{}, pods: map[string]placed{}}
+	for _, r := range ranges {
+		b.longest = max(b.longest, r.Range)
+	}
+	return b
+}
+
+// Add counts the pod, named by what tells it from all others (its UID), on the node from at. A pod that is counted already
+// keeps its time; on another node it is counted there alone. What lies further back than the longest range is forgotten at
+// once; now is the present.
+func (b *Binds) Add(pod, node string, at, now time.Time) {
+	if old, known := b.pods[pod]; known {
+		if old.node == node {
+			return
+		}
+		b.Remove(pod)
+	}
+	if b.passed(at, now, b.longest) {
+		return
+	}
+	window := b.expire(node, now)
+	i := len(window)
+	for i > 0 && window[i-1].at.After(at) {
+		i--
+	}
+	b.nodes[node] = slices.Insert(window, i, placement{at: at, pod: pod})
+	b.pods[pod] = placed{node: node, at: at}
+}
+
+// Remove forgets a pod that is gone.
+func (b *Binds) Remove(pod string) {
+	old, known := b.pods[pod]
+	if !known {
+		return
+	}
+	delete(b.pods, pod)
+	window := b.nodes[old.node]
+	if i := slices.IndexFunc(window, func(p placement) bool { return p.pod == pod }); i >= 0 {
+		b.keep(old.node, slices.Delete(window, i, i+1))
+	}
+}
+
+// RemoveNode forgets a node that is gone.
+func (b *Binds) RemoveNode(node string) {
+	for _, p := range b.nodes[node] {
+		delete(b.pods, p.pod)
+	}
+	delete(b.nodes, node)
+}
+
+// Count returns the number of placements on the node in each of the ranges, those of the future among them, for
+// HotValue. The result is overwritten by nobody.
+func (b *Binds) Count(node string, now time.Time) []int64 {
+	window := b.expire(node, now)
+	b.keep(node, window)
+	counts := make([]int64, len(b.ranges))
+	for i, r := range b.ranges {
+		from, _ := slices.BinarySearchFunc(window, now, func(p placement, now time.Time) int {
+			if b.passed(p.at, now, r.Range) {
+				return -1
+			}
+			return 1
+		})
+		counts[i] = int64(len(window) - from)
+	}
+	return counts
+}
+
+// Len is the number of pods that are counted somewhere.
+func (b *Binds) Len() int { return len(b.pods) }
+
+// passed tells that a range does not reach back to at. A placement counts for less than the range, as in gocrane.
+func (*Binds) passed(at, now time.Time, within time.Duration) bool { return now.Sub(at) >= within }
+
+func (b *Binds) expire(node string, now time.Time) []placement {
+	window := b.nodes[node]
+	n := 0
+	for n < len(window) && b.passed(window[n].at, now, b.longest) {
+		delete(b.pods, window[n].pod)
+		n++
+	}
+	return window[n:]
+}
+
+func (b *Binds) keep(node string, window []placement) {
+	if len(window) == 0 {
+		delete(b.nodes, node)
+		return
+	}
+	b.nodes[node] = window
+}

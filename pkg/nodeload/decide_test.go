@@ -1,0 +1,294 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+const gib = 1 << 30
+
+// machine is a node of 10 cores and 100 GiB, so that a core is 10 % and 10 GiB are 10 %.
+func machine() Amount { return Amount{CPU: 10_000, Memory: 100 * gib} }
+
+func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
+	t.Helper()
+	spec := DefaultSpec()
+	for _, c := range change {
+		c(&spec)
+	}
+	policy, err := NewPolicy(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRules(policy, strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// loaded is what a node reports whose every metric was measured at a time: those of CPU at cpu, of memory at memory.
+func loaded(r *Rules, cpu, memory series.Ratio, measured time.Time) Report {
+	report := Report{Capacity: machine()}
+	for _, m := range r.Policy.Metrics {
+		value := cpu
+		if m.Resource == Memory {
+			value = memory
+		}
+		report.Samples = append(report.Samples, Sample{Value: value, Time: measured})
+	}
+	return report
+}
+
+func fleet(r *Rules, now time.Time, nodes ...*Node) *Fleet {
+	count := r.NewCount(now)
+	for _, n := range nodes {
+		count.Add(n, Amount{CPU: 8_000, Memory: 80 * gib})
+	}
+	return count.Fleet(DefaultMinFresh)
+}
+
+func TestClosed(t *testing.T) {
+	r := rules(t, Strategy{})
+	now := at(0)
+	pod := Amount{CPU: 500, Memory: gib}
+	for _, c := range []struct {
+		name        string
+		cpu, memory series.Ratio
+		age         time.Duration
+		arrivals    []Amount
+		use         Amount
+		want        string
+		unknown     bool
+	}{
+		{name: "idle", cpu: 0.1, memory: 0.1, use: pod},
+		{name: "at the limit with the pod", cpu: 0.6, memory: 0.1, use: pod},
+		{name: "above the limit with the pod", cpu: 0.61, memory: 0.1, use: pod, want: "cpu_usage_avg_5m"},
+		{name: "memory", cpu: 0.1, memory: 0.66, use: pod, want: "mem_usage_avg_5m"},
+		{name: "on its way", cpu: 0.3, memory: 0.1, arrivals: []Amount{{CPU: 1000}, {CPU: 1600}, {CPU: 500}}, use: pod, want: "cpu_usage_avg_5m"},
+		{name: "a large pod on a node under half its limit", cpu: 0.32, memory: 0.1, use: Amount{CPU: 9000}},
+		{name: "a large pod on a node above half its limit", cpu: 0.33, memory: 0.1, use: Amount{CPU: 9000}, want: "cpu_usage_avg_5m"},
+		{name: "one metric too old", cpu: 0.66, memory: 0.1, age: 8*time.Minute + time.Second, use: pod, unknown: true},
+		{name: "still counts", cpu: 0.66, memory: 0.1, age: 8 * time.Minute, use: pod, want: "cpu_usage_avg_5m"},
+		{name: "from the future", cpu: 0.99, memory: 0.1, age: -2 * time.Minute, use: pod, unknown: true},
+		{name: "a clock that is a little ahead", cpu: 0.99, memory: 0.1, age: -time.Minute, use: pod, want: "cpu_usage_avg_5m"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var arrivals Arrivals
+			for i, a := range c.arrivals {
+				arrivals.Add(fmt.Sprint(i), a, time.Time{})
+			}
+			others := r.Look(loaded(r, 0.3, 0.3, now), &Arrivals{}, now)
+			n := r.Look(loaded(r, c.cpu, c.memory, now.Add(-c.age)), &arrivals, now)
+			limit, unknown := fleet(r, now, others, others, n).Closed(n, c.use, now.UnixNano())
+			got := ""
+			if limit != Open {
+				got = r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name
+			}
+			if got != c.want || unknown != c.unknown {
+				t.Errorf("closed by %q, unknown %v; want %q, %v", got, unknown, c.want, c.unknown)
+			}
+		})
+	}
+}
+
+func TestWaterMarkCloses(t *testing.T) {
+	r := rules(t, Strategy{}, func(s *Spec) {
+		s.Marks = map[Resource]WaterMarks{CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
+	})
+	n := r.Look(loaded(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
+	f := fleet(r, at(0), n)
+	if limit, _ := f.Closed(n, Amount{CPU: 50}, at(0).UnixNano()); limit != Open {
+		t.Errorf("closed below the mark by limit %d", limit)
+	}
+	if limit, _ := f.Closed(n, Amount{CPU: 200}, at(0).UnixNano()); limit == Open {
+		t.Error("open above the mark schedule")
+	}
+}
+
+func TestCoverage(t *testing.T) {
+	for _, c := range []struct {
+		started, measured int
+		want              series.Ratio
+	}{
+		{0, 0, 0}, {0, 30, 0}, {0, 180, 0.5}, {0, 330, 1}, {0, 5000, 1}, {100, 0, 0},
+	} {
+		if got := Coverage(at(c.started), at(c.measured), 5*time.Minute); got != c.want {
+			t.Errorf("started %d, measured %d: %v, want %v", c.started, c.measured, got, c.want)
+		}
+	}
+	if Coverage(time.Time{}, at(0), time.Minute) != 0 || Coverage(at(0), time.Time{}, time.Minute) != 0 {
+		t.Error("a pod that does not run, or a sample that is none, covers something")
+	}
+}
+
+// TestArrivalIsHandedOver follows one pod: what the sample holds and what is on its way make up the pod's use at any time.
+func TestArrivalIsHandedOver(t *testing.T) {
+	r := rules(t, Strategy{}, func(s *Spec) {
+		s.Metrics, s.Predicates = s.Metrics[:1], s.Predicates[:1]
+		s.Priorities = s.Priorities[:1]
+	})
+	var arrivals Arrivals
+	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
+	sum := func(second int) series.Ratio {
+		// An average over five minutes of a node at 30 % to which 10 % come 30 s after the start at 60.
+		held := min(max(float64(second-90)/300, 0), 1) * 0.1
+		n := r.Look(Report{Capacity: machine(), Samples: []Sample{{Value: series.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
+		return n.Loads[0].Value + n.Loads[0].OnWay
+	}
+	for second := 0; second <= 900; second += 15 {
+		if second == 60 && !arrivals.Start("pod", at(60)) {
+			t.Fatal("the start was no news")
+		}
+		if got := sum(second); math.Abs(float64(got)-0.4) > 1e-9 {
+			t.Errorf("at %d s: %v, want 0.4", second, got)
+		}
+	}
+	if arrivals.Len() != 0 {
+		t.Error("the pod is still on its way")
+	}
+	if arrivals.Start("pod", at(60)) || arrivals.Remove("pod") {
+		t.Error("a pod that is not on its way started or left")
+	}
+}
+
+// TestDepartureIsTakenOff follows one pod that ends: what the sample still holds of it is taken off, at any time.
+func TestDepartureIsTakenOff(t *testing.T) {
+	r := rules(t, Strategy{})
+	for _, lived := range []int{100, 3000} {
+		var arrivals Arrivals
+		arrivals.Add("pod", Amount{CPU: 1000}, at(-lived-30))
+		if lived == 3000 {
+			// Covered long ago: nothing was kept of it.
+			arrivals = Arrivals{}
+		}
+		if !arrivals.End("pod", Amount{CPU: 1000}, at(-lived-30), at(0)) || arrivals.End("pod", Amount{CPU: 1000}, at(-lived-30), at(9)) {
+			t.Fatal("the end was no news, or twice")
+		}
+		if arrivals.Len() != 0 {
+			t.Error("a pod that ended is on its way")
+		}
+		for second := 0; second <= 600; second += 15 {
+			// An average over five minutes of a node at 30 % on which 10 % ran until 0.
+			ran := min(max(min(lived, 300-second), 0), min(lived, 300))
+			ran = min(ran, max(min(lived+second, 300)-second, 0))
+			report := loaded(r, 0.3+series.Ratio(ran)/300*0.1, 0.3, at(second))
+			n := r.Look(report, &arrivals, at(second))
+			if got := n.Loads[0].Value + n.Loads[0].OnWay; math.Abs(float64(got)-0.3) > 1e-9 {
+				t.Errorf("lived %d s, %d s later: %v, want 0.3", lived, second, got)
+			}
+			if n.Loads[1].OnWay != 0 {
+				t.Errorf("a maximum forgets: %v", n.Loads[1].OnWay)
+			}
+		}
+		if len(arrivals.pods) != 0 {
+			t.Error("the pod is still remembered")
+		}
+	}
+	// It is never taken off more than there is, and nothing where nothing is known.
+	var arrivals Arrivals
+	arrivals.End("pod", Amount{CPU: 9000}, at(-3000), at(0))
+	if n := r.Look(loaded(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
+		t.Errorf("%v is left of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
+	}
+	if n := r.Look(loaded(r, 0.1, 0.1, at(-90000)), &arrivals, at(0)); n.Loads[0].OnWay != 0 {
+		t.Errorf("%v is taken off a stale load", n.Loads[0].OnWay)
+	}
+	if arrivals = (Arrivals{}); arrivals.End("never ran", Amount{CPU: 1}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
+		t.Error("a pod that never ran is remembered")
+	}
+}
+
+// TestArrivalsOnUnknownNodesEnd: where there is no sample, a pod counts for a bounded time.
+func TestArrivalsOnUnknownNodesEnd(t *testing.T) {
+	r := rules(t, Strategy{})
+	var arrivals Arrivals
+	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, at(0))
+	report := Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}
+	if n := r.Look(report, &arrivals, at(60)); math.Abs(float64(n.Loads[0].OnWay)-0.1) > 1e-9 || n.Arriving != 1 {
+		t.Errorf("after a minute %v is on its way, of %d pods", n.Loads[0].OnWay, n.Arriving)
+	}
+	if n := r.Look(report, &arrivals, at(0).Add(r.Horizon())); n.Arriving != 0 || n.Loads[2].OnWay != 0 {
+		t.Errorf("after %v %d pods are on their way", r.Horizon(), n.Arriving)
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	share := Share{CPU: 0.5, Memory: 0.25}
+	for _, c := range []struct {
+		name    string
+		ask     Ask
+		history Amount
+		want    Amount
+		basis   Basis
+	}{
+		{"history", Ask{Request: Amount{CPU: 1000, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 300, Memory: 2 * gib}, FromHistory},
+		{"history above the limit", Ask{Limit: Amount{CPU: 200, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 200, Memory: gib}, FromHistory},
+		{"request", Ask{Request: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromRequest},
+		{"limit", Ask{Limit: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromLimit},
+		{"best effort", Ask{}, Amount{}, BestEffortUse(), FromNothing},
+		{"one of them", Ask{Request: Amount{CPU: 1}}, Amount{}, Amount{CPU: 1, Memory: 200 << 20}, FromRequest},
+	} {
+		if got, basis := Estimate(c.ask, c.history, share); got != c.want || basis != c.basis {
+			t.Errorf("%s: %v from %v, want %v from %v", c.name, got, basis, c.want, c.basis)
+		}
+	}
+	if got := LearnShare(Amount{CPU: 300, Memory: gib}, Amount{CPU: 1000}); got.CPU != 0.3 || got.Memory != DefaultShare().Memory {
+		t.Errorf("learned %v", got)
+	}
+	if got := LearnShare(Amount{CPU: 9e6}, Amount{CPU: 1}); got.CPU != 1 {
+		t.Errorf("more than all of it is used: %v", got)
+	}
+}
+
+func TestWindow(t *testing.T) {
+	for name, want := range map[string]time.Duration{
+		"cpu_usage_avg_5m": 5 * time.Minute, "cpu_usage_avg_1h": time.Hour, "cpu_usage_max_avg_1h": 5 * time.Minute,
+		"cpu_usage_avg_10m_raw": 10 * time.Minute, "load": 5 * time.Minute, "cpu_avg_-3s": 5 * time.Minute, "cpu_avg_999h": 5 * time.Minute,
+	} {
+		if got := Window(Metric{Name: name}); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestDeviation(t *testing.T) {
+	var steady, swinging Deviation
+	for i := range 40 {
+		steady.Add(Sample{Value: 0.4, Time: at(180 * i)})
+		swinging.Add(Sample{Value: 0.4 + 0.2*series.Ratio(i%2*2-1), Time: at(180 * i)})
+		swinging.Add(Sample{Value: 1, Time: at(180*i - 60)}) // Older than the last.
+		if i == 2 && swinging.Ratio() != 0 {
+			t.Error("three samples are enough")
+		}
+	}
+	if steady.Ratio() != 0 || math.Abs(float64(swinging.Ratio())-0.2) > 0.01 {
+		t.Errorf("steady %v, swinging by 0.2 %v", steady.Ratio(), swinging.Ratio())
+	}
+}
+
+func BenchmarkClosedAndWeigh(b *testing.B) {
+	r := rules(b, Strategy{})
+	rng := rand.New(rand.NewPCG(1, 1))
+	nodes := make([]*Node, 5000)
+	for i := range nodes {
+		nodes[i] = r.Look(loaded(r, series.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
+	}
+	f := fleet(r, at(0), nodes...)
+	now, pod := at(10).UnixNano(), Amount{CPU: 100, Memory: gib}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		n := nodes[i%len(nodes)]
+		if limit, _ := f.Closed(n, pod, now); limit == Open {
+			f.Weigh(n, pod, now)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// DefaultMinFresh is the share of nodes that have to report a metric for it to count.
+const DefaultMinFresh series.Ratio = 0.5
+
+// Fleet is what is known of all nodes together at a time: which metrics enough nodes report, and what nodes usually have.
+// It is never changed.
+type Fleet struct {
+	Rules *Rules
+	// Time at which the nodes were looked at.
+	Time time.Time
+	// Nodes is their number.
+	Nodes int
+	// States is the number of nodes by State: Fresh where every metric in force is, Absent where none can be read, Stale
+	// in between.
+	States [3]int
+	// FreshNodes is by metric the number of nodes on which it is fresh.
+	FreshNodes []int
+	// Mean is by metric the mean of the load over the nodes on which it is fresh, none of them counted above 1: one that
+	// reports nonsense must not move what is thought of the others.
+	Mean []series.Ratio
+	// Share is how much of what is requested is used.
+	Share Share
+
+	force   uint64
+	limits  []int
+	weights []Weight
+	inverse [kinds]float64
+}
+
+// InForce tells whether enough nodes report the metric.
+func (f *Fleet) InForce(metric int) bool { return f.force&(1<<metric) != 0 }
+
+// Abstains tells that there is no metric that enough nodes report. Nothing is to be decided by load then.
+func (f *Fleet) Abstains() bool { return f.force == 0 }
+
+// Count looks at all nodes, one after the other, to learn a Fleet.
+type Count struct {
+	fleet     Fleet
+	sums      []float64
+	used      Amount
+	requested Amount
+	capacity  Amount
+	masks     map[mask]int
+}
+
+// mask is what a node reports: a bit for each fresh metric, and whether it reports anything that can be read.
+type mask struct {
+	fresh uint64
+	some  bool
+}
+
+// NewCount begins a count at a time.
+func (r *Rules) NewCount(now time.Time) *Count {
+	n := len(r.Policy.Metrics)
+	return &Count{
+		fleet: Fleet{Rules: r, Time: now, FreshNodes: make([]int, n), Mean: make([]series.Ratio, n)},
+		sums:  make([]float64, n), masks: map[mask]int{},
+	}
+}
+
+// Add counts a node, whose pods request so much together.
+func (c *Count) Add(n *Node, requested Amount) {
+	c.fleet.Nodes++
+	at := c.fleet.Time.UnixNano()
+	var m mask
+	for i := range n.Loads {
+		l := &n.Loads[i]
+		state := l.StateAt(at)
+		m.some = m.some || state != Absent
+		if state == Fresh {
+			m.fresh |= 1 << i
+			c.fleet.FreshNodes[i]++
+			c.sums[i] += min(float64(l.Value), 1)
+		}
+	}
+	c.masks[m]++
+	c.capacity.CPU += n.Capacity.CPU
+	c.capacity.Memory += n.Capacity.Memory
+	used := n.Used(c.fleet.Time)
+	if used.CPU > 0 {
+		c.used.CPU += used.CPU
+		c.requested.CPU += requested.CPU
+	}
+	if used.Memory > 0 {
+		c.used.Memory += used.Memory
+		c.requested.Memory += requested.Memory
+	}
+}
+
+// Fleet ends the count. A metric is in force if at least the share minFresh of all nodes, and one, reports it fresh: what
+// fewer report is left out of Filter and of Score on all nodes, because it would send every pod to those of which nothing
+// is known, or to those of which something is.
+func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
+	f := c.fleet
+	for i, n := range f.FreshNodes {
+		if n == 0 {
+			continue
+		}
+		f.Mean[i] = series.Ratio(c.sums[i] / float64(n))
+		if float64(n) >= float64(minFresh)*float64(f.Nodes) {
+			f.force |= 1 << i
+		}
+	}
+	for m, n := range c.masks {
+		switch {
+		case !m.some:
+			f.States[Absent] += n
+		case f.force != 0 && m.fresh&f.force == f.force:
+			f.States[Fresh] += n
+		default:
+			f.States[Stale] += n
+		}
+	}
+	f.Share = LearnShare(c.used, c.requested)
+	f.take(c.capacity)
+	return &f
+}
+
+// take keeps the limits and weights of metrics in force; their weights add up to 1 again.
+func (f *Fleet) take(capacity Amount) {
+	for i, l := range f.Rules.Policy.Limits {
+		if f.InForce(l.Metric) {
+			f.limits = append(f.limits, i)
+		}
+	}
+	var sum float64
+	for _, w := range f.Rules.Policy.Weights {
+		if f.InForce(w.Metric) {
+			f.weights = append(f.weights, w)
+			sum += w.Weight
+		}
+	}
+	for i := range f.weights {
+		f.weights[i].Weight /= sum
+	}
+	for k := range kind(kinds) {
+		if c := capacity.of(k); c > 0 {
+			f.inverse[k] = float64(f.Nodes) / c
+		}
+	}
+}

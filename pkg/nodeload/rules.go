@@ -1,0 +1,157 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// maxMetrics bounds the metrics of a policy that scheduling looks at.
+const maxMetrics = 64
+
+// kind is the index of a resource in pairs.
+type kind int8
+
+const (
+	kindCPU kind = iota
+	kindMemory
+	kindOther
+	kinds = 2
+)
+
+func kindOf(r Resource) kind {
+	switch r {
+	case CPU:
+		return kindCPU
+	case Memory:
+		return kindMemory
+	}
+	return kindOther
+}
+
+func (a Amount) of(k kind) float64 {
+	switch k {
+	case kindCPU:
+		return float64(a.CPU)
+	case kindMemory:
+		return float64(a.Memory)
+	}
+	return 0
+}
+
+// Rules are a policy and a strategy made ready for decisions on nodes. They are never changed, so that many may read them.
+type Rules struct {
+	Policy   *Policy
+	Strategy Strategy
+
+	kinds   []kind
+	windows []time.Duration
+	// maxima tells which metrics are maxima over a longer time, which hold what has ended.
+	maxima []bool
+	gauges [kinds]int
+}
+
+// NewRules fails where the policy has more than 64 metrics, or the strategy is not what it must be.
+func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
+	if len(policy.Metrics) > maxMetrics {
+		return nil, fmt.Errorf("the policy reads %d metrics: want at most %d", len(policy.Metrics), maxMetrics)
+	}
+	if err := strategy.check(); err != nil {
+		return nil, err
+	}
+	r := &Rules{Policy: policy, Strategy: strategy, gauges: [kinds]int{-1, -1}}
+	for _, m := range policy.Metrics {
+		r.kinds = append(r.kinds, kindOf(m.Resource))
+		r.windows = append(r.windows, Window(m))
+		r.maxima = append(r.maxima, strings.Contains(m.Name, "_max_"))
+	}
+	for _, resource := range []Resource{CPU, Memory} {
+		if at, found := policy.Gauge(resource); found {
+			r.gauges[kindOf(resource)] = at
+		}
+	}
+	return r, nil
+}
+
+// Window is the time over which a value of the metric is averaged: what its name says after avg_, as in
+// cpu_usage_avg_5m, else five minutes. A maximum of averages, as in cpu_usage_max_avg_1h, has averages of five minutes in
+// gocrane's recording rules. metrics-server averages over about a minute.
+func Window(m Metric) time.Duration {
+	const usual = 5 * time.Minute
+	if m.From == FromMetricsServer {
+		return time.Minute
+	}
+	_, after, found := strings.Cut(m.Name, "_avg_")
+	if !found || strings.Contains(m.Name, "max_avg_") {
+		return usual
+	}
+	if i := strings.IndexByte(after, '_'); i >= 0 {
+		after = after[:i]
+	}
+	window, err := time.ParseDuration(after)
+	if err != nil || window <= 0 || window > 24*time.Hour {
+		return usual
+	}
+	return window
+}
+
+// Unreadable counts annotations that could not be read, by what is wrong with them.
+type Unreadable struct {
+	Form, Value, Time int
+}
+
+// Read takes the loads out of a node's annotations, in the order of the policy's metrics; the zero Sample for what is not
+// there or cannot be read.
+func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Unreadable) {
+	samples := make([]Sample, len(r.Policy.Metrics))
+	var bad Unreadable
+	for i, m := range r.Policy.Metrics {
+		text, found := annotations[m.Name]
+		if !found {
+			continue
+		}
+		sample, err := format.ParseLoad(text)
+		switch {
+		case err == nil:
+			samples[i] = sample
+		case errors.Is(err, ErrValue):
+			bad.Value++
+		case errors.Is(err, ErrTime):
+			bad.Time++
+		default:
+			bad.Form++
+		}
+	}
+	return samples, bad
+}
+
+// GaugeSample is the sample of the metric that says how much of a resource is used now; the zero Sample if there is none.
+func (r *Rules) GaugeSample(of Resource, samples []Sample) Sample {
+	k := kindOf(of)
+	if k == kindOther || r.gauges[k] < 0 {
+		return Sample{}
+	}
+	return samples[r.gauges[k]]
+}
+
+// Horizon is how long after its start a pod can be on its way: after it every metric that is read at all covers the pod.
+func (r *Rules) Horizon() time.Duration {
+	var longest time.Duration
+	for i, m := range r.Policy.Metrics {
+		longest = max(longest, m.Active()+r.windows[i])
+	}
+	return longest + Warmup
+}
+
+func (r *Rules) share(a Amount, of kind, inverse [kinds]float64) series.Ratio {
+	if of == kindOther {
+		return 0
+	}
+	return series.Ratio(a.of(of) * inverse[of])
+}

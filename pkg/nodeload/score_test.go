@@ -1,0 +1,223 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+func strategies() []Strategy {
+	return []Strategy{{Name: Spread}, {Name: Pack, Target: 0.5}, {Name: Risk, Margin: 2}}
+}
+
+// TestCostFollowsLoad: Spread and Risk prefer less load, Pack more up to its target and less above.
+func TestCostFollowsLoad(t *testing.T) {
+	for _, s := range strategies() {
+		r := rules(t, s)
+		f := fleet(r, at(0), r.Look(loaded(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
+		cost := func(load series.Ratio) Cost {
+			return f.Weigh(r.Look(loaded(r, load, load, at(0)), &Arrivals{}, at(0)), Amount{}, at(0).UnixNano()).Cost
+		}
+		for load := series.Ratio(0); load < 1.2; load += 0.01 {
+			rises := cost(load+0.01) > cost(load)
+			switch {
+			case s.Name != Pack && !rises:
+				t.Fatalf("%s: cost does not rise at %v", s.Name, load)
+			case s.Name == Pack && load+0.01 < 0.5 && rises:
+				t.Fatalf("%s: cost rises below the target at %v", s.Name, load)
+			case s.Name == Pack && load > 0.5 && !rises:
+				t.Fatalf("%s: cost does not rise above the target at %v", s.Name, load)
+			}
+		}
+		if s.Name == Pack && cost(0.51) <= cost(0) {
+			t.Error("a node above the target is better than an empty one")
+		}
+	}
+}
+
+func TestRiskPrefersTheSteadyNode(t *testing.T) {
+	r := rules(t, Strategy{Name: Risk})
+	steady, swinging := loaded(r, 0.4, 0.3, at(0)), loaded(r, 0.35, 0.3, at(0))
+	swinging.Deviation = [2]series.Ratio{0.2, 0}
+	a, b := r.Look(steady, &Arrivals{}, at(0)), r.Look(swinging, &Arrivals{}, at(0))
+	f := fleet(r, at(0), a, b)
+	ca := f.Weigh(a, Amount{CPU: 100}, at(0).UnixNano()).Cost
+	cb := f.Weigh(b, Amount{CPU: 100}, at(0).UnixNano()).Cost
+	if ca >= cb {
+		t.Errorf("steady node at 40 %% costs %v, one at 35 %% that varies by 20 %% costs %v", ca, cb)
+	}
+}
+
+// TestUnknownIsNeutral: a node of which nothing is known lies between the best and the worst, and what is on its way to
+// it counts against it.
+func TestUnknownIsNeutral(t *testing.T) {
+	r := rules(t, Strategy{})
+	look := func(load series.Ratio) *Node { return r.Look(loaded(r, load, load, at(0)), &Arrivals{}, at(0)) }
+	stale := r.Look(loaded(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
+	absent := r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
+	f := fleet(r, at(0), look(0.2), look(0.4), look(0.6), stale, absent)
+	if f.States != [3]int{Absent: 1, Stale: 1, Fresh: 3} {
+		t.Errorf("states %v", f.States)
+	}
+	cost := func(n *Node) (Cost, bool) {
+		p := f.Weigh(n, Amount{CPU: 100, Memory: gib}, at(0).UnixNano())
+		return p.Cost, p.Unknown
+	}
+	middle, _ := cost(look(0.4))
+	for _, n := range []*Node{stale, absent} {
+		got, unknown := cost(n)
+		if !unknown || math.Abs(float64(got-middle)) > 1e-9 {
+			t.Errorf("cost %v, unknown %v; want that of the mean, %v", got, unknown, middle)
+		}
+	}
+	var arrivals Arrivals
+	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, time.Time{})
+	if got, _ := cost(r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &arrivals, at(0))); got <= middle {
+		t.Error("what is on its way to an unknown node does not count")
+	}
+}
+
+// TestMetricsOutOfForce: what few nodes report is left out everywhere, and where nothing is left the fleet abstains.
+func TestMetricsOutOfForce(t *testing.T) {
+	r := rules(t, Strategy{})
+	report := loaded(r, 0.9, 0.1, at(0))
+	for _, daily := range []int{2, 5} {
+		report.Samples[daily] = Sample{}
+	}
+	hot := r.Look(report, &Arrivals{}, at(0))
+	f := fleet(r, at(0), hot, hot)
+	if f.InForce(2) || !f.InForce(0) || f.States[Fresh] != 2 {
+		t.Errorf("in force: 1d %v, 5m %v; states %v", f.InForce(2), f.InForce(0), f.States)
+	}
+	if p := f.Weigh(hot, Amount{}, at(0).UnixNano()); p.Unknown || math.Abs(float64(p.Cost)-0.5) > 1e-9 {
+		t.Errorf("%+v; want the mean of 0.9 and 0.1", p)
+	}
+	absent := r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
+	f = fleet(r, at(0), hot, absent, absent)
+	if !f.Abstains() || f.Weighs() {
+		t.Error("does not abstain where a third of the nodes report")
+	}
+	if limit, _ := f.Closed(hot, Amount{}, at(0).UnixNano()); limit != Open {
+		t.Error("closes a node while it abstains")
+	}
+	if empty := fleet(r, at(0)); !empty.Abstains() {
+		t.Error("does not abstain without nodes")
+	}
+}
+
+func TestScale(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		lowest, highest, step Cost
+		cost                  Cost
+		least, most           int64
+	}{
+		{"the best", 0.1, 0.5, 0.01, 0.1, 100, 100},
+		{"next to the best", 0.1, 0.5, 0.01, 0.1001, 99, 99},
+		{"a pod worse", 0.1, 0.5, 0.01, 0.11, 79, 80},
+		{"far off", 0.1, 0.5, 0.01, 0.5, 0, 0},
+		{"all alike", 0.3, 0.3, 0.01, 0.3, 100, 100},
+		{"less apart than a pod", 0.3, 0.301, 0.01, 0.301, 89, 90},
+		{"a pod of no size", 0.3, 0.3, 0, 0.3, 100, 100},
+	} {
+		if got := NewScale(c.lowest, c.highest, c.step).Score(c.cost); got < c.least || got > c.most {
+			t.Errorf("%s: %d, want %d to %d", c.name, got, c.least, c.most)
+		}
+	}
+}
+
+// TestScoresOfAnything: whatever is reported, asked and on its way, scores lie from 0 to 100, the best has 100, and order
+// is that of cost.
+func TestScoresOfAnything(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	wild := []float64{0, 1e-300, 0.3, 0.65, 1, 99.9, 100}
+	for range 2000 {
+		r := rules(t, strategies()[rng.IntN(3)])
+		nodes := make([]*Node, 1+rng.IntN(6))
+		use := Amount{CPU: series.MilliCPU(rng.Int64N(1 << uint(1+rng.IntN(60)))), Memory: series.Bytes(rng.Int64N(1 << uint(1+rng.IntN(62))))}
+		for i := range nodes {
+			report := loaded(r, series.Ratio(wild[rng.IntN(len(wild))]), series.Ratio(wild[rng.IntN(len(wild))]), at(rng.IntN(40000)-30000))
+			report.Deviation = [2]series.Ratio{series.Ratio(rng.Float64()), 1}
+			if rng.IntN(4) == 0 {
+				report.Capacity = Amount{CPU: series.MilliCPU(rng.IntN(2))}
+			}
+			var arrivals Arrivals
+			arrivals.Add("pod", use, at(rng.IntN(20000)-10000))
+			nodes[i] = r.Look(report, &arrivals, at(0))
+		}
+		checkScores(t, fleet(r, at(0), nodes...), nodes, use)
+	}
+}
+
+func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
+	t.Helper()
+	costs := make([]Cost, len(nodes))
+	lowest, highest := Cost(math.Inf(1)), Cost(math.Inf(-1))
+	for i, n := range nodes {
+		costs[i] = f.Weigh(n, use, f.Time.UnixNano()).Cost
+		if c := float64(costs[i]); math.IsNaN(c) || math.IsInf(c, 0) {
+			t.Fatalf("cost %v", c)
+		}
+		lowest, highest = min(lowest, costs[i]), max(highest, costs[i])
+	}
+	scale := NewScale(lowest, highest, f.Step(use))
+	for i := range costs {
+		score := scale.Score(costs[i])
+		if score < 0 || score > 100 || (costs[i] == lowest) != (score == 100) {
+			t.Fatalf("score %d of cost %v, lowest %v, highest %v", score, costs[i], lowest, highest)
+		}
+		for j := range costs {
+			if costs[i] < costs[j] && score < scale.Score(costs[j]) {
+				t.Fatalf("cost %v scores %d, the higher %v more", costs[i], score, costs[j])
+			}
+		}
+	}
+}
+
+// FuzzAnnotationToScore: whatever stands in an annotation, decisions go on, and what cannot be read counts as unknown.
+func FuzzAnnotationToScore(f *testing.F) {
+	for _, seed := range []string{
+		"0.63012,2023-11-14T22:13:20Z", "", ",", "0.5,2023-11-14T22:13:20Z,", "-1,2023-11-14T22:13:20Z", "1e308,2023-11-14T22:13:20Z",
+		"NaN,2023-11-14T22:13:20Z", "0.5,2099-01-01T00:00:00Z", "0x1p-2,2023-11-14T22:13:20Z", "Inf,Inf", "0.5,0001-01-01T00:00:00Z",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r := rules(t, Strategy{})
+		samples, bad := r.Read(Format{}, map[string]string{"cpu_usage_avg_5m": text})
+		usual := r.Look(loaded(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0))
+		n := r.Look(Report{Capacity: machine(), Samples: samples}, &Arrivals{}, at(0))
+		if bad != (Unreadable{}) && n.Fresh != 0 {
+			t.Fatalf("%q is unreadable and fresh", text)
+		}
+		fl := fleet(r, at(0), usual, usual, n)
+		checkScores(t, fl, []*Node{usual, n}, Amount{CPU: 100, Memory: gib})
+		if limit, _ := fl.Closed(n, Amount{CPU: 100}, at(0).UnixNano()); limit != Open && samples[0].Value+0.01 <= 0.65 {
+			t.Fatalf("%q closes the node", text)
+		}
+	})
+}
+
+func TestStrategiesAreChecked(t *testing.T) {
+	policy, err := NewPolicy(DefaultSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Strategy{{Name: "Best"}, {Target: 1}, {Target: -1}, {Margin: math.Inf(1)}, {Margin: math.NaN()}, {Target: series.Ratio(math.NaN())}} {
+		if _, err := NewRules(policy, s); err == nil {
+			t.Errorf("%+v passes", s)
+		}
+	}
+	if r, err := NewRules(policy, Strategy{}); err != nil || r.Strategy.Name != Spread {
+		t.Errorf("the zero strategy: %v", err)
+	}
+	if _, err := NewRules(&Policy{Metrics: make([]Metric, 65)}, Strategy{}); err == nil {
+		t.Error("65 metrics pass")
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Resource is the name of a resource as Kubernetes writes it.
+type Resource string
+
+// CPU is the resource that is handed out in whole cores; every other is taken as it comes.
+const CPU Resource = "cpu"
+
+// Amount is how much of a resource: thousandths of a core of CPU, and of all others their own unit (bytes of memory, pieces
+// of a device).
+type Amount int64
+
+const (
+	// Core is one whole CPU.
+	Core Amount = 1000
+	// MaxAmount is the most that one holder may have of one resource in one zone: 2^50, which is a pebibyte. What lies
+	// above is a mistake, and sums of MaxHolders of them cannot overflow.
+	MaxAmount Amount = 1 << 50
+)
+
+// Resources are amounts by resource. A missing resource is 0.
+type Resources map[Resource]Amount
+
+// names returns the resources with CPU first, then by name.
+func (r Resources) names() []Resource {
+	return slices.SortedFunc(maps.Keys(r), compareResources)
+}
+
+func compareResources(a, b Resource) int {
+	switch {
+	case a == b:
+		return 0
+	case a == CPU:
+		return -1
+	case b == CPU:
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
+
+// String lists r such as "cpu=1500m, memory=1024"; CPU in cores where it is whole.
+func (r Resources) String() string {
+	var parts []string
+	for _, name := range r.names() {
+		switch a := r[name]; {
+		case name == CPU && a%Core == 0:
+			parts = append(parts, fmt.Sprintf("%s=%d", name, a/Core))
+		case name == CPU:
+			parts = append(parts, fmt.Sprintf("%s=%dm", name, a))
+		default:
+			parts = append(parts, fmt.Sprintf("%s=%d", name, a))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r Resources) validate() error {
+	var bad Resource
+	found := false
+	for name, a := range r {
+		if (a < 0 || a > MaxAmount) && (!found || compareResources(name, bad) < 0) {
+			bad, found = name, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("%s is %d, want 0 to %d", bad, r[bad], MaxAmount)
+}
+
+// Usable is what pods can have of a zone. Allocatable counts where it names a resource, else capacity; never more than
+// capacity where that is known, nor more CPU than capacity without the reserved CPUs.
+func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
+	usable := maps.Clone(capacity)
+	if usable == nil {
+		usable = Resources{}
+	}
+	if total, known := usable[CPU]; known {
+		usable[CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
+	}
+	for name, a := range allocatable {
+		if total, known := usable[name]; !known || a < total {
+			usable[name] = a
+		}
+	}
+	return usable
+}

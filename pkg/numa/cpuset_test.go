@@ -1,0 +1,246 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseCPUSet(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", " 0-3,8\n": "0-3,8", "8,0-3,2": "0-3,8", "63-64": "63-64", "8191": "8191", "7, 9": "7,9", "5-5": "5",
+	} {
+		s, err := ParseCPUSet(in)
+		if err != nil || s.String() != want {
+			t.Errorf("%q: %q, %v, want %q", in, s, err, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"8192": "at most 8191", "3-1": "goes down", "1,,2": "no CPU number", "-1": "no CPU number", "1-": "no CPU number",
+		"0x3": "no CPU number", "1-2-3": "no CPU number", "99999999999999999999": "no CPU number", "0-4294967295": "at most",
+	} {
+		if _, err := ParseCPUSet(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", in, err, want)
+		}
+	}
+}
+
+func FuzzParseCPUSet(f *testing.F) {
+	f.Add("0-3,8")
+	f.Add("1,,")
+	f.Fuzz(func(t *testing.T, in string) {
+		s, err := ParseCPUSet(in)
+		if err != nil {
+			return
+		}
+		again, err := ParseCPUSet(s.String())
+		if err != nil || again != s || s.Len() != len(slices.Collect(s.All())) {
+			t.Fatalf("%q became %q: %v", in, s, err)
+		}
+	})
+}
+
+// TestCPUSetIsASet compares the operations with those on maps.
+func TestCPUSetIsASet(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		draw := func() (CPUSet, map[int]bool) {
+			m := map[int]bool{}
+			for range r.IntN(40) {
+				m[r.IntN(300)] = true
+			}
+			var cpus []int
+			for c := range m {
+				cpus = append(cpus, c)
+			}
+			return NewCPUSet(cpus...), m
+		}
+		a, am := draw()
+		b, bm := draw()
+		for c := range 301 {
+			if a.Contains(c) != am[c] || a.Union(b).Contains(c) != (am[c] || bm[c]) ||
+				a.Intersection(b).Contains(c) != (am[c] && bm[c]) || a.Difference(b).Contains(c) != (am[c] && !bm[c]) {
+				t.Fatalf("CPU %d of %s and %s", c, a, b)
+			}
+		}
+		if a.Len() != len(am) || a.Difference(a) != (CPUSet{}) || a.Union(b) != b.Union(a) {
+			t.Fatalf("%s has %d, want %d", a, a.Len(), len(am))
+		}
+	}
+	if NewCPUSet(-1, 9000) != (CPUSet{}) {
+		t.Error("numbers out of range are in the set")
+	}
+}
+
+// hyper makes a machine of zones with that many cores of two threads each, numbered as Linux does: first threads first,
+// and with a gap between zones.
+func hyper(t testing.TB, zones, cores int) *Layout {
+	t.Helper()
+	var threads []Thread
+	for z := range zones {
+		for c := range cores {
+			core := 100*z + c
+			threads = append(threads,
+				Thread{CPU: 64*z + c, Core: core, Zone: fmt.Sprint("node", z)},
+				Thread{CPU: 64*z + c + cores, Core: core, Zone: fmt.Sprint("node", z)})
+		}
+	}
+	l, err := NewLayout(threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestTakeWholeCores(t *testing.T) {
+	l := hyper(t, 1, 4) // cores are {0,4} {1,5} {2,6} {3,7}
+	for _, c := range []struct {
+		free string
+		n    int
+		want string
+	}{
+		{"0-7", 2, "0,4"},
+		{"0-7", 4, "0-1,4-5"},
+		{"0-7", 3, "0-1,4"},
+		{"0-3,5-7", 2, "1,5"}, // core 0 is broken
+		{"0-3,5-7", 3, "0-1,5"},
+		{"0-3,5-7", 1, "0"}, // the broken one first
+		{"0-3", 2, "0-1"},
+		{"0-7", 8, "0-7"},
+		{"0-7", 0, ""},
+	} {
+		free, err := ParseCPUSet(c.free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := l.Take(free, c.n); !ok || got.String() != c.want {
+			t.Errorf("%d of %s: %s (%v), want %s", c.n, c.free, got, ok, c.want)
+		}
+	}
+	if _, ok := l.Take(NewCPUSet(0, 900), 2); ok {
+		t.Error("a CPU that the machine has not was taken")
+	}
+}
+
+func TestLayoutRefuses(t *testing.T) {
+	for what, threads := range map[string][]Thread{
+		"twice":               {{CPU: 1, Core: 1, Zone: "a"}, {CPU: 1, Core: 2, Zone: "a"}},
+		"no zone":             {{CPU: 1, Core: 1}},
+		"out of range":        {{CPU: MaxCPU + 1, Core: 1, Zone: "a"}},
+		"negative":            {{CPU: -1, Core: 1, Zone: "a"}},
+		"a core in two zones": {{CPU: 1, Core: 1, Zone: "a"}, {CPU: 2, Core: 1, Zone: "b"}},
+	} {
+		if _, err := NewLayout(threads); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// TestLedger runs holders of all policies in and out of a machine and looks at the whole ledger after each step.
+func TestLedger(t *testing.T) {
+	policies := []Policy{PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable}
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		layout := hyper(t, 2, 4)
+		reserved := NewCPUSet(0, 64)
+		l := NewLedger(layout, reserved)
+		asked := map[string]map[string]int{}
+		for step := range 60 {
+			owner := fmt.Sprint("pod", r.IntN(8))
+			if r.IntN(3) == 0 {
+				l.Release(owner)
+				delete(asked, owner)
+				continue
+			}
+			if asked[owner] != nil {
+				continue
+			}
+			counts := map[string]int{"node0": r.IntN(4), "node1": r.IntN(4)}
+			policy := policies[r.IntN(len(policies))]
+			before := l.fixed()
+			if err := l.Allocate(owner, policy, counts); err != nil {
+				if l.fixed() != before || l.CPUs(owner) != l.Shared() {
+					t.Fatalf("seed %d: a refusal changed something", seed)
+				}
+				continue
+			}
+			asked[owner] = counts
+			if policy == PolicyNone {
+				asked[owner] = map[string]int{}
+			}
+			inspect(t, l, asked, fmt.Sprintf("seed %d step %d", seed, step))
+		}
+		for owner := range asked {
+			l.Release(owner)
+		}
+		if l.Shared() != layout.All() || len(l.holders) != 0 {
+			t.Fatalf("seed %d: in the end %s are shared", seed, l.Shared())
+		}
+	}
+}
+
+// inspect fails where a CPU is given twice, a reserved one at all, or somebody has fewer than were promised.
+func inspect(t *testing.T, l *Ledger, asked map[string]map[string]int, when string) {
+	t.Helper()
+	given := map[int]string{}
+	for owner, counts := range asked {
+		h := l.holders[owner]
+		cpus := l.CPUs(owner)
+		if h.policy == PolicyExclusive || h.policy == PolicyImmovable {
+			for c := range cpus.All() {
+				if other, twice := given[c]; twice {
+					t.Fatalf("%s: CPU %d is %s's and %s's", when, c, owner, other)
+				}
+				given[c] = owner
+			}
+		}
+		if h.policy != PolicyNone && cpus.Intersection(l.reserved).Len() > 0 {
+			t.Fatalf("%s: %s runs on reserved CPUs", when, owner)
+		}
+		for zone, n := range counts {
+			has := cpus.Intersection(l.layout.Zone(zone)).Len()
+			if fixed := h.policy == PolicyExclusive || h.policy == PolicyImmovable; fixed && has != n || !fixed && has < n {
+				t.Fatalf("%s: %s (%s) has %d CPUs of %s, asked for %d", when, owner, h.policy, has, zone, n)
+			}
+		}
+	}
+	for owner := range asked {
+		for other := range asked {
+			if owner != other && l.holders[owner].policy == PolicyExclusive && l.CPUs(owner).Intersection(l.CPUs(other)).Len() > 0 {
+				t.Fatalf("%s: %s runs on CPUs that %s has alone", when, other, owner)
+			}
+		}
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	l := NewLedger(hyper(t, 1, 4), NewCPUSet(0))
+	if err := l.Adopt("a", PolicyExclusive, NewCPUSet(1, 5)); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"another's": l.Adopt("b", PolicyImmovable, NewCPUSet(5, 6)),
+		"reserved":  l.Adopt("b", PolicyExclusive, NewCPUSet(0)),
+		"not there": l.Adopt("b", PolicyExclusive, NewCPUSet(77)),
+		"twice":     l.Adopt("a", PolicyExclusive, NewCPUSet(2)),
+		"shared":    l.Adopt("b", PolicyNUMA, NewCPUSet(2)),
+		"policy":    l.Allocate("b", "whatever", nil),
+		"negative":  l.Allocate("b", PolicyExclusive, map[string]int{"node0": -1}),
+		"no zone":   l.Allocate("b", PolicyExclusive, map[string]int{"node9": 1}),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if err := l.Allocate("b", PolicyExclusive, map[string]int{"node0": 6}); err == nil {
+		t.Error("6 of the 5 CPUs that are left were given")
+	}
+	if got := l.Shared().String(); got != "0,2-4,6-7" {
+		t.Errorf("%s are shared", got)
+	}
+}

@@ -1,0 +1,310 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cores makes zones node0, node1, ... with that many CPUs.
+func cores(counts ...int) []Zone {
+	var zones []Zone
+	for i, c := range counts {
+		zones = append(zones, Zone{Name: fmt.Sprintf("node%d", i), Usable: Resources{CPU: Amount(c) * Core}})
+	}
+	return zones
+}
+
+func node(t testing.TB, zones ...Zone) *Node {
+	t.Helper()
+	n := &Node{}
+	if err := n.SetZones(zones); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func text(p Placement) string {
+	var parts []string
+	for _, s := range p {
+		parts = append(parts, fmt.Sprintf("%s(%s)", s.Zone, s.Resources))
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestAssign(t *testing.T) {
+	gib := Amount(1 << 30)
+	hold := func(zone string, cpus int) Placement {
+		return Placement{{Zone: zone, Resources: Resources{CPU: Amount(cpus) * Core}}}
+	}
+	for name, c := range map[string]struct {
+		zones []Zone
+		held  []Placement
+		req   Request
+		want  string
+		fit   Fit
+		zone  int // of Spread
+	}{
+		"one zone": {
+			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
+			want: "node0(cpu=2)", fit: Fits, zone: 1,
+		},
+		"the fullest zone that has enough": {
+			zones: cores(4, 4), held: []Placement{hold("node1", 2)}, req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
+			want: "node1(cpu=2)", fit: Fits, zone: 1,
+		},
+		"no single zone now": {
+			zones: cores(4, 4), held: []Placement{hold("node0", 2), hold("node1", 2)},
+			req: Request{Resources: Resources{CPU: 4 * Core}, SingleZone: true}, fit: NotNow,
+		},
+		"no single zone ever": {
+			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}, SingleZone: true}, fit: Never,
+		},
+		"over two zones": {
+			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}},
+			want: "node0(cpu=4) node1(cpu=2)", fit: Fits, zone: 2,
+		},
+		"one zone where it need not": {
+			zones: cores(2, 4), req: Request{Resources: Resources{CPU: 3 * Core}},
+			want: "node1(cpu=3)", fit: Fits, zone: 1,
+		},
+		"64 CPUs on 4": {
+			zones: cores(2, 2), req: Request{Resources: Resources{CPU: 64 * Core}}, fit: Never,
+		},
+		"spread, too much held": {
+			zones: cores(2, 2), held: []Placement{hold("node0", 2)}, req: Request{Resources: Resources{CPU: 3 * Core}}, fit: NotNow,
+		},
+		"no zones": {
+			req: Request{Resources: Resources{CPU: Core}}, fit: Never,
+		},
+		"a part of a core cannot be handed out": {
+			zones: []Zone{{Name: "a", Usable: Resources{CPU: 1900}}, {Name: "b", Usable: Resources{CPU: 1900}}},
+			req:   Request{Resources: Resources{CPU: 3 * Core}}, fit: Never,
+		},
+		"memory counts in bytes": {
+			zones: []Zone{
+				{Name: "a", Usable: Resources{CPU: 8 * Core, "memory": 1 * gib}},
+				{Name: "b", Usable: Resources{CPU: 4 * Core, "memory": 8 * gib}},
+			},
+			req:  Request{Resources: Resources{CPU: 2 * Core, "memory": 2 * gib}, SingleZone: true},
+			want: "b(cpu=2, memory=2147483648)", fit: Fits, zone: 1,
+		},
+		"memory from two zones": {
+			zones: []Zone{
+				{Name: "a", Usable: Resources{CPU: 8 * Core, "memory": 1 * gib}},
+				{Name: "b", Usable: Resources{CPU: 4 * Core, "memory": 1 * gib}},
+			},
+			req:  Request{Resources: Resources{CPU: 2 * Core, "memory": 2 * gib}},
+			want: "a(cpu=2, memory=1073741824) b(memory=1073741824)", fit: Fits, zone: 2,
+		},
+		"devices": {
+			zones: []Zone{
+				{Name: "a", Usable: Resources{CPU: 8 * Core}},
+				{Name: "b", Usable: Resources{CPU: 8 * Core, "example.com/gpu": 2}},
+			},
+			req:  Request{Resources: Resources{CPU: 2 * Core, "example.com/gpu": 1}, SingleZone: true},
+			want: "b(cpu=2, example.com/gpu=1)", fit: Fits, zone: 1,
+		},
+		"what no zone names limits nothing": {
+			zones: cores(4), req: Request{Resources: Resources{CPU: Core, "memory": 1 << 40}, SingleZone: true},
+			want: "node0(cpu=1)", fit: Fits, zone: 1,
+		},
+		"the near pair": {
+			zones: []Zone{
+				{Name: "node0", Usable: Resources{CPU: 4 * Core}, Distances: map[string]int{"node0": 10, "node1": 32, "node2": 12}},
+				{Name: "node1", Usable: Resources{CPU: 4 * Core}},
+				{Name: "node2", Usable: Resources{CPU: 4 * Core}},
+			},
+			req:  Request{Resources: Resources{CPU: 6 * Core}},
+			want: "node0(cpu=4) node2(cpu=2)", fit: Fits, zone: 2,
+		},
+		"fewer beat nearer": {
+			zones: []Zone{
+				{Name: "node0", Usable: Resources{CPU: 2 * Core}, Distances: map[string]int{"node1": 11, "node2": 11}},
+				{Name: "node1", Usable: Resources{CPU: 2 * Core}, Distances: map[string]int{"node2": 11}},
+				{Name: "node2", Usable: Resources{CPU: 2 * Core}},
+				{Name: "node3", Usable: Resources{CPU: 4 * Core}, Distances: map[string]int{"node0": 200, "node1": 200, "node2": 200}},
+			},
+			req:  Request{Resources: Resources{CPU: 6 * Core}},
+			want: "node0(cpu=2) node3(cpu=4)", fit: Fits, zone: 2,
+		},
+		"sparse numbers and other names, by number": {
+			zones: []Zone{
+				{Name: "numa-10", Usable: Resources{CPU: 4 * Core}}, {Name: "numa-2", Usable: Resources{CPU: 4 * Core}},
+			},
+			req:  Request{Resources: Resources{CPU: 8 * Core}},
+			want: "numa-2(cpu=4) numa-10(cpu=4)", fit: Fits, zone: 2,
+		},
+		"zones that others overfilled": {
+			zones: cores(4, 4), held: []Placement{hold("node0", 40)}, req: Request{Resources: Resources{CPU: 5 * Core}}, fit: NotNow,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, c.zones...)
+			for i, p := range c.held {
+				if err := n.Place(fmt.Sprint("pod", i), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := n.Fit(c.req); got != c.fit {
+				t.Errorf("fit %d, want %d", got, c.fit)
+			}
+			p, ok := n.Assign(c.req)
+			if ok != (c.fit == Fits) || text(p) != c.want {
+				t.Errorf("assigned %q (%v), want %q", text(p), ok, c.want)
+			}
+			if zones, _ := n.Spread(c.req); zones != c.zone {
+				t.Errorf("spread over %d zones, want %d", zones, c.zone)
+			}
+		})
+	}
+}
+
+func TestCloseness(t *testing.T) {
+	near := node(t, Zone{Name: "a", Usable: Resources{CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{CPU: Core}})
+	unknown := node(t, cores(1, 1)...)
+	req := Request{Resources: Resources{CPU: 2 * Core}}
+	if _, c := near.Spread(req); c != 10.0/12 {
+		t.Errorf("closeness %v, want 10/12", c)
+	}
+	if _, c := unknown.Spread(req); c != 0.5 {
+		t.Errorf("closeness without distances %v, want that of 20", c)
+	}
+}
+
+func TestZonesComeAndGo(t *testing.T) {
+	n := &Node{}
+	if n.Known() {
+		t.Error("a node without zones says that it knows them")
+	}
+	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{CPU: 3 * Core}}}); err != nil {
+		t.Fatal(err)
+	}
+	three := Request{Resources: Resources{CPU: 3 * Core}, SingleZone: true}
+	for _, step := range []struct {
+		zones []Zone
+		fit   Fit
+	}{{cores(4), NotNow}, {cores(4, 4), Fits}, {nil, Never}, {[]Zone{{Name: "other", Usable: Resources{CPU: 4 * Core}}}, Fits}, {cores(4), NotNow}} {
+		if err := n.SetZones(step.zones); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Fit(three); got != step.fit {
+			t.Errorf("with %d zones fit %d, want %d", len(step.zones), got, step.fit)
+		}
+	}
+	if !n.Remove("early") || n.Remove("early") || n.Fit(three) != Fits {
+		t.Error("what the early holder had is not free again")
+	}
+}
+
+func TestImpossibleInputChangesNothing(t *testing.T) {
+	n := node(t, cores(4)...)
+	for name, zones := range map[string][]Zone{
+		"nameless": {{}},
+		"twice":    {{Name: "a"}, {Name: "a"}},
+		"negative": {{Name: "a", Usable: Resources{CPU: -1}}},
+		"huge":     {{Name: "a", Usable: Resources{"memory": MaxAmount + 1}}},
+		"too many": make([]Zone, MaxZones+1),
+	} {
+		if err := n.SetZones(zones); err == nil {
+			t.Errorf("zones %s: no error", name)
+		}
+	}
+	for name, p := range map[string]Placement{
+		"nameless": {{Resources: Resources{CPU: Core}}},
+		"twice":    {{Zone: "node0"}, {Zone: "node0"}},
+		"negative": {{Zone: "node0", Resources: Resources{CPU: -Core}}},
+		"huge":     {{Zone: "node0", Resources: Resources{CPU: MaxAmount + 1}}},
+		"no name":  {{Zone: "node0", Resources: Resources{"": -1}}},
+	} {
+		if err := n.Place("pod", p); err == nil {
+			t.Errorf("placement %s: no error", name)
+		}
+	}
+	if err := n.Place("", nil); err == nil {
+		t.Error("a placement of nobody: no error")
+	}
+	if got := text(n.Free()); got != "node0(cpu=4)" || n.Holders() != 0 {
+		t.Errorf("afterwards %s free, %d holders", got, n.Holders())
+	}
+}
+
+func TestHoldersAreBounded(t *testing.T) {
+	n := node(t, cores(4)...)
+	for i := range MaxHolders {
+		if err := n.Place(fmt.Sprint(i), Placement{{Zone: "node0", Resources: Resources{CPU: MaxAmount}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Place("one more", nil); err == nil {
+		t.Error("no bound")
+	}
+	if err := n.Place("0", nil); err != nil {
+		t.Errorf("a holder of before may not change: %v", err)
+	}
+	for i := range MaxHolders {
+		n.Remove(fmt.Sprint(i))
+	}
+	if got := text(n.Free()); got != "node0(cpu=4)" {
+		t.Errorf("after all have left %s is free: a sum overflowed", got)
+	}
+}
+
+func TestUsable(t *testing.T) {
+	for _, c := range []struct {
+		capacity, allocatable Resources
+		reserved              int
+		want                  string
+	}{
+		{capacity: Resources{CPU: 8000}, want: "cpu=8"},
+		{capacity: Resources{CPU: 8000}, reserved: 2, want: "cpu=6"},
+		{capacity: Resources{CPU: 8000}, reserved: 9, want: "cpu=0"},
+		{capacity: Resources{CPU: 8000}, reserved: -9, want: "cpu=8"},
+		{capacity: Resources{CPU: 8000}, allocatable: Resources{CPU: 7500}, reserved: 1, want: "cpu=7"},
+		{capacity: Resources{CPU: 8000}, allocatable: Resources{CPU: 5500}, reserved: 1, want: "cpu=5500m"},
+		{capacity: Resources{CPU: 8000}, allocatable: Resources{CPU: 9000, "memory": 7}, want: "cpu=8, memory=7"},
+		{allocatable: Resources{CPU: 9000}, reserved: 4, want: "cpu=9"},
+		{want: ""},
+	} {
+		if got := Usable(c.capacity, c.allocatable, c.reserved).String(); got != c.want {
+			t.Errorf("Usable(%v, %v, %d) = %s, want %s", c.capacity, c.allocatable, c.reserved, got, c.want)
+		}
+	}
+}
+
+func TestNaturalOrder(t *testing.T) {
+	names := []string{"b", "node10", "node2", "node02", "a1", "node", "node9999999999999999999999"}
+	slices.SortFunc(names, compareNames)
+	if got := strings.Join(names, " "); got != "a1 b node node02 node2 node10 node9999999999999999999999" {
+		t.Error(got)
+	}
+}
+
+// TestLargeHolesStayWhole: small requests go where others are already, so that one for a whole zone still finds one. With
+// gocrane's rule, the emptiest zone first, it would not.
+func TestLargeHolesStayWhole(t *testing.T) {
+	n := node(t, cores(8, 8, 8, 8)...)
+	for i := range 8 {
+		p, ok := n.Assign(Request{Resources: Resources{CPU: Core}, SingleZone: true})
+		if !ok {
+			t.Fatal("one CPU does not fit")
+		}
+		if err := n.Place(fmt.Sprint("small", i), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := Request{Resources: Resources{CPU: 8 * Core}, SingleZone: true}
+	for i := range 3 {
+		p, ok := n.Assign(whole)
+		if !ok {
+			t.Fatalf("after eight small ones %d whole zones are left, want 3", i)
+		}
+		if err := n.Place(fmt.Sprint("large", i), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// machine draws a node with some zones of uneven size and, at times, distances.
+func machine(r *rand.Rand, zones int) []Zone {
+	out := make([]Zone, zones)
+	for i := range out {
+		out[i] = Zone{Name: fmt.Sprintf("node%d", 3*i), Usable: Resources{
+			CPU: Amount(r.IntN(17))*Core + Amount(r.IntN(2)*500), "memory": Amount(r.IntN(64)) << 30,
+		}}
+		if r.IntN(3) > 0 {
+			out[i].Distances = map[string]int{}
+			for j := range out {
+				out[i].Distances[fmt.Sprintf("node%d", 3*j)] = 10 + r.IntN(30)
+			}
+		}
+	}
+	return out
+}
+
+func draw(r *rand.Rand) Request {
+	req := Request{Resources: Resources{CPU: Amount(1+r.IntN(24)) * Core}, SingleZone: r.IntN(2) == 0}
+	if r.IntN(2) == 0 {
+		req.Resources["memory"] = Amount(r.IntN(40)) << 30
+	}
+	return req
+}
+
+// subsets returns the smallest number of zones that have enough, by looking at all sets: what Assign has to reach.
+func subsets(n *Node, req Request) int {
+	best := 0
+	for mask := 1; mask < 1<<len(n.zones); mask++ {
+		size := bits.OnesCount(uint(mask))
+		if best != 0 && size >= best || req.SingleZone && size > 1 {
+			continue
+		}
+		enough := true
+		for kind, want := range req.Resources {
+			for i, s := range n.Free() {
+				if mask>>i&1 == 1 {
+					want -= s.Resources[kind]
+				}
+			}
+			enough = enough && want <= 0
+		}
+		if enough {
+			best = size
+		}
+	}
+	return best
+}
+
+// TestAssignIsMinimalExactAndNeverOver runs pods in and out of random machines. Whatever Assign returns adds up to the
+// request, lies within what is free, and takes as few zones as any set could; Fit says the same; removing all restores the
+// empty machine.
+func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		n := node(t, machine(r, 1+r.IntN(7))...)
+		empty := n.Free()
+		var owners []string
+		for step := range 40 {
+			if len(owners) > 0 && r.IntN(3) == 0 {
+				i := r.IntN(len(owners))
+				n.Remove(owners[i])
+				owners = slices.Delete(owners, i, i+1)
+				continue
+			}
+			req := draw(r)
+			want := subsets(n, req)
+			p, ok := n.Assign(req)
+			if ok != (want > 0) || ok != (n.Fit(req) == Fits) {
+				t.Fatalf("seed %d: assign says %v and fit %d, all sets say %d, for %v", seed, ok, n.Fit(req), want, req)
+			}
+			if !ok {
+				continue
+			}
+			check(t, n, req, p)
+			if len(p) != want {
+				t.Fatalf("seed %d: %d zones, %d are enough: %s for %v", seed, len(p), want, text(p), req)
+			}
+			owner := fmt.Sprint("pod", step)
+			if err := n.Place(owner, p); err != nil {
+				t.Fatal(err)
+			}
+			owners = append(owners, owner)
+		}
+		for _, o := range owners {
+			n.Remove(o)
+		}
+		if !reflect.DeepEqual(n.Free(), empty) {
+			t.Fatalf("seed %d: %v free in the end, %v in the beginning", seed, n.Free(), empty)
+		}
+	}
+}
+
+// check fails where p is not req, or more than is free.
+func check(t *testing.T, n *Node, req Request, p Placement) {
+	t.Helper()
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	sum := Resources{}
+	for _, s := range p {
+		i := slices.IndexFunc(n.Free(), func(f Share) bool { return f.Zone == s.Zone })
+		for kind, a := range s.Resources {
+			sum[kind] += a
+			if free := n.Free()[i].Resources[kind]; a > free || a <= 0 {
+				t.Fatalf("%d of %s in %s, of which %d is free", a, kind, s.Zone, free)
+			}
+		}
+	}
+	for kind, a := range req.Resources {
+		if sum[kind] != a {
+			t.Fatalf("asked %d of %s, given %d", a, kind, sum[kind])
+		}
+	}
+}
+
+// TestManyZones: beyond the exhaustive search the result need not be the smallest set, but it is exact, within what is
+// free, and no zone of it is needless.
+func TestManyZones(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		n := node(t, machine(r, exhaustive+1+r.IntN(80))...)
+		req := Request{Resources: Resources{CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
+		p, ok := n.Assign(req)
+		if ok != (n.Fit(req) == Fits) {
+			t.Fatalf("assign %v, fit %d", ok, n.Fit(req))
+		}
+		if ok {
+			check(t, n, req, p)
+		}
+	}
+}
+
+// TestUndoRestoresExactly compares the whole account before and after nested trials.
+func TestUndoRestoresExactly(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		n := node(t, machine(r, 1+r.IntN(4))...)
+		act := func() {
+			owner := fmt.Sprint("pod", r.IntN(6))
+			if r.IntN(3) == 0 {
+				n.Remove(owner)
+				return
+			}
+			if err := n.Place(owner, Placement{{Zone: fmt.Sprintf("node%d", 3*r.IntN(5)), Resources: Resources{CPU: Amount(r.IntN(9000)), "memory": Amount(r.IntN(99))}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			act()
+		}
+		outer := n.Clone()
+		m1 := n.Mark()
+		for range 10 {
+			act()
+		}
+		inner := n.Clone()
+		m2 := n.Mark()
+		for range 10 {
+			act()
+		}
+		n.Undo(m2)
+		same(t, n, inner)
+		n.Undo(m1)
+		same(t, n, outer)
+		act()
+		if len(n.journal) != 0 {
+			t.Fatal("the journal goes on after the last undo")
+		}
+	}
+}
+
+func same(t *testing.T, a, b *Node) {
+	t.Helper()
+	if !reflect.DeepEqual(a.zones, b.zones) || len(a.held)+len(b.held) > 0 && !reflect.DeepEqual(a.held, b.held) {
+		t.Fatalf("got %+v %v\nwant %+v %v", a.zones, a.held, b.zones, b.held)
+	}
+}
+
+func TestKeepEndsTheTrial(t *testing.T) {
+	n := node(t, cores(4)...)
+	n.Mark()
+	if err := n.Place("pod", Placement{{Zone: "node0", Resources: Resources{CPU: Core}}}); err != nil {
+		t.Fatal(err)
+	}
+	n.Keep()
+	if n.recording || len(n.journal) != 0 || text(n.Free()) != "node0(cpu=3)" {
+		t.Errorf("recording %v, %d changes, %s free", n.recording, len(n.journal), text(n.Free()))
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	n := node(t, cores(4, 4)...)
+	c := n.Clone()
+	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{CPU: 3 * Core}}}); err != nil {
+		t.Fatal(err)
+	}
+	if text(n.Free()) != "node0(cpu=4) node1(cpu=4)" || text(c.Free()) != "node0(cpu=4) node1(cpu=1)" {
+		t.Errorf("original %s, copy %s", text(n.Free()), text(c.Free()))
+	}
+}
+
+// FuzzNode drives an account with arbitrary bytes: it must not panic, and must be as before once all have left.
+func FuzzNode(f *testing.F) {
+	f.Add([]byte{4, 4, 1, 0, 3, 1, 9, 2, 0})
+	f.Add([]byte{255, 0, 0, 255, 1, 2, 3, 4, 5, 6, 7, 8})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if len(in) < 3 {
+			return
+		}
+		n := node(t, cores(int(in[0]), int(in[1]), int(in[2]))...)
+		empty := n.Free()
+		for ; len(in) >= 3; in = in[3:] {
+			owner := fmt.Sprint(in[0] % 16)
+			switch in[1] % 4 {
+			case 0:
+				n.Remove(owner)
+			case 1:
+				m := n.Mark()
+				before := n.Clone()
+				_ = n.Place(owner, Placement{{Zone: "node1", Resources: Resources{CPU: Amount(in[2]) << 40}}})
+				n.Undo(m)
+				same(t, n, before)
+			default:
+				n.Remove(owner)
+				req := Request{Resources: Resources{CPU: Amount(in[2]) * Core}, SingleZone: in[1]%4 == 2}
+				if p, ok := n.Assign(req); ok {
+					if in[2] > 0 {
+						check(t, n, req, p)
+					}
+					if err := n.Place(owner, p); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		for i := range 16 {
+			n.Remove(fmt.Sprint(i))
+		}
+		if !reflect.DeepEqual(n.Free(), empty) {
+			t.Fatalf("%v free in the end", n.Free())
+		}
+	})
+}
+
+func BenchmarkFit(b *testing.B) {
+	n := node(b, cores(32, 32, 32, 32)...)
+	for i := range 30 {
+		if p, ok := n.Assign(Request{Resources: Resources{CPU: 4 * Core}}); ok {
+			_ = n.Place(fmt.Sprint(i), p)
+		}
+	}
+	req := Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		n.Fit(req)
+	}
+}
+
+func BenchmarkAssign(b *testing.B) {
+	n := node(b, machine(rand.New(rand.NewPCG(1, 1)), 8)...)
+	req := Request{Resources: Resources{CPU: 24 * Core}}
+	b.ReportAllocs()
+	for b.Loop() {
+		n.Assign(req)
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalance
+
+import (
+	"time"
+
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// Heat says by what a node is hot.
+type Heat struct {
+	Resource nodeload.Resource
+	// Load is the newest reading, Evict the mark that it is above.
+	Load, Evict series.Ratio
+	// Rounds is how many readings in a row have been above the mark.
+	Rounds int
+}
+
+// Streaks counts for each node how many readings in a row lie above the mark evict. Only a new reading counts: to look
+// twice at one says nothing more. What is not fresh ends a streak, since nobody is evicted for what is not known.
+//
+// It is not safe for concurrent use.
+type Streaks struct {
+	nodes map[streakKey]streak
+}
+
+type streakKey struct {
+	node     string
+	resource nodeload.Resource
+}
+
+type streak struct {
+	last   time.Time
+	rounds int
+}
+
+// Look takes the newest readings of a node, in the order of the policy's metrics, and returns where it is hot, the resource with the most above its mark first.
+// A node that has been above less than once is not hot.
+func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.Sample, now time.Time) []Heat {
+	if s.nodes == nil {
+		s.nodes = map[streakKey]streak{}
+	}
+	var out []Heat
+	for _, resource := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
+		key := streakKey{name, resource}
+		marks, marked := policy.Marks[resource]
+		gauge, measured := policy.Gauge(resource)
+		if !marked || !measured {
+			delete(s.nodes, key)
+			continue
+		}
+		load := samples[gauge]
+		if load.StateAt(now, policy.Metrics[gauge].Active()) != nodeload.Fresh || load.Value <= marks.Evict {
+			delete(s.nodes, key)
+			continue
+		}
+		of := s.nodes[key]
+		if load.Time.After(of.last) {
+			of.last, of.rounds = load.Time, of.rounds+1
+			s.nodes[key] = of
+		}
+		heat := Heat{Resource: resource, Load: load.Value, Evict: marks.Evict, Rounds: of.rounds}
+		if len(out) > 0 && heat.Load-heat.Evict > out[0].Load-out[0].Evict {
+			out = append([]Heat{heat}, out...)
+		} else {
+			out = append(out, heat)
+		}
+	}
+	return out
+}
+
+// Keep forgets the nodes that are not named.
+func (s *Streaks) Keep(there func(node string) bool) {
+	for key := range s.nodes {
+		if !there(key.node) {
+			delete(s.nodes, key)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// TestDecideWithAutoscaler: a request on whose utilisation an autoscaler acts stays, with its limit; the other moves.
+func TestDecideWithAutoscaler(t *testing.T) {
+	cpu, cpuLimit, memory := series.MilliCPU(2000), series.MilliCPU(4000), series.Bytes(1<<30)
+	current := rightsize.Resources{CPURequest: &cpu, CPULimit: &cpuLimit, MemoryRequest: &memory}
+	week := used(10, 0.5, 100<<20)
+	free := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week, Current: current}}}).Containers[0]
+	decide := func(current rightsize.Resources, hpa *rightsize.HPA) Plan {
+		return Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week, Current: current, HPA: hpa}}})
+	}
+
+	plan := decide(current, &rightsize.HPA{CPUUtilization: 0.2})
+	r := plan.Containers[0]
+	if *r.Target.CPURequest != cpu || *r.Target.CPULimit != cpuLimit || r.HPA != nil {
+		t.Errorf("cpu %v, limit %v, autoscaler %+v", *r.Target.CPURequest, *r.Target.CPULimit, r.HPA)
+	}
+	if *r.Target.MemoryRequest != *free.Target.MemoryRequest || plan.Action != recommend.Patch {
+		t.Errorf("memory %v, want %v; %s", *r.Target.MemoryRequest, *free.Target.MemoryRequest, plan.Action)
+	}
+	last := r.CPU.Steps[len(r.CPU.Steps)-1]
+	if last.Code != rightsize.StepHPA || last.To != 2 || !strings.Contains(plan.Description, "cpu stays 2 (an autoscaler acts at 20 % of the request") {
+		t.Errorf("%v; %s", last, plan.Description)
+	}
+	if flags := r.CPU.Flags; len(flags) == 0 || flags[len(flags)-1].Code != rightsize.FlagAutoscaled {
+		t.Errorf("flags %v", flags)
+	}
+
+	both := decide(current, &rightsize.HPA{CPUUtilization: 0.2, MemoryUtilization: 0.6})
+	if both.Action != recommend.NoAction {
+		t.Errorf("%s: %s", both.Action, both.Description)
+	}
+	// Without a request a utilisation has no meaning: there is nothing to hold.
+	if r := decide(rightsize.Resources{}, &rightsize.HPA{CPUUtilization: 0.2}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
+		t.Errorf("cpu %v, want %v", *r.Target.CPURequest, *free.Target.CPURequest)
+	}
+	// A request that hardly moves leaves the target the same whole percent.
+	near := *free.Target.CPURequest + 1
+	if r := decide(rightsize.Resources{CPURequest: &near}, &rightsize.HPA{CPUUtilization: 0.5}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
+		t.Errorf("cpu %v, want %v: %s", *r.Target.CPURequest, *free.Target.CPURequest, r.CPU.Message)
+	}
+}
+
+// TestDecideWithinTheLargestNode: what no node has is not asked for, and the reason is in steps and flags.
+func TestDecideWithinTheLargestNode(t *testing.T) {
+	week := used(10, 0.5, 100<<20)
+	plan := Decide(Input{Policy: policy(t), Now: now, MaxCPU: 400, MaxMemory: 64 << 20, Containers: []Container{{Name: "a", Profile: week}}})
+	r := plan.Containers[0]
+	if !strings.Contains(plan.Description, "the largest node has 400m for pods") {
+		t.Error(plan.Description)
+	}
+	if *r.Target.CPURequest != 400 || *r.Target.MemoryRequest != 64<<20 {
+		t.Errorf("%v, %v", *r.Target.CPURequest, *r.Target.MemoryRequest)
+	}
+	for _, s := range []rightsize.Sizing{r.CPU, r.Memory} {
+		if len(s.Flags) == 0 || s.Flags[len(s.Flags)-1].Code != rightsize.FlagTooLarge {
+			t.Errorf("flags %v", s.Flags)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// PodRequest is what the scheduler counts for one pod: the sum of the containers that run side by side, or what an init
+// container asks for together with the sidecars that started before it, whichever is more; each resource for itself.
+// Source: kubernetes.io/docs/concepts/workloads/pods/init-containers (resource sharing within containers), sidecars after
+// KEP-753. Overhead and pod-level resources are not part of it.
+type PodRequest struct {
+	CPUNow, CPUAfter       series.MilliCPU
+	MemoryNow, MemoryAfter series.Bytes
+	// CPUBy and MemoryBy name the init container that asks for more than all others together, today or after the change;
+	// empty where none does.
+	CPUBy, MemoryBy string
+
+	// surplus is by how much that is more; zero where none is. known tells that all others have a number and a request.
+	cpu, memory surplus
+}
+
+type surplus struct {
+	now, after int64
+	known      bool
+}
+
+// String says which init containers decide what a pod requests; empty where none does.
+func (p PodRequest) String() string {
+	text := ""
+	say := func(resource, by, now, after string) {
+		if by == "" {
+			return
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, by)
+	}
+	say("cpu", p.CPUBy, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
+	say("memory", p.MemoryBy, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
+	return text
+}
+
+// podRequest adds up what the containers request today and after the change; what has no number stays as it is.
+func podRequest(all []Container, plan Plan) PodRequest {
+	found := make(map[string]rightsize.Recommendation, len(plan.Containers))
+	for _, r := range plan.Containers {
+		found[r.Container] = r
+	}
+	var cpu, memory podSum
+	for _, c := range all {
+		r, sized := found[c.Name]
+		addTo(&cpu, c, c.Current.CPURequest, r.Target.CPURequest, sized && r.CPU.Status == rightsize.Ready)
+		addTo(&memory, c, c.Current.MemoryRequest, r.Target.MemoryRequest, sized && r.Memory.Status == rightsize.Ready)
+	}
+	return PodRequest{
+		CPUNow: series.MilliCPU(max(cpu.now, cpu.initNow)), CPUAfter: series.MilliCPU(max(cpu.after, cpu.initAfter)), CPUBy: cpu.by(), cpu: cpu.surplus(),
+		MemoryNow: series.Bytes(max(memory.now, memory.initNow)), MemoryAfter: series.Bytes(max(memory.after, memory.initAfter)),
+		MemoryBy: memory.by(), memory: memory.surplus(),
+	}
+}
+
+// podSum adds up one resource of a pod.
+type podSum struct {
+	// now and after are the sums of what runs side by side; initNow and initAfter the most that an init container asks for.
+	now, after, initNow, initAfter int64
+	sidecarsNow, sidecarsAfter     int64
+	// nowBy and afterBy name the init containers of these.
+	nowBy, afterBy string
+	unknown        bool
+}
+
+func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target *T, ready bool) {
+	before := int64(0)
+	if now != nil {
+		before = max(0, int64(*now))
+	}
+	after := before
+	if ready && target != nil {
+		after = int64(*target)
+	}
+	if c.RunsToEnd {
+		if v := s.sidecarsNow + before; before > 0 && v > s.initNow {
+			s.initNow, s.nowBy = v, c.Name
+		}
+		if v := s.sidecarsAfter + after; after > 0 && v > s.initAfter {
+			s.initAfter, s.afterBy = v, c.Name
+		}
+		return
+	}
+	s.unknown = s.unknown || before == 0 || !ready
+	s.now, s.after = s.now+before, s.after+after
+	if c.Sidecar {
+		s.sidecarsNow, s.sidecarsAfter = s.sidecarsNow+before, s.sidecarsAfter+after
+	}
+}
+
+func (s podSum) surplus() surplus {
+	return surplus{now: max(0, s.initNow-s.now), after: max(0, s.initAfter-s.after), known: !s.unknown}
+}
+
+func (s podSum) by() string {
+	switch {
+	case s.initAfter > s.after:
+		return s.afterBy
+	case s.initNow > s.now:
+		return s.nowBy
+	}
+	return ""
+}
+
+// meanPods is how many pods of a job ran on average since its first run in the window: the time for which a container was
+// seen, over all pods, by the time that has passed. It is 0 where the containers are not of a job. A run that is shorter
+// than a step of the history counts as a whole step.
+func (in Input) meanPods() float64 {
+	most := 0.0
+	for _, c := range in.Containers {
+		if !c.Runs || c.RunsToEnd {
+			continue
+		}
+		days := c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))
+		if len(days) == 0 {
+			continue
+		}
+		ran := 0.0
+		for _, d := range days {
+			ran += max(d.CPUTime, d.MemoryTime)
+		}
+		passed := max(in.Now.Sub(days[0].Day.Start()), time.Hour)
+		most = max(most, ran/passed.Seconds())
+	}
+	return most
+}

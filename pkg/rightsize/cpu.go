@@ -1,0 +1,287 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"time"
+
+	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// atLimit is the share of the CPU limit from which use counts as held back by it.
+	atLimit = 0.95
+	// throttledShare is the share of samples at the limit from which the need is not known.
+	throttledShare = 0.05
+	// throttledRaise is by how much a request is raised above a limit that holds use back: one step towards a need
+	// that nobody has measured, to be looked at again with the use that follows.
+	throttledRaise = 1.2
+	// startupFactor is how many times the request a start must take to be worth a flag.
+	startupFactor = 2
+)
+
+// sizeCPU finds the CPU request and tells whether there is one.
+func sizeCPU(in Input, p Policy) (*sizer, bool) {
+	s := &sizer{unit: Cores}
+	days := windowDays(in.Profile, in.Now, p.CPU.Window)
+	var found cpuEstimate
+	if in.Runs {
+		runs := runPeaks(days, func(l podLife) float32 { return l.cpu })
+		if !s.runs(len(runs)) {
+			return s, false
+		}
+		found = p.CPU.ofRuns(runs)
+	} else {
+		if !s.history(observed(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
+			return s, false
+		}
+		found = p.CPU.estimate(days, in.Now)
+	}
+	s.Estimate, s.Message = found.value, found.detail
+	s.step(StepEstimate, found.value, found.detail)
+	if found.value == 0 {
+		s.flag(FlagIdle, fmt.Sprintf("no CPU use above zero in %.1f days", s.Days))
+	}
+	s.spike(found.points, false)
+	s.throttled(days, asFloat(in.Current.CPULimit)/1000)
+	s.margin(found.margin, found.marginDetail)
+	if found.busiest > s.value {
+		s.step(StepBusiestDay, found.busiest, "the mean of the busiest day: its work must fit in the day")
+	}
+	if found.recent > s.value {
+		s.flag(FlagLevelShift, "the last day used more than most days of the window")
+		s.step(StepRecent, found.recent, "the "+percentile(p.CPU.Envelope.Recent)+" of the last day")
+	}
+	s.utilization(p.CPU.TargetUtilization)
+	current := asFloat(in.Current.CPURequest) / 1000
+	s.noRequest(current)
+	if in.HPA != nil && s.value > 0 {
+		s.scalePoint(in.HPA.CPUUtilization, current)
+	}
+	if start := startPeak(days, func(d *Day) float32 { return d.StartCPU }); start > startupFactor*s.value {
+		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(start)))
+	}
+	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
+	return s, true
+}
+
+// throttled raises the value where use sits at the limit: what was measured is then the limit, not the need.
+func (s *sizer) throttled(days []*Day, limit float64) {
+	if limit <= 0 {
+		return
+	}
+	held, total := 0.0, 0.0
+	for _, d := range days {
+		held += d.CPU.CountAbove(atLimit * limit)
+		total += float64(d.CPU.Total())
+	}
+	share := held / total
+	switch {
+	case !(share > 0):
+	case share < throttledShare:
+		s.flag(FlagThrottled, fmt.Sprintf("%s of the time use was at the CPU limit of %s", percent(series.Ratio(share)), Cores.format(limit)))
+	default:
+		detail := fmt.Sprintf("%s of the time use was at the CPU limit of %s: the need is not known, only that it is more", percent(series.Ratio(share)), Cores.format(limit))
+		s.flag(FlagThrottled, detail)
+		s.Confidence /= 2
+		s.step(StepThrottled, max(s.value, limit)*throttledRaise, detail)
+	}
+}
+
+// Need returns the CPU that the days ask for, margin included, before target utilisation, rounding and clamps, in the
+// unit of the samples; NaN where the days hold no sample. It depends on no absolute size: twice the use, twice the need.
+func (p CPUPolicy) Need(days []*Day, now time.Time) float64 {
+	found := p.estimate(days, now)
+	return max(found.value*(1+float64(found.margin)), found.busiest, found.recent)
+}
+
+// cpuEstimate is what use asks for and how it was found.
+type cpuEstimate struct {
+	value  float64
+	margin series.Ratio
+	// recent is what the last day asks for at least, busiest what the day with the highest mean does, margin included.
+	recent, busiest      float64
+	detail, marginDetail string
+	// points are the days' own, only with Envelope.
+	points []dayValue
+}
+
+func (p CPUPolicy) estimate(days []*Day, now time.Time) cpuEstimate {
+	if p.Method == Envelope {
+		return p.envelope(days, now)
+	}
+	h := histogram.Histogram{}
+	for _, d := range days {
+		h.AddCounts(&d.CPU, age(now, d, p.HalfLife), time.Time{})
+	}
+	return cpuEstimate{
+		value:  h.Quantile(float64(p.Percentile)),
+		margin: p.Margin, marginDetail: percent(p.Margin) + " on top",
+		detail: fmt.Sprintf("p%.4g of %s%s", float64(p.Percentile)*100, daysText(p.Window), halfLifeText(p.HalfLife)),
+	}
+}
+
+// envelope covers the points of the days; see EnvelopePolicy.
+func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
+	use, samples := 0.0, 0.0
+	for _, d := range days {
+		use += d.CPU.Sum()
+		samples += float64(d.CPU.Total())
+	}
+	mean := use / samples
+	points := make([]dayValue, 0, 16)
+	var buffer [histogram.MaxCountBuckets + 1]histogram.Point
+	var last *Day
+	busiest := 0.0
+	for _, d := range days {
+		if d.CPU.Total() == 0 {
+			continue
+		}
+		seen := float64(bits.OnesCount32(d.CPUHours)) / 24
+		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), seen * age(now, d, p.HalfLife)})
+		if p.Envelope.HoldMean {
+			busiest = max(busiest, d.CPU.Sum()/float64(d.CPU.Total()))
+		}
+		if p.Envelope.Recent > 0 && seen >= 0.5 {
+			last = d
+		}
+	}
+	recent := 0.0
+	if last != nil {
+		recent = last.CPU.Quantile(float64(p.Envelope.Recent))
+	}
+	value := weightedQuantile(points, float64(p.Envelope.Cover))
+	wide := spread(points) // Of sorted points: that is less work.
+	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
+	return cpuEstimate{
+		value:  value,
+		margin: margin, recent: recent, busiest: busiest, points: points,
+		detail:       "holds " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " days" + halfLifeText(p.HalfLife) + ", each at its best point from " + percentile(p.Percentile) + " up",
+		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(wide)),
+	}
+}
+
+// tailPoint is the value of a day that is cheapest in price*share above v - mean/v, from the maximum down to the quantile
+// lowest. Values that cost hardly more have a part in it, by how far they reach: where two ends of a tail cost the same,
+// noise must not decide which one is taken. The buffer spares an allocation for each day.
+func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histogram.Point) float64 {
+	// even is the difference in cost, one point of slack, at which the part of a value falls to 1/e; from farthest times
+	// it on it has none.
+	const even, farthest = 0.01, 5
+	// smallest is the reach of a value that is alone.
+	const smallest = 1e-4
+	if price == 0 || lowest >= 1 {
+		return c.Quantile(lowest)
+	}
+	tail := c.AppendTail(buffer, 1-lowest)
+	if len(tail) == 0 {
+		return 0
+	}
+	best := math.Inf(1)
+	for i := range tail {
+		// Of the share only its cost is needed from here on.
+		tail[i].Share = price*tail[i].Share - mean/tail[i].Value
+		if tail[i].Share < best {
+			best = tail[i].Share
+		}
+	}
+	sum, weights, above := 0.0, 0.0, c.Max()
+	for _, p := range tail {
+		if over := p.Share - best; over < farthest*even {
+			w := (above/p.Value - 1 + smallest) * math.Exp(-over/even)
+			sum += w * p.Value
+			weights += w
+		}
+		above = p.Value
+	}
+	return sum / weights
+}
+
+// spread is how much the values differ from each other, as a ratio: the median distance from the median of their
+// logarithms, times 1.4826, which is the standard deviation where they are normal. A few odd days do not matter to it.
+func spread(values []dayValue) float64 {
+	logs := make([]float64, 0, 32)
+	for _, v := range values {
+		if v.value > 0 {
+			logs = append(logs, math.Log(v.value))
+		}
+	}
+	if len(logs) < 2 {
+		return 0
+	}
+	slices.Sort(logs)
+	center := series.QuantileSorted(logs, 0.5)
+	for i, v := range logs {
+		logs[i] = math.Abs(v - center)
+	}
+	slices.Sort(logs)
+	return 1.4826 * series.QuantileSorted(logs, 0.5)
+}
+
+// dayValue is one number for a day, and what the day weighs.
+type dayValue struct{ value, weight float64 }
+
+// weightedQuantile sorts values and returns the smallest one that, with those below it, holds the share q of the
+// weight; NaN where there is none.
+func weightedQuantile(values []dayValue, q float64) float64 {
+	sortByValue(values)
+	total := 0.0
+	for _, v := range values {
+		total += v.weight
+	}
+	sum := 0.0
+	for _, v := range values {
+		if sum += v.weight; sum >= q*total*(1-1e-12) {
+			return v.value
+		}
+	}
+	return math.NaN()
+}
+
+// sortByValue sorts a window of days in place, and the peaks of runs, of which there may be thousands.
+func sortByValue(values []dayValue) {
+	const few = 32
+	if len(values) > few {
+		slices.SortFunc(values, func(a, b dayValue) int { return cmp.Compare(a.value, b.value) })
+		return
+	}
+	for i := 1; i < len(values); i++ {
+		v, j := values[i], i
+		for ; j > 0 && v.value < values[j-1].value; j-- {
+			values[j] = values[j-1]
+		}
+		values[j] = v
+	}
+}
+
+// age is the weight of a day: 2^-(age/halfLife), the age counted from the end of the day to now in whole days.
+func age(now time.Time, d *Day, halfLife time.Duration) float64 {
+	if halfLife == 0 {
+		return 1
+	}
+	old := max(0, now.Sub(d.Day.End()))
+	return math.Exp2(-float64(old) / float64(halfLife))
+}
+
+func halfLifeText(halfLife time.Duration) string {
+	if halfLife == 0 {
+		return ""
+	}
+	return ", half weight after " + series.FormatDuration(halfLife)
+}
+
+func startPeak(days []*Day, of func(*Day) float32) float64 {
+	peak := float32(0)
+	for _, d := range days {
+		peak = max(peak, of(d))
+	}
+	return float64(peak)
+}

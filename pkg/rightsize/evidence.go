@@ -1,0 +1,242 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"math"
+	"time"
+
+	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// CurrentSetting names the outcome of what the container asks for today.
+	CurrentSetting = "today"
+	// materialChange is by how much a decision must move to count as a change: less would not be applied.
+	materialChange = 0.10
+	// peerHistory is the history that the peers need for their first decision; the same for all, to compare like with like.
+	peerHistory = 7
+)
+
+// Evidence is what a policy would have done over the history of a container.
+type Evidence struct {
+	CPU    Replay `json:"cpu"`
+	Memory Replay `json:"memory"`
+}
+
+// Replay is the evidence for one resource. Each day from From to To was decided at midnight UTC from the days before it
+// only, then held against what was used on it. Without a day to hold against, Days is 0 and the rest is empty.
+type Replay struct {
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	Days int    `json:"days"`
+	// Outcomes has the policy first, then today's setting (where there is one), then the peers.
+	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// Curve is what other points would have done: the plain quantile of the past window, without margin.
+	Curve []CurvePoint `json:"curve,omitempty"`
+}
+
+// Outcome is what one way of sizing would have done over the days of a replay.
+type Outcome struct {
+	Policy string `json:"policy"`
+	// Slack is 1 - use/request; below zero where use is more than the request in sum.
+	Slack series.Ratio `json:"slack"`
+	// Violation is the share of the time with use above the request.
+	Violation series.Ratio `json:"violation"`
+	// Overrun is the use above the request as a share of the use.
+	Overrun series.Ratio `json:"overrun"`
+	// Throttled is the share of the time with use above the limit, CPU only; absent where there is no limit.
+	Throttled *series.Ratio `json:"throttled,omitempty"`
+	// OOMDays is the number of days with use above the limit, memory only; page cache that is told apart is not use.
+	OOMDays *int `json:"oomDays,omitempty"`
+	// Changes is the mean number of times a day that the request moved by more than 10 %.
+	Changes float64 `json:"changes"`
+	// Request is the mean request, in cores or bytes.
+	Request float64 `json:"request"`
+}
+
+// CurvePoint is one point of the curve of slack against violation.
+type CurvePoint struct {
+	Quantile  series.Ratio `json:"quantile"`
+	Slack     series.Ratio `json:"slack"`
+	Violation series.Ratio `json:"violation"`
+	// Request is the request on the last day, in cores or bytes.
+	Request float64 `json:"request"`
+}
+
+// decision is a request and its limit (0: none) for one day, in cores or bytes; a request of 0 is no decision.
+type decision struct{ request, limit float64 }
+
+// Prove replays a policy, today's setting and the peers over the history of the input. All are held against the same
+// days: those for which the policy had a number and the peers had seven days of use. A container is held against the
+// sketches of its days, so shares are exact to the width of a bucket (1.6 %).
+func Prove(in Input, p Policy) Evidence {
+	days := windowDays(in.Profile, in.Now, 366*day)
+	cpu := resourceReplay{unit: Cores, counts: cpuCounts, window: p.CPU.Window, policy: p.Name}
+	memory := resourceReplay{unit: BytesUnit, counts: memoryCounts, window: p.Memory.Window, policy: p.Name}
+	cpu.current = decision{asFloat(in.Current.CPURequest) / 1000, asFloat(in.Current.CPULimit) / 1000}
+	memory.current = decision{asFloat(in.Current.MemoryRequest), asFloat(in.Current.MemoryLimit)}
+	then := in
+	for i, d := range days {
+		if i < peerHistory {
+			continue
+		}
+		then.Now = d.Day.Start()
+		r := Recommend(then, p)
+		if r.CPU.Status == Ready && d.CPU.Total() > 0 {
+			cpu.add(d, decision{asFloat(r.Target.CPURequest) / 1000, asFloat(r.Target.CPULimit) / 1000})
+		}
+		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
+			limit := asFloat(r.Target.MemoryLimit)
+			if limit == 0 {
+				// Without a limit the node's memory kills; the request is what the container can count on.
+				limit = asFloat(r.Target.MemoryRequest)
+			}
+			memory.add(d, decision{asFloat(r.Target.MemoryRequest), limit})
+		}
+	}
+	return Evidence{CPU: cpu.replay(in.Profile), Memory: memory.replay(in.Profile)}
+}
+
+// resourceReplay collects the days and decisions of one resource.
+type resourceReplay struct {
+	unit    Unit
+	counts  func(*Day) *histogram.Counts
+	window  time.Duration
+	policy  string
+	current decision
+	days    []*Day
+	ours    []decision
+}
+
+func (r *resourceReplay) add(d *Day, made decision) {
+	r.days = append(r.days, d)
+	r.ours = append(r.ours, made)
+}
+
+// replay holds all against the days.
+func (r *resourceReplay) replay(p *Profile) Replay {
+	if len(r.days) == 0 {
+		return Replay{}
+	}
+	out := Replay{From: r.days[0].Day.String(), To: r.days[len(r.days)-1].Day.String(), Days: len(r.days)}
+	out.Outcomes = append(out.Outcomes, r.score(r.policy, func(i int) decision { return r.ours[i] }))
+	if r.current.request > 0 {
+		today := r.current
+		if r.unit == BytesUnit && today.limit == 0 {
+			today.limit = today.request
+		}
+		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) decision { return today }))
+	}
+	for _, peer := range Peers() {
+		out.Outcomes = append(out.Outcomes, r.score(peer.Name, func(i int) decision {
+			now := r.days[i].Day.Start()
+			if r.unit == BytesUnit {
+				need := peer.Memory(windowDays(p, now, peer.Window), now)
+				return decision{need, need}
+			}
+			return decision{request: peer.CPU(windowDays(p, now, peer.Window), now)}
+		}))
+	}
+	out.Curve = r.curve(p)
+	return out
+}
+
+// score holds one way of sizing against the days.
+func (r *resourceReplay) score(name string, decide func(i int) decision) Outcome {
+	t := tally{}
+	for i, d := range r.days {
+		t.day(r.counts(d), r.peak(d), decide(i))
+	}
+	return t.outcome(name, r.unit)
+}
+
+// tally sums up the days of a replay.
+type tally struct {
+	use, requested, excess  float64
+	samples, over, overSize float64
+	limited                 bool
+	days, changes, oomDays  int
+	last                    float64
+}
+
+// peak is the most that counts against a limit: the kernel gives page cache back before it kills.
+func (r *resourceReplay) peak(d *Day) float64 {
+	if r.unit == BytesUnit && d.HeldBasis == LessActiveFile {
+		return d.heldPeak(1, nil)
+	}
+	return r.counts(d).Max()
+}
+
+func (t *tally) day(c *histogram.Counts, peak float64, made decision) {
+	if !(made.request > 0) || math.IsInf(made.request, 0) {
+		return
+	}
+	n := float64(c.Total())
+	over, excess := c.Above(made.request)
+	t.use += c.Sum()
+	t.requested += n * made.request
+	t.samples += n
+	t.over += over
+	t.excess += excess
+	t.days++
+	if made.limit > 0 {
+		t.limited = true
+		above, _ := c.Above(made.limit)
+		t.overSize += above
+		if peak > made.limit {
+			t.oomDays++
+		}
+	}
+	if t.last > 0 && math.Abs(made.request/t.last-1) > materialChange {
+		t.changes++
+	}
+	t.last = made.request
+}
+
+func (t *tally) outcome(name string, unit Unit) Outcome {
+	o := Outcome{Policy: name}
+	if t.samples == 0 || t.requested == 0 {
+		return o
+	}
+	o.Slack = series.Ratio(1 - t.use/t.requested)
+	o.Violation = series.Ratio(t.over / t.samples)
+	if t.use > 0 {
+		o.Overrun = series.Ratio(t.excess / t.use)
+	}
+	if t.limited && unit == Cores {
+		throttled := series.Ratio(t.overSize / t.samples)
+		o.Throttled = &throttled
+	}
+	if unit == BytesUnit {
+		o.OOMDays = &t.oomDays
+	}
+	o.Changes = float64(t.changes) / float64(t.days)
+	o.Request = t.requested / t.samples
+	return o
+}
+
+// curve replays plain quantiles of the past window.
+func (r *resourceReplay) curve(p *Profile) []CurvePoint {
+	quantiles := [...]float64{0.5, 0.66, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1}
+	var tallies [len(quantiles)]tally
+	h := histogram.Histogram{}
+	for _, d := range r.days {
+		h.Reset()
+		for _, past := range windowDays(p, d.Day.Start(), r.window) {
+			h.AddCounts(r.counts(past), 1, time.Time{})
+		}
+		for i, q := range quantiles {
+			tallies[i].day(r.counts(d), r.peak(d), decision{request: h.Quantile(q)})
+		}
+	}
+	curve := make([]CurvePoint, 0, len(quantiles))
+	for i, q := range quantiles {
+		if o := tallies[i].outcome("", r.unit); tallies[i].days > 0 {
+			curve = append(curve, CurvePoint{Quantile: series.Ratio(q), Slack: o.Slack, Violation: o.Violation, Request: tallies[i].last})
+		}
+	}
+	return curve
+}

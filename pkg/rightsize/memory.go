@@ -1,0 +1,325 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// growingDays and growingFactor: memory "only grows" when this many days in a row have no lower maximum than the
+	// day before (but for noise), and the last is this much above the first.
+	growingDays   = 5
+	growingFactor = 1.2
+	growingNoise  = 0.98
+	// growingAhead is how many days of further growth are provided for, growingCap the most that this may add.
+	growingAhead = 3
+	growingCap   = 1.5
+)
+
+// sizeMemory finds the memory request and tells whether there is one.
+func sizeMemory(in Input, p Policy) (*sizer, bool) {
+	s := &sizer{unit: BytesUnit}
+	days := windowDays(in.Profile, in.Now, p.Memory.Window)
+	var found memoryEstimate
+	if in.Runs {
+		found = p.Memory.ofRuns(days)
+		if !s.runs(len(found.maxima)) {
+			return s, false
+		}
+	} else {
+		if !s.history(observed(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
+			return s, false
+		}
+		found = p.Memory.estimate(days, in.Now)
+	}
+	s.Estimate, s.Message = found.value, found.detail
+	s.step(StepEstimate, max(found.value, found.cache.whole), found.detail)
+	if len(found.leaks.pods) > 0 {
+		s.flag(FlagLeak, found.leaks.detail)
+		s.Steps = append(s.Steps, Step{Code: StepLeakExcluded, Unit: BytesUnit, From: found.largest, To: s.value, Detail: found.leaks.detail})
+	}
+	s.pageCache(found.cache)
+	s.spike(found.maxima, true)
+	s.noRequest(asFloat(in.Current.MemoryRequest))
+	if s.value == 0 {
+		s.flag(FlagIdle, fmt.Sprintf("no memory use above zero in %.1f days", s.Days))
+	}
+	if found.ahead > s.value {
+		detail := fmt.Sprintf("the largest use of a day only grows: %d days of further growth provided for", growingAhead)
+		s.flag(FlagGrowing, detail+"; a leak or a cache without a bound?")
+		s.Confidence /= 2
+		s.step(StepTrend, found.ahead, detail)
+	}
+	s.startup(days)
+	s.oom(in, p.Memory.OOM)
+	s.jvm(in.JVM)
+	s.margin(found.margin, found.marginDetail)
+	s.utilization(p.Memory.TargetUtilization)
+	if in.HPA != nil && s.value > 0 {
+		s.scalePoint(in.HPA.MemoryUtilization, asFloat(in.Current.MemoryRequest))
+	}
+	s.clamp(float64(p.Memory.Step), float64(p.Memory.Floor), float64(p.Memory.Ceiling), float64(in.MaxMemory))
+	return s, true
+}
+
+// Need returns the memory that the days ask for, margin included, before target utilisation, rounding and clamps, in
+// the unit of the samples; NaN where the days hold no sample.
+func (p MemoryPolicy) Need(days []*Day, now time.Time) float64 {
+	return p.estimate(days, now).need()
+}
+
+// memoryEstimate is what use asks for and how it was found.
+type memoryEstimate struct {
+	value float64
+	// largest is the largest sample of all replicas, those that leak included.
+	largest float64
+	// ahead is what growth leads to; 0 where memory does not only grow.
+	ahead                float64
+	leaks                leaks
+	margin               series.Ratio
+	detail, marginDetail string
+	// maxima are those of the days.
+	maxima []dayValue
+	cache  cacheSplit
+}
+
+func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
+	leaking := findLeaks(days)
+	largest, n := 0.0, 0
+	for _, d := range days {
+		if d.Memory.Total() > 0 {
+			largest, n = max(largest, d.maxPeak()), n+1
+		}
+	}
+	e := p.withoutCache(basisOf(days), strconv.Itoa(n)+" days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
+		maxima := make([]dayValue, 0, 32)
+		for _, d := range days {
+			if d.Memory.Total() > 0 {
+				maxima = append(maxima, dayValue{d.heldPeak(leaveOut, leaking.pods), age(now, d, p.HalfLife)})
+			}
+		}
+		return maxima
+	})
+	e.leaks, e.largest = leaking, largest
+	return e
+}
+
+// ofRuns is the estimate from the peaks of runs.
+func (p MemoryPolicy) ofRuns(days []*Day) memoryEstimate {
+	runs := func(leaveOut series.Ratio) []dayValue {
+		return runPeaks(days, func(l podLife) float32 { return float32(need(l.peak, l.stays, leaveOut)) })
+	}
+	return p.withoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)
+}
+
+// withoutCache is the estimate from block maxima that leave out a share of the page cache. Where that is known for some
+// blocks only, the others stand out, and the estimate of the whole may ask for less: then it counts.
+func (p MemoryPolicy) withoutCache(basis HeldBasis, of string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
+	e := p.ofMaxima(maxima(0), of)
+	if basis == NotTold || len(e.maxima) == 0 {
+		return e
+	}
+	split := cacheSplit{basis: basis, whole: e.value, held: weightedQuantile(maxima(1), float64(p.Percentile))}
+	if leaveOut := p.PageCache.leftOut(basis); leaveOut > 0 {
+		part := p.ofMaxima(maxima(leaveOut), of)
+		if !(part.need() < e.need()) {
+			return e
+		}
+		e, split.leaveOut = part, leaveOut
+	}
+	split.needed = e.value
+	e.cache = split
+	return e
+}
+
+// need is what is asked for in the end, margin included.
+func (e memoryEstimate) need() float64 { return max(e.value, e.ahead) * (1 + float64(e.margin)) }
+
+// ofMaxima is the estimate from block maxima in the order of time; of says what the blocks are. It sorts maxima.
+func (p MemoryPolicy) ofMaxima(maxima []dayValue, of string) memoryEstimate {
+	e := memoryEstimate{maxima: maxima}
+	grows, ahead := growth(maxima)
+	e.value = weightedQuantile(maxima, float64(p.Percentile))
+	tail := 0.0
+	if grows {
+		// The maxima differ because memory grows, and that is provided for.
+		e.ahead = ahead
+	} else {
+		tail = tailSpread(maxima) // Of sorted maxima: that is less work.
+	}
+	e.margin = min(p.Margin+p.TailMargin*series.Ratio(tail), max(p.MaxMargin, p.Margin))
+	e.marginDetail = percent(e.margin) + " on top"
+	if p.TailMargin > 0 {
+		e.marginDetail += ": the upper half of them is spread by " + percent(series.Ratio(tail))
+	}
+	e.detail = percentile(p.Percentile) + " of the largest use of " + of
+	return e
+}
+
+// tailSpread is how far the upper half of the values reaches above its lowest, as a ratio: the mean of their logarithms
+// over that of the value below them (Hill's estimator of a tail). Where the tail is exponential in the logarithm, the
+// next value passes the largest of n by more than y with probability exp(-y/tailSpread)/(n+1).
+func tailSpread(values []dayValue) float64 {
+	logs := make([]float64, 0, 32)
+	for _, v := range values {
+		if v.value > 0 {
+			logs = append(logs, math.Log(v.value))
+		}
+	}
+	if len(logs) < 2 {
+		return 0
+	}
+	slices.Sort(logs)
+	upper := len(logs) / 2
+	base, sum := logs[len(logs)-upper-1], 0.0
+	for _, v := range logs[len(logs)-upper:] {
+		sum += v - base
+	}
+	return sum / float64(upper)
+}
+
+// growth tells whether the maxima, in the order of their days, only grow, and what they lead to.
+func growth(maxima []dayValue) (grows bool, ahead float64) {
+	run := 1
+	for i := len(maxima) - 1; i > 0 && maxima[i].value >= growingNoise*maxima[i-1].value; i-- {
+		run++
+	}
+	if run < growingDays {
+		return false, 0
+	}
+	first, last := maxima[len(maxima)-run].value, maxima[len(maxima)-1].value
+	if !(first > 0) || last < growingFactor*first {
+		return false, 0
+	}
+	// The first half must have grown as well, or this was one step to a new level.
+	if middle := maxima[len(maxima)-1-run/2].value; middle < first+(last-first)/4 || middle > last-(last-first)/4 {
+		return false, 0
+	}
+	return true, min(last+growingAhead*(last-first)/float64(run-1), growingCap*last)
+}
+
+// oom raises the value by the out-of-memory kills of the window. Each asks for a bump over what it was killed at, and the
+// part above the value fades with the age of the kill. The cap counts from the lowest memory that was killed, so a loop
+// of kill and bump ends there: what then still grows shows in the use itself, or leaks.
+func (s *sizer) oom(in Input, p OOMPolicy) {
+	if !p.Enabled {
+		return
+	}
+	var kills []OOM
+	lowest := math.Inf(1)
+	for _, kill := range in.OOMs {
+		if old := in.Now.Sub(kill.At); old >= 0 && old <= p.Window && kill.Memory > 0 {
+			kills = append(kills, kill)
+			lowest = min(lowest, float64(kill.Memory))
+		}
+	}
+	if len(kills) == 0 {
+		return
+	}
+	most := float64(p.Cap) * max(lowest, s.value)
+	best, bestAt, capped := s.value, OOM{}, false
+	for _, kill := range kills {
+		m := float64(kill.Memory)
+		asked := max(m*float64(p.Ratio), m+float64(p.MinBump))
+		wanted := min(asked, most)
+		if p.HalfLife > 0 && wanted > s.value {
+			old := in.Now.Sub(kill.At)
+			wanted = s.value + (wanted-s.value)*math.Exp2(-float64(old)/float64(p.HalfLife))
+		}
+		if wanted > best {
+			best, bestAt, capped = wanted, kill, asked > most
+		}
+	}
+	detail := fmt.Sprintf("killed for lack of memory %d times in %s", len(kills), daysText(p.Window))
+	if capped {
+		detail += fmt.Sprintf("; no more than %s is given for that: look for a leak", s.unit.format(most))
+	}
+	s.flag(FlagOOM, detail)
+	if best > s.value {
+		s.step(StepOOM, best, fmt.Sprintf("killed at %s, %s ago", s.unit.format(float64(bestAt.Memory)), in.Now.Sub(bestAt.At).Round(time.Hour)))
+	}
+}
+
+// startup flags memory that only starting takes. It is held all the same: a start that does not fit is killed.
+func (s *sizer) startup(days []*Day) {
+	start := startPeak(days, func(d *Day) float32 { return d.StartMemory })
+	if start < s.Estimate || start == 0 {
+		return
+	}
+	if steady := quantileOf(days, memoryCounts, 0.99); startupFactor*steady < start {
+		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, 99 %% of all use stays below %s", s.unit.format(start), s.unit.format(steady)))
+	}
+}
+
+// jvm keeps the container large enough for the heap that the JVM is allowed to take: use below it is no evidence that
+// less is enough, because the collector grows into what it is given.
+func (s *sizer) jvm(j *JVM) {
+	const (
+		// heapHeadroom is kept above the live heap where the heap follows the limit.
+		heapHeadroom = 1.3
+		// nonHeap is the share of the heap that threads, classes and buffers take where it was not measured.
+		nonHeap = 0.25
+	)
+	switch {
+	case j == nil:
+	case j.MaxHeap > 0:
+		outside := nonHeap * float64(j.MaxHeap)
+		if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
+			outside = min(outside, s.value-float64(j.PeakHeap))
+		}
+		if wanted := float64(j.MaxHeap) + outside; wanted > s.value {
+			s.step(StepJVM, wanted, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
+		}
+	case j.MaxRAMPercentage > 0 && j.PeakHeap > 0:
+		if wanted := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); wanted > s.value {
+			s.step(StepJVM, wanted, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
+		}
+	}
+}
+
+// specify moves both values to the smallest specification that holds them; none is no change.
+func specify(specs []Specification, cpu, memory *sizer) {
+	best := -1
+	for i, spec := range specs {
+		if float64(spec.CPU) < cpu.value*1000-1e-6 || float64(spec.Memory) < memory.value-0.5 {
+			continue
+		}
+		if best < 0 || spec.CPU < specs[best].CPU || spec.CPU == specs[best].CPU && spec.Memory < specs[best].Memory {
+			best = i
+		}
+	}
+	if best < 0 {
+		detail := "no specification is large enough: left as it is"
+		cpu.step(StepSpecification, cpu.value, detail)
+		memory.step(StepSpecification, memory.value, detail)
+		return
+	}
+	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", FormatCPU(specs[best].CPU), FormatMemory(specs[best].Memory))
+	cpu.step(StepSpecification, float64(specs[best].CPU)/1000, detail)
+	memory.step(StepSpecification, float64(specs[best].Memory), detail)
+}
+
+// maxPeakWithout is maxPeak without some pods.
+func (d *Day) maxPeakWithout(pods map[uint32]bool) float64 {
+	if len(pods) == 0 {
+		return d.maxPeak()
+	}
+	peak := float32(0)
+	for _, p := range d.Peaks {
+		if !pods[p.Pod] {
+			peak = max(peak, p.Peak)
+		}
+	}
+	if peak == 0 {
+		return d.maxPeak()
+	}
+	return float64(peak)
+}

@@ -1,0 +1,333 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// StartupWindow is how long after its start a pod counts as starting: its CPU is then kept apart from steady use.
+	// Five minutes is what HPA ignores by default, --horizontal-pod-autoscaler-cpu-initialization-period.
+	StartupWindow = 5 * time.Minute
+	// maxPodsPerDay bounds the memory peaks that a day keeps. Beyond it the lowest are dropped: they decide nothing.
+	maxPodsPerDay = 512
+)
+
+// Usage is what one pod's container used over some time.
+type Usage struct {
+	// Pod names the pod. It tells a leaking replica from its healthy siblings; empty where there is only one.
+	Pod string
+	// Started is when the container started; the zero time where it is not known, which makes all use steady use.
+	Started time.Time
+	// Series is the use: cores for CPU, bytes for memory (working set, or anonymous memory where that is known). Gaps,
+	// and values that are infinite or below zero, are left out.
+	Series series.Series
+}
+
+// Profile is what one container of a workload has used, over all pods of the workload: one sketch for each day in UTC.
+// The zero value is not ready; use NewProfile. A Profile is not safe for use by several goroutines at once.
+type Profile struct {
+	// days is sorted by day, without duplicates.
+	days []*Day
+}
+
+// Day is the sketch of one day in UTC. Its fields are read through methods of Profile and by this package.
+type Day struct {
+	// Day is the date.
+	Day series.Day
+	// CPU holds every steady sample of every pod, in cores.
+	CPU histogram.Counts
+	// Memory holds every sample of every pod, in bytes.
+	Memory histogram.Counts
+	// Peaks holds the largest samples of each pod: what tells a leaking replica, and the runs of a job.
+	Peaks []PodPeak
+	// StartCPU is the largest CPU sample, in cores, of a pod that was starting; 0 where there is none.
+	StartCPU float32
+	// StartMemory is the largest memory sample, in bytes, of a pod that was starting; 0 where there is none.
+	StartMemory float32
+	// CPUHours and MemoryHours have bit h set when the hour h of the day holds a sample.
+	CPUHours, MemoryHours uint32
+	// CPUTime and MemoryTime are the seconds that the samples stand for, over all pods: how long containers ran.
+	CPUTime, MemoryTime float64
+	// HeldBasis says how Held of the peaks was told apart; the weaker one where pods differ.
+	HeldBasis HeldBasis
+}
+
+// PodPeak is what one pod used at most on one day.
+type PodPeak struct {
+	// Pod is a hash of the pod's name: enough to follow the pod from day to day.
+	Pod uint32
+	// First is the largest memory sample of the first hour in which the pod was seen that day, Peak that of the whole
+	// day, in bytes.
+	First, Peak float32
+	// CPU is the largest CPU sample of the day, start-up included, in cores.
+	CPU float32
+	// Held is the most of its memory, in bytes, that the pod could not give back on that day; see AddHeld.
+	Held float32
+	// MemoryHours and HeldHours have bit h set when the pod's memory, or what it held of it, was seen in the hour h.
+	MemoryHours, HeldHours uint32
+}
+
+// NewProfile returns an empty profile.
+func NewProfile() *Profile { return &Profile{} }
+
+// AddCPU adds the CPU use of one pod, in cores, and returns how many samples it counted. Every sample must be added
+// only once; the order does not matter.
+func (p *Profile) AddCPU(u Usage) (counted int) {
+	pod := podHash(u.Pod)
+	for date, part := range u.Series.Days() {
+		if d := p.dayOf(date, part); d != nil {
+			counted += d.addCPU(pod, part, newDayClock(date, part, u.Started))
+		}
+	}
+	return counted
+}
+
+// AddMemory adds the memory use of one pod, in bytes, and returns how many samples it counted. Every sample must be
+// added only once; the order of pods and days does not matter.
+func (p *Profile) AddMemory(u Usage) (counted int) {
+	pod := podHash(u.Pod)
+	for date, part := range u.Series.Days() {
+		if d := p.dayOf(date, part); d != nil {
+			counted += d.addMemory(pod, part, newDayClock(date, part, u.Started))
+		}
+	}
+	return counted
+}
+
+// dayOf returns the sketch for a part of a series, nil where the part holds no sample.
+func (p *Profile) dayOf(date series.Day, part series.Series) *Day {
+	for _, v := range part.Values {
+		if !series.IsGap(v) {
+			return p.day(date)
+		}
+	}
+	return nil
+}
+
+func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted int) {
+	peak, seen := PodPeak{Pod: pod}, 0
+	for i, v := range part.Values {
+		if v >= 0 && v <= maxFloat32 {
+			seen++
+		}
+		if clock.starting(i) {
+			if v > float64(d.StartCPU) && v <= maxFloat32 {
+				d.StartCPU = float32(v)
+			}
+			if v > float64(peak.CPU) && v <= maxFloat32 {
+				peak.CPU = float32(v)
+			}
+			continue
+		}
+		if d.CPU.Add(v) {
+			d.CPUHours |= 1 << clock.hour(i)
+			counted++
+			peak.CPU = max(peak.CPU, float32(v))
+		}
+	}
+	d.CPUTime += float64(seen) * part.Step.Seconds()
+	if peak.CPU > 0 {
+		d.addPeak(peak)
+	}
+	return counted
+}
+
+func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted int) {
+	peak, firstHour := PodPeak{Pod: pod}, uint(0)
+	for i, v := range part.Values {
+		if !d.Memory.Add(v) {
+			continue
+		}
+		hour := clock.hour(i)
+		d.MemoryHours |= 1 << hour
+		peak.MemoryHours |= 1 << hour
+		if counted == 0 {
+			firstHour = hour
+		}
+		counted++
+		peak.Peak = max(peak.Peak, float32(v))
+		if hour == firstHour {
+			peak.First = peak.Peak
+		}
+		if clock.starting(i) {
+			d.StartMemory = max(d.StartMemory, float32(v))
+		}
+	}
+	if counted > 0 {
+		d.MemoryTime += float64(counted) * part.Step.Seconds()
+		d.addPeak(peak)
+	}
+	return counted
+}
+
+// dayClock tells where in its day a sample lies, in whole numbers: it is asked for every sample.
+type dayClock struct {
+	// offset is the time of the first sample since midnight, step the distance of samples.
+	offset, step time.Duration
+	// startFrom and startTo bound the time since midnight at which the pod is starting; equal where it is not.
+	startFrom, startTo time.Duration
+}
+
+func newDayClock(date series.Day, part series.Series, started time.Time) dayClock {
+	midnight := date.Start()
+	c := dayClock{offset: part.Start.Sub(midnight), step: part.Step}
+	if !started.IsZero() {
+		c.startFrom = started.Sub(midnight)
+		c.startTo = c.startFrom + StartupWindow
+	}
+	return c
+}
+
+func (c dayClock) hour(i int) uint { return uint((c.offset+time.Duration(i)*c.step)/time.Hour) % 24 }
+
+func (c dayClock) starting(i int) bool {
+	at := c.offset + time.Duration(i)*c.step
+	return at >= c.startFrom && at < c.startTo
+}
+
+// Merge adds all that other holds, for example the cached days of the past. The two must not hold the same samples.
+// other stays usable and shares nothing with p afterwards.
+func (p *Profile) Merge(other *Profile) {
+	for _, from := range other.days {
+		into := p.day(from.Day)
+		into.CPU.Merge(&from.CPU)
+		into.Memory.Merge(&from.Memory)
+		into.CPUHours |= from.CPUHours
+		into.MemoryHours |= from.MemoryHours
+		into.StartCPU = max(into.StartCPU, from.StartCPU)
+		into.StartMemory = max(into.StartMemory, from.StartMemory)
+		into.CPUTime += from.CPUTime
+		into.MemoryTime += from.MemoryTime
+		into.HeldBasis = max(into.HeldBasis, from.HeldBasis)
+		for _, peak := range from.Peaks {
+			into.addPeak(peak)
+		}
+	}
+}
+
+// Days returns the sketches in order of their day. They are shared with the profile and must not be changed.
+func (p *Profile) Days() []*Day {
+	if p == nil {
+		return nil
+	}
+	return p.days
+}
+
+// Window returns the sketches that a decision at now may look at: of the days that begin before now and within the
+// window. They are shared with the profile and must not be changed.
+func (p *Profile) Window(now time.Time, window time.Duration) []*Day {
+	return windowDays(p, now, window)
+}
+
+// Forget drops the days before first.
+func (p *Profile) Forget(first series.Day) {
+	i, _ := p.search(first)
+	p.days = slices.Delete(p.days, 0, i)
+}
+
+// Extract returns a new profile with a copy of the days d for which from <= d < to: what a cache by day stores.
+func (p *Profile) Extract(from, to series.Day) *Profile {
+	out := NewProfile()
+	out.Merge(p.between(from, to))
+	return out
+}
+
+// Compact gives back spare memory; call it once all samples of a reading have been added.
+func (p *Profile) Compact() {
+	for _, d := range p.days {
+		d.CPU.Compact()
+		d.Memory.Compact()
+		d.Peaks = slices.Clip(d.Peaks)
+	}
+}
+
+// between is the view of the days from <= day < to. It shares the days with p.
+func (p *Profile) between(from, to series.Day) *Profile {
+	if p == nil {
+		return &Profile{}
+	}
+	i, _ := p.search(from)
+	j, _ := p.search(to)
+	return &Profile{days: p.days[i:max(i, j)]}
+}
+
+func (p *Profile) search(date series.Day) (int, bool) {
+	return slices.BinarySearchFunc(p.days, date, func(d *Day, date series.Day) int { return int(d.Day) - int(date) })
+}
+
+// day returns the sketch of a date and makes it where there is none.
+func (p *Profile) day(date series.Day) *Day {
+	if n := len(p.days); n > 0 && p.days[n-1].Day == date {
+		return p.days[n-1]
+	}
+	i, found := p.search(date)
+	if !found {
+		p.days = slices.Insert(p.days, i, &Day{Day: date})
+	}
+	return p.days[i]
+}
+
+// addPeak merges the peak of one pod into the day.
+func (d *Day) addPeak(peak PodPeak) {
+	for i := range d.Peaks {
+		if known := &d.Peaks[i]; known.Pod == peak.Pod {
+			known.merge(peak)
+			return
+		}
+	}
+	if len(d.Peaks) < maxPodsPerDay {
+		d.Peaks = append(d.Peaks, peak)
+		return
+	}
+	lowest := 0
+	for i := range d.Peaks {
+		if d.Peaks[i].less(d.Peaks[lowest]) {
+			lowest = i
+		}
+	}
+	if d.Peaks[lowest].less(peak) {
+		d.Peaks[lowest] = peak
+	}
+}
+
+func (p *PodPeak) merge(o PodPeak) {
+	switch {
+	case p.First == 0:
+		p.First = o.First
+	case o.First > 0:
+		// Two pieces of one day: the lower start is the better guess of the first.
+		p.First = min(p.First, o.First)
+	}
+	p.Peak = max(p.Peak, o.Peak)
+	p.CPU = max(p.CPU, o.CPU)
+	p.Held = max(p.Held, o.Held)
+	p.MemoryHours |= o.MemoryHours
+	p.HeldHours |= o.HeldHours
+}
+
+func (p PodPeak) less(o PodPeak) bool {
+	return cmp.Or(cmp.Compare(p.Peak, o.Peak), cmp.Compare(p.Held, o.Held), cmp.Compare(p.CPU, o.CPU)) < 0
+}
+
+// maxPeak is the largest memory sample of the day over all pods, 0 where there is none.
+func (d *Day) maxPeak() float64 {
+	if d.Memory.Total() == 0 {
+		return 0
+	}
+	return d.Memory.Max()
+}
+
+func podHash(pod string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(pod))
+	return h.Sum32()
+}

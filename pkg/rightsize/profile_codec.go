@@ -1,0 +1,197 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	maxFloat32 = math.MaxFloat32
+
+	profileKind = 'P'
+	// Version 2 adds run times and what pods held of their memory; version 1 is read as without.
+	profileVersion, firstProfileVersion = 2, 1
+	// maxProfileDays bounds what a checkpoint may ask the decoder to hold: about eleven years.
+	maxProfileDays = 4096
+)
+
+// ErrCorrupt is returned, wrapped, when a checkpoint cannot be what was written.
+var ErrCorrupt = errors.New("corrupt profile checkpoint")
+
+// MarshalBinary writes the profile as a versioned, checksummed checkpoint. It never fails.
+func (p *Profile) MarshalBinary() ([]byte, error) {
+	out := append(make([]byte, 0, 64+600*len(p.days)), profileKind, profileVersion)
+	out = binary.AppendUvarint(out, uint64(len(p.days)))
+	for _, d := range p.days {
+		out = binary.AppendVarint(out, int64(d.Day))
+		out = binary.LittleEndian.AppendUint32(out, d.CPUHours)
+		out = binary.LittleEndian.AppendUint32(out, d.MemoryHours)
+		out = appendFloat32(out, d.StartCPU)
+		out = appendFloat32(out, d.StartMemory)
+		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.CPUTime))
+		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.MemoryTime))
+		out = append(out, byte(d.HeldBasis))
+		out = binary.AppendUvarint(out, uint64(len(d.Peaks)))
+		for _, peak := range d.Peaks {
+			out = binary.LittleEndian.AppendUint32(out, peak.Pod)
+			out = appendFloat32(out, peak.First)
+			out = appendFloat32(out, peak.Peak)
+			out = appendFloat32(out, peak.CPU)
+			out = appendFloat32(out, peak.Held)
+			out = binary.LittleEndian.AppendUint32(out, peak.MemoryHours)
+			out = binary.LittleEndian.AppendUint32(out, peak.HeldHours)
+		}
+		for _, counts := range []interface{ MarshalBinary() ([]byte, error) }{&d.CPU, &d.Memory} {
+			sketch, err := counts.MarshalBinary()
+			if err != nil {
+				return nil, fmt.Errorf("write the sketch of %v: %w", d.Day, err)
+			}
+			out = binary.AppendUvarint(out, uint64(len(sketch)))
+			out = append(out, sketch...)
+		}
+	}
+	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
+}
+
+// UnmarshalBinary replaces the profile by the one in a checkpoint that MarshalBinary wrote. On an error, which wraps
+// ErrCorrupt or names an unknown version, the profile is unchanged.
+func (p *Profile) UnmarshalBinary(data []byte) error {
+	if len(data) < 7 || data[0] != profileKind {
+		return fmt.Errorf("%w: not a profile", ErrCorrupt)
+	}
+	if data[1] < firstProfileVersion || data[1] > profileVersion {
+		return fmt.Errorf("profile checkpoint of version %d: this program reads versions %d to %d", data[1], firstProfileVersion, profileVersion)
+	}
+	body := data[:len(data)-4]
+	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(data[len(body):]) {
+		return fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
+	}
+	r := &decoder{rest: body[2:], version: data[1]}
+	n := r.count(maxProfileDays)
+	days := make([]*Day, 0, n)
+	for range n {
+		d, err := r.day()
+		if err != nil {
+			return err
+		}
+		if len(days) > 0 && days[len(days)-1].Day >= d.Day {
+			return fmt.Errorf("%w: the days are not in order", ErrCorrupt)
+		}
+		days = append(days, d)
+	}
+	if r.bad || len(r.rest) != 0 {
+		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
+	}
+	p.days = days
+	return nil
+}
+
+// decoder takes values off a checkpoint; after the first failure it returns zeros and stays bad.
+type decoder struct {
+	rest    []byte
+	version byte
+	bad     bool
+}
+
+func (r *decoder) day() (*Day, error) {
+	date, n := binary.Varint(r.rest)
+	if n <= 0 || date < math.MinInt32 || date > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: no date", ErrCorrupt)
+	}
+	r.rest = r.rest[n:]
+	d := &Day{Day: series.Day(date), CPUHours: r.uint32(), MemoryHours: r.uint32()}
+	d.StartCPU, d.StartMemory = r.float32(), r.float32()
+	if r.version > firstProfileVersion {
+		d.CPUTime, d.MemoryTime, d.HeldBasis = r.seconds(), r.seconds(), r.basis()
+	}
+	if peaks := r.count(maxPodsPerDay); peaks > 0 {
+		d.Peaks = make([]PodPeak, peaks)
+	}
+	for i := range d.Peaks {
+		d.Peaks[i] = PodPeak{Pod: r.uint32(), First: r.float32(), Peak: r.float32(), CPU: r.float32()}
+		if r.version > firstProfileVersion {
+			d.Peaks[i].Held, d.Peaks[i].MemoryHours, d.Peaks[i].HeldHours = r.float32(), r.uint32(), r.uint32()
+		}
+	}
+	if err := d.CPU.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
+		return nil, fmt.Errorf("%w: CPU of %v: %w", ErrCorrupt, d.Day, err)
+	}
+	if err := d.Memory.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
+		return nil, fmt.Errorf("%w: memory of %v: %w", ErrCorrupt, d.Day, err)
+	}
+	return d, nil
+}
+
+func (r *decoder) take(n int) []byte {
+	if r.bad || n > len(r.rest) {
+		r.bad = true
+		return nil
+	}
+	out := r.rest[:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
+// count reads a length that must not exceed limit.
+func (r *decoder) count(limit int) int {
+	v, n := binary.Uvarint(r.rest)
+	if r.bad || n <= 0 || v > uint64(limit) {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return int(v)
+}
+
+// seconds reads a time that must be finite and not below zero.
+func (r *decoder) seconds() float64 {
+	b := r.take(8)
+	if b == nil {
+		return 0
+	}
+	v := math.Float64frombits(binary.LittleEndian.Uint64(b))
+	if !(v >= 0 && v <= maxFloat32) {
+		r.bad = true
+		return 0
+	}
+	return v
+}
+
+func (r *decoder) basis() HeldBasis {
+	b := r.take(1)
+	if b == nil || HeldBasis(b[0]) > AnonymousOnly {
+		r.bad = true
+		return 0
+	}
+	return HeldBasis(b[0])
+}
+
+func (r *decoder) uint32() uint32 {
+	b := r.take(4)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
+// float32 reads a value that must be finite and not below zero.
+func (r *decoder) float32() float32 {
+	v := math.Float32frombits(r.uint32())
+	if !(v >= 0 && v <= maxFloat32) {
+		r.bad = true
+		return 0
+	}
+	return v
+}
+
+func appendFloat32(out []byte, v float32) []byte {
+	return binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+}

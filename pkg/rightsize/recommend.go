@@ -1,0 +1,270 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// enoughHistory is the part of Policy.MinHistory that must have been observed.
+const enoughHistory = 0.9
+
+// maxRatio is the largest ratio of limit to request that LimitKeepRatio keeps. Beyond it the request of today says
+// nothing (it was a formality), and in proportion the limit would become absurd: it stays as it is.
+const maxRatio = 10
+
+// spikeFactor is how many times the second highest day the highest must be to be called a single spike.
+const spikeFactor = 1.5
+
+// Recommend decides what a container should ask for. The policy must be valid (see Policy.Validate). It never returns a
+// number without steps that lead to it, a request that is zero or not finite, or a number for a resource of which too
+// little is known: then the status of that resource says so and its request and limit stay absent.
+func Recommend(in Input, p Policy) Recommendation {
+	if len(in.Groups) > 1 {
+		return byNodeGroup(in, p)
+	}
+	r := Recommendation{Container: in.Container, Policy: p.Name, Init: in.Init, Current: in.Current}
+	cpu, cpuSized := sizeCPU(in, p)
+	memory, memorySized := sizeMemory(in, p)
+	if len(p.Specifications) > 0 && cpuSized && memorySized {
+		specify(p.Specifications, cpu, memory)
+	}
+	if cpuSized {
+		request, limit := cpu.milliCPU(), cpu.limitOf(p.CPU.Limit, asFloat(in.Current.CPURequest), asFloat(in.Current.CPULimit))
+		r.Target.CPURequest, r.Target.CPULimit = &request, toUnit(limit, series.MilliCPU(0), 1000)
+	}
+	if memorySized {
+		request, limit := memory.bytes(), memory.limitOf(p.Memory.Limit, asFloat(in.Current.MemoryRequest), asFloat(in.Current.MemoryLimit))
+		r.Target.MemoryRequest, r.Target.MemoryLimit = &request, toUnit(limit, series.Bytes(0), 1)
+	}
+	r.CPU, r.Memory = cpu.Sizing, memory.Sizing
+	if cpu.hpaTarget > 0 || memory.hpaTarget > 0 {
+		target := *in.HPA
+		if cpu.hpaTarget > 0 {
+			target.CPUUtilization = cpu.hpaTarget
+		}
+		if memory.hpaTarget > 0 {
+			target.MemoryUtilization = memory.hpaTarget
+		}
+		if target != *in.HPA {
+			r.HPA = &target
+		}
+	}
+	return r
+}
+
+// usualSteps is how many steps most sizings take: estimate, margin, rounding, limit.
+const usualSteps = 4
+
+// sizer carries one resource from its use to its request.
+type sizer struct {
+	Sizing
+	unit Unit
+	// value is the request so far, in cores or bytes.
+	value float64
+	// hpaTarget is what the autoscaler's target must become; 0 where there is none.
+	hpaTarget series.Ratio
+}
+
+// step records that the value becomes to, and why.
+func (s *sizer) step(code StepCode, to float64, detail string) {
+	if s.Steps == nil {
+		s.Steps = make([]Step, 0, usualSteps)
+	}
+	s.Steps = append(s.Steps, Step{Code: code, Unit: s.unit, From: s.value, To: to, Detail: detail})
+	s.value = to
+}
+
+func (s *sizer) flag(code FlagCode, detail string) {
+	s.Flags = append(s.Flags, Flag{Code: code, Detail: detail})
+}
+
+// milliCPU and bytes are the value in the unit of the request, rounded up but for float noise.
+func (s *sizer) milliCPU() series.MilliCPU { return milliUp(s.value) }
+func (s *sizer) bytes() series.Bytes       { return series.Bytes(s.value + 0.5) }
+
+// spike flags the one day that is far above all others.
+func (s *sizer) spike(values []dayValue, counts bool) {
+	highest, second := 0.0, 0.0
+	for _, v := range values {
+		if v.value > highest {
+			highest, second = v.value, highest
+		} else {
+			second = max(second, v.value)
+		}
+	}
+	if len(values) < 3 || highest < spikeFactor*second || second == 0 {
+		return
+	}
+	does := "it counts: memory that is not there kills"
+	if !counts {
+		does = "it does not decide alone"
+	}
+	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), does))
+}
+
+// history sets status, days and confidence from the hours that were observed, and tells whether there is enough.
+func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
+	s.Days = float64(observedHours) / 24
+	s.Confidence = series.Ratio(min(1, s.Days/(window.Hours()/24)))
+	switch {
+	case observedHours == 0:
+		s.Status, s.Message = NoData, "no use was measured"
+		return false
+	case float64(observedHours) < enoughHistory*needed.Hours():
+		s.Status, s.Message = Learning, fmt.Sprintf("learning, %.*f of %s", decimals(s.Days), s.Days, daysText(needed))
+		return false
+	}
+	s.Status = Ready
+	return true
+}
+
+// margin adds a share of the value.
+func (s *sizer) margin(margin series.Ratio, detail string) {
+	if margin > 0 {
+		s.step(StepMargin, s.value*(1+float64(margin)), detail)
+	}
+}
+
+// utilization makes the value so large that the estimate is the wanted share of it.
+func (s *sizer) utilization(target series.Ratio) {
+	if target < 1 {
+		s.step(StepUtilization, s.value/float64(target), "the estimate shall be "+percent(target)+" of the request")
+	}
+}
+
+// clamp rounds up to a multiple of unit and applies floor, ceiling and the largest node, in that order; 0 means none.
+func (s *sizer) clamp(unit, floor, ceiling, node float64) {
+	if rounded := roundUp(s.value, unit); rounded > s.value {
+		s.step(StepRounding, rounded, "up to a multiple of "+s.unit.format(unit))
+	}
+	if s.value < floor {
+		s.step(StepFloor, floor, "the policy's floor")
+	}
+	if ceiling > 0 && s.value > ceiling {
+		s.step(StepCeiling, ceiling, "the policy's ceiling")
+	}
+	if node > 0 && s.value > node {
+		s.flag(FlagTooLarge, fmt.Sprintf("%s would not fit: the largest node has %s for pods", s.unit.format(s.value), s.unit.format(node)))
+		s.step(StepNode, node, "the largest node has no more for pods")
+	}
+}
+
+func (s *sizer) noRequest(current float64) {
+	if current <= 0 {
+		s.flag(FlagNoRequest, "there is no request today: any request is more than that, so no saving can be told")
+	}
+}
+
+// scalePoint keeps request*target of an autoscaler on the same resource: the use per pod at which it adds one. The
+// target stays within what an autoscaler can work with; where it would not, the request gives way.
+func (s *sizer) scalePoint(target series.Ratio, current float64) {
+	const lowest, highest series.Ratio = 0.30, 0.90
+	if target <= 0 {
+		return
+	}
+	if current <= 0 {
+		// Without a request a utilisation has no meaning, so there is no scale point to keep.
+		return
+	}
+	// Whoever has chosen a target outside of the range may keep it.
+	from, to := min(lowest, target), max(highest, target)
+	point := float64(target) * current
+	wanted := point / s.value
+	if kept := min(max(wanted, float64(from)), float64(to)); kept != wanted {
+		s.step(StepHPA, point/kept, fmt.Sprintf("the autoscaler acts at %s a pod; its target must stay within %s to %s of the request",
+			s.unit.format(point), percent(from), percent(to)))
+		wanted = kept
+	}
+	s.hpaTarget = series.Ratio(float64(int(wanted*100+0.5)) / 100)
+}
+
+// limitOf returns the limit that belongs to the value, 0 for none, and records it. Current values are 0 where absent.
+func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
+	if s.unit == Cores {
+		request, limit = request/1000, limit/1000
+	}
+	record := func(to float64, detail string) float64 {
+		s.Steps = append(s.Steps, Step{Code: StepLimit, Unit: s.unit, From: limit, To: to, Detail: detail})
+		return to
+	}
+	switch {
+	case p.Mode == LimitEqual:
+		return record(s.value, "equal to the request")
+	case p.Mode == LimitHeadroom:
+		return record(s.value*(1+float64(p.Headroom)), percent(p.Headroom)+" above the request")
+	case p.Mode == LimitNone || limit <= 0:
+		return 0
+	case p.Mode == LimitKeepRatio && request > 0 && limit >= request && limit <= maxRatio*request:
+		return record(s.value*limit/request, strconv.FormatFloat(limit/request, 'g', 3, 64)+" times the request, as today")
+	case limit < s.value:
+		return record(s.value, "raised to the request: a limit must not be below it")
+	default:
+		return record(limit, "as today")
+	}
+}
+
+// windowDays returns the days that a decision at now may look at: those that begin before now and end after the
+// start of the window. The sketch of a day that is not over counts as far as it goes.
+func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
+	last := series.DayOf(now)
+	if now.After(last.Start()) {
+		last++
+	}
+	return p.between(series.DayOf(now.Add(-window)), last).days
+}
+
+// observed counts the hours in which there was a sample.
+func observed(days []*Day, hours func(*Day) uint32) (n int) {
+	for _, d := range days {
+		n += bits.OnesCount32(hours(d))
+	}
+	return n
+}
+
+func asFloat[T series.MilliCPU | series.Bytes](v *T) float64 {
+	if v == nil || *v < 0 {
+		return 0
+	}
+	return float64(*v)
+}
+
+// toUnit turns cores or bytes into a pointer of the unit; nil for 0.
+func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *T {
+	if v <= 0 {
+		return nil
+	}
+	out := T(v*perUnit + 0.5)
+	return &out
+}
+
+func roundUp(v, unit float64) float64 {
+	n := v / unit
+	whole := float64(int64(n))
+	if n-whole > 1e-9 {
+		whole++
+	}
+	return whole * unit
+}
+
+// daysText is "7 days", or hours below two days.
+func daysText(d time.Duration) string {
+	if d >= 48*time.Hour {
+		days := d.Hours() / 24
+		return fmt.Sprintf("%.*f days", decimals(days), days)
+	}
+	return fmt.Sprintf("%.0f hours", d.Hours())
+}
+
+func decimals(v float64) int {
+	if v == float64(int(v)) {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,58 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"fmt"
+
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// minRuns is the number of runs below which no number is given, fullRuns the one from which confidence is full.
+	minRuns, fullRuns = 3, 10
+)
+
+// runPeaks returns the peak of each run, one pod being one run, in the order in which the runs were first seen. Runs
+// that left no sample count as none.
+func runPeaks(days []*Day, of func(podLife) float32) []dayValue {
+	var peaks []dayValue
+	for _, life := range podLives(days) {
+		if peak := of(life); peak > 0 {
+			peaks = append(peaks, dayValue{value: float64(peak), weight: 1})
+		}
+	}
+	return peaks
+}
+
+// runs is history for a container that is counted in runs.
+func (s *sizer) runs(seen int) bool {
+	s.Confidence = series.Ratio(min(1, float64(seen)/fullRuns))
+	switch {
+	case seen == 0:
+		s.Status, s.Message = NoData, "no use of a run was measured"
+		return false
+	case seen < minRuns:
+		s.Status, s.Message = Learning, fmt.Sprintf("learning, %d of %d runs", seen, minRuns)
+		return false
+	}
+	s.Status = Ready
+	return true
+}
+
+// ofRuns is the estimate from the peaks of runs: the share of the runs that the policy's envelope covers of days, or its
+// percentile. It sorts peaks.
+func (p CPUPolicy) ofRuns(peaks []dayValue) cpuEstimate {
+	cover, margin := p.Percentile, p.Margin
+	wide := spread(peaks)
+	if p.Method == Envelope {
+		cover = p.Envelope.Cover
+		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
+	}
+	return cpuEstimate{
+		value: weightedQuantile(peaks, float64(cover)), margin: margin, points: peaks,
+		detail:       fmt.Sprintf("holds the peak of %s of %d runs", percent(cover), len(peaks)),
+		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(series.Ratio(wide))),
+	}
+}

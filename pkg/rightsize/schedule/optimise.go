@@ -1,0 +1,242 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"math"
+
+	"crane.io/crane/pkg/forecast"
+)
+
+const (
+	// most is the number of requests that are tried in each hour.
+	most = 72
+	// finest is the smallest ratio of two neighbours among them.
+	finest = 1.025
+	// riskiest is the largest share of time above a request that never changes, where the linearisation begins.
+	riskiest = 0.05
+	// leanest is the smallest mean request that slack is linearised around, as a multiple of the use.
+	leanest = 1.2
+	// rounds is how often slack is linearised around the plan of the round before.
+	rounds = 3
+)
+
+// optimiser finds the cheapest schedule: dynamic programming over hours, requests and the number of changes so far. It
+// is exact on its grid of requests.
+type optimiser struct {
+	cells    []cell
+	before   float64
+	settings Settings
+
+	levels []float64
+	// risks is by hour and level.
+	risks [][]float64
+}
+
+// run returns a request for each cell.
+func (o *optimiser) run() []float64 {
+	use := 0.0
+	for _, c := range o.cells {
+		use += c.weight * c.median
+	}
+	o.grid()
+	if len(o.levels) == 0 {
+		return make([]float64, len(o.cells)) // nothing but zeros is forecast
+	}
+	// Slack is concave in the request, so that a wasteful plan can look locally right: begin at both ends.
+	lean, leanCost := o.settle(use, leanest*use)
+	safe, safeCost := o.settle(use, o.constant(use))
+	if leanCost <= safeCost {
+		return lean
+	}
+	return safe
+}
+
+// settle repeats the linearisation around the plan that it led to until the plan stays, and returns it with its cost.
+func (o *optimiser) settle(use, around float64) (requests []float64, cost float64) {
+	for range rounds {
+		if around <= 0 {
+			around = o.levels[len(o.levels)-1]
+		}
+		path := o.cheapest(use, around)
+		sum, last := 0.0, o.before
+		requests, cost = make([]float64, len(o.cells)), 0
+		for i, k := range path {
+			requests[i] = o.levels[k]
+			sum += o.cells[i].weight * requests[i]
+			cost += o.settings.Price * o.cells[i].weight * o.risks[i][k]
+			if last > 0 && math.Abs(requests[i]/last-1) > 1e-9 {
+				cost += o.settings.ChangeCost
+			}
+			last = requests[i]
+		}
+		cost -= use / max(sum, leanest*use)
+		if math.Abs(sum-around) < 1e-3*around {
+			break
+		}
+		around = max(sum, leanest*use)
+	}
+	return requests, cost
+}
+
+// grid lists the requests worth trying, ascending by a constant ratio: from the lowest median to where the tail of the
+// highest hour has gone. The request before is one of them, so that nothing has to move.
+func (o *optimiser) grid() {
+	lowest, highest := math.Inf(1), 0.0
+	for _, c := range o.cells {
+		for _, s := range c.steps {
+			lowest = min(lowest, s.quantiles[0])
+			highest = max(highest, s.quantiles[forecast.NumLevels-1]+4*s.scale)
+		}
+	}
+	if highest <= 0 && o.before <= 0 {
+		return
+	}
+	lowest = min(lowest, highest)
+	if o.before > 0 {
+		lowest, highest = min(lowest, o.before), max(highest, o.before)
+	}
+	// Far below the peak there is next to no slack left to save.
+	highest = min(highest, forecast.MaxValue)
+	lowest = max(lowest, highest/500)
+	ratio := max(finest, math.Pow(highest/lowest, 1/float64(most-2)))
+	anchor := lowest
+	if o.before >= lowest && o.before <= highest {
+		anchor = o.before
+		for anchor/ratio >= lowest {
+			anchor /= ratio
+		}
+	}
+	for v := anchor; len(o.levels) < most; v *= ratio {
+		if o.before > 0 && math.Abs(v/o.before-1) < 1e-9 {
+			v = o.before // exactly, so that staying is no change
+		}
+		o.levels = append(o.levels, v)
+		if v >= highest {
+			break
+		}
+	}
+	o.risks = make([][]float64, len(o.cells))
+	for i := range o.cells {
+		o.risks[i] = make([]float64, len(o.levels))
+		for k, v := range o.levels {
+			o.risks[i][k] = o.cells[i].risk(v)
+		}
+	}
+}
+
+// constant is the cheapest request that never changes: where the linearisation begins. Requests that are passed for more
+// than riskiest of the time are out of the question: slack rewards them, below the mean use without bound.
+func (o *optimiser) constant(use float64) float64 {
+	best, cheapest := o.levels[len(o.levels)-1], math.Inf(1)
+	for k, v := range o.levels {
+		risk := 0.0
+		for i, c := range o.cells {
+			risk += c.weight * o.risks[i][k]
+		}
+		if cost := o.settings.Price*risk - use/v; risk <= riskiest && cost < cheapest {
+			best, cheapest = v, cost
+		}
+	}
+	return best
+}
+
+// state is a way to reach a level in an hour.
+type state struct {
+	cost float64
+	from int32
+}
+
+// cheapest returns the level of each hour. Slack is 1 - use/R with R the mean request; around a mean R0 it grows by
+// use/R0 x dR/R0, which makes it a sum over hours.
+func (o *optimiser) cheapest(use, around float64) []int {
+	n, k, c := len(o.cells), len(o.levels), o.settings.Changes+1
+	states := make([]state, n*c*k)
+	at := func(hour, changes int) []state { return states[(hour*c+changes)*k : (hour*c+changes+1)*k] }
+	slope := use / around / around
+	if use <= 0 {
+		slope = 1 / around
+	}
+	for hour := range n {
+		for changes := range c {
+			row := at(hour, changes)
+			var stay, move []state
+			if hour > 0 {
+				stay = at(hour-1, changes)
+				if changes > 0 {
+					move = at(hour-1, changes-1)
+				}
+			}
+			for level := range row {
+				s := o.arrive(hour, changes, level, stay, move)
+				s.cost += o.cells[hour].weight * (slope*o.levels[level] + o.settings.Price*o.risks[hour][level])
+				row[level] = s
+			}
+		}
+	}
+	return o.trace(at, n, c)
+}
+
+// arrive is the cheapest way into a level at the beginning of an hour.
+func (o *optimiser) arrive(hour, changes, level int, stay, move []state) state {
+	if hour == 0 {
+		return o.first(changes, level)
+	}
+	best := state{cost: stay[level].cost, from: int32(level)} //nolint:gosec // G115: below most.
+	for from := range move {
+		if cost := move[from].cost + o.settings.ChangeCost; cost < best.cost && o.mayMove(o.levels[from], o.levels[level]) {
+			best = state{cost: cost, from: int32(from)} //nolint:gosec // G115: below most.
+		}
+	}
+	return best
+}
+
+// first is the way from the request before into the first hour.
+func (o *optimiser) first(changes, level int) state {
+	v := o.levels[level]
+	switch {
+	case o.before == 0, math.Abs(v/o.before-1) < 1e-9:
+		if changes == 0 {
+			return state{}
+		}
+	case changes == 1 && o.mayMove(o.before, v):
+		return state{cost: o.settings.ChangeCost}
+	case changes == 0 && o.settings.Changes == 0:
+		return state{}
+	}
+	return state{cost: math.Inf(1)}
+}
+
+// mayMove tells whether one planned change may go from a request to another: up by any material step at once, down by a
+// material one within the largest drop.
+func (o *optimiser) mayMove(from, to float64) bool {
+	const rounding = 1e-9
+	ratio := to / from
+	if ratio >= 1 {
+		return ratio >= 1+float64(o.settings.MinMove)-rounding
+	}
+	return ratio <= 1-float64(o.settings.MinMove)+rounding && ratio >= 1-float64(o.settings.MaxDrop)-rounding
+}
+
+// trace follows the cheapest path back from the last hour.
+func (o *optimiser) trace(at func(hour, changes int) []state, n, c int) []int {
+	changes, level, best := 0, len(o.levels)-1, math.Inf(1)
+	for i := range c {
+		for j, s := range at(n-1, i) {
+			if s.cost < best {
+				changes, level, best = i, j, s.cost
+			}
+		}
+	}
+	path := make([]int, n)
+	for hour := n - 1; hour >= 0; hour-- {
+		path[hour] = level
+		from := int(at(hour, changes)[level].from)
+		if hour > 0 && from != level {
+			changes--
+		}
+		level = from
+	}
+	return path
+}

@@ -1,0 +1,182 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Unit says how the numbers of a step read.
+type Unit string
+
+// The units.
+const (
+	Cores     Unit = "cores"
+	BytesUnit Unit = "bytes"
+)
+
+// StepCode says what a step did.
+type StepCode string
+
+// The steps, in the order in which they can occur.
+const (
+	StepEstimate      StepCode = "estimate"
+	StepTrend         StepCode = "trend"
+	StepLeakExcluded  StepCode = "leak-excluded"
+	StepPageCache     StepCode = "page-cache"
+	StepThrottled     StepCode = "throttled"
+	StepOOM           StepCode = "oom"
+	StepJVM           StepCode = "jvm"
+	StepMargin        StepCode = "margin"
+	StepBusiestDay    StepCode = "busiest-day"
+	StepRecent        StepCode = "recent"
+	StepUtilization   StepCode = "target-utilization"
+	StepHPA           StepCode = "hpa"
+	StepFloor         StepCode = "floor"
+	StepCeiling       StepCode = "ceiling"
+	StepNode          StepCode = "largest-node"
+	StepRounding      StepCode = "rounding"
+	StepSpecification StepCode = "specification"
+	StepLimit         StepCode = "limit"
+)
+
+// Step is one step from the use to a request or limit. From and To are cores or bytes, as Unit says.
+type Step struct {
+	Code StepCode `json:"code"`
+	Unit Unit     `json:"unit"`
+	From float64  `json:"from"`
+	To   float64  `json:"to"`
+	// Detail says why, with the numbers behind it.
+	Detail string `json:"detail"`
+}
+
+// String is "margin: 0.8 -> 0.92 cores (15 % on top)".
+func (s Step) String() string {
+	if s.From == s.To || s.From == 0 {
+		return fmt.Sprintf("%s: %s (%s)", s.Code, s.Unit.format(s.To), s.Detail)
+	}
+	return fmt.Sprintf("%s: %s -> %s (%s)", s.Code, s.Unit.format(s.From), s.Unit.format(s.To), s.Detail)
+}
+
+// MarshalJSON adds the text for people to the fields.
+func (s Step) MarshalJSON() ([]byte, error) {
+	type fields Step
+	return json.Marshal(struct {
+		fields
+		Text string `json:"text"`
+	}{fields(s), s.String()})
+}
+
+// format writes an amount for people.
+func (u Unit) format(v float64) string {
+	if u == BytesUnit {
+		return formatBytes(v)
+	}
+	return FormatCPU(milliUp(v))
+}
+
+// FormatCPU writes an amount of CPU as Kubernetes does: "250m" or "2".
+func FormatCPU(m series.MilliCPU) string {
+	if m%1000 == 0 {
+		return strconv.FormatInt(int64(m/1000), 10)
+	}
+	return strconv.FormatInt(int64(m), 10) + "m"
+}
+
+// FormatMemory writes an amount of memory exactly, as Kubernetes does: "256Mi", "1Gi" or plain bytes.
+func FormatMemory(b series.Bytes) string {
+	for _, unit := range []struct {
+		size   series.Bytes
+		suffix string
+	}{{1 << 40, "Ti"}, {1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
+		if b != 0 && b%unit.size == 0 {
+			return strconv.FormatInt(int64(b/unit.size), 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// formatBytes writes an amount of memory to four digits.
+func formatBytes(v float64) string {
+	switch {
+	case v >= 1<<30:
+		return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + "Gi"
+	case v >= 1<<20:
+		return strconv.FormatFloat(v/(1<<20), 'f', 1, 64) + "Mi"
+	default:
+		return strconv.FormatFloat(v/(1<<10), 'f', 1, 64) + "Ki"
+	}
+}
+
+// percent writes a ratio for people: 0.15 is "15 %".
+func percent(r series.Ratio) string {
+	const exact = 1 << 40
+	hundredths := math.Round(float64(r) * 10000)
+	if !(math.Abs(hundredths) < exact) || hundredths < 0 {
+		return strconv.FormatFloat(hundredths/100, 'f', -1, 64) + " %"
+	}
+	var room [24]byte
+	whole, rest := uint64(hundredths)/100, uint64(hundredths)%100
+	text := strconv.AppendUint(room[:0], whole, 10)
+	if rest > 0 {
+		text = append(text, '.', byte('0'+rest/10))
+		if rest%10 > 0 {
+			text = append(text, byte('0'+rest%10))
+		}
+	}
+	return string(append(text, " %"...))
+}
+
+// percentile writes a quantile for people: 0.985 is "p98.5".
+func percentile(q series.Ratio) string {
+	var room [24]byte
+	return string(strconv.AppendFloat(append(room[:0], 'p'), float64(q)*100, 'g', 4, 64))
+}
+
+// milliUp turns cores into millicores, rounded up but for float noise.
+func milliUp(cores float64) series.MilliCPU { return series.MilliCPU(math.Ceil(cores*1000 - 1e-6)) }
+
+// FlagCode names a finding.
+type FlagCode string
+
+// The findings.
+const (
+	// FlagThrottled: use sits at the CPU limit, so the need is not known.
+	FlagThrottled FlagCode = "throttled"
+	// FlagLeak: one or few replicas grow while their siblings do not.
+	FlagLeak FlagCode = "leaking-replica"
+	// FlagGrowing: memory of the workload as a whole only grows.
+	FlagGrowing FlagCode = "memory-only-grows"
+	// FlagIdle: nothing was used.
+	FlagIdle FlagCode = "idle"
+	// FlagSpike: one day is far above all others.
+	FlagSpike FlagCode = "single-spike"
+	// FlagStartup: starting takes far more than steady use.
+	FlagStartup FlagCode = "startup-peak"
+	// FlagTooLarge: it does not fit on any node.
+	FlagTooLarge FlagCode = "larger-than-any-node"
+	// FlagNoRequest: there is no request today, so no saving can be told.
+	FlagNoRequest FlagCode = "no-request-today"
+	// FlagOOM: it was killed for lack of memory.
+	FlagOOM FlagCode = "oom-killed"
+	// FlagAutoscaled: an autoscaler scales on the resource, and the request stays because its target does.
+	FlagAutoscaled FlagCode = "autoscaled"
+	// FlagPageCache: much of the memory is page cache, or may be.
+	FlagPageCache FlagCode = "page-cache"
+	// FlagUnlikeNodes: nodes of a DaemonSet need sizes so unlike that one size wastes most of it on some.
+	FlagUnlikeNodes FlagCode = "unlike-nodes"
+	// FlagLevelShift: use moved to another level, and only the new level counts.
+	FlagLevelShift FlagCode = "level-shift"
+)
+
+// Flag is a finding about a container, with the numbers behind it.
+type Flag struct {
+	Code   FlagCode `json:"code"`
+	Detail string   `json:"detail"`
+}

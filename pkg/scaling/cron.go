@@ -1,0 +1,164 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// CronWindow holds a floor of replicas while it is open: from each time that Start names to the next that End names.
+//
+// Both are read on the wall clock of a place: a window is open while that clock shows a time in it. So what the clock skips in
+// spring happens when it has passed it, and an hour that it shows twice in autumn counts the first time. Windows may cross
+// midnight and overlap; where a start and an end name one minute, the window stays open.
+type CronWindow struct {
+	name       string
+	start, end cron.Schedule
+	location   *time.Location
+	replicas   int32
+}
+
+// NewCronWindow reads two standard cron expressions of five fields (minute, hour, day of the month, month and day of the week) or descriptors
+// such as @daily. Its errors name the field.
+func NewCronWindow(name, start, end string, location *time.Location, replicas int32) (CronWindow, error) {
+	if replicas < 0 {
+		return CronWindow{}, fmt.Errorf("targetReplicas %d: must not be negative", replicas)
+	}
+	w := CronWindow{name: name, location: location, replicas: replicas}
+	if location == nil {
+		w.location = time.UTC
+	}
+	var errs []error
+	for _, f := range []struct {
+		field, text string
+		into        *cron.Schedule
+	}{{"start", start, &w.start}, {"end", end, &w.end}} {
+		s, err := cron.ParseStandard(f.text)
+		switch spec, ok := s.(*cron.SpecSchedule); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s %q: %w", f.field, f.text, err))
+		case !ok || spec.Location != time.Local && spec.Location != nil:
+			errs = append(errs, fmt.Errorf("%s %q: want a cron expression without @every or a time zone of its own", f.field, f.text))
+		default:
+			// Time is read off the wall clock and carried as if it were UTC, where no hour is skipped or repeated.
+			spec.Location = time.UTC
+			*f.into = spec
+			if spec.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+				errs = append(errs, fmt.Errorf("%s %q: names no date that there is", f.field, f.text))
+			}
+		}
+	}
+	if len(errs) == 0 && *w.start.(*cron.SpecSchedule) == *w.end.(*cron.SpecSchedule) {
+		errs = append(errs, fmt.Errorf("start and end are both %q: the window would never close", start))
+	}
+	return w, errors.Join(errs...)
+}
+
+// Name is what the window is called; Replicas its floor.
+func (w CronWindow) Name() string    { return w.name }
+func (w CronWindow) Replicas() int32 { return w.replicas } //nolint:revive // one comment for both
+
+// Open tells whether the window is open at a time.
+func (w CronWindow) Open(now time.Time) bool {
+	wall := wallClock(now, w.location)
+	started, ok := last(w.start, wall)
+	if !ok {
+		return false
+	}
+	ended, ok := last(w.end, wall)
+	return !ok || !ended.After(started)
+}
+
+// Next returns when the window opens next and when it closes next, seen from now; the zero time where that is more than five years
+// away.
+func (w CronWindow) Next(now time.Time) (opens, closes time.Time) {
+	wall := wallClock(now, w.location)
+	return instant(w.start.Next(wall), now, w.location), instant(w.end.Next(wall), now, w.location)
+}
+
+// Floor is what the open windows of a list ask for.
+type Floor struct {
+	// Replicas is the highest floor of those that are open; 0 where none is.
+	Replicas int32
+	// Open are the names of the open windows, in the order of the list.
+	Open []string
+}
+
+// FloorOf returns the floor at a time.
+func FloorOf(windows []CronWindow, now time.Time) Floor {
+	var f Floor
+	for _, w := range windows {
+		if w.Open(now) {
+			f.Replicas, f.Open = max(f.Replicas, w.replicas), append(f.Open, w.name)
+		}
+	}
+	return f
+}
+
+// wallClock is what a clock on the wall of a place shows, carried as UTC. It never goes back: while the clock shows an hour for the
+// second time it stands still at the end of it.
+func wallClock(t time.Time, location *time.Location) time.Time {
+	t = t.In(location)
+	shown := carry(t)
+	since, _ := t.ZoneBounds()
+	if since.IsZero() {
+		return shown
+	}
+	_, before := since.Add(-time.Nanosecond).Zone()
+	if reached := since.UTC().Add(time.Duration(before) * time.Second); shown.Before(reached) {
+		return reached.Add(-time.Nanosecond)
+	}
+	return shown
+}
+
+// carry returns the date and time of day as if they were UTC.
+func carry(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+}
+
+// last returns the newest time that a schedule names, not after wall.
+func last(s cron.Schedule, wall time.Time) (time.Time, bool) {
+	const day = 24 * time.Hour
+	for _, back := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
+		at := s.Next(wall.Add(-back - time.Nanosecond))
+		if at.IsZero() || at.After(wall) {
+			continue
+		}
+		for {
+			next := s.Next(at)
+			if next.IsZero() || next.After(wall) {
+				return at, true
+			}
+			at = next
+		}
+	}
+	return time.Time{}, false
+}
+
+// instant returns the first moment after now at which the wall clock of a place has reached a time.
+func instant(wall, now time.Time, location *time.Location) time.Time {
+	if wall.IsZero() {
+		return time.Time{}
+	}
+	guess := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, location)
+	if guess.After(now) && wallClock(guess, location).Equal(wall) {
+		return guess
+	}
+	// The clock skips or repeats this hour. No zone shifts by more than three.
+	const reach = 3 * 60
+	minutes := make([]time.Time, 0, 2*reach)
+	for m := guess.Add(-reach * time.Minute); m.Before(guess.Add(reach * time.Minute)); m = m.Add(time.Minute) {
+		minutes = append(minutes, m)
+	}
+	i := slices.IndexFunc(minutes, func(m time.Time) bool { return m.After(now) && !wallClock(m, location).Before(wall) })
+	if i < 0 {
+		return guess
+	}
+	return minutes[i]
+}

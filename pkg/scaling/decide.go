@@ -1,0 +1,94 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Proposal is what one metric asks for.
+type Proposal struct {
+	// Metric names the metric, for instance "cpu" or "prediction of cpu".
+	Metric string
+	// Replicas is what it asks for; not looked at where Err is set.
+	Replicas int32
+	// Why has the numbers behind it.
+	Why string
+	// Err says why the metric asks for nothing.
+	Err error
+}
+
+// Bounds are an HPA's replicas.
+type Bounds struct {
+	Min, Max int32
+}
+
+// Validate returns an error that names what is wrong.
+func (b Bounds) Validate() error {
+	switch {
+	case b.Min < 0:
+		return fmt.Errorf("minReplicas %d: must not be negative", b.Min)
+	case b.Max < 1:
+		return fmt.Errorf("maxReplicas %d: must be at least 1", b.Max)
+	case b.Max < b.Min:
+		return fmt.Errorf("maxReplicas %d: must not be below minReplicas %d", b.Max, b.Min)
+	}
+	return nil
+}
+
+// Decision is what an HPA would set, and why.
+type Decision struct {
+	// Replicas is the number to set.
+	Replicas int32
+	// Desired is what the metrics asked for before stabilisation, rates and bounds.
+	Desired int32
+	// Winner is the metric that asked for most; empty where none did.
+	Winner string
+	// Why says in words how Replicas came about.
+	Why string
+}
+
+// ErrDisabled means that the target has no replicas, which switches an HPA off.
+var ErrDisabled = errors.New("scaling is disabled: the target has no replicas")
+
+// Decide takes the highest proposal, as an HPA does: where a metric has no value the others may scale up and never down, and
+// without any nothing changes and the error says why. History is updated; the caller reports a change with History.Scaled.
+func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32, proposals []Proposal) (Decision, error) {
+	if err := bounds.Validate(); err != nil {
+		return Decision{Replicas: current}, err
+	}
+	switch {
+	case current == 0 && bounds.Min != 0:
+		return Decision{}, ErrDisabled
+	case current > bounds.Max:
+		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Why: fmt.Sprintf("%d replicas are above maxReplicas %d", current, bounds.Max)}, nil
+	case current < bounds.Min:
+		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Why: fmt.Sprintf("%d replicas are below minReplicas %d", current, bounds.Min)}, nil
+	}
+	var d Decision
+	var failed []error
+	asked := false
+	for _, p := range proposals {
+		switch {
+		case p.Err != nil:
+			failed = append(failed, fmt.Errorf("%s: %w", p.Metric, p.Err))
+		case !asked || p.Replicas > d.Desired:
+			d.Desired, d.Winner, d.Why, asked = p.Replicas, p.Metric, p.Why, true
+		}
+	}
+	missing := errors.Join(failed...)
+	if !asked || missing != nil && d.Desired <= current {
+		if missing == nil {
+			missing = ErrNoMetric
+		}
+		return Decision{Replicas: current, Desired: current}, missing
+	}
+	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
+	if d.Replicas != d.Desired {
+		d.Why = fmt.Sprintf("%s; limited to %d by stabilisation, rates and [%d, %d]", d.Why, d.Replicas, bounds.Min, bounds.Max)
+	}
+	return d, nil
+}

@@ -1,0 +1,110 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func noon() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
+
+// loop plays an HPA that is asked for something every 15 s and returns its replicas.
+func loop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) []int32 {
+	t.Helper()
+	var h History
+	current, out := start, []int32(nil)
+	for i, n := range asked {
+		now := noon().Add(time.Duration(i) * 15 * time.Second)
+		d, err := Decide(&h, b, bounds, now, current, []Proposal{{Metric: "cpu", Replicas: n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Scaled(now, current, d.Replicas)
+		current = d.Replicas
+		out = append(out, current)
+	}
+	return out
+}
+
+func equal(t *testing.T, name string, got, want []int32) {
+	t.Helper()
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%s: %v, want %v", name, got, want)
+			return
+		}
+	}
+}
+
+func TestDecideBehavior(t *testing.T) {
+	wide := Bounds{Min: 1, Max: 1000}
+	standard := DefaultBehavior(300 * time.Second)
+	equal(t, "up at once by 4 or to the double", loop(t, standard, wide, 1, 100, 100, 100, 100), []int32{5, 10, 20, 40})
+	equal(t, "down only when the window forgot", loop(t, DefaultBehavior(30*time.Second), wide, 10, 10, 4, 4, 4), []int32{10, 10, 4, 4})
+	equal(t, "bounds", loop(t, standard, Bounds{Min: 3, Max: 8}, 5, 100, 0), []int32{8, 8})
+
+	slow := Behavior{Down: Rules{Policies: []RatePolicy{{Pods: 1, Period: time.Minute}}}}
+	equal(t, "one pod a minute", loop(t, slow, wide, 10, 1, 1, 1, 1, 1), []int32{9, 9, 9, 9, 8})
+	fixed := Behavior{Up: Rules{Select: SelectDisabled}, Down: Rules{Select: SelectDisabled}}
+	equal(t, "disabled", loop(t, fixed, wide, 10, 100, 1), []int32{10, 10})
+	careful := Behavior{Up: Rules{Stabilisation: time.Minute}}
+	equal(t, "up to the least of a minute", loop(t, careful, wide, 2, 2, 9, 8, 7, 9), []int32{2, 2, 2, 2, 7})
+	least := Behavior{Up: Rules{Select: SelectMin, Policies: []RatePolicy{{Pods: 4, Period: 15 * time.Second}, {Percent: 10, Period: 15 * time.Second}}}}
+	equal(t, "the smaller of two policies", loop(t, least, wide, 10, 100, 100), []int32{11, 13})
+}
+
+func TestDecideMetrics(t *testing.T) {
+	none := errors.New("gone")
+	bounds := Bounds{Min: 1, Max: 50}
+	for _, c := range []struct {
+		name      string
+		current   int32
+		proposals []Proposal
+		want      int32
+		winner    string
+		err       string
+	}{
+		{"the highest wins", 5, []Proposal{{Metric: "cpu", Replicas: 6}, {Metric: "rps", Replicas: 8}}, 8, "rps", ""},
+		{"one gone, up", 5, []Proposal{{Metric: "cpu", Err: none}, {Metric: "rps", Replicas: 8}}, 8, "rps", ""},
+		{"one gone, never down", 5, []Proposal{{Metric: "cpu", Err: none}, {Metric: "rps", Replicas: 2}}, 5, "", "cpu: gone"},
+		{"all gone", 5, []Proposal{{Metric: "cpu", Err: none}}, 5, "", "cpu: gone"},
+		{"none at all", 5, nil, 5, "", ErrNoMetric.Error()},
+		{"switched off", 0, []Proposal{{Metric: "cpu", Replicas: 6}}, 0, "", ErrDisabled.Error()},
+		{"above the maximum", 60, nil, 50, "", ""},
+	} {
+		d, err := Decide(&History{}, DefaultBehavior(0), bounds, noon(), c.current, c.proposals)
+		if d.Replicas != c.want || d.Winner != c.winner || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %+v, %v; want %d by %q, error %q", c.name, d, err, c.want, c.winner, c.err)
+		}
+	}
+	if _, err := Decide(&History{}, Behavior{}, Bounds{Min: 5, Max: 2}, noon(), 3, nil); err == nil || !strings.Contains(err.Error(), "maxReplicas 2") {
+		t.Errorf("contradictory bounds: %v", err)
+	}
+}
+
+// TestDecideStaysWithinBounds plays random requests: whatever is asked for, replicas stay within bounds and rates, and what is
+// remembered stays within the windows.
+func TestDecideStaysWithinBounds(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	b := DefaultBehavior(time.Minute)
+	bounds := Bounds{Min: 2, Max: 40}
+	var h History
+	current := int32(2)
+	for i := range 5000 {
+		now := noon().Add(time.Duration(i) * 15 * time.Second)
+		d, err := Decide(&h, b, bounds, now, current, []Proposal{{Metric: "cpu", Replicas: r.Int32N(100)}})
+		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, current+4) {
+			t.Fatalf("round %d: from %d to %+v, %v", i, current, d, err)
+		}
+		h.Scaled(now, current, d.Replicas)
+		current = d.Replicas
+		if len(h.recommended) > 5 || len(h.changes) > 5 {
+			t.Fatalf("round %d: remembers %d recommendations and %d changes of a minute", i, len(h.recommended), len(h.changes))
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Level is a way of turning a forecast into replicas: the Quantile of the load to come, carried by pods that are used to Use of
+// their capacity.
+type Level struct {
+	// Quantile of the forecast, in [0.5, 0.99].
+	Quantile float64
+	// Use is the share of a pod's capacity that the forecast may fill, in (0, 1].
+	Use float64
+}
+
+// numLevels is how many there are to choose from.
+const numLevels = 11
+
+// Levels are those that a Ledger weighs, roughly from the most careful of money to the most careful of load.
+func Levels() [numLevels]Level {
+	return [numLevels]Level{
+		{0.5, 1}, {0.5, 0.85}, {0.5, 0.7}, {0.7, 1}, {0.7, 0.85}, {0.8, 1}, {0.8, 0.85}, {0.9, 1}, {0.9, 0.85}, {0.95, 1}, {0.95, 0.85},
+	}
+}
+
+// Replicas returns how many replicas a level asks for where the forecast peaks at a load.
+func (l Level) Replicas(peak, capacity float64) int32 { return ForLoad(peak, capacity*l.Use) }
+
+// Plant is what a Ledger knows of the workload.
+type Plant struct {
+	// Capacity is the load that one ready pod carries; > 0.
+	Capacity float64
+	// Target is the share of it that the HPA aims for.
+	Target float64
+	// Lag is how long it takes from load to ready pods: metric delay, a sync period and the pods' start-up time.
+	Lag time.Duration
+	// Stabilisation is for how long the HPA keeps what load once asked for.
+	Stabilisation time.Duration
+}
+
+const (
+	// longestSpan is the longest time between two samples that is booked; what lies in a longer gap is unknown.
+	longestSpan = 10 * time.Minute
+	// maxReach bounds how far back requests are kept.
+	maxReach = 3 * time.Hour
+	// ledgerHalfLife is how fast what happened loses weight: a week counts half a week later.
+	ledgerHalfLife = 4 * 24 * time.Hour
+	// ledgerLearning is how much must have been seen before anything is chosen.
+	ledgerLearning = 24 * time.Hour
+)
+
+// account is what one way of scaling would have cost and missed, in decayed seconds.
+type account struct {
+	replicas float64 // replica-seconds
+	short    float64 // seconds with load above capacity
+}
+
+// Ledger keeps account of what each Level would have cost, and what it would have spared, on the workload's own past. It is
+// small whatever the length of the past, and not safe for concurrent use.
+type Ledger struct {
+	plant    Plant
+	reactive account
+	ahead    [numLevels]account
+	seen     time.Duration
+	last     time.Time
+	asked    []request // as far back as stabilisation and lag reach
+}
+
+// request is what load asked of the HPA at a time, and what each level asked for.
+type request struct {
+	at       time.Time
+	reactive int32
+	ahead    [numLevels]int32
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger(plant Plant) (*Ledger, error) {
+	switch {
+	case !(plant.Capacity > 0) || math.IsInf(plant.Capacity, 0):
+		return nil, fmt.Errorf("capacity %v: must be a positive number", plant.Capacity)
+	case !(plant.Target > 0 && plant.Target <= 1):
+		return nil, fmt.Errorf("target %v: must be in (0, 1]", plant.Target)
+	case plant.Lag < 0 || plant.Stabilisation < 0 || plant.Lag+plant.Stabilisation > maxReach:
+		return nil, fmt.Errorf("lag %s and stabilisation %s: must be neither negative nor more than %s together", plant.Lag, plant.Stabilisation, maxReach)
+	}
+	return &Ledger{plant: plant}, nil
+}
+
+// Observe takes the load at a time and what the forecast said at that time of the load to come (peak returns the highest value
+// of a quantile over the coming Lag; ok is false where there is no forecast). Samples that are not newer than the last, or not a
+// load, are left out.
+func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64) (value float64, ok bool)) {
+	if !(load >= 0) || math.IsInf(load, 0) || !now.After(l.last) {
+		return
+	}
+	if span := now.Sub(l.last); !l.last.IsZero() && span <= longestSpan {
+		l.settle(now, load, span)
+	}
+	l.last = now
+	r := request{at: now, reactive: ForLoad(load, l.plant.Capacity*l.plant.Target)}
+	var last, v float64
+	var ok bool
+	for i, level := range Levels() {
+		if level.Quantile != last { // neighbours share a quantile, and looking for its peak is the work
+			last = level.Quantile
+			v, ok = peak(last)
+		}
+		if ok {
+			r.ahead[i] = level.Replicas(v, l.plant.Capacity)
+		}
+	}
+	l.asked = append(l.asked, r)
+}
+
+// settle books the time since the last sample: what was asked for between stabilisation and lag ago is ready now.
+func (l *Ledger) settle(now time.Time, load float64, span time.Duration) {
+	from, to := now.Add(-l.plant.Lag-l.plant.Stabilisation), now.Add(-l.plant.Lag)
+	old := 0
+	for old < len(l.asked) && l.asked[old].at.Before(from) {
+		old++
+	}
+	l.asked = append(l.asked[:0], l.asked[old:]...)
+	if len(l.asked) == 0 || l.asked[0].at.After(to) {
+		return // nothing that was seen could be ready by now
+	}
+	ready := request{reactive: 1}
+	for _, r := range l.asked {
+		if r.at.After(to) {
+			break
+		}
+		ready.reactive = max(ready.reactive, r.reactive)
+		for i, n := range r.ahead {
+			ready.ahead[i] = max(ready.ahead[i], n)
+		}
+	}
+	l.seen += span
+	keep := math.Exp2(-span.Seconds() / ledgerHalfLife.Seconds())
+	l.reactive.book(keep, span, ready.reactive, load > float64(ready.reactive)*l.plant.Capacity)
+	for i, n := range ready.ahead {
+		n = max(n, ready.reactive)
+		l.ahead[i].book(keep, span, n, load > float64(n)*l.plant.Capacity)
+	}
+}
+
+func (a *account) book(keep float64, span time.Duration, replicas int32, short bool) {
+	a.replicas = a.replicas*keep + span.Seconds()*float64(replicas)
+	a.short *= keep
+	if short {
+		a.short += span.Seconds()
+	}
+}
+
+// Choice is the level that a Ledger would scale by, and what speaks for it.
+type Choice struct {
+	// Use is false where the forecast should be ignored.
+	Use   bool
+	Level Level
+	// Extra is what the level would have cost more, as a fraction of the replica hours without it; Spared the share of the
+	// time under capacity that it would have spared.
+	Extra, Spared float64
+	Why           string
+}
+
+// Budgets of extra replica hours, as fractions of what the HPA alone takes.
+const (
+	// SeasonalBudget is for series whose forecast follows a season.
+	SeasonalBudget = 0.10
+	// OtherBudget is for the rest: what looks like foresight there is mostly luck.
+	OtherBudget = 0.02
+)
+
+const (
+	// worth is how much of the time under capacity a level must spare for each fraction of replica hours that it costs.
+	worth = 4.0
+	// leastSpared is the least that is worth acting for.
+	leastSpared = 0.05
+)
+
+// Choose returns the level that spares most within a budget of extra replica hours (a fraction); none where nothing was to be
+// spared or the past is too short.
+func (l *Ledger) Choose(budget float64) Choice {
+	if l.seen < ledgerLearning {
+		return Choice{Why: fmt.Sprintf("learning: %s of %s seen", l.seen.Round(time.Minute), ledgerLearning)}
+	}
+	if l.reactive.short < 1 {
+		return Choice{Why: "the HPA alone was never under capacity"}
+	}
+	best := Choice{Why: fmt.Sprintf("on the past days no level of the forecast was worth its replica hours (at most %.0f %% more)", 100*budget)}
+	for i, level := range Levels() {
+		extra := l.ahead[i].replicas/l.reactive.replicas - 1
+		spared := 1 - l.ahead[i].short/l.reactive.short
+		if extra > budget || spared < worth*extra || spared < leastSpared {
+			continue
+		}
+		if !best.Use || spared-worth/2*extra > best.Spared-worth/2*best.Extra {
+			best = Choice{Use: true, Level: level, Extra: extra, Spared: spared}
+			best.Why = fmt.Sprintf("on the past days the %g quantile at %.0f %% of capacity would have spared %.0f %% of the time under capacity for %.1f %% more replica hours",
+				level.Quantile, 100*level.Use, 100*spared, 100*extra)
+		}
+	}
+	return best
+}

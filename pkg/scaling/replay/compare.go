@@ -1,0 +1,101 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/forecast/auto"
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
+)
+
+// Plan says what to compare: every series with each number of pods and each start-up time.
+type Plan struct {
+	// Pods is how many pods the 95th percentile of a series needs at the target.
+	Pods []int
+	// Startups are the times from a new replica to a ready pod.
+	Startups []time.Duration
+	// Target is the share of its capacity that a pod should carry.
+	Target float64
+	// Warmup is how much of a series is only looked at.
+	Warmup time.Duration
+}
+
+// DefaultPlan is 5 and 50 pods, 60 s and 180 s, a target of 70 % and a week of warm-up.
+func DefaultPlan() Plan {
+	return Plan{Pods: []int{5, 50}, Startups: []time.Duration{time.Minute, 3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour}
+}
+
+// HPA's settings in a replay, those of kube-controller-manager: sync period and stabilisation; and how old what it sees is, which is
+// metrics-server's resolution of 15 s and as long a window again.
+const (
+	syncPeriod    = 15 * time.Second
+	stabilisation = 300 * time.Second
+	metricDelay   = 30 * time.Second
+	// room is how far maxReplicas is above the pods that the 95th percentile needs, so that it binds nobody.
+	room = 20
+)
+
+// Result is what one scaler did on one series with one kind of pod.
+type Result struct {
+	Series string
+	Scaler string
+	Pods   int
+	// Startup is the start-up time of a pod.
+	Startup time.Duration
+	Score
+	// Seasonal tells whether the forecast followed a season at the end; Why is what spoke for or against it. Of "ehpa" only.
+	Seasonal bool
+	Why      string
+}
+
+// Compare replays every scaler over a series in every setting of a plan.
+func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
+	p95 := quantile(load.Values, 0.95)
+	if !(p95 > 0) {
+		return nil, fmt.Errorf("%s: its 95th percentile is %v, so nothing scales", name, p95)
+	}
+	foresight := newMemo(auto.NewModel(load.Step))
+	var out []Result
+	for _, pods := range plan.Pods {
+		for _, startup := range plan.Startups {
+			cfg := Config{
+				Capacity: p95 / (float64(pods) * plan.Target), Target: plan.Target, Startup: startup, Delay: metricDelay, Sync: syncPeriod,
+				Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilisation),
+				Bounds: scaling.Bounds{Min: 1, Max: int32(pods * room)}, Warmup: plan.Warmup,
+			}
+			ahead, err := NewAhead(cfg, foresight.replay())
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			scalers := []Scaler{
+				Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, ahead, NewCron(cfg, load.Start), NewOracle(cfg, load),
+			}
+			for _, s := range scalers {
+				score, err := Run(cfg, load, s)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+				r := Result{Series: name, Scaler: s.Name(), Pods: pods, Startup: startup, Score: score}
+				if s == Scaler(ahead) {
+					r.Seasonal, r.Why = budget(ahead.forecast) == scaling.SeasonalBudget, ahead.choice.Why
+				}
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+func quantile(values []float64, q float64) float64 {
+	usable := slices.DeleteFunc(slices.Clone(values), series.IsGap)
+	if len(usable) == 0 {
+		return 0
+	}
+	slices.Sort(usable)
+	return series.QuantileSorted(usable, q)
+}

@@ -1,0 +1,205 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replay plays a series of real load through a model of pods and shows what ways of scaling would have done: when
+// load was above what ready pods could carry, and what the replicas cost.
+//
+// The model: load is shared evenly by the ready pods; each carries Capacity; a new pod is ready Startup after it was asked for and
+// costs from then on; a pod that is taken away is gone at once, those that are not ready first. It knows nothing of clusters.
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
+)
+
+// Config is one replay.
+type Config struct {
+	// Capacity is the load that one ready pod carries, in the unit of the series; > 0.
+	Capacity float64
+	// Target is the share of Capacity that a pod should carry, in (0, 1]; 0.7 is an HPA's 70 %.
+	Target float64
+	// Startup is the time from a new replica to a ready pod.
+	Startup time.Duration
+	// Delay is how old the load is that a scaler sees.
+	Delay time.Duration
+	// Sync is the time between two rounds.
+	Sync time.Duration
+	// Tolerance and Behavior are the HPA's.
+	Tolerance scaling.Tolerance
+	Behavior  scaling.Behavior
+	Bounds    scaling.Bounds
+	// Warmup is how much of the series is only looked at; scoring begins after it.
+	Warmup time.Duration
+}
+
+// Validate returns an error that names the field.
+func (c Config) Validate() error {
+	switch {
+	case !(c.Capacity > 0) || math.IsInf(c.Capacity, 0):
+		return fmt.Errorf("capacity %v: must be a positive number", c.Capacity)
+	case !(c.Target > 0 && c.Target <= 1):
+		return fmt.Errorf("target %v: must be in (0, 1]", c.Target)
+	case c.Startup < 0 || c.Delay < 0 || c.Warmup < 0:
+		return errors.New("start-up time, metric delay and warm-up must not be negative")
+	case c.Sync <= 0:
+		return fmt.Errorf("sync period %v: must be positive", c.Sync)
+	}
+	return c.Bounds.Validate()
+}
+
+// View is what a scaler sees in a round.
+type View struct {
+	Now time.Time
+	// Current is the number of replicas, Pods their samples as an HPA sees them (Pod.Use in the unit of the series, Pod.Request
+	// the capacity).
+	Current int32
+	Pods    []scaling.Pod
+}
+
+// Scaler is a way of scaling. It sees each sample of the series once, in order, as soon as it is Delay old.
+type Scaler interface {
+	// Name is what reports call it.
+	Name() string
+	// Observe is told a sample; NaN is a gap.
+	Observe(at time.Time, load float64)
+	// Propose returns what it asks for, and the least that it allows.
+	Propose(v View) (proposals []scaling.Proposal, floor int32)
+}
+
+// Score is what a scaler did.
+type Score struct {
+	// UnderCapacity is how long load was above what the ready pods carry.
+	UnderCapacity time.Duration
+	// ReplicaHours is the sum of replicas over time, those that are starting included.
+	ReplicaHours float64
+	// Scalings is how often the number of replicas changed.
+	Scalings int
+	// Scored is the time that was scored; gaps of the series are not.
+	Scored time.Duration
+}
+
+// Run replays one scaler over a series.
+func Run(cfg Config, load series.Series, scaler Scaler) (Score, error) {
+	if err := cfg.Validate(); err != nil {
+		return Score{}, err
+	}
+	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
+		return Score{}, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
+	}
+	w := world{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds}
+	begin := load.Start.Add(cfg.Warmup)
+	w.observe(begin)
+	w.replicas = min(max(scaling.ForLoad(w.at(begin), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
+	w.ready = w.replicas
+	for now := begin; now.Before(load.End()); now = now.Add(cfg.Sync) {
+		w.round(now)
+	}
+	return w.score, nil
+}
+
+// world is the state of a replay.
+type world struct {
+	cfg     Config
+	bounds  scaling.Bounds
+	load    series.Series
+	scaler  Scaler
+	history scaling.History
+
+	replicas, ready int32
+	starting        []batch // in order of time
+	seen            int     // samples the scaler was told
+	pods            []scaling.Pod
+	score           Score
+}
+
+// batch are replicas that were asked for together.
+type batch struct {
+	at   time.Time
+	pods int32
+}
+
+// round is one sync of the HPA and the time up to the next one.
+func (w *world) round(now time.Time) {
+	for len(w.starting) > 0 && !now.Before(w.starting[0].at.Add(w.cfg.Startup)) {
+		w.ready += w.starting[0].pods
+		w.starting = w.starting[1:]
+	}
+	w.observe(now)
+	proposals, floor := w.scaler.Propose(View{Now: now, Current: w.replicas, Pods: w.samples(now)})
+	bounds := w.bounds
+	bounds.Min = min(max(bounds.Min, floor), bounds.Max)
+	decision, err := scaling.Decide(&w.history, w.cfg.Behavior, bounds, now, w.replicas, proposals)
+	if err == nil && decision.Replicas != w.replicas {
+		w.history.Scaled(now, w.replicas, decision.Replicas)
+		w.scale(now, decision.Replicas)
+		w.score.Scalings++
+	}
+	if w.cfg.Startup == 0 {
+		w.ready, w.starting = w.replicas, nil
+	}
+	current := w.at(now)
+	if series.IsGap(current) {
+		return
+	}
+	w.score.Scored += w.cfg.Sync
+	w.score.ReplicaHours += float64(w.replicas) * w.cfg.Sync.Hours()
+	if current > float64(w.ready)*w.cfg.Capacity {
+		w.score.UnderCapacity += w.cfg.Sync
+	}
+}
+
+func (w *world) scale(now time.Time, to int32) {
+	if to > w.replicas {
+		w.starting = append(w.starting, batch{now, to - w.replicas})
+	}
+	for gone := w.replicas - to; gone > 0; {
+		if n := len(w.starting); n > 0 {
+			take := min(gone, w.starting[n-1].pods)
+			w.starting[n-1].pods -= take
+			gone -= take
+			if w.starting[n-1].pods == 0 {
+				w.starting = w.starting[:n-1]
+			}
+			continue
+		}
+		w.ready -= gone
+		gone = 0
+	}
+	w.replicas = to
+}
+
+// observe tells the scaler what has become visible.
+func (w *world) observe(now time.Time) {
+	for w.seen < len(w.load.Values) && !w.load.Time(w.seen).Add(w.cfg.Delay).After(now) {
+		w.scaler.Observe(w.load.Time(w.seen), w.load.Values[w.seen])
+		w.seen++
+	}
+}
+
+// samples are the pods as the HPA sees them: the load that is Delay old, shared by those that are ready.
+func (w *world) samples(now time.Time) []scaling.Pod {
+	seen := w.at(now.Add(-w.cfg.Delay))
+	w.pods = w.pods[:0]
+	for range w.ready {
+		w.pods = append(w.pods, scaling.Pod{Use: seen / float64(w.ready), Request: w.cfg.Capacity})
+	}
+	for range w.replicas - w.ready {
+		w.pods = append(w.pods, scaling.Pod{State: scaling.Unready, Request: w.cfg.Capacity})
+	}
+	return w.pods
+}
+
+// at returns the load at a time; NaN outside of the series.
+func (w *world) at(t time.Time) float64 {
+	i := int(t.Sub(w.load.Start) / w.load.Step)
+	if t.Before(w.load.Start) || i >= len(w.load.Values) {
+		return series.Gap()
+	}
+	return w.load.Values[i]
+}

@@ -1,0 +1,191 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/auto"
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
+)
+
+func config() Config {
+	return Config{
+		Capacity: 1, Target: 0.7, Startup: time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
+		Behavior: scaling.DefaultBehavior(stabilisation), Bounds: scaling.Bounds{Min: 1, Max: 1000}, Warmup: time.Hour,
+	}
+}
+
+// minutes is a series of one value a minute.
+func minutes(n int, value func(minute int) float64) series.Series {
+	s := series.Series{Start: time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), Step: time.Minute}
+	for m := range n {
+		s.Values = append(s.Values, value(m))
+	}
+	return s
+}
+
+func TestRunReactive(t *testing.T) {
+	cfg := config()
+	// Two hours after the warm-up load goes from 7 to 28. The HPA sees it 30 s later and goes from 10 to 20 to 40 in two rounds; with
+	// pods a minute late, load is above 10 for 90 s, and above 20 for one round more.
+	load := minutes(6*60, func(m int) float64 {
+		if m >= 3*60 {
+			return 28
+		}
+		return 7
+	})
+	score, err := Run(cfg, load, Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := score.UnderCapacity, 105*time.Second; got != want {
+		t.Errorf("under capacity for %s, want %s", got, want)
+	}
+	if got, want := score.Scalings, 2; got != want {
+		t.Errorf("%d scalings, want %d", got, want)
+	}
+	if want := 5 * time.Hour; score.Scored != want {
+		t.Errorf("scored %s, want %s", score.Scored, want)
+	}
+	// 2 h and 2 rounds at 10, one round at 20, the rest at 40.
+	if got, want := score.ReplicaHours, 2*10+3*40-(2*30+20)*15./3600; math.Abs(got-want) > 1e-9 {
+		t.Errorf("%v replica hours, want %v", got, want)
+	}
+}
+
+func TestRunSkipsGaps(t *testing.T) {
+	cfg := config()
+	load := minutes(4*60, func(m int) float64 {
+		if m >= 2*60 && m < 3*60 {
+			return series.Gap()
+		}
+		return 7
+	})
+	score, err := Run(cfg, load, Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if score.Scored != 2*time.Hour || score.UnderCapacity != 0 || score.Scalings != 0 {
+		t.Errorf("a gap changes something: %+v", score)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	load := minutes(120, func(int) float64 { return 1 })
+	for want, change := range map[string]func(*Config){
+		"capacity":    func(c *Config) { c.Capacity = 0 },
+		"target":      func(c *Config) { c.Target = 1.5 },
+		"sync":        func(c *Config) { c.Sync = 0 },
+		"negative":    func(c *Config) { c.Startup = -1 },
+		"maxReplicas": func(c *Config) { c.Bounds.Max = 0 },
+		"shorter":     func(c *Config) { c.Warmup = 2 * time.Hour },
+	} {
+		cfg := config()
+		change(&cfg)
+		if _, err := Run(cfg, load, Reactive{Target: 0.7}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", want, err)
+		}
+	}
+}
+
+// TestAheadOfADailyJump: what happens each day at nine is seen coming, and noise is left to the HPA.
+func TestAheadOfADailyJump(t *testing.T) {
+	load := minutes(10*24*60, func(m int) float64 {
+		if hour := m / 60 % 24; hour >= 9 && hour < 17 {
+			return 40 + float64(m%7)
+		}
+		return 5 + float64(m%3)
+	})
+	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour}
+	results, err := Compare(plan, "office", load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := NewReport(results)
+	by := map[string]Row{}
+	for _, r := range report.Series {
+		by[r.Scaler] = r
+	}
+	if by["reactive"].UnderCapacityMinutes == 0 || by["ehpa"].UnderCapacityMinutes > by["reactive"].UnderCapacityMinutes/3 {
+		t.Errorf("under capacity: reactive %v min, ehpa %v min", by["reactive"].UnderCapacityMinutes, by["ehpa"].UnderCapacityMinutes)
+	}
+	if by["ehpa"].ReplicaHours > 1.1*by["reactive"].ReplicaHours {
+		t.Errorf("replica hours: reactive %v, ehpa %v", by["reactive"].ReplicaHours, by["ehpa"].ReplicaHours)
+	}
+	if !by["ehpa"].Seasonal || by["ehpa"].Why == "" || by["oracle"].UnderCapacityMinutes > 0 {
+		t.Errorf("ehpa %+v, oracle %+v", by["ehpa"], by["oracle"])
+	}
+	if report.Total[1].Scaler != "ehpa" || report.Total[1].Kind != KindSeasonal || *report.Total[1].UnderCapacityRatio > 1./3 {
+		t.Errorf("totals: %+v", report.Total)
+	}
+}
+
+// poisoned forwards what a model may know and fails the test where it is told of the future.
+type poisoned struct {
+	t   *testing.T
+	m   *auto.Model
+	now time.Time
+}
+
+func (p *poisoned) Observe(at time.Time, v float64) {
+	if at.Before(p.now) {
+		p.t.Errorf("sample of %s after that of %s", at, p.now)
+	}
+	p.now = at
+	p.m.Observe(at, v)
+}
+
+func (p *poisoned) Forecast(h time.Duration) (forecast.Forecast, error) { return p.m.Forecast(h) }
+
+// TestAheadSeesNothingLater changes the future of a series: what was decided before it stays the same.
+func TestAheadSeesNothingLater(t *testing.T) {
+	cfg := config()
+	cfg.Warmup = 48 * time.Hour
+	const cut = 60 * 60
+	run := func(future float64) []int32 {
+		load := minutes(4*24*60, func(m int) float64 {
+			if m >= cut {
+				return future
+			}
+			return 10 + 8*math.Sin(float64(m)/229)
+		})
+		ahead, err := NewAhead(cfg, &poisoned{t: t, m: auto.NewModel(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := &recorder{Scaler: ahead, until: load.Time(cut)}
+		if _, err := Run(cfg, load, rec); err != nil {
+			t.Fatal(err)
+		}
+		return rec.current
+	}
+	a, b := run(1), run(500)
+	if len(a) == 0 || len(a) != len(b) {
+		t.Fatalf("%d and %d rounds before the cut", len(a), len(b))
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			t.Fatalf("round %d: %d and %d replicas with one past and two futures", i, a[i], b[i])
+		}
+	}
+}
+
+type recorder struct {
+	Scaler
+	until   time.Time
+	current []int32
+}
+
+func (r *recorder) Propose(v View) ([]scaling.Proposal, int32) {
+	if v.Now.Before(r.until) {
+		r.current = append(r.current, v.Current)
+	}
+	return r.Scaler.Propose(v)
+}

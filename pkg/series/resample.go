@@ -1,0 +1,87 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Aggregate says how the samples of one cell become one value.
+type Aggregate int
+
+// The aggregates that Resample knows.
+const (
+	// Mean is the mean of the samples that are there; right for rates such as CPU use.
+	Mean Aggregate = iota
+	// Max is the largest sample; right for block maxima of memory.
+	Max
+)
+
+// Resample puts s on a coarser grid whose cells start at whole multiples of step since the Unix epoch. A cell without
+// any sample is a gap; gaps inside a cell are left out of its aggregate. It is an error to ask for a step below that of
+// s: values in between would be made up.
+func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
+	if step <= 0 || step < s.Step {
+		return Series{}, fmt.Errorf("resample to a step of %v: must be at least the step of the series, %v", step, s.Step)
+	}
+	if len(s.Values) == 0 {
+		return Series{Start: s.Start, Step: step}, nil
+	}
+	first := s.Start.Truncate(step)
+	cells := int(s.Time(len(s.Values)-1).Sub(first)/step) + 1
+	out := Series{Start: first, Step: step, Values: make([]float64, cells)}
+	offset := s.Start.Sub(first)
+	for i, cell := 0, 0; cell < cells; cell++ {
+		end := time.Duration(cell+1) * step
+		sum, peak, n := 0.0, math.Inf(-1), 0
+		for ; i < len(s.Values) && offset+time.Duration(i)*s.Step < end; i++ {
+			if v := s.Values[i]; !IsGap(v) {
+				sum, peak, n = sum+v, max(peak, v), n+1
+			}
+		}
+		switch {
+		case n == 0:
+			out.Values[cell] = Gap()
+		case how == Max:
+			out.Values[cell] = peak
+		default:
+			out.Values[cell] = sum / float64(n)
+		}
+	}
+	return out, nil
+}
+
+// Clean turns values that no usage can have (NaN, infinite, below zero) into gaps, in place, and returns how many
+// values were refused beside those that were gaps before.
+func (s Series) Clean() (refused int) {
+	for i, v := range s.Values {
+		if math.IsInf(v, 0) || v < 0 {
+			s.Values[i] = Gap()
+			refused++
+		}
+	}
+	return refused
+}
+
+// FillGaps returns a copy in which gaps of at most longest between two samples are bridged by a straight line. Longer
+// gaps, and gaps at either end, stay: a line across them would be an invention.
+func (s Series) FillGaps(longest time.Duration) Series {
+	out := Series{Start: s.Start, Step: s.Step, Values: append([]float64(nil), s.Values...)}
+	last := -1
+	for i, v := range s.Values {
+		if IsGap(v) {
+			continue
+		}
+		if missing := i - last - 1; last >= 0 && missing > 0 && time.Duration(missing)*s.Step <= longest {
+			slope := (v - s.Values[last]) / float64(i-last)
+			for k := last + 1; k < i; k++ {
+				out.Values[k] = s.Values[last] + slope*float64(k-last)
+			}
+		}
+		last = i
+	}
+	return out
+}

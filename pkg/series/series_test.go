@@ -1,0 +1,152 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package series
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "168h": 168 * time.Hour, "90s": 90 * time.Second,
+		" 1h30m ": 90 * time.Minute, "0": 0, "0d": 0, "100000d": 100000 * 24 * time.Hour,
+	} {
+		got, err := ParseDuration(text)
+		if err != nil || got != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", " ", "d", "-7d", "-1h", "7", "1.5d", "7d7d", "7d-1h", "7d+1h", "seven", "106752d", "7D", "1h7d", "9999999999999999999d"} {
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", text, got)
+		} else if text != "" && strings.TrimSpace(text) != "" && !strings.Contains(err.Error(), text) {
+			t.Errorf("ParseDuration(%q): error %q does not quote the text", text, err)
+		}
+	}
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, s := range []string{"7d", "1d12h", "", "-1h", "1h30m", "99999d23h59m59s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := ParseDuration(text)
+		if err != nil {
+			return
+		}
+		if d < 0 {
+			t.Fatalf("ParseDuration(%q) = %v, below zero", text, d)
+		}
+		back, err := ParseDuration(FormatDuration(d))
+		if err != nil || back != d {
+			t.Fatalf("FormatDuration(%v) = %q reads back as %v, %v", d, FormatDuration(d), back, err)
+		}
+	})
+}
+
+func TestDaysSplitsAtMidnightUTC(t *testing.T) {
+	// 1000 samples of 7 minutes, from half past eleven at night: no sample falls on midnight.
+	s := Series{Start: midnight.Add(-30 * time.Minute), Step: 7 * time.Minute, Values: make([]float64, 1000)}
+	total, last := 0, Day(math.MinInt32)
+	for day, part := range s.Days() {
+		if day <= last {
+			t.Fatalf("day %v after %v", day, last)
+		}
+		last = day
+		for i := range part.Values {
+			if DayOf(part.Time(i)) != day {
+				t.Fatalf("sample at %v is in the part of %v", part.Time(i), day)
+			}
+		}
+		total += len(part.Values)
+	}
+	if total != len(s.Values) {
+		t.Fatalf("parts hold %d samples of %d", total, len(s.Values))
+	}
+}
+
+func TestDayOfBeforeTheEpoch(t *testing.T) {
+	if got := DayOf(time.Unix(-1, 0)); got != -1 {
+		t.Errorf("DayOf(-1 s) = %d, want -1", got)
+	}
+	if got := DayOf(midnight).String(); got != "2026-03-01" {
+		t.Errorf("DayOf(midnight) = %s", got)
+	}
+}
+
+func TestBetween(t *testing.T) {
+	s := Series{Start: midnight, Step: time.Minute, Values: []float64{0, 1, 2, 3, 4}}
+	for _, c := range []struct {
+		from, to    time.Duration
+		first, size int
+	}{{-time.Hour, time.Hour, 0, 5}, {time.Minute, 3 * time.Minute, 1, 2}, {90 * time.Second, 3 * time.Minute, 2, 1}, {time.Hour, 2 * time.Hour, 5, 0}, {3 * time.Minute, time.Minute, 3, 0}} {
+		got := s.Between(midnight.Add(c.from), midnight.Add(c.to))
+		if len(got.Values) != c.size || c.size > 0 && got.Values[0] != float64(c.first) {
+			t.Errorf("Between(%v, %v) = %v, want %d values from %d", c.from, c.to, got.Values, c.size, c.first)
+		}
+	}
+}
+
+func TestResample(t *testing.T) {
+	s := Series{Start: midnight.Add(2 * time.Minute), Step: time.Minute, Values: []float64{1, Gap(), 3, 10, 20, Gap(), Gap(), Gap(), Gap(), Gap(), 7}}
+	mean, err := s.Resample(5*time.Minute, Mean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !mean.Start.Equal(midnight) || len(mean.Values) != 3 || mean.Values[0] != 2 || mean.Values[1] != 15 || mean.Values[2] != 7 {
+		t.Errorf("mean = %v from %v", mean.Values, mean.Start)
+	}
+	peak, err := s.Resample(5*time.Minute, Max)
+	if err != nil || peak.Values[0] != 3 || peak.Values[1] != 20 || peak.Values[2] != 7 {
+		t.Errorf("max = %v, %v", peak.Values, err)
+	}
+	if _, err := s.Resample(time.Second, Mean); err == nil {
+		t.Error("a finer grid was made up")
+	}
+	hole, err := Series{Start: midnight, Step: time.Minute, Values: []float64{1, Gap(), Gap(), 4}}.Resample(time.Minute, Mean)
+	if err != nil || !IsGap(hole.Values[1]) {
+		t.Errorf("a cell without samples is %v, %v; want a gap", hole.Values, err)
+	}
+}
+
+func TestCleanAndFillGaps(t *testing.T) {
+	s := Series{Start: midnight, Step: time.Minute, Values: []float64{Gap(), 1, -1, math.Inf(1), 4, Gap(), Gap(), Gap(), 8, Gap()}}
+	if refused := s.Clean(); refused != 2 {
+		t.Errorf("refused %d values, want 2", refused)
+	}
+	got := s.FillGaps(2 * time.Minute)
+	if !IsGap(got.Values[0]) || got.Values[2] != 2 || got.Values[3] != 3 || !IsGap(got.Values[6]) || !IsGap(got.Values[9]) {
+		t.Errorf("filled = %v", got.Values)
+	}
+	sum := s.Summarize()
+	if sum.Count != 3 || sum.Gaps != 7 || sum.Max != 8 || sum.Min != 1 || math.Abs(sum.Mean-13.0/3) > 1e-12 {
+		t.Errorf("summary = %+v", sum)
+	}
+}
+
+func TestQuantileIsMonotoneAndBounded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	values := make([]float64, 500)
+	for i := range values {
+		values[i] = rng.ExpFloat64()
+	}
+	values[7] = Gap()
+	last := -1.0
+	for q := 0.0; q <= 1; q += 0.01 {
+		got := Quantile(values, q)
+		if got < last {
+			t.Fatalf("quantile %v = %v below %v", q, got, last)
+		}
+		last = got
+	}
+	if !IsGap(Quantile(nil, 0.5)) || Quantile([]float64{3}, 0.99) != 3 || Quantile([]float64{0, 1}, 0.25) != 0.25 {
+		t.Error("edge cases")
+	}
+}

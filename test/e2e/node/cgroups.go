@@ -1,0 +1,222 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// hostCgroups is where the pod of Cgroups sees the node's cgroups.
+const hostCgroups = "/host/cgroup"
+
+// Cgroups reads and writes the cgroup files of a node as an agent does: from a privileged pod of a DaemonSet with a host
+// path, on every kind of node alike.
+type Cgroups struct {
+	node *Node
+	pod  *corev1.Pod
+}
+
+// Cgroups starts the DaemonSet for the length of the test.
+func (n *Node) Cgroups(t testing.TB) *Cgroups {
+	t.Helper()
+	labels := map[string]string{"app": "cgroups-" + n.Name()}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Namespace: metav1.NamespaceSystem},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector:                  map[string]string{corev1.LabelHostname: n.Name()},
+					HostPID:                       true,
+					HostNetwork:                   true,
+					TerminationGracePeriodSeconds: new(int64(1)),
+					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					PriorityClassName:             "system-node-critical",
+					Containers: []corev1.Container{{
+						Name: "main", Image: Image("cgroups"), Args: []string{"stay"}, ImagePullPolicy: corev1.PullNever,
+						SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+						VolumeMounts: []corev1.VolumeMount{
+							{Name: "cgroup", MountPath: hostCgroups}, {Name: "run", MountPath: "/host/run/containerd"},
+						},
+					}},
+					Volumes: []corev1.Volume{hostPath("cgroup", "/sys/fs/cgroup"), hostPath("run", "/run/containerd")},
+				},
+			},
+		},
+	}
+	sets := n.Client.AppsV1().DaemonSets(set.Namespace)
+	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("create DaemonSet: %v", err)
+	}
+	c := &Cgroups{node: n}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := sets.Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete DaemonSet: %v", err)
+		}
+	})
+	n.Eventually(t, "pod of the DaemonSet", func() error { return c.find(t) })
+	return c
+}
+
+// find looks the pod up: that of a DaemonSet is replaced where it ended.
+func (c *Cgroups) find(t testing.TB) error {
+	t.Helper()
+	pods, err := c.node.Client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app=cgroups-" + c.node.Name()})
+	if err != nil {
+		return err
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning {
+		return fmt.Errorf("%d pods, want one that runs: %+v", len(pods.Items), pods.Items)
+	}
+	if c.pod != nil && c.pod.UID != pods.Items[0].UID {
+		t.Logf("pod %s of the DaemonSet was replaced by %s", c.pod.Name, pods.Items[0].Name)
+	}
+	c.pod = &pods.Items[0]
+	return nil
+}
+
+func hostPath(name, path string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}
+}
+
+// Dir is the directory of a cgroup below kubepods, as the pod of the DaemonSet sees it. The controller counts on version 1
+// alone.
+func (c *Cgroups) Dir(controller string, parts ...string) string {
+	dir := hostCgroups
+	if c.node.Cgroup() == 1 {
+		dir += "/" + controller
+	}
+	return strings.Join(append([]string{dir, "kubepods"}, parts...), "/")
+}
+
+// podParts are the directories of a pod below kubepods with the cgroupfs driver.
+func podParts(pod *corev1.Pod) []string {
+	id := "pod" + string(pod.UID)
+	switch pod.Status.QOSClass {
+	case corev1.PodQOSBestEffort:
+		return []string{"besteffort", id}
+	case corev1.PodQOSBurstable:
+		return []string{"burstable", id}
+	}
+	return []string{id}
+}
+
+// containerParts are those of its first container.
+func containerParts(pod *corev1.Pod) []string {
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	return append(podParts(pod), id)
+}
+
+// Read returns the content of a file without the last newline.
+func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
+	t.Helper()
+	out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", file)
+	if err != nil && strings.Contains(err.Error(), "not found") {
+		return "", errors.Join(err, c.find(t))
+	}
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// Write writes a value to a file.
+func (c *Cgroups) Write(t testing.TB, file, value string) error {
+	t.Helper()
+	_, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "write", file, value)
+	return err
+}
+
+// Limits are what a cgroup may use.
+type Limits struct {
+	// Cores of CPU time, +Inf for no limit.
+	Cores float64
+	// Memory in bytes, math.MaxInt64 for no limit.
+	Memory int64
+	// CPUs is the list of CPUs, as the kernel writes it.
+	CPUs string
+}
+
+// PodLimits reads the limits of the pod's own cgroup, ContainerLimits those of its first container.
+func (c *Cgroups) PodLimits(t testing.TB, pod *corev1.Pod) (Limits, error) {
+	t.Helper()
+	return c.limits(t, podParts(pod))
+}
+
+// ContainerLimits reads the limits of the pod's first container.
+func (c *Cgroups) ContainerLimits(t testing.TB, pod *corev1.Pod) (Limits, error) {
+	t.Helper()
+	return c.limits(t, containerParts(pod))
+}
+
+func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
+	t.Helper()
+	read := func(controller, file string) string { return c.Dir(controller, parts...) + "/" + file }
+	if c.node.Cgroup() == 1 {
+		out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", read("cpu", "cpu.cfs_quota_us"),
+			read("cpu", "cpu.cfs_period_us"), read("memory", "memory.limit_in_bytes"), read("cpuset", "cpuset.cpus"))
+		if err != nil {
+			return Limits{}, err
+		}
+		lines := strings.Split(out, "\n")
+		return parseLimits(lines[0], lines[1], lines[2], lines[3])
+	}
+	out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", read("", "cpu.max"), read("", "memory.max"),
+		read("", "cpuset.cpus.effective"))
+	if err != nil {
+		return Limits{}, err
+	}
+	lines := strings.Split(out, "\n")
+	quota, period, _ := strings.Cut(lines[0], " ")
+	return parseLimits(quota, period, lines[1], lines[2])
+}
+
+// unlimitedV1 is above any memory that there is; without a limit version 1 shows the largest multiple of a page.
+const unlimitedV1 = 1 << 60
+
+func parseLimits(quota, period, memory, cpus string) (Limits, error) {
+	l := Limits{Cores: math.Inf(1), Memory: math.MaxInt64, CPUs: cpus}
+	if quota != "max" && quota != "-1" {
+		q, err1 := strconv.ParseFloat(quota, 64)
+		p, err2 := strconv.ParseFloat(period, 64)
+		if err1 != nil || err2 != nil || p <= 0 {
+			return l, fmt.Errorf("quota %q of period %q is none", quota, period)
+		}
+		l.Cores = q / p
+	}
+	if memory != "max" {
+		m, err := strconv.ParseInt(memory, 10, 64)
+		if err != nil {
+			return l, fmt.Errorf("memory limit: %w", err)
+		}
+		if m < unlimitedV1 {
+			l.Memory = m
+		}
+	}
+	return l, nil
+}
+
+// Throttled returns how often the pod's first container had used up its quota before the end of a period.
+func (c *Cgroups) Throttled(t testing.TB, pod *corev1.Pod) (int64, error) {
+	t.Helper()
+	stat, err := c.Read(t, c.Dir("cpu", containerParts(pod)...)+"/cpu.stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(stat) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "nr_throttled "); ok {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("no nr_throttled in %q", stat)
+}

@@ -1,0 +1,167 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node gives tests real nodes: a kubelet, containerd and runc on a real kernel, joined to a real control plane, in
+// namespaces of the test's own. A package that wants them says so in TestMain,
+//
+//	func TestMain(m *testing.M) { os.Exit(node.Main(m, node.Setup{})) }
+//
+// and then starts nodes where it needs them, in about a second each where the host has the cgroup version:
+//
+//	n := node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"})
+//
+// Main starts the test binary a second time inside the namespaces, where everything listens on addresses of its own and
+// nothing is left at the end, whatever the end is. Where the machine cannot run nodes, Start skips with the reason. The
+// machinery is internal/realnode; this package is what tests need around it.
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/internal/realnode/assets"
+	"crane.io/crane/internal/realnode/doctor"
+	"crane.io/crane/internal/realnode/sandbox"
+)
+
+// Options describe a node; the zero value is the fastest kind that the host can.
+type Options = realnode.NodeOptions
+
+// buildBound is for a cold build cache.
+const buildBound = 15 * time.Minute
+
+// shared is what all tests of the package run on.
+var shared struct {
+	missing error // why there are no nodes
+	session *sandbox.Session
+	assets  assets.Set
+	open    func() (*realnode.Cluster, error) // once
+}
+
+// Setup says what the tests of a package need beside nodes of the host's own cgroup version.
+type Setup struct {
+	// Machines downloads the kernel of virtual machines, if it is not kept yet.
+	Machines bool
+}
+
+// Main runs the tests of a package inside of namespaces and returns their exit status. The control plane is started with
+// the first node.
+func Main(m *testing.M, setup Setup) int {
+	if !sandbox.Inside() {
+		if err := doctor.Problems(doctor.Capsule(context.Background())); err != nil {
+			shared.missing = fmt.Errorf("this machine cannot run real nodes: %w", err)
+			return m.Run()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
+	defer cancel()
+	set, err := assets.ForTest(ctx, sandbox.Inside())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if setup.Machines && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
+		// Without it the tests that need one are skipped.
+		if err := set.FetchKernel(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "no virtual machines:", err)
+		}
+	}
+	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {
+		shared.session, shared.assets = s, set
+		shared.open = sync.OnceValues(openCluster)
+		// The kernel ends the control plane with this process, which is the first of its namespaces.
+		return m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(status, 1)
+	}
+	return status
+}
+
+// openCluster starts the control plane that the tests share.
+func openCluster() (*realnode.Cluster, error) {
+	ctx := context.Background()
+	s := shared.session
+	control, err := controlplane.Start(ctx, controlplane.Options{
+		Dir: filepath.Join(s.Dir, "controlplane"), Binary: shared.assets.Controlplane, APIServerPort: s.Ports[0],
+		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Relay("127.0.0.1")
+	return realnode.Open(ctx, s, control, shared.assets, nil)
+}
+
+// Node is a node of a test.
+type Node struct {
+	*realnode.Node
+	// Client has an administrator's rights.
+	Client kubernetes.Interface
+	// Config is the configuration of Client.
+	Config *rest.Config
+}
+
+// Start starts a node for the length of the test and returns when it is Ready. The test is skipped where the machine cannot
+// run such a node, and fails where it should be able to and the node does not start.
+func Start(t testing.TB, o Options) *Node {
+	t.Helper()
+	return StartAll(t, o)[0]
+}
+
+// StartAll starts several nodes side by side.
+func StartAll(t testing.TB, options ...Options) []*Node {
+	t.Helper()
+	cluster := Open(t)
+	for _, o := range options {
+		if err := cluster.Can(t.Context(), o); err != nil {
+			t.Skipf("this machine cannot run such a node: %v", err)
+		}
+	}
+	started, err := cluster.StartNodes(t.Context(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := make([]*Node, len(started))
+	for i, n := range started {
+		nodes[i] = &Node{Node: n, Client: cluster.Client(), Config: cluster.Control().Config()}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(n.LastLogs(20))
+			}
+			if err := n.Stop(context.WithoutCancel(t.Context())); err != nil {
+				t.Errorf("stop %s: %v", n.Name(), err)
+			}
+		})
+	}
+	return nodes
+}
+
+// Open returns the cluster that the tests of this package share, without a node. It skips the test where there cannot be
+// one.
+func Open(t testing.TB) *realnode.Cluster {
+	t.Helper()
+	if shared.missing != nil {
+		t.Skip(strings.TrimSpace(shared.missing.Error()))
+	}
+	if shared.open == nil {
+		t.Fatal("TestMain does not call node.Main")
+	}
+	cluster, err := shared.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}

@@ -1,0 +1,193 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"crane.io/crane/internal/realnode/assets"
+)
+
+// Bounds of a wait for a pod; an emulated machine is twenty times slower than this one.
+const (
+	nativeBound   = 60 * time.Second
+	emulatedBound = 5 * time.Minute
+	// Asking costs something as well: a program in a pod of an emulated machine takes seconds to start.
+	nativePoll   = 100 * time.Millisecond
+	emulatedPoll = 2 * time.Second
+)
+
+// Image is the name of the image of a test program: pause, cpu-hog, memory-hog, latency-server, latency-client or cgroups.
+// See internal/realnode/workload for their arguments.
+func Image(program string) string { return assets.ImageName(program) }
+
+// Pod returns a pod that runs program on this node: with the requests and limits of resources as in "cpu=100m,memory=32Mi".
+func (n *Node) Pod(name, program string, args []string, requests, limits corev1.ResourceList) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		Spec: corev1.PodSpec{
+			NodeName:                      n.Name(),
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{
+				Name: "main", Image: Image(program), ImagePullPolicy: corev1.PullNever, Args: args,
+				Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
+			}},
+		},
+	}
+}
+
+// Resources is a list of CPU and memory quantities; an empty one is left out.
+func Resources(cpu, memory string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if cpu != "" {
+		list[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		list[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return list
+}
+
+// bound is how long a wait on this node may take.
+func (n *Node) bound() time.Duration {
+	if n.Machine() {
+		return emulatedBound
+	}
+	return nativeBound
+}
+
+// poll is the time between two looks at this node.
+func (n *Node) poll() time.Duration {
+	if n.Machine() {
+		return emulatedPoll
+	}
+	return nativePoll
+}
+
+// Run makes the pod, removes it at the end of the test, and returns it when it is Ready.
+func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	n.Create(t, pod)
+	return n.Await(t, pod, "Ready", func(p *corev1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	})
+}
+
+// Create makes the pod and removes it at the end of the test.
+func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	pods := n.Client.CoreV1().Pods(pod.Namespace)
+	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create pod %s: %v", pod.Name, err)
+	}
+	t.Cleanup(func() { n.Delete(t, created) })
+	return created
+}
+
+// Delete removes the pod and returns when it is gone. A pod that is gone already is fine.
+func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.bound())
+	defer cancel()
+	pods := n.Client.CoreV1().Pods(pod.Namespace)
+	for {
+		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if err != nil {
+			t.Errorf("delete pod %s: %v", pod.Name, err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("delete pod %s: not gone within %s", pod.Name, n.bound())
+			return
+		case <-time.After(n.poll()):
+		}
+	}
+}
+
+// Await returns the pod once it is as wanted.
+func (n *Node) Await(t testing.TB, pod *corev1.Pod, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	var last *corev1.Pod
+	n.Eventually(t, fmt.Sprintf("pod %s %s", pod.Name, what), func() error {
+		p, err := n.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if last = p; !ok(p) {
+			return fmt.Errorf("status is %+v", p.Status)
+		}
+		return nil
+	})
+	return last
+}
+
+// Eventually polls until check returns nil.
+func (n *Node) Eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(n.bound())
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, n.bound(), err)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-n.Done():
+			t.Fatalf("%s: node %s has ended: %v", what, n.Name(), err)
+		case <-time.After(n.poll()):
+		}
+	}
+}
+
+// Exec runs a command in the pod's container and returns what it prints.
+func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), n.bound())
+	defer cancel()
+	request := n.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
+		Container: pod.Spec.Containers[0].Name, Command: command, Stdout: true, Stderr: true,
+	}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(n.Config, "GET", request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var out, errOut bytes.Buffer
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut}); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, errOut.String())
+	}
+	return out.String(), nil
+}
+
+// Logs returns what the pod's container has printed so far.
+func (n *Node) Logs(t testing.TB, pod *corev1.Pod) (string, error) {
+	t.Helper()
+	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	return string(content), err
+}

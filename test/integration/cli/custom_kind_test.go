@@ -1,0 +1,145 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+const rolloutDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: rollouts.argoproj.io}
+spec:
+  group: argoproj.io
+  scope: Namespaced
+  names: {plural: rollouts, singular: rollout, kind: Rollout, listKind: RolloutList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}}
+`
+
+// defineRollout makes a kind as Argo's Rollout, with a schema that keeps what it does not know.
+func defineRollout(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	crds := dynamic.NewForConfigOrDie(control.Config()).
+		Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	var definition map[string]any
+	if err := yaml.Unmarshal([]byte(rolloutDefinition), &definition); err != nil {
+		t.Fatal(err)
+	}
+	_, err := crds.Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rollouts := dynamic.NewForConfigOrDie(control.Config()).
+		Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}).Namespace("rollouts")
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, err = rollouts.List(t.Context(), metav1.ListOptions{}); err == nil {
+			return rollouts
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the kind is not served:", err)
+		}
+	}
+}
+
+// rollout makes an object of that kind and a pod that it controls.
+func rollout(t *testing.T, rollouts dynamic.ResourceInterface, name string, spec map[string]any) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": name, "namespace": "rollouts"}, "spec": spec,
+	}}
+	made, err := rollouts.Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	yes, no := true, false
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-1", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: name, UID: made.GetUID(), Controller: &yes},
+		}},
+		Spec: corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "app", Image: "i"}}},
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, err := client.CoreV1().Pods("rollouts").Create(t.Context(), pod, metav1.CreateOptions{})
+		if err == nil {
+			return
+		}
+		// The service account of a new namespace takes a moment.
+		if !apierrors.IsForbidden(err) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCustomKindPatches: what makes pods from spec.template is patched there, and what has no template there is left out
+// with the reason.
+func TestCustomKindPatches(t *testing.T) {
+	namespace(t, "rollouts")
+	rollouts := defineRollout(t)
+	containers := []any{
+		map[string]any{"name": "log", "image": "i", "resources": map[string]any{"requests": map[string]any{"cpu": "10m"}}},
+		map[string]any{"name": "app", "image": "i", "resources": map[string]any{"requests": map[string]any{"cpu": "2", "memory": "2Gi"}}},
+	}
+	rollout(t, rollouts, "own", map[string]any{"replicas": int64(1), "template": map[string]any{"spec": map[string]any{"containers": containers}}})
+	rollout(t, rollouts, "borrowed", map[string]any{"replicas": int64(1), "workloadRef": map[string]any{"kind": "Deployment", "name": "web"}})
+
+	e := &exporter{namespace: "rollouts"}
+	for _, name := range []string{"own", "borrowed"} {
+		e.pod("Rollout", name, name+"-1", "n1")
+	}
+	args := []string{"recommend", "--prometheus", e.serve(t).URL(), "--no-cache", "--history", "1d", "-n", "rollouts", "--kubeconfig", control.Kubeconfig(), "-o"}
+
+	out, errOut, code := crane(t, append(args, "kustomize")...)
+	var component struct{ Patches []struct{ Patch string } }
+	if err := yaml.Unmarshal([]byte(out), &component); err != nil || code != 0 || len(component.Patches) != 1 || !strings.Contains(component.Patches[0].Patch, "op: test") {
+		t.Errorf("exit %d, %v: %s\n%s", code, err, errOut, out)
+	}
+	out, errOut, code = crane(t, append(args, "json-patch")...)
+	var list []struct {
+		Target struct{ Name string }
+		Patch  json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 1 || list[0].Target.Name != "own" {
+		t.Fatalf("exit %d, %v: %s\n%s", code, err, errOut, out)
+	}
+	if !strings.Contains(errOut, "rollouts/Rollout/borrowed is left out: ") || !strings.Contains(errOut, "Deployment/web (spec.workloadRef)") {
+		t.Errorf("stderr: %s", errOut)
+	}
+	after, err := rollouts.Patch(t.Context(), "own", types.JSONPatchType, list[0].Patch, metav1.PatchOptions{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, list[0].Patch)
+	}
+	got, _, err := unstructured.NestedSlice(after.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	app := unstructured.Unstructured{Object: got[1].(map[string]any)}
+	cpu, _, _ := unstructured.NestedString(app.Object, "resources", "requests", "cpu")
+	image, _, _ := unstructured.NestedString(app.Object, "image")
+	if cpu == "2" || cpu == "" || image != "i" {
+		t.Errorf("after the patch: %v", got)
+	}
+
+	out, errOut, _ = crane(t, append(args, "strategic-merge")...)
+	if strings.Contains(out, "Rollout") {
+		t.Errorf("a merge of a custom kind:\n%s\n%s", out, errOut)
+	}
+}

@@ -1,0 +1,173 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/controlplane"
+)
+
+// finding is a line of `crane doctor -o json`.
+type finding struct{ Check, Status, Detail, Advice string }
+
+func doctor(t *testing.T, args ...string) (findings []finding, errOut string, code int) {
+	t.Helper()
+	out, errOut, code := crane(t, append([]string{"doctor", "-o", "json"}, args...)...)
+	var report struct{ Checks []finding }
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, errOut)
+	}
+	return report.Checks, errOut, code
+}
+
+// line returns the findings of a check; the test fails where there is none.
+func line(t *testing.T, findings []finding, check string) finding {
+	t.Helper()
+	for _, f := range findings {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatalf("no line on %q in %+v", check, findings)
+	return finding{}
+}
+
+func TestDoctorWithoutPrometheus(t *testing.T) {
+	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig())
+	if code != 1 || !strings.Contains(errOut, "missing: Prometheus") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	for _, check := range []string{"kubeconfig", "API server", "rights"} {
+		if f := line(t, findings, check); f.Status != "ok" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if f := line(t, findings, "API server"); !strings.Contains(f.Detail, control.URL()) || !strings.Contains(f.Detail, "v1.") {
+		t.Errorf("%+v", f)
+	}
+	f := line(t, findings, "Prometheus")
+	for _, want := range []string{"Thanos", "VictoriaMetrics", "Mimir"} {
+		if !strings.Contains(f.Detail, want) {
+			t.Errorf("what was looked for lacks %s: %s", want, f.Detail)
+		}
+	}
+	for _, want := range []string{"kube-prometheus-stack", "--prometheus URL", "--prometheus-service"} {
+		if !strings.Contains(f.Advice, want) {
+			t.Errorf("the advice lacks %s: %s", want, f.Advice)
+		}
+	}
+	out, _, code := crane(t, "doctor", "--kubeconfig", control.Kubeconfig())
+	if code != 1 || !strings.Contains(out, "WHAT TO DO") || !strings.Contains(out, "missing") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	t.Logf("\n%s", out)
+	if _, errOut, code := crane(t, "recommend", "--kubeconfig", control.Kubeconfig()); code != 1 ||
+		!strings.Contains(errOut, "no Prometheus found") || !strings.Contains(errOut, "--prometheus URL") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+}
+
+func TestDoctorWithPrometheus(t *testing.T) {
+	prom := servePrometheus(t, history)
+	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL())
+	if code != 0 || errOut != "" {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	for check, want := range map[string]string{
+		"Prometheus": prom.URL(), "history": "looks 14 days back", "scrape interval": "1m", "clock": "differs", "metrics-server": "not installed",
+	} {
+		if f := line(t, findings, check); !strings.Contains(f.Detail, want) {
+			t.Errorf("%+v, want %q", f, want)
+		}
+	}
+	if f := line(t, findings, "history"); f.Status != "warn" || !strings.HasPrefix(f.Detail, "9 days") {
+		t.Errorf("%+v", f)
+	}
+	if f := line(t, findings, "node_cpu_seconds_total"); f.Status != "warn" || !strings.Contains(f.Advice, "node-exporter") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestDoctorWithoutCluster: Prometheus alone is enough only where kube-state-metrics names the containers.
+func TestDoctorWithoutCluster(t *testing.T) {
+	prom := servePrometheus(t, history)
+	findings, _, code := doctor(t, "--prometheus", prom.URL())
+	if f := line(t, findings, "kubeconfig"); code != 1 || f.Status != "warn" {
+		t.Errorf("exit %d: %+v", code, f)
+	}
+	if f := line(t, findings, "kube_pod_container_info"); f.Status != "missing" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestDoctorOfAnEmptyPrometheus(t *testing.T) {
+	prom := servePrometheus(t, "")
+	findings, _, code := doctor(t, "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL())
+	if f := line(t, findings, "metrics"); code != 1 || f.Status != "missing" || !strings.Contains(f.Advice, "cadvisor") {
+		t.Errorf("exit %d: %+v", code, f)
+	}
+}
+
+func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
+	kubeconfig, err := control.KubeconfigFor(t.Context(), "visitor", controlplane.CertificateUser("visitor"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prom := servePrometheus(t, history)
+	findings, errOut, code := doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
+	if code != 1 || !strings.Contains(errOut, "rights") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	if f := line(t, findings, "rights"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
+		t.Errorf("%+v", f)
+	}
+	// What the advice says is enough.
+	bind(t, "visitor", "view")
+	for range 100 { // The API server's authorizer hears of it a little later.
+		findings, errOut, code = doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
+		if code == 0 {
+			break
+		}
+	}
+	if f := line(t, findings, "rights"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
+		t.Errorf("exit %d: %s: %+v", code, errOut, f)
+	}
+}
+
+// bind grants a ClusterRole to a user for the length of the test.
+func bind(t *testing.T, user, role string) {
+	t.Helper()
+	binding, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDoctorOfAClusterThatDoesNotAnswer(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	findings, _, code := doctor(t)
+	if f := line(t, findings, "kubeconfig"); code != 1 || f.Status != "missing" || !strings.Contains(f.Advice, "KUBECONFIG") {
+		t.Errorf("exit %d: %+v", code, f)
+	}
+	if f := line(t, findings, "Prometheus"); f.Status != "missing" {
+		t.Errorf("%+v", f)
+	}
+}

@@ -1,0 +1,254 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode/tunnel"
+)
+
+// namespace makes one that stays: deleting takes longer than the tests.
+func namespace(t *testing.T, name string) {
+	t.Helper()
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// expose makes a service with one pod behind it, whose address leads to a port of this machine.
+func expose(t *testing.T, ns, name string, labels map[string]string, port int32) {
+	t.Helper()
+	ctx, core := t.Context(), client.CoreV1()
+	ip := tunnel.NodeAddress(0)
+	no := false
+	pod, err := core.Pods(ns).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			// Without a token no service account is needed, and it may not be there yet.
+			AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "server", Image: "i"}},
+		},
+	}, metav1.CreateOptions{})
+	for range 200 {
+		if !apierrors.IsForbidden(err) { // The service account of a new namespace takes a moment.
+			break
+		}
+		pod, err = core.Pods(ns).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "server", Image: "i"}}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.PodIP, pod.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+	if _, err := core.Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = core.Services(ns).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "metrics", Port: 1}, {Name: "http", Port: 80}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:staticcheck // SA1019: the API server's service proxy reads Endpoints.
+	_, err = core.Endpoints(ns).Create(ctx, &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: ip, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: name}}},
+			Ports:     []corev1.EndpointPort{{Name: "http", Port: port}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, err := range []error{
+			core.Services(ns).Delete(ctx, name, metav1.DeleteOptions{}),
+			core.Pods(ns).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := core.Endpoints(ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+}
+
+func portOf(t *testing.T, address string) int32 {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.ParseInt(u.Port(), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(port)
+}
+
+// deployWeb makes the Deployment of which the history tells.
+func deployWeb(t *testing.T) {
+	t.Helper()
+	namespace(t, "shop")
+	match := map[string]string{"app": "web"}
+	_, err := client.AppsV1().Deployments("shop").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: match},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: match},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "app", Image: "i",
+					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+				}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// request is the recommended CPU request of shop/web in cores.
+func request(t *testing.T, out string) float64 {
+	t.Helper()
+	var report struct {
+		Workloads []struct {
+			Name       string
+			Containers []struct {
+				CPU struct {
+					Recommended struct{ Request struct{ Value float64 } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, w := range report.Workloads {
+		if w.Name == "web" {
+			return w.Containers[0].CPU.Recommended.Request.Value
+		}
+	}
+	t.Fatalf("no workload web in %s", out)
+	return 0
+}
+
+var prometheusLabels = map[string]string{"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "server"}
+
+// TestRecommendFindsPrometheus: a kubeconfig is all that is needed; what is read through the API server's service proxy
+// is what is read directly, and with GET alone.
+func TestRecommendFindsPrometheus(t *testing.T) {
+	deployWeb(t)
+	namespace(t, "monitoring")
+	prom := servePrometheus(t, history)
+	// Another one that looks better by its labels does not answer.
+	expose(t, "monitoring", "a-dead-one", map[string]string{"app": "kube-prometheus-stack-prometheus"}, 1)
+	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
+	expose(t, "monitoring", "thanos-query", map[string]string{"app.kubernetes.io/name": "thanos-query"}, portOf(t, prom.URL()))
+
+	args := []string{"recommend", "--kubeconfig", control.Kubeconfig(), "-n", "shop", "-o", "json", "--no-cache"}
+	out, errOut, code := crane(t, args...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	for _, want := range []string{
+		"monitoring/a-dead-one:80 is not used", "Using Prometheus monitoring/prometheus-server:80",
+		"there are also monitoring/thanos-query:80", "--prometheus-service",
+	} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("%q is not in %s", want, errOut)
+		}
+	}
+	if n := prom.posts.Load(); n > 0 {
+		t.Errorf("%d requests with POST", n)
+	}
+	direct, errOut, code := crane(t, append(args, "--prometheus", prom.URL())...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	if got, want := request(t, out), request(t, direct); got != want || got <= 0 {
+		t.Errorf("%v cores through the API server, %v directly", got, want)
+	}
+	chosen, errOut, code := crane(t, append(args, "--prometheus-service", "monitoring/thanos-query")...)
+	if code != 0 || request(t, chosen) != request(t, direct) {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	for service, want := range map[string]string{
+		"monitoring/nobody": "not found", "monitoring/thanos-query:81": "no such port", "monitoring": "want NAMESPACE/NAME",
+	} {
+		if _, errOut, code := crane(t, append(args, "--prometheus-service", service)...); code == 0 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d: %s", service, code, errOut)
+		}
+	}
+	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig())
+	if f := line(t, findings, "Prometheus"); code != 0 || f.Status != "ok" || !strings.Contains(f.Detail, "monitoring/prometheus-server") {
+		t.Errorf("exit %d: %s: %+v", code, errOut, f)
+	}
+}
+
+// TestProxyNeedsARight: who may see the service and not reach it is told what is missing.
+func TestProxyNeedsARight(t *testing.T) {
+	namespace(t, "monitoring")
+	prom := servePrometheus(t, history)
+	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
+	kubeconfig, err := control.KubeconfigFor(t.Context(), "viewer", controlplane.CertificateUser("viewer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, code := crane(t, "recommend", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(errOut, "listing the services") || !strings.Contains(errOut, "--prometheus-service") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	bind(t, "viewer", "view")
+	var errOut string
+	var code int
+	for range 100 { // The API server's authorizer hears of it a little later.
+		if _, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig); !strings.Contains(errOut, "listing the services") {
+			break
+		}
+	}
+	if code != 1 || !strings.Contains(errOut, "get services/proxy in namespace monitoring") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+}
+
+// TestRecommendKeepsDays: the second run asks for less and says the same.
+func TestRecommendKeepsDays(t *testing.T) {
+	deployWeb(t)
+	prom := servePrometheus(t, history)
+	args := []string{"recommend", "--kubeconfig", control.Kubeconfig(), "-n", "shop", "-o", "json", "--prometheus", prom.URL(), "--cache-dir", t.TempDir()}
+	var asked []int64
+	var requests []float64
+	for range 2 {
+		before := prom.posts.Load() + prom.gets.Load()
+		out, errOut, code := crane(t, args...)
+		if code != 0 || errOut != "" {
+			t.Fatalf("exit %d: %s", code, errOut)
+		}
+		asked = append(asked, prom.posts.Load()+prom.gets.Load()-before)
+		requests = append(requests, request(t, out))
+	}
+	if requests[0] != requests[1] || asked[1] >= asked[0] {
+		t.Errorf("requests of %v cores after %v queries", requests, asked)
+	}
+}

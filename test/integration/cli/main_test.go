@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli_test runs the commands of crane against a real API server, and against a real Prometheus that is given by
+// its URL or has to be found in the cluster.
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"crane.io/crane/internal/cli"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/simnode/tunnel"
+)
+
+// What all tests share: starting it takes longer than any of them.
+var (
+	control *controlplane.ControlPlane
+	client  kubernetes.Interface
+	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	history string
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "cli-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	history = filepath.Join(dir, "history")
+	// The API server proxies to the addresses of pods, which must not be loopback: the tunnel leads them there.
+	pods, err := tunnel.Open(context.Background(), dir)
+	err = errors.Join(err, writeHistory(context.Background(), history), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")), os.Setenv("KUBECONFIG", ""), os.Setenv("HOME", dir))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	gone := make(chan struct{})
+	go func() {
+		pods.Serve(ctx)
+		close(gone)
+	}()
+	defer func() {
+		stop()
+		<-gone
+	}()
+	return controlplane.ForMain(m, controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager},
+		ExtraArgs:  map[controlplane.Component][]string{controlplane.APIServer: pods.APIServerArgs()},
+	}, func(c *controlplane.ControlPlane) {
+		control = c
+		client = kubernetes.NewForConfigOrDie(c.Config())
+	})
+}
+
+const (
+	scrape      = time.Minute
+	historyDays = 9
+	mib         = 1 << 20
+)
+
+// writeHistory writes what cAdvisor and kube-state-metrics would have exported of Deployment shop/web.
+func writeHistory(ctx context.Context, dir string) error {
+	// The series go on for as long as the tests may take.
+	now := time.Now().Truncate(scrape)
+	grid := promserver.Grid{Start: now.Add(-historyDays * 24 * time.Hour), End: now.Add(time.Hour), Step: scrape}
+	var all []promserver.Series
+	add := func(value func(i int) float64, pairs ...string) {
+		all = append(all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, at int) {
+			for i := range dst {
+				dst[i] = value(at + i)
+			}
+		}})
+	}
+	one := func(int) float64 { return 1 }
+	const replicaSet = "web-6d4cf56db6"
+	add(one, "__name__", "kube_replicaset_owner", "namespace", "shop", "replicaset", replicaSet,
+		"owner_kind", "Deployment", "owner_name", "web", "owner_is_controller", "true")
+	for k, suffix := range []string{"-aaaaa", "-bbbbb"} {
+		pod := replicaSet + suffix
+		add(func(i int) float64 { return float64(i) * scrape.Seconds() * 0.2 },
+			"__name__", "container_cpu_usage_seconds_total", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
+		add(func(i int) float64 { return 300*mib + 20*mib*math.Sin(float64(i+k)/200) },
+			"__name__", "container_memory_working_set_bytes", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
+		add(one, "__name__", "kube_pod_owner", "namespace", "shop", "pod", pod,
+			"owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true")
+	}
+	_, err := promserver.WriteBlocks(ctx, dir, grid, all)
+	return err
+}
+
+// prometheus serves the shared history and counts the requests by method.
+type prometheus struct {
+	*promserver.Server
+	gets, posts atomic.Int64
+}
+
+func servePrometheus(t *testing.T, from string) *prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	if from != "" {
+		if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &prometheus{}
+	var err error
+	p.Server, err = promserver.Open(promserver.Options{Dir: dir, Middleware: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				p.posts.Add(1)
+			} else {
+				p.gets.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// crane runs the command line.
+func crane(t *testing.T, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = cli.Main(append([]string{"crane"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return stdout.String(), stderr.String(), code
+}

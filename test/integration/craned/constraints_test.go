@@ -1,0 +1,87 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+func autoscaler(namespace, deployment string, percent int32) *autoscalingv2.HorizontalPodAutoscaler {
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment},
+			MaxReplicas:    3,
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+			}}},
+		},
+	}
+}
+
+// onlyNode makes the one node of the cluster, with 1 core and 1 GiB for pods.
+func onlyNode(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	n := node(name, "small")
+	if err := c.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), n) })
+	before := n.DeepCopy()
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi")}
+	if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNodesAndAutoscalersConstrain: on whose utilisation an autoscaler acts, that request is neither applied nor
+// advised while the target stays; and nothing asks for more than the largest node has.
+func TestNodesAndAutoscalersConstrain(t *testing.T) {
+	c := newClient(t)
+	prom := servePrometheus(t)
+	onlyNode(t, c, "constraints-only")
+	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), autoscaler("shop", "web", 50), rule("constrained", "24h", "shop"))
+	startCraned(t, prom.URL())
+	complete(t, c, "constrained", "RoundCompleted")
+	recs, err := recommendations(t.Context(), c, "constrained")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	web := recs["shop/web"]
+	got := requested(t, web.Status.RecommendedInfo)
+	near(t, "cpu of web, which an autoscaler scales on", got[corev1.ResourceCPU], 1)
+	near(t, "memory of web, which none does", got[corev1.ResourceMemory], 300*mib*1.15)
+	if web.Status.Action != analysisv1alpha1.ActionPatch || !strings.Contains(web.Status.Description, "cpu stays 1 (an autoscaler acts at 50 % of the request") {
+		t.Errorf("%s: %s", web.Status.Action, web.Status.Description)
+	}
+	db := requested(t, recs["shop/db"].Status.RecommendedInfo)
+	near(t, "cpu of db, larger than the node", db[corev1.ResourceCPU], 1)
+	near(t, "memory of db, larger than the node", db[corev1.ResourceMemory], 1024*mib)
+
+	if says := recs["shop/db"].Status.Description; !strings.Contains(says, "the largest node has 1 for pods") {
+		t.Error(says)
+	}
+
+	out, code, errOut := crane(t, "--kubeconfig", control.Kubeconfig(), "-n", "shop", "--prometheus", prom.URL())
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	for _, w := range out.Workloads {
+		if cpu := w.Containers[0].CPU.Recommended.Request.Value; cpu != 1 {
+			t.Errorf("%s: the command line says %v cores, want 1", w.Name, cpu)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/cli"
+	"crane.io/crane/test/integration/harness"
+)
+
+// prices makes a core cost 1 and a GiB 0.5, and a third of that on nodes of the cheap pool.
+const prices = `
+currency: EUR
+source: this test
+date: "2026-01-01"
+default: {prices: {cpu: 1, memory: 0.5}}
+groups:
+  - name: cheap
+    selector: {matchLabels: {pool: cheap}}
+    prices: {cpu: 0.4, memory: 0.1}
+`
+
+func priceBook(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func node(name, pool string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
+}
+
+// placed binds a pod of the Deployment web to a node: there is no scheduler here.
+func placed(namespace, name, on string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{
+			Name: "app", Image: "example.com/app",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi"),
+			}},
+		}}},
+	}
+}
+
+// withNodes makes two nodes of 4 cores and 8 GiB, with a pod each. Their names begin with the namespace's, because pods
+// outlive a test: nobody ends them here.
+func withNodes(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	for _, n := range []*corev1.Node{node(namespace+"-dear", "x"), node(namespace+"-cheap", "cheap")} {
+		if err := c.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Delete(context.Background(), n) })
+		// A patch: the controllers of nodes write them too.
+		before := n.DeepCopy()
+		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}
+		if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, c, placed(namespace, "one", namespace+"-dear"), placed(namespace, "two", namespace+"-cheap"))
+}
+
+// TestCost: what the command line and craned say of the same cluster adds up and agrees; craned has the rights to say it.
+func TestCost(t *testing.T) {
+	c := newClient(t)
+	prom := servePrometheus(t)
+	withNodes(t, c, "money")
+	book := priceBook(t, prices)
+	var out, stderr bytes.Buffer
+	code := cli.Main([]string{"crane", "cost", "-o", "json", "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL(), "--price-book", book},
+		strings.NewReader(""), &out, &stderr)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr.String())
+	}
+	type total struct{ Total float64 }
+	type shares struct{ ByRequest, ByUse, ByMax total }
+	var got struct {
+		Workloads []struct {
+			Namespace, Name string
+			Cost            shares
+		}
+		Cluster struct {
+			Nodes           total
+			Workloads, Idle shares
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	cost := map[string]float64{}
+	for _, w := range got.Workloads {
+		cost[w.Namespace+"/"+w.Name] = w.Cost.ByRequest.Total
+	}
+	same := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-8 {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	same("money/one", cost["money/one"], 1+2*0.5)
+	same("money/two", cost["money/two"], 0.4+2*0.1)
+	all := got.Cluster
+	same("nodes", all.Nodes.Total, 4+4+1.6+0.8)
+	same("by request", all.Workloads.ByRequest.Total+all.Idle.ByRequest.Total, all.Nodes.Total)
+	same("by use", all.Workloads.ByUse.Total+all.Idle.ByUse.Total, all.Nodes.Total)
+	same("by max", all.Workloads.ByMax.Total+all.Idle.ByMax.Total, all.Nodes.Total)
+
+	craned := startCraned(t, prom.URL(), "--price-book="+book)
+	want := `crane_cost_workload_hourly{basis="request",currency="EUR",namespace="money",owner_kind="Pod",owner_name="one"} 2`
+	eventually(t, "the metric of the cost", func(ctx context.Context) error {
+		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+		if err == nil && !containsLine(page, want) {
+			err = fmt.Errorf("no %s", want)
+		}
+		return err
+	})
+}
+
+// TestSavingsInStatus: a Recommendation says what its change is worth at the prices of the book.
+func TestSavingsInStatus(t *testing.T) {
+	c := newClient(t)
+	prom := servePrometheus(t)
+	withNodes(t, c, "coins")
+	create(t, c, deployment("shop", "web"))
+	startCraned(t, prom.URL(), "--price-book="+priceBook(t, prices))
+	create(t, c, rule("savings", "24h", "shop"))
+	complete(t, c, "savings", "RoundCompleted")
+	recs, err := recommendations(t.Context(), c, "savings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := recs["shop/web"].Status.Savings
+	if s == nil || s.Currency != "EUR" || s.CPU.Sign() <= 0 || s.Monthly == "" || s.Monthly[0] == '-' || s.PricedFrom == "" {
+		t.Errorf("%+v of %+v", s, recs)
+	}
+}
+
+// TestBadPriceBook: craned does not start with prices that are none, and says which.
+func TestBadPriceBook(t *testing.T) {
+	book := priceBook(t, strings.Replace(prices, "cpu: 0.4", "cpu: 0", 1))
+	craned := startCraned(t, "http://127.0.0.1:1", "--price-book="+book)
+	<-craned.Done()
+	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: 0: a price must be above zero") {
+		t.Errorf("%v: %s", craned.Err(), text)
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package craned_test runs craned, as a process with the rights of config/rbac, against a real API server and a real
+// Prometheus that holds a week of known series.
+package craned_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/promserver"
+	"crane.io/crane/test/integration/harness"
+)
+
+const (
+	// historyDays is more than the 7 days that a recommendation needs.
+	historyDays = 8
+	scrape      = time.Minute
+	mib         = 1 << 20
+)
+
+// What all tests share: starting them takes longer than any of the tests.
+var (
+	control *controlplane.ControlPlane
+	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	history string
+	binary  string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "craned-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "craned")
+	ctx := context.Background()
+	if err := harness.Build(ctx, binary, "craned"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	history = filepath.Join(dir, "history")
+	if err := writeHistory(ctx, history, knownUse()); err != nil {
+		fmt.Fprintln(os.Stderr, "writing the history:", err)
+		return 1
+	}
+	failed := 0
+	status := controlplane.ForMain(m, controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager},
+	}, func(c *controlplane.ControlPlane) {
+		control = c
+		if err := harness.Install(ctx, c.Config(), "craned-test", harness.Everything); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = 1
+		}
+	})
+	return max(status, failed)
+}
+
+// pod is one pod of the history, with one container, and what it used.
+type pod struct {
+	namespace, kind, owner, name, container string
+	// cores and bytes are constant over days, the last of which ends now.
+	cores, bytes float64
+	days         int
+}
+
+// knownUse is what the history says. Names of workloads are those that the tests create.
+func knownUse() []pod {
+	const week = historyDays
+	return []pod{
+		{"shop", "Deployment", "web", "web-6d4cf56db6-aaaaa", "app", 0.2, 300 * mib, week},
+		{"shop", "Deployment", "web", "web-6d4cf56db6-bbbbb", "app", 0.2, 300 * mib, week},
+		{"shop", "StatefulSet", "db", "db-0", "postgres", 1.5, 2048 * mib, week},
+		{"shop", "Deployment", "young", "young-5b8c7d9f4-ccccc", "app", 0.1, 100 * mib, 1},
+		{"shop", "Deployment", "doomed", "doomed-7c9d8e5f6-ddddd", "app", 0.1, 100 * mib, week},
+		{"shop", "GameSet", "arena", "arena-1", "server", 0.4, 400 * mib, week},
+		{"bank", "Deployment", "web", "web-7f8c9b5d4c-eeeee", "app", 0.5, 500 * mib, week},
+	}
+}
+
+// writeHistory writes what cAdvisor and kube-state-metrics would have exported of the pods.
+func writeHistory(ctx context.Context, dir string, pods []pod) error {
+	// The series go on for as long as the tests may take.
+	end := time.Now().Truncate(scrape)
+	grid := promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}
+	var all []promserver.Series
+	owners := map[string]bool{}
+	for _, p := range pods {
+		first := int(time.Duration(historyDays-p.days) * 24 * time.Hour / scrape)
+		add := func(value func(i int) float64, pairs ...string) {
+			all = append(all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, at int) {
+				for i := range dst {
+					if dst[i] = value(at + i); at+i < first {
+						dst[i] = nan()
+					}
+				}
+			}})
+		}
+		one := func(int) float64 { return 1 }
+		add(func(i int) float64 { return float64(i) * scrape.Seconds() * p.cores },
+			"__name__", "container_cpu_usage_seconds_total", "namespace", p.namespace, "pod", p.name, "container", p.container, "image", "i")
+		add(func(int) float64 { return p.bytes },
+			"__name__", "container_memory_working_set_bytes", "namespace", p.namespace, "pod", p.name, "container", p.container, "image", "i")
+		add(one, "__name__", "kube_pod_container_info", "namespace", p.namespace, "pod", p.name, "container", p.container)
+		for resource, value := range map[string]float64{"cpu": 1, "memory": 1024 * mib} {
+			add(func(int) float64 { return value }, "__name__", "kube_pod_container_resource_requests", "namespace", p.namespace,
+				"pod", p.name, "container", p.container, "resource", resource, "unit", map[string]string{"cpu": "core", "memory": "byte"}[resource])
+		}
+		owner := p.owner
+		if p.kind == "Deployment" {
+			owner = p.name[:len(p.name)-len("-aaaaa")]
+			if key := p.namespace + "/" + owner; !owners[key] {
+				owners[key] = true
+				add(one, "__name__", "kube_replicaset_owner", "namespace", p.namespace, "replicaset", owner,
+					"owner_kind", p.kind, "owner_name", p.owner, "owner_is_controller", "true")
+			}
+			add(one, "__name__", "kube_pod_owner", "namespace", p.namespace, "pod", p.name,
+				"owner_kind", "ReplicaSet", "owner_name", owner, "owner_is_controller", "true")
+			continue
+		}
+		add(one, "__name__", "kube_pod_owner", "namespace", p.namespace, "pod", p.name,
+			"owner_kind", p.kind, "owner_name", owner, "owner_is_controller", "true")
+	}
+	_, err := promserver.WriteBlocks(ctx, dir, grid, all)
+	return err
+}

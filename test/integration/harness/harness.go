@@ -1,0 +1,111 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harness is what the integration tests of Crane's binaries share: building and installing them, running one as a
+// process, and waiting for what it does. What a test says of the world (history, nodes, rules) belongs to the test.
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/manifest"
+)
+
+// Build builds a command of this module.
+func Build(ctx context.Context, path, command string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "crane.io/crane/cmd/"+command)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building %s: %w", command, err)
+	}
+	return nil
+}
+
+// Install applies what config/ holds, by kind, without the Deployments: the tests start the binaries themselves.
+func Install(ctx context.Context, to *rest.Config, fieldManager string, kind func(string) bool) error {
+	applier, err := manifest.NewApplier(to, fieldManager)
+	if err != nil {
+		return fmt.Errorf("installing config/: %w", err)
+	}
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return fmt.Errorf("installing config/: %w", err)
+	}
+	kept := objects[:0]
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" && kind(o.GetKind()) {
+			kept = append(kept, o)
+		}
+	}
+	if err := applier.Apply(ctx, kept...); err != nil {
+		return fmt.Errorf("installing config/: %w", err)
+	}
+	return nil
+}
+
+// Everything lets Install apply all kinds.
+func Everything(string) bool { return true }
+
+// Eventually polls until check returns nil, and fails the test with its last error after bound.
+func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, bound, last)
+		case <-tick.C:
+		}
+	}
+}
+
+// Get reads a page; what is not 200 is an error that holds the body.
+func Get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err //nolint:wrapcheck // The test says what it wanted.
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err //nolint:wrapcheck // As above.
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+	return string(body), err
+}
+
+// FreeAddress returns an address of loopback that nobody listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

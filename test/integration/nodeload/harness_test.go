@@ -1,0 +1,245 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/promserver"
+	"crane.io/crane/test/integration/harness"
+)
+
+// bound is how long a test waits for what takes seconds on an idle machine.
+const bound = 90 * time.Second
+
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, bound, what, check)
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(control.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// prometheus is a server whose samples a test sets.
+type prometheus struct{ *promserver.Server }
+
+func servePrometheus(t *testing.T, backfill ...promserver.Series) *prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	if len(backfill) > 0 {
+		end := time.Now().Truncate(time.Minute)
+		grid := promserver.Grid{Start: end.Add(-3 * time.Hour), End: end.Add(time.Hour), Step: 15 * time.Second}
+		if _, err := promserver.WriteBlocks(t.Context(), dir, grid, backfill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := promserver.Open(promserver.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &prometheus{s}
+}
+
+// sample is one value under a metric's name and further labels.
+type sample struct {
+	value float64
+	pairs []string
+}
+
+// set replaces all samples of a metric.
+func (p *prometheus) set(t *testing.T, metric string, list ...sample) {
+	t.Helper()
+	var batch []promserver.Sample
+	for _, s := range list {
+		batch = append(batch, promserver.Sample{Labels: labels.FromStrings(append([]string{"__name__", metric}, s.pairs...)...), Value: s.value})
+	}
+	if err := p.Append(t.Context(), metric, time.Now(), batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// craned is a process under test.
+type craned struct {
+	*harness.Process
+	metrics, policy string
+}
+
+// startCraned runs craned with a policy and the rights of config/rbac.
+func startCraned(t *testing.T, prometheusURL, policy string, flags ...string) *craned {
+	t.Helper()
+	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &craned{metrics: harness.FreeAddress(t), policy: filepath.Join(t.TempDir(), "policy.yaml")}
+	c.write(t, policy)
+	t.Cleanup(func() { // after it was stopped
+		if c.Process != nil && c.Err() != nil {
+			t.Errorf("craned ended with %v", c.Err())
+		}
+	})
+	c.Process = harness.Start(t, bound, binary, append([]string{
+		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheusURL, "--prometheus-timeout=5s", "--leader-elect=false",
+		"--metrics-bind-address=" + c.metrics, "--health-probe-bind-address=" + harness.FreeAddress(t), "--policy-config-path=" + c.policy, "--v=1",
+	}, flags...)...)
+	return c
+}
+
+func (c *craned) write(t *testing.T, policy string) {
+	t.Helper()
+	if err := os.WriteFile(c.policy, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metric reads one line of /metrics that begins with the series.
+func (c *craned) metric(ctx context.Context, series string) (float64, error) {
+	page, err := harness.Get(ctx, "http://"+c.metrics+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(page) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			var v float64
+			_, err := fmt.Sscan(rest, &v)
+			return v, err
+		}
+	}
+	return 0, fmt.Errorf("no series %s", series)
+}
+
+// atLeast waits until a metric has reached a value.
+func (c *craned) atLeast(t *testing.T, series string, least float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s of %v", series, least), func(ctx context.Context) error {
+		v, err := c.metric(ctx, series)
+		if err == nil && v < least {
+			err = fmt.Errorf("it is %v", v)
+		}
+		return err
+	})
+}
+
+// rounds waits until some more rounds have begun and ended.
+func (c *craned) rounds(t *testing.T, more float64) {
+	t.Helper()
+	now, err := c.metric(t.Context(), "crane_nodeload_rounds_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.atLeast(t, "crane_nodeload_rounds_total", now+more)
+}
+
+// makeNode makes a node that is ready and has ten cores, and removes it at the end of the test.
+func makeNode(t *testing.T, c client.Client, name string, annotations map[string]string, addresses ...string) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{corev1.LabelHostname: name}}}
+	if err := c.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.WithoutCancel(t.Context()), n); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+	n.Spec.Taints = nil // Admission has marked it as not ready, and there is no controller to see that it is.
+	if err := c.Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	size := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10"), corev1.ResourceMemory: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	n.Status = corev1.NodeStatus{
+		Capacity: size, Allocatable: size, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}
+	for _, a := range addresses {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	if err := c.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func getNode(ctx context.Context, c client.Client, name string) (*corev1.Node, error) {
+	n := &corev1.Node{}
+	return n, c.Get(ctx, client.ObjectKey{Name: name}, n)
+}
+
+// load waits until a node carries a value of the metric.
+func load(t *testing.T, c client.Client, name, metric, value string) {
+	t.Helper()
+	eventually(t, name+" carries "+value+" of "+metric, func(ctx context.Context) error {
+		n, err := getNode(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		if got := n.Annotations[metric]; !strings.HasPrefix(got, value+",") {
+			return fmt.Errorf("it carries %q", got)
+		}
+		return nil
+	})
+}
+
+// told waits for an event about an object.
+func told(t *testing.T, c client.Client, kind, name, reason, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("event %s on %s %s", reason, kind, name), func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := c.List(ctx, &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, text) {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// runToEnd runs a craned that is to refuse its policy.
+func runToEnd(t *testing.T, policy string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "--kubeconfig="+control.Kubeconfig(), "--prometheus-address=http://127.0.0.1:1",
+		"--controllers=nodeload", "--policy-config-path="+path, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return string(out), err
+}

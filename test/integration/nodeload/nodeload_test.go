@@ -1,0 +1,184 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const header = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\n"
+
+// policy reads two metrics every second.
+const policy = header + `spec:
+  syncPolicy:
+  - {name: cpu_usage_avg_5m, period: 1s}
+  - {name: mem_usage_avg_5m, period: 1s, query: "100 * mem_used_ratio"}
+  predicate:
+  - {name: cpu_usage_avg_5m, maxLimitPecent: 0.65}
+  priority:
+  - {name: cpu_usage_avg_5m, weight: 1}
+  hotValue:
+  - {timeRange: 5m, count: 2}
+`
+
+const cpu = "cpu_usage_avg_5m"
+
+// TestNodesCarryTheirLoad: the whole way from Prometheus to annotations, with every kind of node and of bad sample.
+func TestNodesCarryTheirLoad(t *testing.T) {
+	c := newClient(t)
+	const old = "0.11111,2024-01-01T00:00:00Z"
+	makeNode(t, c, "by-name", map[string]string{cpu: "garbage,,", "mine": "stays"})
+	makeNode(t, c, "by-v4", nil, "10.1.1.1")
+	makeNode(t, c, "by-v6", nil, "fd00::7")
+	makeNode(t, c, "nan", map[string]string{cpu: old})
+	makeNode(t, c, "twice", map[string]string{cpu: old}, "10.1.1.2")
+	makeNode(t, c, "unknown", map[string]string{cpu: old})
+	prom := servePrometheus(t)
+	samples := func(v4 float64) []sample {
+		return []sample{
+			{10, []string{"instance", "by-name"}},
+			{v4, []string{"instance", "10.1.1.1:9100"}},
+			{30, []string{"instance", "[fd00::7]:9100"}},
+			{math.NaN(), []string{"instance", "nan"}},
+			{40, []string{"instance", "10.1.1.2:9100", "replica", "a"}},
+			{50, []string{"instance", "10.1.1.2:9100", "replica", "b"}},
+		}
+	}
+	prom.set(t, cpu, samples(20)...)
+	prom.set(t, "mem_used_ratio", sample{0.5, []string{"instance", "pod-1", "node", "by-name"}})
+	p := startCraned(t, prom.URL(), policy, "--controllers=nodeload")
+	load(t, c, "by-name", cpu, "0.10000")
+	load(t, c, "by-name", "mem_usage_avg_5m", "0.50000")
+	load(t, c, "by-v4", cpu, "0.20000")
+	load(t, c, "by-v6", cpu, "0.30000")
+	told(t, c, "Node", "nan", "LoadUnknown", "not a number")
+	told(t, c, "Node", "twice", "LoadUnknown", "two series")
+	told(t, c, "Node", "unknown", "LoadUnknown", "no series")
+	for _, name := range []string{"nan", "twice", "unknown"} {
+		if n, err := getNode(t.Context(), c, name); err != nil || n.Annotations[cpu] != old {
+			t.Errorf("%s carries %q, want what it had; %v", name, n.Annotations[cpu], err)
+		}
+	}
+	one, err := getNode(t.Context(), c, "by-name")
+	if err != nil || one.Annotations["mine"] != "stays" {
+		t.Errorf("annotations of others: %v, %v", one.Annotations, err)
+	}
+	stamp := strings.SplitAfter(one.Annotations[cpu], ",")[1]
+	if at, err := time.Parse(time.RFC3339, stamp); err != nil || time.Since(at).Abs() > bound {
+		t.Errorf("the time %q is not UTC of now: %v", stamp, err)
+	}
+	owners := map[string]bool{}
+	for _, f := range one.ManagedFields {
+		owners[f.Manager] = true
+	}
+	if !owners["craned-nodeload"] {
+		t.Errorf("field managers %v", owners)
+	}
+
+	t.Run("only a material change is written", func(t *testing.T) {
+		before := version(t, c, "by-name")
+		p.rounds(t, 3)
+		prom.set(t, cpu, samples(21)...)
+		p.rounds(t, 3)
+		load(t, c, "by-v4", cpu, "0.20000")
+		prom.set(t, cpu, samples(25)...)
+		load(t, c, "by-v4", cpu, "0.25000")
+		if after := version(t, c, "by-name"); after != before {
+			t.Errorf("a node whose load stands still was written: version %s, then %s", before, after)
+		}
+	})
+	t.Run("hot value", func(t *testing.T) {
+		bindPods(t, c, "by-v6", 5)
+		load(t, c, "by-v6", "node_hot_value", "2")
+	})
+	t.Run("Prometheus gone and back", func(t *testing.T) {
+		if err := prom.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		told(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", cpu)
+		if n, err := getNode(t.Context(), c, "by-v4"); err != nil || !strings.HasPrefix(n.Annotations[cpu], "0.25000,") {
+			t.Errorf("without Prometheus the node carries %q, %v", n.Annotations[cpu], err)
+		}
+		if err := prom.Start(); err != nil {
+			t.Fatal(err)
+		}
+		prom.set(t, cpu, samples(60)...)
+		load(t, c, "by-v4", cpu, "0.60000")
+	})
+	t.Run("a bad policy leaves the old in force", func(t *testing.T) {
+		p.write(t, strings.Replace(policy, "maxLimitPecent", "maxLimitPercent", 1))
+		told(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "unknown field")
+		p.write(t, "")
+		told(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "the file is empty")
+		if v, err := p.metric(t.Context(), "crane_nodeload_policy_valid"); err != nil || v != 0 {
+			t.Errorf("policy_valid is %v, %v", v, err)
+		}
+		prom.set(t, cpu, samples(40)...)
+		load(t, c, "by-v4", cpu, "0.40000")
+		p.write(t, strings.Replace(policy, cpu+", period", "cpu_other, query: "+cpu+", period", 1))
+		load(t, c, "by-v4", "cpu_other", "0.40000")
+		if v, err := p.metric(t.Context(), "crane_nodeload_policy_valid"); err != nil || v != 1 {
+			t.Errorf("policy_valid is %v, %v", v, err)
+		}
+	})
+}
+
+func version(t *testing.T, c client.Client, node string) string {
+	t.Helper()
+	n, err := getNode(t.Context(), c, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.ResourceVersion
+}
+
+// bindPods places pods on a node, as a scheduler does.
+func bindPods(t *testing.T, c client.Client, node string, n int) {
+	t.Helper()
+	makeServiceAccount(t, c, "default")
+	for i := range n {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("bound-", i)},
+			Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		if err := c.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), pod) })
+		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+		if err := c.SubResource("binding").Create(t.Context(), pod, binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// makeServiceAccount stands in for the controller that gives each namespace one.
+func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	err := c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	if client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRefusesABadPolicyAtStart: craned ends with the path of the field.
+func TestRefusesABadPolicyAtStart(t *testing.T) {
+	out, err := runToEnd(t, strings.Replace(policy, "weight: 1", "weight: 0", 1))
+	if err == nil || !strings.Contains(out, "spec.priority") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("it did not end")
+	}
+}

@@ -1,0 +1,197 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prediction_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/promserver"
+	"crane.io/crane/test/integration/harness"
+)
+
+// bound is how long a test waits for what takes seconds on an idle machine.
+const bound = 2 * time.Minute
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, bound, what, check)
+}
+
+// newClient returns a client of an administrator that reads from the API server.
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// counter counts range queries, those of whole histories apart.
+type counter struct {
+	mu                sync.Mutex
+	histories, ranges int
+}
+
+func (c *counter) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/query_range" {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			copied := r.Clone(r.Context())
+			copied.Body = io.NopCloser(bytes.NewReader(body))
+			_ = copied.ParseForm()
+			var from, to float64
+			_, _ = fmt.Sscan(copied.Form.Get("start"), &from)
+			_, _ = fmt.Sscan(copied.Form.Get("end"), &to)
+			c.mu.Lock()
+			c.ranges++
+			if to-from > 24*3600 {
+				c.histories++
+			}
+			c.mu.Unlock()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *counter) counts() (histories, ranges int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.histories, c.ranges
+}
+
+// servePrometheus opens a server on a copy of the shared history.
+func servePrometheus(t *testing.T) (*promserver.Server, *counter) {
+	t.Helper()
+	dir, asked := t.TempDir(), &counter{}
+	if err := os.CopyFS(dir, os.DirFS(history)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := promserver.Open(promserver.Options{Dir: dir, Middleware: asked.wrap})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, asked
+}
+
+// process is a craned that runs.
+type process struct {
+	*harness.Process
+	metrics string
+}
+
+// startCraned runs craned with the rights that config/rbac gives it, and with nothing but its predictions.
+func startCraned(t *testing.T, prometheus string, flags ...string) *process {
+	t.Helper()
+	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{metrics: harness.FreeAddress(t)}
+	args := append([]string{
+		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
+		"--metrics-bind-address=" + p.metrics, "--health-probe-bind-address=0",
+		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
+		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
+		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",
+	}, flags...)
+	p.Process = harness.Start(t, bound, binary, args...)
+	return p
+}
+
+// page reads the metrics of the process.
+func (p *process) page(ctx context.Context) (string, error) {
+	return harness.Get(ctx, "http://"+p.metrics+"/metrics")
+}
+
+// create makes objects, their namespaces included, and deletes them at the end of the test.
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if ns := o.GetNamespace(); ns != "" {
+			err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// cpuOf asks for the cpu of a Deployment, an hour ahead.
+func cpuOf(name, target string, algorithm predictionv1alpha1.AlgorithmType) *predictionv1alpha1.TimeSeriesPrediction {
+	cpu := corev1.ResourceCPU
+	return &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
+			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: target},
+			PredictionWindowSeconds: 3600,
+			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
+				ResourceIdentifier: "resource.cpu", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &cpu,
+				Algorithm: predictionv1alpha1.Algorithm{AlgorithmType: algorithm},
+			}},
+		},
+	}
+}
+
+// await waits for a condition of a prediction and returns the object.
+func await(t *testing.T, c client.Client, key client.ObjectKey, kind string, status metav1.ConditionStatus, reason string) *predictionv1alpha1.TimeSeriesPrediction {
+	t.Helper()
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	eventually(t, fmt.Sprintf("%s %s=%s/%s", key.Name, kind, status, reason), func(ctx context.Context) error {
+		if err := c.Get(ctx, key, tsp); err != nil {
+			return err
+		}
+		got := meta.FindStatusCondition(tsp.Status.Conditions, kind)
+		if got == nil || got.Status != status || got.Reason != reason || got.ObservedGeneration != tsp.Generation {
+			return fmt.Errorf("condition %+v", got)
+		}
+		return nil
+	})
+	return tsp
+}
+
+func message(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
+	if c := meta.FindStatusCondition(tsp.Status.Conditions, kind); c != nil {
+		return c.Message
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package prediction_test runs craned, as a process with the rights of config/rbac, against a real API server and a real
+// Prometheus, and looks at what becomes of TimeSeriesPredictions and ClusterNodePredictions.
+package prediction_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/promserver"
+	"crane.io/crane/test/integration/harness"
+)
+
+const (
+	historyDays = 15
+	scrape      = time.Minute
+)
+
+// What all tests share: starting them takes longer than any of the tests.
+var (
+	control *controlplane.ControlPlane
+	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	history string
+	binary  string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "prediction-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "craned")
+	ctx := context.Background()
+	if err := harness.Build(ctx, binary, "craned"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	history = filepath.Join(dir, "history")
+	if err := writeHistory(ctx, history); err != nil {
+		fmt.Fprintln(os.Stderr, "writing the history:", err)
+		return 1
+	}
+	failed := 0
+	status := controlplane.ForMain(m, controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager},
+	}, func(c *controlplane.ControlPlane) {
+		control = c
+		if err := harness.Install(ctx, c.Config(), "prediction-test", harness.Everything); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = 1
+		}
+	})
+	return max(status, failed)
+}
+
+// wave is a day with its peak at noon UTC, from 1 to 3 cores.
+func wave(at time.Time) float64 {
+	return 2 - math.Cos(2*math.Pi*float64(at.Unix()%86400)/86400)
+}
+
+// noise is between 0.5 and 1.5 cores and has no pattern.
+func noise(at time.Time) float64 {
+	x := uint64(at.Unix()/60) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
+	return 0.5 + float64(x>>40)/float64(1<<24)
+}
+
+// writer gathers series on the grid of the history, which goes on for as long as the tests may take.
+type writer struct {
+	grid promserver.Grid
+	all  []promserver.Series
+}
+
+func (w *writer) add(value func(at time.Time) float64, pairs ...string) {
+	w.all = append(w.all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, first int) {
+		for i := range dst {
+			dst[i] = value(w.grid.Start.Add(time.Duration(first+i) * w.grid.Step))
+		}
+	}})
+}
+
+// pod is one container of a Deployment that uses cores since born.
+func (w *writer) pod(name string, born time.Time, cores func(time.Time) float64) {
+	set, pod := name+"-6d4cf56db6", name+"-6d4cf56db6-aaaaa"
+	alive := func(v func(time.Time) float64) func(time.Time) float64 {
+		return func(at time.Time) float64 {
+			if at.Before(born) {
+				return math.NaN()
+			}
+			return v(at)
+		}
+	}
+	one := func(time.Time) float64 { return 1 }
+	total := 0.0
+	w.add(alive(func(at time.Time) float64 {
+		total += cores(at) * scrape.Seconds()
+		return total
+	}), "__name__", "container_cpu_usage_seconds_total", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
+	w.add(alive(func(at time.Time) float64 { return 200e6 * (1 + cores(at)) }),
+		"__name__", "container_memory_working_set_bytes", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
+	w.add(alive(one), "__name__", "kube_replicaset_owner", "namespace", "shop", "replicaset", set,
+		"owner_kind", "Deployment", "owner_name", name, "owner_is_controller", "true")
+	w.add(alive(one), "__name__", "kube_pod_owner", "namespace", "shop", "pod", pod,
+		"owner_kind", "ReplicaSet", "owner_name", set, "owner_is_controller", "true")
+}
+
+func writeHistory(ctx context.Context, dir string) error {
+	end := time.Now().Truncate(scrape)
+	w := &writer{grid: promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}}
+	w.pod("periodic", time.Time{}, wave)
+	w.pod("noisy", time.Time{}, noise)
+	w.pod("new", end.Add(-40*time.Minute), noise)
+	for _, zone := range []string{"a", "b"} {
+		w.add(func(at time.Time) float64 { return 100 * wave(at) }, "__name__", "http_requests", "zone", zone, "path", `/x"}`)
+	}
+	for _, node := range []string{"node-0", "node-1", "node-2"} {
+		idle := 0.0
+		w.add(func(at time.Time) float64 {
+			idle += (1 - wave(at)/4) * scrape.Seconds()
+			return idle
+		}, "__name__", "node_cpu_seconds_total", "instance", node+":9100", "mode", "idle", "cpu", "0")
+	}
+	_, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all)
+	return err
+}

@@ -1,0 +1,326 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/process"
+)
+
+const (
+	// patience bounds every wait. What is waited for comes within a second or two; the bound is for a loaded machine, and
+	// well below the five minutes after which the scheduler tries a pod again on its own.
+	patience = 45 * time.Second
+	poll     = 50 * time.Millisecond
+)
+
+// eventually polls until done returns "" and fails with what it returned last.
+func eventually(t testing.TB, what string, done func() string) {
+	t.Helper()
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for last := done(); last != ""; last = done() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("%s: %s", what, last)
+		case <-t.Context().Done():
+			t.Fatalf("%s: %s (the test was stopped)", what, last)
+		}
+	}
+}
+
+// scheduler is a crane-scheduler that runs.
+type scheduler struct {
+	*process.Process
+	name    string // of its profile
+	url     string // of its own server
+	control *controlplane.ControlPlane
+}
+
+// setup says what to run. The zero value is a scheduler with both of Crane's plugins off.
+type setup struct {
+	control *controlplane.ControlPlane // nil: the shared one
+	user    *controlplane.User         // nil: the service account of config/rbac
+	name    string                     // of the profile; empty: the test's
+	profile string                     // YAML of the profile below its name, indented by two blanks
+	extra   string                     // YAML at the top of the file
+	config  string                     // the whole file instead, with KUBECONFIG in it
+}
+
+// topologyProfile switches NodeResourceTopologyMatch on with the given arguments, in YAML's flow style.
+func topologyProfile(args string) string {
+	return `
+  plugins:
+    multiPoint:
+      enabled:
+      - name: NodeResourceTopologyMatch
+        weight: 2
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args: ` + args + "\n"
+}
+
+// configure writes the configuration and returns the arguments of the process.
+func configure(t testing.TB, s *setup) []string {
+	t.Helper()
+	if s.control == nil {
+		s.control = control
+	}
+	if s.user == nil {
+		account := controlplane.ServiceAccount("crane-system", "crane-scheduler")
+		s.user = &account
+	}
+	if s.name == "" {
+		s.name = strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	}
+	kubeconfig, err := s.control.KubeconfigFor(t.Context(), s.name, *s.user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.config == "" {
+		s.config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + s.extra +
+			"leaderElection: {leaderElect: false}\nclientConnection: {kubeconfig: KUBECONFIG, qps: 500, burst: 1000}\n" +
+			"profiles:\n- schedulerName: " + s.name + "\n" + s.profile
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(s.config, "KUBECONFIG", kubeconfig)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"--config=" + file, "--bind-address=127.0.0.1",
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}
+}
+
+// startScheduler runs crane-scheduler until the test ends and waits until it is ready to schedule.
+func startScheduler(t testing.TB, s setup) *scheduler {
+	t.Helper()
+	args := configure(t, &s)
+	port := freePort(t)
+	p, err := process.Start(process.Spec{
+		Name: "crane-scheduler", Path: binary, LastLines: 60, Args: append(args, fmt.Sprintf("--secure-port=%d", port)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("last lines of crane-scheduler:\n%s", strings.Join(p.LastLines(), "\n"))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := p.Stop(ctx); err != nil {
+			t.Errorf("stop crane-scheduler: %v", err)
+		}
+	})
+	out := &scheduler{Process: p, name: s.name, control: s.control, url: fmt.Sprintf("https://127.0.0.1:%d", port)}
+	eventually(t, "crane-scheduler is ready", func() string {
+		select {
+		case <-p.Done():
+			t.Fatalf("crane-scheduler ended: %v\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
+		default:
+		}
+		body, err := out.get(t, "/readyz")
+		if err != nil {
+			return err.Error()
+		}
+		if body != "ok" {
+			return body
+		}
+		return ""
+	})
+	return out
+}
+
+// get reads a path of the scheduler's own server as the cluster's administrator.
+func (s *scheduler) get(t testing.TB, path string) (string, error) {
+	t.Helper()
+	admin := s.control.Config()
+	pair, err := tls.X509KeyPair(admin.CertData, admin.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}, // its certificate is made at the start
+	}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := c.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err == nil && reply.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", reply.Status, body)
+	}
+	return string(body), err
+}
+
+// metric returns the value of a series of /metrics as text, or "".
+func (s *scheduler) metric(t testing.TB, series string) string {
+	t.Helper()
+	body, err := s.get(t, "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// bed is a place for one test's nodes and pods: they carry its name as a label.
+type bed struct {
+	testing.TB
+	client    kubernetes.Interface
+	scheduler string
+	label     string
+}
+
+const bedLabel = "crane.io/test"
+
+// newBed removes the test's pods and nodes at its end.
+func newBed(t testing.TB, s *scheduler) *bed {
+	b := &bed{TB: t, client: client, scheduler: s.name, label: s.name}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		selected := metav1.ListOptions{LabelSelector: bedLabel + "=" + b.label}
+		now := int64(0)
+		_ = b.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
+		_ = b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
+	})
+	return b
+}
+
+// node makes a node with that many CPUs, 64 GiB and room for 110 pods.
+func (b *bed) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
+	b.Helper()
+	has := corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
+	}
+	// The status goes in with the object: the API server takes it from whoever may create nodes.
+	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bedLabel: b.label}, Annotations: annotations},
+		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// pod makes a pod that asks for that much CPU, as limit too, and selects the test's nodes.
+func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
+	b.Helper()
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	now := int64(0)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{bedLabel: b.label}},
+		Spec: corev1.PodSpec{
+			SchedulerName: b.scheduler, NodeSelector: map[string]string{bedLabel: b.label}, TerminationGracePeriodSeconds: &now,
+			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+		},
+	}
+	for _, o := range options {
+		o(pod)
+	}
+	pod, err := b.client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pod
+}
+
+func (b *bed) get(name string) *corev1.Pod {
+	b.Helper()
+	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pod
+}
+
+func (b *bed) delete(name string) {
+	b.Helper()
+	now := int64(0)
+	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
+		b.Fatal(err)
+	}
+}
+
+// placed waits until the pod is on a node and returns it.
+func (b *bed) placed(name string) *corev1.Pod {
+	b.Helper()
+	var pod *corev1.Pod
+	eventually(b, "pod "+name+" is on a node", func() string {
+		if pod = b.get(name); pod.Spec.NodeName != "" {
+			return ""
+		}
+		return "it is pending: " + unschedulable(pod)
+	})
+	return pod
+}
+
+// pending waits until the scheduler has said that it finds no node for the pod, with that in its reason.
+func (b *bed) pending(name, reason string) {
+	b.Helper()
+	eventually(b, "pod "+name+" finds no node", func() string {
+		pod := b.get(name)
+		if pod.Spec.NodeName != "" {
+			b.Fatalf("pod %s is on node %s", name, pod.Spec.NodeName)
+		}
+		if got := unschedulable(pod); !strings.Contains(got, reason) {
+			return fmt.Sprintf("want %q in the reason, got %q", reason, got)
+		}
+		return ""
+	})
+}
+
+// unschedulable is what the scheduler says in the pod's condition.
+func unschedulable(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}

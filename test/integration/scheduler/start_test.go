@@ -1,0 +1,204 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/process"
+	"crane.io/crane/test/integration/harness"
+)
+
+// TestBadConfiguration: what cannot be ends the start, and the error names the file and the place in it.
+func TestBadConfiguration(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  predicates: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dynamic := func(args string) string {
+		return strings.ReplaceAll(topologyProfile(args), "NodeResourceTopologyMatch", "Dynamic")
+	}
+	for name, c := range map[string]struct{ profile, want string }{
+		"unknown field":        {topologyProfile("{resources: [cpu]}"), `.profiles[0].pluginConfig[0]: strict decoding error: decoding args for plugin NodeResourceTopologyMatch: strict decoding error: unknown field "resources"`},
+		"bad value":            {topologyProfile("{missingTopology: Maybe}"), `args.missingTopology: Unsupported value: "Maybe"`},
+		"duplicate":            {topologyProfile("{topologyAwareResources: [cpu, memory, cpu]}"), `args.topologyAwareResources[2]: Duplicate value: "cpu"`},
+		"unknown field, load":  {dynamic("{policyPath: /x}"), `unknown field "policyPath"`},
+		"no policy file":       {dynamic("{policyConfigPath: /does/not/exist.yaml}"), `/does/not/exist.yaml`},
+		"unknown policy field": {dynamic("{policyConfigPath: " + policy + "}"), `unknown field "spec.predicates"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setup{name: "bad", profile: c.profile}
+			args := configure(t, &s)
+			p, err := process.Start(process.Spec{Name: "crane-scheduler", Path: binary, Args: append(args, "--secure-port=0"), LastLines: 60})
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-p.Done():
+			case <-time.After(patience):
+				_ = p.Stop(context.Background())
+				t.Fatal("it starts all the same")
+			}
+			out := strings.Join(p.LastLines(), "\n")
+			if p.Err() == nil || !strings.Contains(out, c.want) || !strings.Contains(out, strings.TrimPrefix(args[0], "--config=")) {
+				t.Errorf("ended with %v and\n%s\nwant %q and the path of the file", p.Err(), out, c.want)
+			}
+		})
+	}
+}
+
+// TestMissingDefinition: without the CustomResourceDefinition the scheduler starts, places pods with whole CPUs and counts
+// them; once there is one, it reads it without a restart. The definition here is as lax about names as gocrane's.
+func TestMissingDefinition(t *testing.T) {
+	bare := controlplane.ForTest(t, controlplane.Options{})
+	own, err := kubernetes.NewForConfig(bare.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Install(t.Context(), bare.Config(), fieldManager, func(kind string) bool { return kind != "CustomResourceDefinition" }); err != nil {
+		t.Fatal(err)
+	}
+	admin := controlplane.CertificateUser("admin", "system:masters")
+	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
+	b := &bed{TB: t, client: own, scheduler: s.name, label: s.name}
+	b.node("bare", 64, nil)
+	b.pod("before", "2")
+	if pod := b.placed("before"); zones(t, pod) != "" {
+		t.Errorf("without zones the pod got %q", zones(t, pod))
+	}
+	if got := s.metric(t, "crane_scheduler_topology_available"); got != "0" {
+		t.Errorf("available is %q, want 0", got)
+	}
+	if got := s.metric(t, `crane_scheduler_topology_unknown_total{reason="missing",result="pass"}`); got != "1" {
+		t.Errorf("unknown is %q, want 1", got)
+	}
+
+	crd, err := fs.ReadFile(config.CRDs, "crd/topology.crane.io_noderesourcetopologies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lax := strings.ReplaceAll(string(crd), "self.name.matches('^node[0-9]+$')", "true")
+	objects, err := manifest.ParseString(lax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(bare.Config(), "scheduler-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), append(objects, laxTopology())...); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the topology is read", func() string {
+		if got := s.metric(t, "crane_scheduler_topology_nodes"); got != "1" {
+			return "crane_scheduler_topology_nodes is " + got
+		}
+		return ""
+	})
+	b.pod("after", "3")
+	if got := zones(t, b.placed("after")); got != "a.b-10=3" {
+		t.Errorf("the pod has the zones %q, want those of the odd name", got)
+	}
+	b.pod("too-large", "5")
+	b.pending("too-large", "no zone is as large as cpu=5")
+}
+
+// laxTopology has zones of names that Crane's own definition refuses.
+func laxTopology() *unstructured.Unstructured {
+	capacity := func(cpu string) any {
+		return map[string]any{"capacity": map[string]any{"cpu": cpu}}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "topology.crane.io/v1alpha1", "kind": "NodeResourceTopology",
+		"metadata":           map[string]any{"name": "bare"},
+		"craneManagerPolicy": map[string]any{"cpuManagerPolicy": "Static", "topologyManagerPolicy": "SingleNUMANodePodLevel"},
+		"zones": []any{
+			map[string]any{"name": "x", "type": "Node", "resources": capacity("2")},
+			map[string]any{"name": "a.b-10", "type": "Node", "resources": capacity("4")},
+		},
+	}}
+}
+
+// TestShippedConfigurations starts crane-scheduler with the two files of config/ as they are, but for paths: as a second
+// scheduler with the rights of its service account, and in the place of kube-scheduler as its user. Each takes its own
+// lease, neither waits for the other, and each places the pods that name it.
+func TestShippedConfigurations(t *testing.T) {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := map[string]map[string]string{}
+	for _, o := range objects {
+		if o.GetKind() == "ConfigMap" {
+			var m corev1.ConfigMap
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &m); err != nil {
+				t.Fatal(err)
+			}
+			data[m.Name] = m.Data
+		}
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(data["crane-node-load-policy"]["policy.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := controlplane.CertificateUser("system:kube-scheduler")
+	all := t // both run until the whole test ends
+	for _, c := range []struct {
+		name, file, namespace, lease, connection string
+		user                                     *controlplane.User
+	}{
+		{"crane-scheduler", "config.yaml", "crane-system", "crane-scheduler", "clientConnection:\n", nil},
+		{"default-scheduler", "config-only.yaml", "kube-system", "kube-scheduler", "  kubeconfig: /etc/kubernetes/scheduler.conf\n", &own},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := data["crane-scheduler"][c.file]
+			if !strings.Contains(file, c.connection) || !strings.Contains(file, "/etc/crane/policy.yaml") {
+				t.Fatalf("%s has changed:\n%s", c.file, file)
+			}
+			kubeconfig := "  kubeconfig: KUBECONFIG\n"
+			if strings.HasPrefix(c.connection, "clientConnection") {
+				kubeconfig = c.connection + kubeconfig
+			}
+			file = strings.NewReplacer(c.connection, kubeconfig, "/etc/crane/policy.yaml", policy,
+				"policyConfigPath: /etc/crane/policy.yaml", "policyConfigPath: "+policy+"\n      explainAddress: none").Replace(file)
+			s := startScheduler(all, setup{name: c.name, config: file, user: c.user})
+			eventually(t, "it has its lease", func() string {
+				lease, err := client.CoordinationV1().Leases(c.namespace).Get(t.Context(), c.lease, metav1.GetOptions{})
+				if err != nil {
+					return err.Error()
+				}
+				return held(lease)
+			})
+			b := newBed(t, s)
+			b.machine("shipped-"+c.name, single, []string{"node0"}, 4)
+			b.pod("shipped-"+c.name, "2")
+			if got := zones(t, b.placed("shipped-"+c.name)); got != "node0=2" {
+				t.Errorf("the pod has the zones %q", got)
+			}
+		})
+	}
+}
+
+func held(l *coordinationv1.Lease) string {
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
+		return "nobody holds it"
+	}
+	return ""
+}

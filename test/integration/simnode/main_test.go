@@ -1,0 +1,284 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simnode_test runs the simulated nodes against a real API server, controller manager and scheduler.
+package simnode_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode"
+	"crane.io/crane/internal/simnode/tunnel"
+)
+
+// cluster is what all tests of the package share.
+var cluster struct {
+	plane  *controlplane.ControlPlane
+	config *rest.Config
+	client kubernetes.Interface
+	fleet  *simnode.Fleet
+	load   *dial
+	// dir holds the end of the tunnel; stop ends the fleet.
+	dir  string
+	stop func() error
+}
+
+// dial is a load that tests set by namespace and container.
+type dial struct {
+	mu  sync.Mutex
+	set map[string]simnode.Use
+}
+
+// Use implements simnode.Load; what is not set uses 0.1 core and 20 MiB.
+func (d *dial) Use(pod *corev1.Pod, container string, _ time.Time) simnode.Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if u, ok := d.set[pod.Namespace+"/"+container]; ok {
+		return u
+	}
+	return simnode.Use{CPU: 0.1, Memory: 20 << 20, Known: true}
+}
+
+func (d *dial) turn(namespace, container string, cpu, memory float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.set[namespace+"/"+container] = simnode.Use{CPU: cpu, Memory: memory, Known: true}
+}
+
+// pools are the nodes; each test takes those of its own pool.
+func pools() []simnode.NodeSpec {
+	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
+		return simnode.NodeSpec{
+			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory),
+			Labels: map[string]string{"pool": pool},
+		}
+	}
+	static := node("static", "static", "4", "8Gi")
+	static.StaticCPU = true
+	return []simnode.NodeSpec{
+		node("general-1", "general", "8", "16Gi"), node("general-2", "general", "8", "16Gi"), node("tight", "tight", "2", "4Gi"),
+		node("small", "small", "4", "1Gi"), node("frail", "frail", "4", "4Gi"), node("sound", "frail", "4", "4Gi"), static,
+	}
+}
+
+func TestMain(m *testing.M) {
+	fast := []string{
+		"--node-monitor-grace-period=6s", "--node-monitor-period=1s", "--horizontal-pod-autoscaler-sync-period=2s",
+		"--horizontal-pod-autoscaler-initial-readiness-delay=1s", "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
+	}
+	dir, err := os.MkdirTemp("", "simnode")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// The API server wants the file; the fleet opens the tunnel itself when it runs.
+	nodes, err := tunnel.Open(context.Background(), dir)
+	if err == nil {
+		err = nodes.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	options := controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+		ExtraArgs: map[controlplane.Component][]string{
+			controlplane.ControllerManager: fast, controlplane.APIServer: nodes.APIServerArgs(),
+		},
+	}
+	status := controlplane.ForMain(runner(func() int {
+		if cluster.stop == nil {
+			return 1
+		}
+		code := m.Run()
+		if err := cluster.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}), options, func(c *controlplane.ControlPlane) {
+		if err := start(c, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(status)
+}
+
+type runner func() int
+
+func (r runner) Run() int { return r() }
+
+// serving takes the identities of the endpoints from the control plane.
+func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
+	file, names := c.FrontProxy()
+	frontProxy, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &simnode.Serving{CA: c.CAPEM(), ClientCA: x509.NewCertPool(), FrontProxyCA: x509.NewCertPool(), FrontProxyNames: names, Metrics: true}
+	if !s.ClientCA.AppendCertsFromPEM(c.CAPEM()) || !s.FrontProxyCA.AppendCertsFromPEM(frontProxy) {
+		return nil, fmt.Errorf("no certificate in the authorities of the control plane")
+	}
+	s.Cert = func(hosts ...string) (tls.Certificate, error) {
+		cert, key, err := c.IssueServing(hosts...)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		return tls.X509KeyPair(cert, key)
+	}
+	return s, nil
+}
+
+// start makes what the tests share and runs the fleet.
+func start(c *controlplane.ControlPlane, dir string) (err error) {
+	cluster.plane, cluster.config, cluster.load, cluster.dir = c, c.Config(), &dial{set: map[string]simnode.Use{}}, dir
+	if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
+		return err
+	}
+	return run()
+}
+
+// run runs a fleet and waits until it is ready.
+func run() error {
+	identities, err := serving(cluster.plane)
+	if err != nil {
+		return err
+	}
+	if identities.Tunnel, err = tunnel.Open(context.Background(), cluster.dir); err != nil {
+		return err
+	}
+	timing := simnode.DefaultTiming()
+	timing.PressureHold = 3 * time.Second
+	cluster.fleet, err = simnode.New(simnode.Config{
+		Client: cluster.config, Nodes: pools(), Load: cluster.load, Serving: identities, Timing: timing,
+		Sample: 500 * time.Millisecond, Heartbeat: time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- cluster.fleet.Run(ctx) }()
+	cluster.stop = func() error { cancel(); return <-done }
+	select {
+	case <-cluster.fleet.Ready():
+		return nil
+	case err := <-done:
+		done <- err
+		return fmt.Errorf("the fleet did not start: %w", err)
+	case <-time.After(time.Minute):
+		return errors.New("the fleet is not ready after a minute")
+	}
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, ok func(ctx context.Context) (bool, string)) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var done bool
+		done, last = ok(ctx)
+		return done, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; last seen: %s", what, err, last)
+	}
+}
+
+// namespaceFor makes a namespace of the test's own.
+func namespaceFor(t *testing.T) string {
+	t.Helper()
+	ns, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "sim-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		if err := cluster.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ns.Name
+}
+
+// quantities makes a resource list.
+func quantities(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// podIn is a Guaranteed pod with one container "app" for the pool.
+func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"pool": pool},
+			Containers: []corev1.Container{{
+				Name: "app", Image: "example.com/app:1",
+				Resources: corev1.ResourceRequirements{Requests: quantities(cpu, memory), Limits: quantities(cpu, memory)},
+			}},
+		},
+	}
+	for _, f := range edit {
+		f(pod)
+	}
+	return pod
+}
+
+func create(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	// The service account of a new namespace comes a moment after it.
+	eventually(t, "create pod "+pod.Name, func(ctx context.Context) (bool, string) {
+		_, err := cluster.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// podUntil polls a pod until the condition holds and returns it.
+func podUntil(t *testing.T, namespace, name, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	eventually(t, "pod "+name+": "+what, func(ctx context.Context) (bool, string) {
+		var err error
+		if pod, err = cluster.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return false, err.Error()
+		}
+		return ok(pod), fmt.Sprintf("%+v", pod.Status)
+	})
+	return pod
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	c := condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
