@@ -148,6 +148,10 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 		if body != "ok" {
 			return body
 		}
+		// It serves before it has read the authority that signs clients' certificates, and until then everyone is anonymous.
+		if _, err := out.get(t, "/metrics"); err != nil {
+			return err.Error()
+		}
 		return ""
 	})
 	return out
