@@ -26,13 +26,6 @@ const nodeLoadController = "nodeload"
 // rebalanceController is the name of what moves pods off hot nodes.
 const rebalanceController = "rebalance"
 
-func controllerNames() []string {
-	return []string{
-		recommendationController, costController, timeSeriesPredictionController, clusterNodePredictionController,
-		nodeLoadController, rebalanceController,
-	}
-}
-
 func knownControllers() string { return strings.Join(controllerNames(), ", ") }
 
 // runs tells whether a controller is wanted: named, or included by *, and not left out by -name.

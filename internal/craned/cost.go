@@ -4,6 +4,7 @@
 package craned
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	costcontroller "crane.io/crane/internal/controller/cost"
-	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/pricebook"
 	"crane.io/crane/internal/workload"
 )
@@ -25,9 +26,9 @@ const (
 	costPageSize = 500
 )
 
-// addCost reads the price book and adds the books of the cluster; where the cost controller is not wanted they still
+// newLedger reads the price book and builds the books of the cluster. Where the cost controller is not wanted they still
 // price recommendations.
-func addCost(mgr manager.Manager, o *Options, source *prometheus.Source) (*costcontroller.Ledger, error) {
+func newLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*costcontroller.Ledger, error) {
 	book, err := pricebook.Load(o.PriceBook)
 	if err != nil {
 		return nil, fmt.Errorf("--price-book: %w", err)
@@ -37,21 +38,23 @@ func addCost(mgr manager.Manager, o *Options, source *prometheus.Source) (*costc
 	ledger, err := costcontroller.New(costcontroller.Config{
 		Book:     book,
 		Cluster:  &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return live }, Scheme: mgr.GetScheme()},
-		Usage:    source,
+		Usage:    usage,
 		Interval: o.CostInterval,
 		Clock:    clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the ledger: %w", err)
 	}
-	if !o.runs(costController) {
-		return ledger, nil
-	}
-	if err := ctrlmetrics.Registry.Register(ledger); err != nil {
-		return nil, fmt.Errorf("registering the metrics of costs: %w", err)
-	}
-	if err := mgr.Add(ledger); err != nil {
-		return nil, fmt.Errorf("adding the ledger: %w", err)
-	}
 	return ledger, nil
+}
+
+// addCost lets the books of the cluster be kept and exported.
+func addCost(_ context.Context, p *parts) error {
+	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
+		return fmt.Errorf("registering the metrics of costs: %w", err)
+	}
+	if err := p.mgr.Add(p.ledger); err != nil {
+		return fmt.Errorf("adding the ledger: %w", err)
+	}
+	return nil
 }

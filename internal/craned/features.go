@@ -42,8 +42,3 @@ func featureSpecs() map[featuregate.Feature]featuregate.FeatureSpec {
 		qosInitializer: off,
 	}
 }
-
-// served tells whether a gate has a function in craned.
-func served(name featuregate.Feature) bool {
-	return name == Analysis || name == TimeSeriesPrediction || name == ClusterNodePrediction
-}

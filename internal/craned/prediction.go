@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/controller/prediction"
@@ -80,20 +79,23 @@ func (p *Prediction) validate() field.ErrorList {
 	return errs
 }
 
-// addPrediction adds the controllers of predictions, as far as gates and --controllers want them. owner is nil where
-// none of them is wanted.
-func addPrediction(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source, owner *predictor.Predictor) error {
-	if o.FeatureGates.Enabled(ClusterNodePrediction) && o.runs(clusterNodePredictionController) {
-		if err := prediction.AddNodesToManager(ctx, mgr, clock.RealClock{}); err != nil {
-			return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
-		}
+// addClusterNodePrediction adds the controller behind ClusterNodePrediction.
+func addClusterNodePrediction(ctx context.Context, p *parts) error {
+	if err := prediction.AddNodesToManager(ctx, p.mgr, clock.RealClock{}); err != nil {
+		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
-	if !o.predicts() {
-		return nil
+	return nil
+}
+
+// addTimeSeriesPrediction adds the controller behind TimeSeriesPrediction.
+func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
+	owner, err := p.models(ctx)
+	if err != nil {
+		return err
 	}
-	err := prediction.AddToManager(mgr, prediction.Config{
-		Predictor: owner, Selector: source.Selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
-		Frequency: o.Prediction.UpdateFrequency, AtOnce: o.Prediction.AtOnce,
+	err = prediction.AddToManager(p.mgr, prediction.Config{
+		Predictor: owner, Selector: p.source.Selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Frequency: p.Prediction.UpdateFrequency, AtOnce: p.Prediction.AtOnce,
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)
@@ -101,22 +103,13 @@ func addPrediction(ctx context.Context, mgr manager.Manager, o *Options, source 
 	return nil
 }
 
-// predicts tells whether TimeSeriesPredictions are served.
-func (o *Options) predicts() bool {
-	return o.FeatureGates.Enabled(TimeSeriesPrediction) && o.runs(timeSeriesPredictionController)
-}
-
-// addPredictor adds the owner of models, where somebody may ask it for forecasts: TimeSeriesPredictions, or a node-load
-// policy. While nobody asks it does nothing.
-func addPredictor(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source) (*predictor.Predictor, error) {
-	if !o.predicts() && !o.runs(nodeLoadController) {
-		return nil, nil //nolint:nilnil // There is none, and that is no error.
-	}
+// addPredictor adds the owner of models to the manager.
+func addPredictor(ctx context.Context, p *parts) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
-	config.Source, config.OwnFault = source, isOwnFault
-	config.StateDir, config.MaxSeries = o.Prediction.StateDir, o.Prediction.MaxSeries
-	config.Refresh, config.StaleAfter = o.Prediction.Refresh, 3*o.Prediction.Refresh
-	config.ModelUpdate = o.Prediction.ModelUpdate
+	config.Source, config.OwnFault = p.source, isOwnFault
+	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
+	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
+	config.ModelUpdate = p.Prediction.ModelUpdate
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
 	owner, err := predictor.New(config)
 	if err != nil {
@@ -125,7 +118,7 @@ func addPredictor(ctx context.Context, mgr manager.Manager, o *Options, source *
 	if err := ctrlmetrics.Registry.Register(owner); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
 	}
-	if err := mgr.Add(owner); err != nil {
+	if err := p.mgr.Add(owner); err != nil {
 		return nil, fmt.Errorf("adding the predictor: %w", err)
 	}
 	return owner, nil

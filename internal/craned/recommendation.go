@@ -12,28 +12,24 @@ import (
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/controller/recommendation"
 	"crane.io/crane/internal/history"
-	"crane.io/crane/internal/metrics/prometheus"
 )
 
 // addRecommendation adds the controllers behind RecommendationRule and Recommendation.
-func addRecommendation(
-	ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source, pricer recommendation.Pricer,
-) error {
-	settings, err := recommendationSettings(ctx, o)
+func addRecommendation(ctx context.Context, p *parts) error {
+	settings, err := recommendationSettings(ctx, p.Options)
 	if err != nil {
 		return err
 	}
-	err = recommendation.AddToManager(ctx, mgr, recommendation.Config{
-		History:   history.Source{Usage: source, OOMs: source},
+	err = recommendation.AddToManager(ctx, p.mgr, recommendation.Config{
+		History:   history.Source{Usage: p.source, OOMs: p.source},
 		Settings:  settings,
-		Pricer:    pricer,
-		Namespace: o.Namespace,
-		Outdated:  o.RecommendationOutdated,
+		Pricer:    p.ledger,
+		Namespace: p.Namespace,
+		Outdated:  p.RecommendationOutdated,
 		Registry:  ctrlmetrics.Registry,
 		Clock:     clock.RealClock{},
 	})

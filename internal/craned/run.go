@@ -41,32 +41,20 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	source, err := newSource(o.Prometheus)
+	p, err := newParts(mgr, o)
 	if err != nil {
 		return err
 	}
-	health := newSourceHealth(askSource(source))
-	if err := addHealth(mgr, health); err != nil {
+	if err := addHealth(mgr, newSourceHealth(askSource(p.source))); err != nil {
 		return err
 	}
-	ledger, err := addCost(mgr, o, source)
-	if err != nil {
-		return err
-	}
-	if o.FeatureGates.Enabled(Analysis) && o.runs(recommendationController) {
-		if err := addRecommendation(ctx, mgr, o, source, ledger); err != nil {
+	for _, f := range features() {
+		if !o.wants(f) {
+			continue
+		}
+		if err := f.add(ctx, p); err != nil {
 			return err
 		}
-	}
-	owner, err := addPredictor(ctx, mgr, o, source)
-	if err != nil {
-		return err
-	}
-	if err := addPrediction(ctx, mgr, o, source, owner); err != nil {
-		return err
-	}
-	if err := addScheduling(ctx, mgr, o, source, owner); err != nil {
-		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)

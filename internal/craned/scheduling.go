@@ -18,7 +18,6 @@ import (
 	"crane.io/crane/internal/controller/rebalance"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/nodeloadpolicy"
-	"crane.io/crane/internal/predictor"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -60,10 +59,8 @@ func validateRebalance(s rebalance.Settings) field.ErrorList {
 }
 
 // addScheduling adds what helps schedulers, as far as --controllers wants it. All of it follows one policy file.
-func addScheduling(ctx context.Context, mgr manager.Manager, o *Options, source *prometheus.Source, owner *predictor.Predictor) error {
-	if !o.runs(nodeLoadController) && !o.runs(rebalanceController) {
-		return nil
-	}
+func addScheduling(ctx context.Context, p *parts) error {
+	mgr, o := p.mgr, p.Options
 	policy, err := o.NodeLoad.openPolicy(ctx)
 	if err != nil {
 		return err
@@ -77,12 +74,16 @@ func addScheduling(ctx context.Context, mgr manager.Manager, o *Options, source 
 	}
 	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
 	if o.runs(nodeLoadController) {
+		owner, err := p.models(ctx)
+		if err != nil {
+			return err
+		}
 		usages, err := nodeloadcontroller.NewMetricsServer(mgr.GetConfig())
 		if err != nil {
 			return err
 		}
 		writer, err := addNodeLoad(mgr, o, policy, format, nodeloadcontroller.Sources{
-			Prometheus: source, MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{}),
+			Prometheus: p.source, MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{}),
 		})
 		if err != nil {
 			return err
@@ -90,7 +91,7 @@ func addScheduling(ctx context.Context, mgr manager.Manager, o *Options, source 
 		follower.Loaded = writer.Wake
 	}
 	if o.runs(rebalanceController) {
-		if err := addRebalance(mgr, o, policy, format, source); err != nil {
+		if err := addRebalance(mgr, o, policy, format, p.source); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,56 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/component-base/featuregate"
+)
+
+// feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.
+// A feature is a file of this package, a line in features, and, where it has flags, a line in Options.
+type feature struct {
+	// names are what --controllers calls it: it is added when one of them is wanted. Most have one; those with several
+	// share something. None: it is always added, as far as its gate lets it.
+	names []string
+	// gate has to be on; empty for none.
+	gate featuregate.Feature
+	// add puts it together and gives it to the manager. It sends nothing: what runs begins with the manager.
+	add func(context.Context, *parts) error
+}
+
+// features lists what craned does, in the order in which it is added.
+func features() []feature {
+	return []feature{
+		{names: []string{costController}, add: addCost},
+		{names: []string{recommendationController}, gate: Analysis, add: addRecommendation},
+		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
+		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
+		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
+	}
+}
+
+// wants tells whether a feature is to be added.
+func (o *Options) wants(f feature) bool {
+	if f.gate != "" && !o.FeatureGates.Enabled(f.gate) {
+		return false
+	}
+	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runs)
+}
+
+// controllerNames are what --controllers knows.
+func controllerNames() []string {
+	var out []string
+	for _, f := range features() {
+		out = append(out, f.names...)
+	}
+	return out
+}
+
+// served tells whether a gate has a function in craned.
+func served(gate featuregate.Feature) bool {
+	return slices.ContainsFunc(features(), func(f feature) bool { return f.gate == gate })
+}
