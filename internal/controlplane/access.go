@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"crane.io/crane/internal/controlplane/pki"
+	"crane.io/crane/internal/pki"
 )
 
 // tokenLife is how long a service account's token in a kubeconfig is valid. A kubeconfig that outlives it is renewed by

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"crane.io/crane/internal/controlplane/pki"
+	"crane.io/crane/internal/pki"
 	"crane.io/crane/internal/process"
 )
 

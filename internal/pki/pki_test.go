@@ -61,7 +61,7 @@ func TestServingCertificate(t *testing.T) {
 	}{
 		"name":        {x509.VerifyOptions{DNSName: "api.test", Roots: roots(t, a), CurrentTime: epoch, KeyUsages: server}, true},
 		"address":     {x509.VerifyOptions{DNSName: "127.0.0.1", Roots: roots(t, a), CurrentTime: epoch, KeyUsages: server}, true},
-		"slow clock":  {x509.VerifyOptions{DNSName: "api.test", Roots: roots(t, a), CurrentTime: epoch.Add(-backdate / 2), KeyUsages: server}, true},
+		"slow clock":  {x509.VerifyOptions{DNSName: "api.test", Roots: roots(t, a), CurrentTime: epoch.Add(-Backdate / 2), KeyUsages: server}, true},
 		"other name":  {x509.VerifyOptions{DNSName: "other.test", Roots: roots(t, a), CurrentTime: epoch, KeyUsages: server}, false},
 		"other roots": {x509.VerifyOptions{DNSName: "api.test", Roots: roots(t, other), CurrentTime: epoch, KeyUsages: server}, false},
 		"too late":    {x509.VerifyOptions{DNSName: "api.test", Roots: roots(t, a), CurrentTime: epoch.Add(2 * leafLife), KeyUsages: server}, false},

@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the certificates of a control plane on one machine: authorities and service-account keys that are kept
-// in a directory, and short-lived leaves that are made anew at each start. Keys are ECDSA P-256. It must not know which
-// component uses what.
+// Package pki makes certificates: authorities, which may be kept in a directory, the leaves that they sign, and the keys of
+// service accounts. Keys are ECDSA P-256. It must not know which component uses what, nor when something is renewed.
 package pki
 
 import (
@@ -27,8 +26,8 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
-	// backdate makes a certificate valid for clients whose clock is slow.
-	backdate = time.Hour
+	// Backdate makes a certificate valid for clients whose clock is slow.
+	Backdate = time.Hour
 )
 
 // Pair is a certificate (with its chain) and its private key, both PEM.
@@ -57,7 +56,7 @@ type Authority struct {
 func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authority, error) {
 	certPEM, err := os.ReadFile(filepath.Join(dir, name+".crt"))
 	if errors.Is(err, fs.ErrNotExist) {
-		a, err := newAuthority(commonName, now)
+		a, err := NewAuthority(commonName, authorityLife, now)
 		if err != nil {
 			return nil, fmt.Errorf("make certificate authority %s: %w", name, err)
 		}
@@ -70,19 +69,23 @@ func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authorit
 	if err != nil {
 		return nil, fmt.Errorf("read key of certificate authority %s: %w", name, err)
 	}
-	a, err := parseAuthority(Pair{CertPEM: certPEM, KeyPEM: keyPEM}, now)
+	a, err := ParseAuthority(Pair{CertPEM: certPEM, KeyPEM: keyPEM}, now)
+	if err == nil && !now().Add(leafLife).Before(a.cert.NotAfter) {
+		err = fmt.Errorf("certificate ends on %s, too soon to sign for %s", a.cert.NotAfter, leafLife)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority %s in %s: %w", name, dir, err)
 	}
 	return a, nil
 }
 
-func newAuthority(commonName string, now func() time.Time) (*Authority, error) {
+// NewAuthority makes an authority that is valid for life, from an hour ago on.
+func NewAuthority(commonName string, life time.Duration, now func() time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	template, err := newTemplate(pkix.Name{CommonName: commonName}, now(), authorityLife)
+	template, err := newTemplate(pkix.Name{CommonName: commonName}, now(), life)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +96,11 @@ func newAuthority(commonName string, now func() time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseAuthority(pair, now)
+	return ParseAuthority(pair, now)
 }
 
-func parseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
+// ParseAuthority reads a certificate that may sign, and its key. It does not look at the time.
+func ParseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
 	both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 	if err != nil {
 		return nil, err
@@ -108,23 +112,35 @@ func parseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
 	if !both.Leaf.IsCA {
 		return nil, errors.New("certificate is not that of an authority")
 	}
-	if !now().Add(leafLife).Before(both.Leaf.NotAfter) {
-		return nil, fmt.Errorf("certificate ends on %s, too soon to sign for %s", both.Leaf.NotAfter, leafLife)
-	}
 	return &Authority{pair: pair, cert: both.Leaf, key: key, now: now}, nil
 }
 
 // CertPEM is the authority's own certificate.
 func (a *Authority) CertPEM() []byte { return a.pair.CertPEM }
 
-// IssueServing makes a server certificate for hosts, each a DNS name or an IP address.
+// KeyPEM is its private key.
+func (a *Authority) KeyPEM() []byte { return a.pair.KeyPEM }
+
+// Certificate is CertPEM, read. It must not be changed.
+func (a *Authority) Certificate() *x509.Certificate { return a.cert }
+
+// IssueServing makes a server certificate for hosts, each a DNS name or an IP address, that is valid for a year.
 func (a *Authority) IssueServing(hosts ...string) (Pair, error) {
+	return a.IssueServingFor(leafLife, hosts...)
+}
+
+// IssueServingFor makes a server certificate for hosts, each a DNS name or an IP address, that is valid from an hour ago on,
+// for life or as long as the authority.
+func (a *Authority) IssueServingFor(life time.Duration, hosts ...string) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, errors.New("issue serving certificate: no hosts")
 	}
-	template, err := newTemplate(pkix.Name{CommonName: hosts[0]}, a.now(), leafLife)
+	template, err := newTemplate(pkix.Name{CommonName: hosts[0]}, a.now(), life)
 	if err != nil {
 		return Pair{}, err
+	}
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -172,7 +188,7 @@ func newTemplate(subject pkix.Name, now time.Time, life time.Duration) (*x509.Ce
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      subject,
-		NotBefore:    now.Add(-backdate),
+		NotBefore:    now.Add(-Backdate),
 		NotAfter:     now.Add(life),
 	}, nil
 }
