@@ -209,12 +209,86 @@ type EffectiveHorizontalPodAutoscalerStatus struct {
 	// +optional
 	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
 
-	// Conditions say whether the autoscaler works and why not. Types: Ready, PredictionReady, and those of the HPA:
-	// AbleToScale, ScalingActive, ScalingLimited.
+	// ObservedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Autoscaler is who decides on the replicas: HorizontalPodAutoscaler/<name> where there is one, whoever it belongs
+	// to; Preview where Crane computes them by itself; empty where nobody does.
+	// +optional
+	Autoscaler string `json:"autoscaler,omitempty"`
+
+	// Winner is the name of the proposal that asked for most; empty where none did.
+	// +optional
+	Winner string `json:"winner,omitempty"`
+
+	// Why says in a sentence how expectReplicas came about.
+	// +optional
+	Why string `json:"why,omitempty"`
+
+	// Proposals say what each metric, each forecast and the cron schedules ask for, as of the last change of any of
+	// these numbers of replicas.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Proposals []ReplicaProposal `json:"proposals,omitempty"`
+
+	// Crons say when each cron schedule is active.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Crons []CronStatus `json:"crons,omitempty"`
+
+	// Conditions say whether the autoscaler works and why not. Types: Ready, PredictionReady, CronReady, and those of the
+	// HPA: AbleToScale, ScalingActive, ScalingLimited.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ReplicaProposal is what one metric, forecast or schedule asks for.
+type ReplicaProposal struct {
+	// Name is the resourceIdentifier of a metric (resource.cpu, pods.requests); that of its forecast begins with
+	// "prediction of ", that of a schedule with "cron ".
+	Name string `json:"name"`
+
+	// Replicas is what it asks for. Absent where it asks for nothing.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Current is the value of the metric, in its unit; percent where the target is a utilisation.
+	// +optional
+	Current string `json:"current,omitempty"`
+
+	// Target is the value that is aimed for, in the same unit.
+	// +optional
+	Target string `json:"target,omitempty"`
+
+	// Message says why nothing is asked for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// CronStatus says when a cron schedule is active.
+type CronStatus struct {
+	// Name of the schedule.
+	Name string `json:"name"`
+
+	// Active says whether the schedule is active now.
+	Active bool `json:"active"`
+
+	// NextStart is when it becomes active next.
+	// +optional
+	NextStart *metav1.Time `json:"nextStart,omitempty"`
+
+	// NextEnd is when it stops being active next.
+	// +optional
+	NextEnd *metav1.Time `json:"nextEnd,omitempty"`
+
+	// Message says why the schedule cannot be followed.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // EffectiveHorizontalPodAutoscalerList is a list of EffectiveHorizontalPodAutoscalers.

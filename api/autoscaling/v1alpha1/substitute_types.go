@@ -15,7 +15,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.labelSelector
 // +kubebuilder:resource:shortName=subs
-// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.replicas`,description="The number of replicas of the preview."
+// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.replicas`,description="The number of replicas of the workload."
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type Substitute struct {
 	metav1.TypeMeta `json:",inline"`
@@ -48,7 +48,7 @@ type SubstituteStatus struct {
 	// +optional
 	LabelSelector string `json:"labelSelector,omitempty"`
 
-	// Replicas is the number of replicas that the HPA last asked for.
+	// Replicas is the number of replicas that the workload has: what the HPA divides totals by.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 }

@@ -13,6 +13,12 @@ const (
 	// AnnotationMetricQueryPrefix, followed by a metric's resourceIdentifier, holds the PromQL to forecast that metric
 	// from in place of the built-in one.
 	AnnotationMetricQueryPrefix = "metric-query.autoscaling.crane.io/"
+	// AnnotationAdoptHPA names an HPA of the same target that Crane is to take over, under its name. Without the
+	// annotation, or without what it names, nobody's HPA is touched.
+	AnnotationAdoptHPA = "autoscaling.crane.io/adopt-hpa"
+	// AnnotationAdoptedSpec, on an HPA that was taken over, is the JSON of its spec from before. When the annotation
+	// AnnotationAdoptHPA goes the HPA gets it back.
+	AnnotationAdoptedSpec = "autoscaling.crane.io/adopted-spec"
 )
 
 // Labels of the objects that an EffectiveHorizontalPodAutoscaler makes.
@@ -66,6 +72,9 @@ const (
 	// ConditionPredictionReady is True when the forecasts of an EffectiveHorizontalPodAutoscaler are ready.
 	ConditionPredictionReady = "PredictionReady"
 
+	// ConditionCronReady is True when every cron schedule can be followed. Absent without schedules.
+	ConditionCronReady = "CronReady"
+
 	// ReasonEffectiveHPAReady is the reason of an EffectiveHorizontalPodAutoscaler that works.
 	ReasonEffectiveHPAReady = "EffectiveHorizontalPodAutoscalerReady"
 	// ReasonFailedGetScale is the reason where the scale of the target cannot be read.
@@ -80,6 +89,30 @@ const (
 	ReasonFailedReconcileHPA = "FailedReconcileHPA"
 	// ReasonFailedScale is the reason where the target could not be scaled.
 	ReasonFailedScale = "FailedScale"
+	// ReasonNoScale is the reason where the target has no scale subresource.
+	ReasonNoScale = "NoScaleSubresource"
+	// ReasonForeignAutoscaler is the reason where an HPA or a ScaledObject of somebody else scales the same pods.
+	ReasonForeignAutoscaler = "ForeignAutoscaler"
+	// ReasonTargetTaken is the reason where an older EffectiveHorizontalPodAutoscaler has the same target.
+	ReasonTargetTaken = "TargetTaken"
+	// ReasonPreviewComputed is the reason of a preview that Crane computes by itself, because an autoscaler of somebody
+	// else scales the same pods.
+	ReasonPreviewComputed = "PreviewComputed"
+	// ReasonInvalidSpec is the reason where the spec contradicts itself.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonCronsValid is the reason where every cron schedule can be followed, ReasonInvalidCron where one cannot.
+	ReasonCronsValid  = "CronsValid"
+	ReasonInvalidCron = "InvalidCron"
+
+	// ReasonPredicting is the reason where every forecast that was asked for takes part in the decision.
+	ReasonPredicting = "Predicting"
+	// ReasonNothingToPredict is the reason where no metric can be forecast.
+	ReasonNothingToPredict = "NothingToPredict"
+	// ReasonPredictionIgnored is the reason where a forecast takes no part: it is not ready, has no skill, is out of date
+	// or has several series.
+	ReasonPredictionIgnored = "PredictionIgnored"
+	// ReasonMetricsAPIMissing is the reason where nobody serves the forecasts to the HPA.
+	ReasonMetricsAPIMissing = "MetricsAPIMissing"
 	// ReasonFailedValidation is the reason of an EffectiveVerticalPodAutoscaler whose spec cannot be used.
 	ReasonFailedValidation = "FailedValidation"
 )

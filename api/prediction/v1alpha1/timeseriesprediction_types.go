@@ -193,6 +193,12 @@ type PredictionMetricStatus struct {
 	// LastSampleTime is the newest sample that the forecast knows: its age is that of the forecast.
 	// +optional
 	LastSampleTime *metav1.Time `json:"lastSampleTime,omitempty"`
+
+	// Skill is how much better the forecast was than a constant on the metric's own past: "1" is perfect, "0" no better,
+	// less is worse; the least of the series. Absent where the past is too short to tell, and for percentile, which is a
+	// constant.
+	// +optional
+	Skill string `json:"skill,omitempty"`
 }
 
 // MetricTimeSeries is the forecast of one series.

@@ -149,8 +149,21 @@ func (d decision) made(o observed, all []predictor.SeriesForecast, budget int) p
 			out.LastSampleTime = &last
 		}
 	}
+	out.Skill = skillOf(all)
 	out.Ready = d.reaches(&out)
 	return out
+}
+
+// skillOf is the least skill of the series; empty where that of one is not known.
+func skillOf(all []predictor.SeriesForecast) string {
+	least := math.Inf(1)
+	for _, f := range all {
+		if math.IsNaN(f.Skill) || math.IsInf(f.Skill, 0) {
+			return ""
+		}
+		least = math.Min(least, f.Skill)
+	}
+	return strconv.FormatFloat(least, 'f', 2, 64)
 }
 
 func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
