@@ -29,6 +29,9 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.ApplyFile(cmd.Flags()); err != nil {
+				return err
+			}
 			warnings := o.Complete(cmd.Flags())
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)

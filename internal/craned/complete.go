@@ -23,10 +23,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	o.requireConfiguration = fs.Changed("recommendation-configuration-file")
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
 
-	var warnings []string
-	if fs.Changed("prometheus-bratelimit") {
-		warnings = append(warnings, "--prometheus-bratelimit has no effect: --prometheus-query-concurrency always holds")
-	}
+	warnings := retiredWarnings(fs)
 	if f := fs.Lookup("feature-gates"); f != nil && f.Changed {
 		for name := range o.FeatureGates.GetAll() {
 			if !served(name) && strings.Contains(f.Value.String(), string(name)+"=") {

@@ -22,6 +22,8 @@ const defaultConfigurationFile = "/tmp/recommendation-framework/recommendation_c
 // Options are craned's settings as the command line gives them. Names and defaults are gocrane's where gocrane had
 // the flag; what is new says so in its help.
 type Options struct {
+	// ConfigFile has settings beside the command line, which wins.
+	ConfigFile string
 	Kubeconfig string
 	// Namespace is Crane's own: the lease and recommendations for cluster-scoped targets live there.
 	Namespace string
@@ -36,6 +38,8 @@ type Options struct {
 
 	DataSources []string
 	Prometheus  Prometheus
+	GRPC        GRPC
+	WebAPI      WebAPI
 
 	RecommendationConfigurationFile string
 	// requireConfiguration is set by Complete when the user named the file, so that it must exist.
@@ -85,9 +89,20 @@ type Prometheus struct {
 	Timeout            time.Duration
 	KeepAlive          time.Duration
 	MaxPoints          int
-	RateLimit          bool
 	// ExtensionLabels is "k=v,k2=v2", appended to each query.
 	ExtensionLabels string
+}
+
+// GRPC says where a data source behind gocrane's protocol is.
+type GRPC struct {
+	Address string
+	Timeout time.Duration
+}
+
+// WebAPI says where the web API is served.
+type WebAPI struct {
+	BindAddress string
+	BindPort    int
 }
 
 // NewOptions returns the defaults.
@@ -110,6 +125,8 @@ func NewOptions() *Options {
 		Prometheus: Prometheus{
 			Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000,
 		},
+		GRPC:                            GRPC{Address: "localhost:50051", Timeout: time.Minute},
+		WebAPI:                          WebAPI{BindAddress: "0.0.0.0", BindPort: 8082},
 		RecommendationConfigurationFile: defaultConfigurationFile,
 		RecommendationOutdated:          24 * time.Hour,
 		CostInterval:                    5 * time.Minute,
@@ -124,6 +141,9 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.SetNormalizeFunc(dashes)
+	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
+		"YAML file with values of flags, keyed by their names. What the command line sets wins.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig to reach the API server with. Empty: the service account in a cluster, else the usual loading rules.")
 	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
@@ -146,6 +166,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources, "Sources of history: "+knownDataSources()+".")
 	o.addPrometheusFlags(fs)
+	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc.")
+	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
+	fs.StringVar(&o.WebAPI.BindAddress, "server-bind-address", o.WebAPI.BindAddress, "Address that serves the web API.")
+	fs.IntVar(&o.WebAPI.BindPort, "server-bind-port", o.WebAPI.BindPort, "Port that serves the web API; 0 serves none.")
 
 	fs.StringVar(&o.RecommendationConfigurationFile, "recommendation-configuration-file", o.RecommendationConfigurationFile,
 		"File of kind RecommendationConfiguration. Where the default does not exist the built-in configuration is used.")
@@ -164,6 +188,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
+	addRetiredFlags(fs) // After all others.
 }
 
 func (o *Options) addPrometheusFlags(fs *pflag.FlagSet) {
@@ -184,8 +209,6 @@ func (o *Options) addPrometheusFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
 	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
 	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
-	fs.BoolVar(&p.RateLimit, "prometheus-bratelimit", p.RateLimit,
-		"Accepted for gocrane's manifests: --prometheus-query-concurrency always holds.")
 	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
 		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
 }

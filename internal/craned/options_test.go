@@ -55,7 +55,7 @@ func TestDefaultsAreGocranes(t *testing.T) {
 		"leader-elect": "true", "lease-duration": "15s", "lease-retry-period": "2s", "lease-renew-period": "10s",
 		"datasource": "[prom]", "prometheus-address": "", "prometheus-auth-username": "", "prometheus-auth-password": "",
 		"prometheus-auth-bearertoken": "", "prometheus-query-concurrency": "10", "prometheus-insecure-skip-verify": "false",
-		"prometheus-keepalive": "1m0s", "prometheus-timeout": "3m0s", "prometheus-bratelimit": "false", "prometheus-maxpoints": "11000",
+		"prometheus-keepalive": "1m0s", "prometheus-timeout": "3m0s", "prometheus-maxpoints": "11000",
 		"recommendation-configuration-file": "/tmp/recommendation-framework/recommendation_configuration.yaml",
 		"recommendation-outdate-interval":   "24h0m0s", "extension-labels": "",
 		"prediction-update-frequency-duration": "30s", "model-update-interval": "12h0m0s",

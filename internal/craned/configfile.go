@@ -1,0 +1,163 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	configFlag = "config"
+	// maxConfigBytes bounds a configuration file; one with every flag in it has a twentieth of that.
+	maxConfigBytes = 1 << 20
+)
+
+// ApplyFile sets from the file that --config names what the command line leaves open. A key of the file is the name of a
+// flag; its value is what the flag takes, a list where the flag takes several, and a map for feature-gates. A key that
+// is no flag, twice there, or of the wrong type is an error that names it. Call it between parsing and Complete.
+func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
+	if o.ConfigFile == "" {
+		return nil
+	}
+	values, err := readConfigFile(o.ConfigFile)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", configFlag, err)
+	}
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		path := field.NewPath(key)
+		f := fs.Lookup(key)
+		switch {
+		case f == nil || f.Name != key || f.Name == "help" || f.Name == "version":
+			errs = append(errs, field.Invalid(path, "", "unknown field: there is no flag --"+key))
+		case key == configFlag:
+			errs = append(errs, field.Forbidden(path, "a file names no other"))
+		case f.Changed:
+			// The command line wins.
+		default:
+			if err := setFrom(fs, f, path, values[key]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if err := errs.ToAggregate(); err != nil {
+		return fmt.Errorf("--%s %s: %w", configFlag, o.ConfigFile, err)
+	}
+	return nil
+}
+
+func readConfigFile(name string) (map[string]any, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the file.
+	}
+	if info.Size() > maxConfigBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), maxConfigBytes)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // As above.
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(bytes.TrimSpace(asJSON)) == 0 || string(asJSON) == "null" {
+		return nil, nil // An empty file sets nothing.
+	}
+	// Numbers stay as they are written: a flag reads them itself.
+	decoder := json.NewDecoder(bytes.NewReader(asJSON))
+	decoder.UseNumber()
+	values := map[string]any{}
+	if err := decoder.Decode(&values); err != nil {
+		return nil, fmt.Errorf("%s: want a map from names of flags to values: %w", name, err)
+	}
+	return values, nil
+}
+
+// setFrom sets a flag as if the command line had.
+func setFrom(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *field.Error {
+	text, err := flagText(f, path, value)
+	if err != nil {
+		return err
+	}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		if err := list.Replace(text); err != nil {
+			return field.Invalid(path, strings.Join(text, ","), err.Error())
+		}
+		f.Changed = true
+		return nil
+	}
+	one := strings.Join(text, ",")
+	if err := fs.Set(f.Name, one); err != nil {
+		// The flag's own words come after its name and value, which are said already.
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner
+		}
+		return field.Invalid(path, one, err.Error())
+	}
+	return nil
+}
+
+// flagText writes a value of the file as the words that the command line would have.
+func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Error) {
+	_, several := f.Value.(pflag.SliceValue)
+	switch v := value.(type) {
+	case []any:
+		if !several {
+			return nil, field.TypeInvalid(path, "a list", "want one value")
+		}
+		out := make([]string, len(v))
+		for i, element := range v {
+			text, ok := scalar(element)
+			if !ok {
+				return nil, field.TypeInvalid(path.Index(i), element, "want a text, a number or a boolean")
+			}
+			out[i] = text
+		}
+		return out, nil
+	case map[string]any:
+		if f.Name != "feature-gates" {
+			return nil, field.TypeInvalid(path, "a map", "want a value")
+		}
+		var out []string
+		for _, gate := range slices.Sorted(maps.Keys(v)) {
+			on, ok := v[gate].(bool)
+			if !ok {
+				return nil, field.TypeInvalid(path.Key(gate), v[gate], "want true or false")
+			}
+			out = append(out, fmt.Sprintf("%s=%t", gate, on))
+		}
+		return out, nil
+	default:
+		text, ok := scalar(value)
+		if !ok {
+			return nil, field.TypeInvalid(path, value, "want a value")
+		}
+		return []string{text}, nil
+	}
+}
+
+// scalar is the text of a value; null has none.
+func scalar(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool, json.Number:
+		return fmt.Sprint(v), true
+	default:
+		return "", false
+	}
+}

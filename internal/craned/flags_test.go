@@ -1,0 +1,204 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// gocraneFlags are the flags of gocrane's craned with their defaults, as its manifests use them.
+const gocraneFlags = `
+api-qps 300 | api-burst 400 | metrics-bind-address :8080 | health-probe-bind-address :8081 | leader-elect true
+lease-duration 15s | lease-retry-period 2s | lease-renew-period 10s | prediction-update-frequency-duration 30s
+datasource prom | prometheus-address | prometheus-adapter-configmap-namespace | prometheus-adapter-configmap-name
+prometheus-adapter-configmap-key | prometheus-adapter-config | prometheus-adapter-extension-labels | extension-labels
+prometheus-auth-username | prometheus-auth-password | prometheus-auth-bearertoken | prometheus-query-concurrency 10
+prometheus-insecure-skip-verify false | prometheus-keepalive 60s | prometheus-timeout 3m | prometheus-bratelimit false
+prometheus-maxpoints 11000 | seed-file | grpc-ds-address localhost:50051 | grpc-ds-timeout 1m | model-update-interval 12h
+webhook-enabled true | recommendation-config-file
+recommendation-configuration-file /tmp/recommendation-framework/recommendation_configuration.yaml | qos-config-file
+ehpa-propagation-label-prefixes | ehpa-propagation-annotation-prefixes | ehpa-propagation-labels | ehpa-propagation-annotations
+oom-record-max-number 10000 | time-series-prediction-max-concurrent-reconciles 10 | cache-unstructured true
+recommendation-monitor-interval 1h | recommendation-outdate-interval 24h | server-bind-address 0.0.0.0
+server-bind-port 8082 | server-enable-profiling false | server-enable-metrics false | server-mode release
+server-enable-grafana false | server-grafana-config | server-store secret | kubeconfig | feature-gates Analysis=true
+add_dir_header false | alsologtostderr false | log_backtrace_at :0 | log_dir | log_file | log_file_max_size 1800
+logtostderr true | one_output false | skip_headers false | skip_log_headers false | stderrthreshold 2 | v 0 | vmodule
+`
+
+// flagsOfGocrane splits the list above.
+func flagsOfGocrane() map[string]string {
+	out := map[string]string{}
+	for _, word := range strings.FieldsFunc(gocraneFlags, func(r rune) bool { return r == '|' || r == '\n' }) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(word), " "); name != "" {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// TestEveryFlagOfGocrane: each flag is accepted with gocrane's default as its value; those without effect are warned of by
+// name, and no others.
+func TestEveryFlagOfGocrane(t *testing.T) {
+	if n := len(flagsOfGocrane()); n < 60 {
+		t.Fatalf("the list has %d flags", n)
+	}
+	var gone []string
+	for _, r := range retiredFlags() {
+		gone = append(gone, r.name)
+	}
+	for name, value := range flagsOfGocrane() {
+		t.Run(name, func(t *testing.T) {
+			_, warnings, err := parse(t, address, "--"+name+"="+value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+			NewOptions().AddFlags(fs)
+			dashed := strings.ReplaceAll(name, "_", "-")
+			_, retired := fs.Lookup(dashed).Annotations[retiredAnnotation]
+			if retired != slices.Contains(gone, dashed) {
+				t.Errorf("the flag is served; take it from the table of retired flags")
+			}
+			if retired != (len(warnings) == 1) || retired && !strings.HasPrefix(warnings[0], "--"+dashed+" has no effect: ") {
+				t.Errorf("warnings %v", warnings)
+			}
+		})
+	}
+	// Booleans need no value, and one that means nothing does no harm.
+	_, warnings, err := parse(t, address, "--server-enable-grafana", "--cache-unstructured", "--logtostderr", "--alsologtostderr=false")
+	if err != nil || len(warnings) != 4 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}
+
+// TestRetiredFlagsAreGocranes: the table holds nothing that gocrane has not had.
+func TestRetiredFlagsAreGocranes(t *testing.T) {
+	known := map[string]string{}
+	for name, value := range flagsOfGocrane() {
+		known[strings.ReplaceAll(name, "_", "-")] = value
+	}
+	for _, r := range retiredFlags() {
+		if value, ok := known[r.name]; !ok || value != r.byDefault || r.instead == "" {
+			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.name, value, ok, r.byDefault)
+		}
+	}
+}
+
+// applied parses a command line with a configuration file of the given text.
+func applied(t *testing.T, text string, args ...string) (*Options, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "craned.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := NewOptions()
+	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if err := fs.Parse(append(args, "--config="+name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ApplyFile(fs); err != nil {
+		return nil, err
+	}
+	o.Complete(fs)
+	return o, o.Validate().ToAggregate()
+}
+
+// TestConfigFile: a file sets what flags set, and flags win.
+func TestConfigFile(t *testing.T) {
+	o, err := applied(t, `
+# Comments and anchors are YAML's.
+prometheus-address: http://prometheus:9090
+api-qps: 12.5
+prometheus-timeout: 90s
+leader-elect: false
+controllers: ["*", -cost]
+feature-gates: {ClusterNodePrediction: true, Analysis: false}
+recommendation-configuration-file: /etc/crane/recommendation.yaml
+v: 2
+`, "--controllers=nodeload", "--api-burst=7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
+		o.LeaderElection.Enabled || o.Verbosity != 2 || !o.requireConfiguration ||
+		!o.FeatureGates.Enabled(ClusterNodePrediction) || o.FeatureGates.Enabled(Analysis) {
+		t.Errorf("%+v", o)
+	}
+	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
+		t.Errorf("the command line does not win: %v", o.Controllers)
+	}
+	if o, err = applied(t, "controllers: [\"*\", -cost]\n", address); err != nil || !slices.Equal(o.Controllers, []string{"*", "-cost"}) {
+		t.Errorf("%v, %v", o, err)
+	}
+	for _, empty := range []string{"", "{}", "---\n", "# nothing\n"} {
+		if _, err := applied(t, empty, address); err != nil {
+			t.Errorf("file %q: %v", empty, err)
+		}
+	}
+}
+
+func TestBadConfigFile(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field":      {"prometheus-adress: x\n", "prometheus-adress: Invalid value"},
+		"twice":              {"v: 1\nv: 2\n", `key "v" already set`},
+		"not YAML":           {"v: [1\n", "yaml"},
+		"a list":             {"- v\n", "want a map"},
+		"wrong type":         {"api-burst: many\n", `api-burst: Invalid value: "many"`},
+		"no duration":        {"prometheus-timeout: 90\n", `prometheus-timeout: Invalid value: "90"`},
+		"null":               {"v: null\n", "v: Invalid value"},
+		"list for one":       {"v: [1, 2]\n", "v: Invalid value"},
+		"map for one":        {"v: {level: 2}\n", "v: Invalid value"},
+		"map in a list":      {"controllers: [\"*\", {a: b}]\n", "controllers[1]: Invalid value"},
+		"gate without value": {"feature-gates: {Analysis: maybe}\n", "feature-gates[Analysis]: Invalid value"},
+		"unknown gate":       {"feature-gates: {Nonsense: true}\n", "feature-gates: Invalid value"},
+		"another file":       {"config: other.yaml\n", "config: Forbidden"},
+		"underscores":        {"api_qps: 3\n", "api_qps: Invalid value"},
+		"what flags refuse":  {"controllers: [nonsense]\n", "--controllers[0]: Unsupported value"},
+		"too long":           {"# " + strings.Repeat("x", maxConfigBytes), "bytes, more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := applied(t, c.text, address); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q in it", err, c.want)
+			}
+		})
+	}
+	o := NewOptions()
+	o.ConfigFile = filepath.Join(t.TempDir(), "none.yaml")
+	if err := o.ApplyFile(pflag.NewFlagSet("", pflag.ContinueOnError)); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("without the file: %v", err)
+	}
+}
+
+// FuzzConfigFile: no text makes ApplyFile panic, and what it accepts it accepts again.
+func FuzzConfigFile(f *testing.F) {
+	f.Add("v: 1\ncontrollers: ['*']\nfeature-gates: {Analysis: true}\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("? {}\n: {}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		name := filepath.Join(t.TempDir(), "craned.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var first error
+		for i := range 2 {
+			o := NewOptions()
+			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+			o.AddFlags(fs)
+			o.ConfigFile = name
+			if err := o.ApplyFile(fs); i == 0 {
+				first = err
+			} else if (err == nil) != (first == nil) {
+				t.Errorf("%v, then %v", first, err)
+			}
+		}
+	})
+}
