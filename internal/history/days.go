@@ -89,6 +89,9 @@ func (r *dayReading) readStretch(ctx context.Context, req metrics.UsageRequest, 
 		if r.days == nil && !r.usage.wants(key) {
 			return nil
 		}
+		if r.usage.wants(key) {
+			r.usage.totals.add(key.identity, c, req.Resource)
+		}
 		open.add(key, c, req.Resource)
 		return nil
 	})

@@ -30,6 +30,9 @@ type Request struct {
 	// NodeGroups are the groups of the nodes by name; nil where they are not known. Use of DaemonSets is then also kept
 	// apart by group.
 	NodeGroups map[string]string
+	// Totals asks for the use of each workload over all its pods as well. It needs the samples themselves, so that days are
+	// not taken from a cache then.
+	Totals bool
 }
 
 // Source is where history is read from.
@@ -55,6 +58,8 @@ type Usage struct {
 	byWorkload map[identity][]string
 	// constraints are what the cluster sets to sizes.
 	constraints workload.Constraints
+	// totals are the uses over all pods, nil where they were not asked for.
+	totals *totals
 }
 
 // identity is a workload without the version of its API: metrics do not know it.
@@ -97,6 +102,10 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 	start := series.DayOf(req.End.Add(-req.Length)).Start()
 	if again, ok := from.Usage.(metrics.Rereader); ok {
 		from.Usage = again.Rereading()
+	}
+	if req.Totals {
+		u.totals = newTotals(start, req.End)
+		from.Cache = nil
 	}
 	read := u.reader(ctx, from)
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
@@ -141,6 +150,7 @@ func (u *Usage) reader(ctx context.Context, from Source) func(context.Context, m
 	return func(ctx context.Context, req metrics.UsageRequest) error {
 		return from.Usage.Usage(ctx, req, func(c metrics.Chunk) error { //nolint:wrapcheck // Collect says what was read.
 			if key := u.keyOf(c.Key); u.wants(key) {
+				u.totals.add(key.identity, c, req.Resource)
 				for _, p := range u.profilesOf(key) {
 					addChunk(p, c, req.Resource, time.Time{})
 				}
