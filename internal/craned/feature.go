@@ -26,7 +26,9 @@ type feature struct {
 func features() []feature {
 	return []feature{
 		{names: []string{costController}, add: addCost},
+		{gate: Analysis, add: addTargets},
 		{names: []string{recommendationController}, gate: Analysis, add: addRecommendation},
+		{names: []string{adoptionController}, gate: Analysis, add: addAdoption},
 		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},

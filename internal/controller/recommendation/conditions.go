@@ -21,9 +21,6 @@ const (
 	// conditionFailed, on a Recommendation, is True when the last evaluation failed; the value is then that of the
 	// last one that did not.
 	conditionFailed = analysisv1alpha1.ConditionFailed
-	// conditionAdopted, on a Recommendation, is False when the value could not be brought to the target as the
-	// adoption type says. It is absent otherwise, which spares a write for each Recommendation.
-	conditionAdopted = analysisv1alpha1.ConditionAdopted
 )
 
 // Reasons of conditions and events.
@@ -41,9 +38,6 @@ const (
 	reasonWriteFailed     = "WriteFailed"
 	reasonReadFailed      = "ReadFailed"
 
-	reasonAutoNotActing  = "AutoNotActing"
-	reasonOtherRule      = "OtherRecommendationAdopted"
-	reasonAnnotated      = "AnnotationWritten"
 	reasonTargetGone     = "TargetGone"
 	reasonNotSelected    = "NotSelected"
 	maxConditionMessage  = 1024

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/workload"
 )
 
@@ -40,13 +41,7 @@ func identityOfObject(rec *analysisv1alpha1.Recommendation) identity {
 	}
 }
 
-func groupOf(apiVersion string) string {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return apiVersion
-	}
-	return gv.Group
-}
+func groupOf(apiVersion string) string { return targets.GroupOf(apiVersion) }
 
 // objectName follows from rule, recommender and target alone, so that two craneds that act at once, or one that acts
 // again after a crash, mean the same object.

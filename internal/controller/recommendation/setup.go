@@ -6,7 +6,6 @@ package recommendation
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/history"
 	"crane.io/crane/internal/workload"
 )
@@ -91,11 +91,8 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Named("recommendation").
 		For(&analysisv1alpha1.Recommendation{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: recommendationsAtOnce})
-	// Where several rules have chosen one workload, the others have a look when the one that is adopted goes.
-	b = b.Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(siblings(mgr.GetClient())),
-		builder.WithPredicates(changesWhoIsAdopted()))
-	for _, kind := range watchedKinds() {
-		b = b.Watches(kind.object, handler.EnqueueRequestsFromMapFunc(byTarget(mgr.GetClient(), kind.gvk)), builder.WithPredicates(ofInterest()))
+	for _, kind := range workload.WatchedKinds() {
+		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(byTarget(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletions()))
 	}
 	if err := b.Complete(one); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
@@ -135,8 +132,8 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 // sources reads watched kinds from the cache and all others from the API server, page by page.
 func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
 	return func(kind schema.GroupVersionKind) workload.Source {
-		for _, w := range watchedKinds() {
-			if w.gvk == kind {
+		for _, w := range workload.WatchedKinds() {
+			if w.GVK == kind {
 				return workload.Source{Reader: cached}
 			}
 		}
@@ -144,7 +141,7 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 	}
 }
 
-// AddIndexes adds the indexes that the reconcilers look things up by.
+// AddIndexes adds the indexes that the reconcilers look things up by, but for that of package targets, which others use too.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, func(o client.Object) []string {
 		return []string{o.GetLabels()[analysisv1alpha1.LabelRuleUID]}
@@ -152,83 +149,31 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}
-	err = indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexTarget, func(o client.Object) []string {
-		rec, ok := o.(*analysisv1alpha1.Recommendation)
-		if !ok {
-			return nil
-		}
-		return []string{targetKey(rec)}
-	})
-	if err != nil {
-		return fmt.Errorf("indexing recommendations by target: %w", err)
-	}
 	return nil
 }
 
 // byTarget maps a workload to its Recommendations.
 func byTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		return requestsFor(ctx, reader, kind.Group+"/"+kind.Kind+"/"+o.GetNamespace()+"/"+o.GetName())
-	}
-}
-
-// siblings maps a Recommendation to the others of its target.
-func siblings(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		rec, ok := o.(*analysisv1alpha1.Recommendation)
-		if !ok {
-			return nil
-		}
-		return slices.DeleteFunc(requestsFor(ctx, reader, targetKey(rec)), func(r reconcile.Request) bool {
-			return r.NamespacedName == client.ObjectKeyFromObject(rec)
+		all, err := targets.Recommendations(ctx, reader, targets.Key{
+			Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(),
 		})
+		if err != nil {
+			return nil // The cache is stopping.
+		}
+		out := make([]reconcile.Request, len(all))
+		for i := range all {
+			out[i].NamespacedName = client.ObjectKeyFromObject(&all[i])
+		}
+		return out
 	}
 }
 
-func requestsFor(ctx context.Context, reader client.Reader, target string) []reconcile.Request {
-	var list analysisv1alpha1.RecommendationList
-	if err := reader.List(ctx, &list, client.MatchingFields{indexTarget: target}); err != nil {
-		return nil // The cache is stopping.
-	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
-}
-
-// changesWhoIsAdopted lets through what may hand the target of a Recommendation over to another one, or back.
-func changesWhoIsAdopted() predicate.Predicate {
-	wants := func(o client.Object) bool {
-		rec, ok := o.(*analysisv1alpha1.Recommendation)
-		return ok && wantsTarget(rec)
-	}
+// deletions lets through that a target is gone.
+func deletions() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return wants(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return wants(e.ObjectOld) != wants(e.ObjectNew) },
-	}
-}
-
-// ofInterest lets through what a Recommendation has to react to: its target is gone, or somebody changed the
-// annotation.
-func ofInterest() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			for _, key := range []string{
-				analysisv1alpha1.AnnotationResourceRecommendation,
-				analysisv1alpha1.AnnotationReplicasRecommendation,
-				analysisv1alpha1.AnnotationHPARecommendation,
-			} {
-				if e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key] {
-					return true
-				}
-			}
-			return false
-		},
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	}
 }

@@ -1,0 +1,100 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/controller/targets"
+	"crane.io/crane/internal/workload"
+)
+
+// targetsAtOnce is how many targets are looked after at once.
+const targetsAtOnce = 8
+
+// Config is what the controller needs from outside.
+type Config struct {
+	Clock clock.PassiveClock
+}
+
+// AddToManager adds the controller to a manager that has not started. The index of package targets has to be there.
+func AddToManager(mgr manager.Manager, cfg Config) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Clock: cfg.Clock,
+	}
+	b := builder.TypedControllerManagedBy[targets.Key](mgr).
+		Named("adoption").
+		WithOptions(controller.TypedOptions[targets.Key]{MaxConcurrentReconciles: targetsAtOnce}).
+		Watches(&analysisv1alpha1.Recommendation{}, ofRecommendations())
+	for _, kind := range workload.WatchedKinds() {
+		b = b.Watches(kind.Object, ofTargets(kind.GVK), builder.WithPredicates(ofInterest()))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("building the controller of adoption: %w", err)
+	}
+	return nil
+}
+
+// ofRecommendations maps a Recommendation to its target; where it names another one than before, to both.
+func ofRecommendations() handler.TypedEventHandler[client.Object, targets.Key] {
+	return handler.TypedFuncs[client.Object, targets.Key]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[targets.Key]) {
+			enqueue(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[targets.Key]) {
+			enqueue(q, e.ObjectOld)
+			enqueue(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[targets.Key]) {
+			enqueue(q, e.Object)
+		},
+	}
+}
+
+func enqueue(q workqueue.TypedRateLimitingInterface[targets.Key], o client.Object) {
+	if rec, ok := o.(*analysisv1alpha1.Recommendation); ok {
+		q.Add(targets.KeyOf(rec.Spec.TargetRef))
+	}
+}
+
+// ofTargets maps a workload to itself.
+func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targets.Key] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []targets.Key {
+		return []targets.Key{{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}}
+	})
+}
+
+// ofInterest lets through what adoption has to react to: the target is gone, or somebody changed an annotation of ours.
+func ofInterest() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			for _, key := range []string{
+				analysisv1alpha1.AnnotationResourceRecommendation,
+				analysisv1alpha1.AnnotationReplicasRecommendation,
+				analysisv1alpha1.AnnotationHPARecommendation,
+			} {
+				if e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key] {
+					return true
+				}
+			}
+			return false
+		},
+	}
+}
