@@ -22,15 +22,13 @@ func (f *File) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (f *File) Collect(ch chan<- prometheus.Metric) {
-	f.mu.Lock()
-	s := f.state
-	f.mu.Unlock()
+	s := f.file.State()
 	valid := 1.0
-	if s.invalid {
+	if s.Invalid {
 		valid = 0
 	}
 	ch <- prometheus.MustNewConstMetric(validDesc, prometheus.GaugeValue, valid)
-	ch <- prometheus.MustNewConstMetric(loadedDesc, prometheus.GaugeValue, float64(s.loaded.UnixMilli())/1000)
-	ch <- prometheus.MustNewConstMetric(reloadsDesc, prometheus.CounterValue, s.succeeded, "loaded")
-	ch <- prometheus.MustNewConstMetric(reloadsDesc, prometheus.CounterValue, s.failed, "refused")
+	ch <- prometheus.MustNewConstMetric(loadedDesc, prometheus.GaugeValue, float64(s.Loaded.UnixMilli())/1000)
+	ch <- prometheus.MustNewConstMetric(reloadsDesc, prometheus.CounterValue, s.Succeeded, "loaded")
+	ch <- prometheus.MustNewConstMetric(reloadsDesc, prometheus.CounterValue, s.Failed, "refused")
 }

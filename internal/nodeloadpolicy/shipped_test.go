@@ -52,7 +52,7 @@ func TestShippedPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Marks = builtin.Marks
 	want, err := nodeload.NewPolicy(spec)
 	if err != nil {
