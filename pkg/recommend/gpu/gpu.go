@@ -1,0 +1,198 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpu finds GPUs that containers hold and do not use: all of them, or some of several. It must not know where their
+// use is measured.
+package gpu
+
+import (
+	"fmt"
+	"strings"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/observation"
+	"crane.io/crane/pkg/recommend/settings"
+	"crane.io/crane/pkg/series"
+)
+
+// Reasons of plans.
+const (
+	// Idle is a container that uses none of its GPUs.
+	Idle = "IdleGPU"
+	// Oversized is a container that uses some of its GPUs, and never all.
+	Oversized = "OversizedGPU"
+)
+
+// Settings say when a GPU counts as idle.
+type Settings struct {
+	// Use is the share of the time for which something ran on it, the most of each hour, up to which a GPU is idle.
+	Use series.Ratio
+	// Memory is up to which nothing has it open.
+	Memory series.Bytes
+	// Percentile says which of the hours is held against Use; 1 is the busiest.
+	Percentile series.Ratio
+	// Hours is the length of the window.
+	Hours int
+}
+
+// ParseSettings reads
+//
+//	gpu-usage-utilization 0.02, gpu-memory-bytes 67108864, percentile 1, history-length 168h
+//
+// A process that has opened a GPU holds some hundred MiB of its memory; a driver without one a few.
+func ParseSettings(config map[string]string) (Settings, error) {
+	r := settings.Read(config)
+	s := Settings{
+		Use: r.Share("gpu-usage-utilization", 0.02), Memory: series.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
+		Percentile: r.Share("percentile", 1), Hours: r.Hours("history-length", 168, 1, 90*24),
+	}
+	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+}
+
+// Input is what is known of one workload.
+type Input struct {
+	Containers []Container
+	// Replicas is how many pods it wants.
+	Replicas int
+}
+
+// Container is one container of the workload that asks for GPUs.
+type Container struct {
+	Name string
+	// Resource is the name under which it asks for them, such as nvidia.com/gpu.
+	Resource string
+	// Asks is for how many.
+	Asks int64
+	// Pods are those of the window, also those that are gone; each has the devices that it was seen with.
+	Pods [][]Device
+}
+
+// Device is one GPU of one pod.
+type Device struct {
+	// Use is a share from 0 to 1, Memory bytes, the most of each hour.
+	Use, Memory observation.Hours
+}
+
+// Request is another number of GPUs for a container.
+type Request struct {
+	Container, Resource string
+	From, To            int64
+}
+
+// Plan is what is recommended for one workload.
+type Plan struct {
+	recommend.Plan
+	// Requests are those that change.
+	Requests []Request
+}
+
+// Decide says which GPUs are not used. All are for want of data.
+func Decide(in Input, s Settings) Plan {
+	var plan Plan
+	if in.Replicas <= 0 {
+		plan.State, plan.Description = recommend.Clear, "It is scaled to zero."
+		return plan
+	}
+	var found, missing []string
+	missingState := recommend.Learning
+	for _, c := range in.Containers {
+		if c.Asks <= 0 {
+			continue
+		}
+		v := look(c, s)
+		switch {
+		case v.state != recommend.Ready:
+			missing = append(missing, v.why)
+			if v.state == recommend.NoData {
+				missingState = v.state
+			}
+		case v.found != "":
+			found = append(found, v.found)
+			plan.Evidence = append(plan.Evidence, v.evidence...)
+			if plan.Reason == "" || v.reason == Idle {
+				plan.Reason = v.reason
+			}
+			if v.request != nil {
+				plan.Requests = append(plan.Requests, *v.request)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0 && len(missing) > 0:
+		plan.State, plan.Description = missingState, strings.Join(missing, " ")
+	case len(found) == 0:
+		plan.State, plan.Description = recommend.Clear, "It has no GPU that it does not use."
+	default:
+		plan.State, plan.Action, plan.Incomplete = recommend.Ready, recommend.NoAction, len(missing) > 0
+		if len(plan.Requests) > 0 {
+			plan.Action = recommend.Patch
+		}
+		plan.Description = strings.Join(append(found, missing...), " ")
+	}
+	return plan
+}
+
+// verdict is what was found of one container.
+type verdict struct {
+	state      recommend.State
+	why, found string
+	reason     string
+	evidence   []recommend.Evidence
+	request    *Request
+}
+
+func look(c Container, s Settings) verdict {
+	need := observation.Default(s.Hours)
+	busiest, memory := observation.Unknown(s.Hours), observation.Unknown(s.Hours)
+	// Of a pod, how many devices were busy; of all pods the most.
+	busy, seen := 0, 0
+	for _, devices := range c.Pods {
+		used := 0
+		for _, d := range devices {
+			busiest.Max(d.Use)
+			memory.Max(d.Memory)
+			if need.Quantile(d.Use, s.Percentile) > float64(s.Use) {
+				used++
+			}
+		}
+		busy, seen = max(busy, used), max(seen, len(devices))
+	}
+	what := "use of the GPUs of " + c.Name
+	if busy >= seen && seen > 0 || int64(busy) >= c.Asks {
+		return verdict{state: recommend.Ready} // All that were seen are used.
+	}
+	if state, why := need.Enough(what, busiest); state != recommend.Ready {
+		return verdict{state: state, why: why}
+	}
+	if int64(seen) < c.Asks {
+		return verdict{state: recommend.NoData, why: fmt.Sprintf("%s asks for %d GPUs, and the use of only %d is known.", c.Name, c.Asks, seen)}
+	}
+	limit := 100 * float64(s.Use)
+	out := verdict{state: recommend.Ready, evidence: []recommend.Evidence{
+		{
+			Name:  fmt.Sprintf("p%g of the use of the busiest GPU of %s by the hour, over %s", 100*float64(s.Percentile), c.Name, observation.Span(s.Hours)),
+			Value: 100 * min(need.Quantile(busiest, s.Percentile), 1), Unit: "%", Limit: &limit,
+		},
+		{Name: "GPUs that a pod uses", Value: float64(busy)},
+		{Name: "GPUs that it asks for", Value: float64(c.Asks)},
+	}}
+	if busy > 0 {
+		out.reason, out.request = Oversized, &Request{c.Name, c.Resource, c.Asks, int64(busy)}
+		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Asks, observation.Span(s.Hours), busy)
+		return out
+	}
+	out.reason = Idle
+	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Asks, observation.Span(s.Hours))
+	most := need.Quantile(memory, 1)
+	switch {
+	case !observation.Known(most):
+		out.found += "; whether a process has it open is not known."
+	case most > float64(s.Memory):
+		out.found += fmt.Sprintf("; a process keeps %.3g GiB of its memory, so the GPU cannot just be taken away: scale the workload down, or let it share one.", most/(1<<30))
+		out.evidence = append(out.evidence, recommend.Evidence{Name: "most memory in use on one GPU", Value: most, Unit: "bytes"})
+	default:
+		out.request = &Request{c.Name, c.Resource, c.Asks, 0}
+		out.found += ", nor opened one."
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observation
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/series"
+)
+
+// seen is so many hours of a value.
+func seen(n int, v float64) Hours { return slices.Repeat(Hours{v}, n) }
+
+func TestEnough(t *testing.T) {
+	for name, c := range map[string]struct {
+		h      Hours
+		state  recommend.State
+		reason string
+	}{
+		"nothing":             {nil, recommend.NoData, "No load is known for the last 24h."},
+		"gaps alone":          {Unknown(24), recommend.NoData, "No load is known"},
+		"never a real value":  {Hours{math.NaN(), math.Inf(1), -1, math.Inf(-1)}, recommend.NoData, "No load is known"},
+		"all":                 {seen(24, 1), recommend.Ready, ""},
+		"more than all":       {seen(100, 1), recommend.Ready, ""},
+		"zero is a value":     {seen(24, 0), recommend.Ready, ""},
+		"young":               {slices.Concat(Unknown(14), seen(10, 1)), recommend.Learning, "known for 10 of the last 24 hours, and has to be for 22"},
+		"gaps within":         {slices.Concat(seen(10, 1), Unknown(2), seen(12, 1)), recommend.Ready, ""},
+		"too many gaps":       {slices.Concat(seen(10, 1), Unknown(4), seen(10, 1)), recommend.Learning, "20 of the last 24"},
+		"an hour behind":      {slices.Concat(seen(23, 1), Unknown(1)), recommend.Ready, ""},
+		"stale":               {slices.Concat(seen(20, 1), Unknown(4)), recommend.NoData, "The last load that is known is 4h old."},
+		"long ago, not since": {slices.Concat(seen(100, 1), Unknown(24)), recommend.NoData, "No load is known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, reason := Default(24).Enough("load", c.h)
+			if state != c.state || !strings.Contains(reason, c.reason) || (reason == "") != (c.state == recommend.Ready) {
+				t.Errorf("%s, %q; want %s, %q", state, reason, c.state, c.reason)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	nan := math.NaN()
+	sum := Unknown(4)
+	sum.Add(Hours{9, 1, nan, 2, nan})
+	sum.Add(Hours{3, nan, nan})
+	if !slices.EqualFunc(sum, Hours{1, 3, 2, nan}, same) {
+		t.Error("sum", sum)
+	}
+	most := Hours{1, nan, 5}
+	most.Max(Hours{2, 2, 2})
+	most.Max(Hours{math.Inf(1), -1, 7})
+	if !slices.EqualFunc(most, Hours{2, 2, 7}, same) {
+		t.Error("most", most)
+	}
+	if got := Default(2).Quantile(Hours{100, 1, 3}, 0.5); got != 2 {
+		t.Error("the window is the last two hours:", got)
+	}
+	if got := Default(2).Quantile(nil, 0.5); !math.IsNaN(got) {
+		t.Error("nothing has no quantile:", got)
+	}
+}
+
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
+// FuzzEnough: whatever the values, Ready means that enough of them are known and the last not too old, and a quantile is one
+// of the known.
+func FuzzEnough(f *testing.F) {
+	f.Add(4, 0.5, 1, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f})
+	f.Add(168, 0.9, 3, []byte{})
+	f.Fuzz(func(t *testing.T, hours int, share float64, stale int, raw []byte) {
+		if hours < 1 || hours > 10000 || !(share >= 0 && share <= 1) {
+			return
+		}
+		var h Hours
+		for ; len(raw) >= 8; raw = raw[8:] {
+			h = append(h, math.Float64frombits(binary.LittleEndian.Uint64(raw)))
+		}
+		n := Need{Hours: hours, Share: series.Ratio(share), Stale: stale}
+		state, reason := n.Enough("x", h)
+		known := n.Within(h)
+		if state == recommend.Ready && (len(known) == 0 || reason != "") || state != recommend.Ready && reason == "" {
+			t.Errorf("%s %q of %v", state, reason, h)
+		}
+		if q := n.Quantile(h, 0.99); len(known) > 0 && !(q >= slices.Min(known) && q <= slices.Max(known)) {
+			t.Errorf("quantile %v of %v", q, known)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unused
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/observation"
+)
+
+func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
+
+// forgotten is a workload of three pods that do nothing.
+func forgotten(change ...func(*Input)) Input {
+	in := Input{Replicas: 3, Ready: 3, Scales: true, CPU: flat(168, 0.002), Receive: flat(168, 80), Transmit: flat(168, 1500)}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+func standard(t *testing.T) Settings {
+	t.Helper()
+	s, err := ParseSettings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		in    Input
+		state recommend.State
+		says  string
+	}{
+		"forgotten":             {forgotten(), recommend.Ready, "p100 of received traffic of a pod by the hour, over 7d 80 bytes/s (limit 500)"},
+		"computes":              {forgotten(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
+		"is asked once a week":  {forgotten(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
+		"sends":                 {forgotten(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
+		"scaled to zero":        {forgotten(func(in *Input) { in.Replicas = 0 }), recommend.Clear, "scaled to zero"},
+		"out of order":          {forgotten(func(in *Input) { in.Ready = 0 }), recommend.Clear, "out of order"},
+		"host network":          {forgotten(func(in *Input) { in.HostPods = 1 }), recommend.Clear, "network of their node"},
+		"a DaemonSet":           {forgotten(func(in *Input) { in.Scales = false }), recommend.Clear, "do not scale"},
+		"young":                 {forgotten(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(50, 0), flat(50, 0), flat(50, 0) }), recommend.Learning, "50 of the last 168"},
+		"no network":            {forgotten(func(in *Input) { in.Receive, in.Transmit = nil, nil }), recommend.NoData, "No received traffic is known"},
+		"no network, and young": {forgotten(func(in *Input) { in.CPU, in.Receive = flat(50, 0), nil }), recommend.NoData, "No received traffic is known"},
+		"no network, computes":  {forgotten(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(168, 2), nil, nil }), recommend.Clear, "cpu use"},
+		"stale":                 {forgotten(func(in *Input) { in.Receive = append(flat(160, 0), observation.Unknown(8)...) }), recommend.NoData, "8h old"},
+		"nan":                   {forgotten(func(in *Input) { in.CPU = flat(168, math.NaN()) }), recommend.NoData, "No cpu use"},
+		"infinite":              {forgotten(func(in *Input) { in.Receive = flat(168, math.Inf(1)) }), recommend.NoData, "No received traffic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(c.in, standard(t))
+			if plan.State != c.state || !strings.Contains(plan.Description, c.says) || (plan.Action == recommend.Patch) != (c.state == recommend.Ready) {
+				t.Errorf("%+v", plan)
+			}
+		})
+	}
+}
+
+func TestParseSettings(t *testing.T) {
+	if s := standard(t); s != (Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168}) {
+		t.Errorf("%+v", s)
+	}
+	for key, config := range map[string]map[string]string{
+		"net-receive-bytes": {"net-receive-bytes": "0", "net-transfer-bytes": "0"},
+		"percentile":        {"percentile": "2"},
+		"history-length":    {"history-length": "0s"},
+		"cpu":               {"cpu": "1"},
+	} {
+		if _, err := ParseSettings(config); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%v: %v", config, err)
+		}
+	}
+}
+
+// TestMoreIsNeverLessUsed: whatever grows, a workload that is used stays so.
+func TestMoreIsNeverLessUsed(t *testing.T) {
+	for name, set := range map[string]func(*Input, float64){
+		"cpu":      func(in *Input, v float64) { in.CPU = flat(168, v/1e4) },
+		"receive":  func(in *Input, v float64) { in.Receive = flat(168, v) },
+		"transmit": func(in *Input, v float64) { in.Transmit = flat(168, v*10) },
+	} {
+		unused := true
+		for v := 0.0; v < 1000; v += 25 {
+			in := forgotten()
+			set(&in, v)
+			now := Decide(in, standard(t)).Action == recommend.Patch
+			if now && !unused {
+				t.Errorf("%s: unused again at %g", name, v)
+			}
+			unused = now
+		}
+		if unused {
+			t.Errorf("%s: never used", name)
+		}
+	}
+}
+
+func FuzzDecide(f *testing.F) {
+	f.Add(1, 1, 168, 0.0, 0.0, 0.0)
+	f.Add(-1, 0, 3, math.NaN(), math.Inf(1), -1.0)
+	f.Fuzz(func(t *testing.T, replicas, ready, hours int, cpu, receive, transmit float64) {
+		if hours < 0 || hours > 1000 {
+			return
+		}
+		in := Input{Replicas: replicas, Ready: ready, Scales: true, CPU: flat(hours, cpu), Receive: flat(hours, receive), Transmit: flat(hours, transmit)}
+		plan := Decide(in, Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168})
+		if plan.Description == "" {
+			t.Error("no description")
+		}
+		still := cpu >= 0 && cpu <= 0.02 && receive >= 0 && receive <= 500 && transmit >= 0 && transmit <= 5000
+		if plan.Action == recommend.Patch && (!still || hours < 152 || ready <= 0 || replicas <= 0) {
+			t.Errorf("%+v for %+v", plan, in)
+		}
+	})
+}

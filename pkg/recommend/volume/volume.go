@@ -1,0 +1,158 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volume finds persistent volumes that nobody uses: released ones whose data nobody claims any more, free ones that
+// nobody has claimed, and bound ones that no pod mounts, has mounted of late, or would mount if its workload ran. It must not
+// know where pods and claims are read.
+package volume
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/observation"
+	"crane.io/crane/pkg/recommend/settings"
+	"crane.io/crane/pkg/series"
+)
+
+// Reasons of plans.
+const (
+	// Unclaimed is a volume that has no claim: it was released, or never claimed.
+	Unclaimed = "Unclaimed"
+	// Unmounted is a volume whose claim no pod mounts.
+	Unmounted = "Unmounted"
+)
+
+// Settings say when a volume counts as an orphan.
+type Settings struct {
+	// Hours is for how long nobody has used it.
+	Hours int
+}
+
+// ParseSettings reads the one key, unused-for (168h). gocrane had none and called a volume an orphan as soon as no pod ran
+// that mounts it.
+func ParseSettings(config map[string]string) (Settings, error) {
+	r := settings.Read(config)
+	s := Settings{Hours: r.Hours("unused-for", 168, 1, 90*24)}
+	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+}
+
+// Phase of a volume, by the names of Kubernetes.
+type Phase string
+
+// The phases.
+const (
+	Pending   Phase = "Pending"
+	Available Phase = "Available"
+	Bound     Phase = "Bound"
+	Released  Phase = "Released"
+	Failed    Phase = "Failed"
+)
+
+// Input is what is known of one persistent volume.
+type Input struct {
+	Phase    Phase
+	Capacity series.Bytes
+	// KeepsData tells that the data stay when the object is deleted (reclaim policy Retain).
+	KeepsData bool
+	// Since is the time since the volume came into its phase, or was made where that is not known.
+	Since time.Duration
+	// Claim names the claim that it is bound to as namespace/name, empty where there is none; ClaimGone tells that the claim
+	// does not exist.
+	Claim     string
+	ClaimGone bool
+	// Mounts are pods that have not ended and mount the claim, Wants workloads whose pods would.
+	Mounts, Wants []string
+	// Mounted is the number of pods that mounted the claim, in each hour in which the claim was watched; not known in others.
+	Mounted observation.Hours
+}
+
+// Decide says whether the volume is an orphan. It never is for want of data.
+func Decide(in Input, s Settings) recommend.Plan {
+	if in.Phase == Pending {
+		return clearOf("It is being made.")
+	}
+	bound := in.Claim != "" && !in.ClaimGone && in.Phase == Bound
+	if bound {
+		switch {
+		case len(in.Mounts) > 0:
+			return clearOf("Claim " + in.Claim + " is mounted by " + first(in.Mounts) + ".")
+		case len(in.Wants) > 0:
+			return clearOf("No pod mounts claim " + in.Claim + " now; those of " + first(in.Wants) + " would.")
+		}
+	}
+	least := time.Duration(s.Hours) * time.Hour
+	if in.Since < least {
+		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
+			"It has been %s for %s, and has to be for %s.", phase(in.Phase), in.Since.Truncate(time.Minute), observation.Span(s.Hours))}
+	}
+	plan := recommend.Plan{
+		State: recommend.Ready, Action: recommend.Delete,
+		Evidence: []recommend.Evidence{
+			{Name: "time as " + phase(in.Phase), Value: in.Since.Hours(), Unit: "hours"}, {Name: "size", Value: float64(in.Capacity), Unit: "bytes"},
+		},
+	}
+	if !bound {
+		plan.Reason = Unclaimed
+		plan.Description = "No claim has it: " + unclaimed(in) + "." + data(in)
+		return plan
+	}
+	need := observation.Default(s.Hours)
+	if state, why := need.Enough("number of pods that mounted claim "+in.Claim, in.Mounted); state != recommend.Ready {
+		return recommend.Plan{State: state, Description: "No pod mounts it now. " + why}
+	}
+	most := need.Quantile(in.Mounted, 1)
+	if most > 0 {
+		return clearOf("Claim " + in.Claim + " was mounted within " + observation.Span(s.Hours) + ".")
+	}
+	limit := 0.0
+	plan.Evidence = append(plan.Evidence, recommend.Evidence{
+		Name: "most pods that mounted it at once, over " + observation.Span(s.Hours), Value: most, Limit: &limit,
+	})
+	plan.Reason = Unmounted
+	plan.Description = fmt.Sprintf("No pod has mounted claim %s for %s, and the template of no workload names it. Delete the claim first.%s",
+		in.Claim, observation.Span(s.Hours), data(in))
+	return plan
+}
+
+func unclaimed(in Input) string {
+	switch {
+	case in.Phase == Available:
+		return "it is free, and nobody has asked for it"
+	case in.Claim != "":
+		return "claim " + in.Claim + ", whose data it holds, is gone"
+	}
+	return "it is " + phase(in.Phase)
+}
+
+// data warns of what is lost, or is not.
+func data(in Input) string {
+	switch {
+	case in.KeepsData:
+		return " Its reclaim policy is Retain: what is stored stays, and is paid for, until it is deleted where it is stored."
+	case in.Phase == Available:
+		return ""
+	}
+	return " Its data go with it: make a snapshot of what may be needed."
+}
+
+func phase(p Phase) string {
+	if p == "" {
+		return "in an unknown phase"
+	}
+	return strings.ToLower(string(p))
+}
+
+func clearOf(why string) recommend.Plan {
+	return recommend.Plan{State: recommend.Clear, Description: why}
+}
+
+// first names one of several.
+func first(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", names[0], len(names)-1)
+}

@@ -1,0 +1,97 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/observation"
+)
+
+const week = 7 * 24 * time.Hour
+
+func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
+
+// unmounted is a bound volume that nobody has mounted for a week.
+func unmounted(change ...func(*Input)) Input {
+	in := Input{Phase: Bound, Capacity: 10 << 30, Since: 2 * week, Claim: "shop/data", Mounted: flat(168, 0)}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+func TestDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		in     Input
+		state  recommend.State
+		reason string
+		says   string
+	}{
+		"unmounted":             {unmounted(), recommend.Ready, Unmounted, "No pod has mounted claim shop/data for 7d, and the template of no workload names it. Delete the claim first. Its data go with it"},
+		"keeps data":            {unmounted(func(in *Input) { in.KeepsData = true }), recommend.Ready, Unmounted, "Retain"},
+		"mounted":               {unmounted(func(in *Input) { in.Mounts = []string{"db-0", "db-1"} }), recommend.Clear, "", "mounted by db-0 (and 1 more)"},
+		"scaled down":           {unmounted(func(in *Input) { in.Wants = []string{"StatefulSet db"} }), recommend.Clear, "", "those of StatefulSet db would"},
+		"mounted yesterday":     {unmounted(func(in *Input) { in.Mounted[150] = 1 }), recommend.Clear, "", "was mounted within 7d"},
+		"not watched":           {unmounted(func(in *Input) { in.Mounted = nil }), recommend.NoData, "", "No number of pods that mounted claim shop/data is known"},
+		"watched since a day":   {unmounted(func(in *Input) { in.Mounted = flat(24, 0) }), recommend.Learning, "", "24 of the last 168"},
+		"watched until a day":   {unmounted(func(in *Input) { in.Mounted = append(flat(144, 0), observation.Unknown(24)...) }), recommend.NoData, "", "24h old"},
+		"young":                 {unmounted(func(in *Input) { in.Since = time.Hour }), recommend.Learning, "", "It has been bound for 1h0m0s, and has to be for 7d"},
+		"released":              {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week, KeepsData: true}, recommend.Ready, Unclaimed, "claim shop/data, whose data it holds, is gone"},
+		"released of late":      {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week - time.Second}, recommend.Learning, "", "released"},
+		"released, claim again": {Input{Phase: Released, Claim: "shop/data", Since: week}, recommend.Ready, Unclaimed, "is gone"},
+		"claim lost":            {Input{Phase: Bound, Claim: "shop/data", ClaimGone: true, Since: week}, recommend.Ready, Unclaimed, "is gone"},
+		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, Unclaimed, "nobody has asked for it"},
+		"failed":                {Input{Phase: Failed, Since: week}, recommend.Ready, Unclaimed, "it is failed"},
+		"pending":               {Input{Phase: Pending, Since: week}, recommend.Clear, "", "being made"},
+		"no phase":              {Input{}, recommend.Learning, "", "unknown phase"},
+		"age in the future":     {unmounted(func(in *Input) { in.Since = -time.Hour }), recommend.Learning, "", "-1h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(c.in, Settings{Hours: 168})
+			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) || (plan.Action == recommend.Delete) != (c.state == recommend.Ready) {
+				t.Errorf("%+v", plan)
+			}
+		})
+	}
+}
+
+func TestParseSettings(t *testing.T) {
+	if s, err := ParseSettings(nil); err != nil || s.Hours != 168 {
+		t.Error(s, err)
+	}
+	if s, err := ParseSettings(map[string]string{"unused-for": "2d"}); err != nil || s.Hours != 48 {
+		t.Error(s, err)
+	}
+	if _, err := ParseSettings(map[string]string{"unused-fro": "2d"}); err == nil || !strings.Contains(err.Error(), "unused-for") {
+		t.Error(err)
+	}
+}
+
+// FuzzDecide: a bound volume is an orphan only where it is known that nobody mounted it.
+func FuzzDecide(f *testing.F) {
+	f.Add("Bound", "a/b", false, int64(week), 168, 0.0, 0)
+	f.Add("", "", true, int64(-1), 3, math.NaN(), 1)
+	f.Fuzz(func(t *testing.T, phase, claim string, gone bool, since int64, hours int, mounted float64, mounts int) {
+		if hours < 0 || hours > 1000 || mounts < 0 || mounts > 5 {
+			return
+		}
+		in := Input{Phase: Phase(phase), Claim: claim, ClaimGone: gone, Since: time.Duration(since), Mounted: flat(hours, mounted), Mounts: make([]string, mounts)}
+		plan := Decide(in, Settings{Hours: 168})
+		if plan.Description == "" {
+			t.Error("no description")
+		}
+		if plan.Action != recommend.Delete {
+			return
+		}
+		if in.Since < week || in.Phase == Bound && claim != "" && !gone && (mounted != 0 || hours < 152 || mounts > 0) {
+			t.Errorf("%+v for %+v", plan, in)
+		}
+	})
+}
