@@ -1,0 +1,119 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// Target is a cluster-scoped object that tells the API server which authorities to trust. One that does not exist is nobody to
+// tell. The rights that a Target needs are get, list, watch and patch of its name.
+type Target struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// The kinds of targets.
+const (
+	admissionGroup   = "admissionregistration.k8s.io"
+	aggregationGroup = "apiregistration.k8s.io"
+)
+
+// ValidatingWebhooks are the webhooks of a ValidatingWebhookConfiguration.
+func ValidatingWebhooks(name string) Target {
+	return Target{schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}, name}
+}
+
+// MutatingWebhooks are the webhooks of a MutatingWebhookConfiguration.
+func MutatingWebhooks(name string) Target {
+	return Target{schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}, name}
+}
+
+// APIService is an aggregated API, named <version>.<group>.
+func APIService(name string) Target {
+	return Target{schema.GroupVersionResource{Group: aggregationGroup, Version: "v1", Resource: "apiservices"}, name}
+}
+
+func (t Target) String() string { return t.resource.Resource + "/" + t.name }
+
+// operation is one of RFC 6902.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// patch returns what brings the bundle into the object; nothing where it is there.
+func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation, error) {
+	var ops []operation
+	text := base64.StdEncoding.EncodeToString(bundle)
+	put := func(path string, has map[string]any) {
+		if had, _ := has["caBundle"].(string); !sameBundle(had, bundle) {
+			ops = append(ops, operation{"add", path + "/caBundle", text})
+		}
+	}
+	if t.resource.Group == aggregationGroup {
+		spec, _, err := unstructured.NestedMap(o.Object, "spec")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t, err)
+		}
+		// Trust without looking and a bundle exclude each other.
+		if blind, _ := spec["insecureSkipTLSVerify"].(bool); blind {
+			ops = append(ops, operation{"add", "/spec/insecureSkipTLSVerify", false})
+		}
+		put("/spec", spec)
+		return ops, nil
+	}
+	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t, err)
+	}
+	for i, w := range webhooks {
+		entry, _ := w.(map[string]any)
+		clientConfig, _ := entry["clientConfig"].(map[string]any)
+		if clientConfig == nil {
+			return nil, fmt.Errorf("%s: webhooks[%d] has no clientConfig", t, i)
+		}
+		put("/webhooks/"+strconv.Itoa(i)+"/clientConfig", clientConfig)
+	}
+	return ops, nil
+}
+
+// sameBundle compares what stands in an object with a bundle.
+func sameBundle(text string, bundle []byte) bool {
+	had, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && bytes.Equal(had, bundle)
+}
+
+// apply carries a patch out on the object that was looked at and no other.
+func (t Target) apply(ctx context.Context, client dynamic.Interface, manager string, o *unstructured.Unstructured, ops []operation) error {
+	ops = append([]operation{
+		{"test", "/metadata/uid", string(o.GetUID())}, {"test", "/metadata/resourceVersion", o.GetResourceVersion()},
+	}, ops...)
+	body, err := json.Marshal(ops)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t, err)
+	}
+	_, err = client.Resource(t.resource).Patch(ctx, t.name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: manager})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		// A test of the patch failed: the object has changed and its event is on the way.
+		return fmt.Errorf("%s changed meanwhile: %w", t, err)
+	}
+	return fmt.Errorf("telling %s the authority: %w", t, err)
+}
