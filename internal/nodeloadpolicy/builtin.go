@@ -4,6 +4,7 @@
 package nodeloadpolicy
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 
@@ -14,6 +15,9 @@ import (
 //
 //go:embed default.yaml
 var builtin []byte
+
+// BuiltinFile is the content of the file of Builtin.
+func BuiltinFile() []byte { return bytes.Clone(builtin) }
 
 // Builtin is the policy where no file says otherwise: that of config/nodeload, which needs no recording rules.
 func Builtin() (*nodeload.Policy, error) {

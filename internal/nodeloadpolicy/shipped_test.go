@@ -26,8 +26,8 @@ func shipped(t *testing.T, name string) []byte {
 	return content
 }
 
-// TestShippedPolicies: the ConfigMap holds the built-in policy to the letter, its queries are PromQL, and limits, weights
-// and periods are gocrane's.
+// TestShippedPolicies: the ConfigMap holds the built-in policy to the letter, its queries are PromQL, and the policy that reads
+// recording rules decides as it does.
 func TestShippedPolicies(t *testing.T) {
 	var object struct {
 		Metadata struct{ Name, Namespace string }
@@ -52,15 +52,6 @@ func TestShippedPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := nodeload.GocraneSpec()
-	spec.Marks = builtin.Marks
-	want, err := nodeload.NewPolicy(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(withRules, want) {
-		t.Errorf("the policy with recording rules is\n%+v, want\n%+v", withRules, want)
-	}
 	p := parser.NewParser(parser.Options{})
 	for i := range builtin.Metrics {
 		if _, err := p.ParseExpr(builtin.Metrics[i].Query); err != nil || builtin.Metrics[i].Query == "" {
@@ -68,13 +59,38 @@ func TestShippedPolicies(t *testing.T) {
 		}
 		builtin.Metrics[i].Query = ""
 	}
-	if !reflect.DeepEqual(builtin, want) {
-		t.Errorf("the built-in policy is\n%+v, want\n%+v", builtin, want)
+	if !reflect.DeepEqual(builtin, withRules) {
+		t.Errorf("the built-in policy is\n%+v, that with recording rules\n%+v", builtin, withRules)
+	}
+	if len(builtin.Warnings) > 0 || len(builtin.Limits) != len(builtin.Metrics) {
+		t.Errorf("%+v", builtin)
 	}
 }
 
-// TestRecordingRulesServeThePolicy: every metric that the policy reads is recorded.
-func TestRecordingRulesServeThePolicy(t *testing.T) {
+// TestGocranePolicy: the example for clusters that come from gocrane has its metrics, limits and weights, and the marks of the
+// built-in policy.
+func TestGocranePolicy(t *testing.T) {
+	content, err := os.ReadFile("../../examples/dynamic-scheduler-policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := nodeloadpolicy.Decode(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtin, err := nodeloadpolicy.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := nodeload.GocraneSpec()
+	spec.Marks = builtin.Marks
+	if want, err := nodeload.NewPolicy(spec); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the example is\n%+v, want\n%+v, %v", got, want, err)
+	}
+}
+
+// TestRecordingRulesServeThePolicies: every metric that the policies read is recorded, gocrane's among them.
+func TestRecordingRulesServeThePolicies(t *testing.T) {
 	var file struct {
 		Groups []struct {
 			Rules []struct{ Record, Expr string }
@@ -97,7 +113,7 @@ func TestRecordingRulesServeThePolicy(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range policy.Metrics {
+	for _, m := range append(policy.Metrics, nodeload.GocraneSpec().Metrics...) {
 		if !recorded[m.Name] {
 			t.Errorf("%s is read and not recorded", m.Name)
 		}

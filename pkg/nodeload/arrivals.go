@@ -104,7 +104,7 @@ func (a *Arrivals) End(pod string, use Amount, started, ended time.Time) bool {
 //	min(1, max(0, (measured - started - Warmup) / window))
 //
 // So an average of five minutes, taken 150 seconds after a pod was warm, holds half of its use, and the other half is
-// still to be added. A maximum of such averages is covered as the last of them is.
+// still to be added.
 func Coverage(started, measured time.Time, window time.Duration) series.Ratio {
 	if started.IsZero() || measured.IsZero() {
 		return 0
@@ -128,29 +128,30 @@ func Held(started, ended, measured time.Time, window time.Duration) series.Ratio
 }
 
 // coming is what of the pods on their way is not covered by a metric, less what it holds of those that ended, in units of its
-// resource. A maximum goes on holding what has ended.
-func (a *Arrivals) coming(kind kind, measured time.Time, window time.Duration, maximum bool) float64 {
+// resource.
+func (a *Arrivals) coming(kind kind, measured time.Time, window time.Duration) float64 {
 	var sum float64
 	for _, p := range a.pods {
-		switch {
-		case p.ended.IsZero():
+		if p.ended.IsZero() {
 			sum += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
-		case !maximum:
+		} else {
 			sum -= p.use.of(kind) * float64(Held(p.started, p.ended, measured, window))
 		}
 	}
 	return sum
 }
 
-// drop takes off the pods that every metric covers. For those that ended maxima do not matter.
-func (a *Arrivals) drop(measured []time.Time, windows []time.Duration, maxima []bool) {
+// drop takes off the pods that every metric covers of those that count pods.
+func (a *Arrivals) drop(measured []time.Time, windows []time.Duration, counting []bool) {
 	for name, p := range a.pods {
 		covered := !p.started.IsZero()
 		for m := 0; covered && m < len(measured); m++ {
-			if p.ended.IsZero() {
+			switch {
+			case !counting[m]:
+			case p.ended.IsZero():
 				covered = Coverage(p.started, measured[m], windows[m]) >= 1
-			} else {
-				covered = maxima[m] || measured[m].Sub(p.ended) >= windows[m]
+			default:
+				covered = measured[m].Sub(p.ended) >= windows[m]
 			}
 		}
 		if covered {

@@ -46,7 +46,7 @@ func TestDue(t *testing.T) {
 // TestNothingExpiresBetweenRounds plays rounds of a load that stands still: the value always counts, and is not written
 // at each of them.
 func TestNothingExpiresBetweenRounds(t *testing.T) {
-	for _, m := range nodeload.DefaultSpec().Metrics {
+	for _, m := range nodeload.GocraneSpec().Metrics {
 		w := nodeload.Writing{Material: 0.02, Active: m.Active(), Period: m.Period}
 		var have nodeload.Sample
 		writes := 0
@@ -67,7 +67,7 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Marks = map[nodeload.Resource]nodeload.WaterMarks{nodeload.CPU: {Low: 0.3, Schedule: 0.6, Evict: 0.8}}
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {

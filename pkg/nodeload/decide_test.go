@@ -20,7 +20,7 @@ func machine() Amount { return Amount{CPU: 10_000, Memory: 100 * gib} }
 
 func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
 	t.Helper()
-	spec := DefaultSpec()
+	spec := GocraneSpec()
 	for _, c := range change {
 		c(&spec)
 	}

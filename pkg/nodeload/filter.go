@@ -26,7 +26,7 @@ func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool)
 			unknown = true
 			continue
 		}
-		if load.Value+load.OnWay+counted(n.Incoming(l.Metric, use), l.Max) > l.Max {
+		if load.Value+load.OnWay+load.raised(counted(n.share(l.Metric, use), l.Max)) > l.Max {
 			return i, unknown
 		}
 	}
@@ -38,5 +38,5 @@ func counted(incoming, limit series.Ratio) series.Ratio { return min(incoming, l
 // Counted is what of a pod's use counts against a limit on the node.
 func (f *Fleet) Counted(n *Node, use Amount, limit int) series.Ratio {
 	l := f.Rules.Policy.Limits[limit]
-	return counted(n.Incoming(l.Metric, use), l.Max)
+	return n.Loads[l.Metric].raised(counted(n.share(l.Metric, use), l.Max))
 }

@@ -15,8 +15,11 @@ type Load struct {
 	// Value that was measured, as a fraction of capacity.
 	Value series.Ratio
 	// OnWay is what the pods on their way add to it, less what it holds of pods that ended, as a fraction of capacity. It is
-	// never less than -Value, and never negative where the sample is not fresh.
+	// never less than -Value, and never negative where the sample is not fresh. That of a maximum is never negative.
 	OnWay series.Ratio
+	// Slack is how much may still come before it rises: a maximum that was reached is not passed by every pod. It is 0 for
+	// what is no maximum, and where OnWay is more than 0.
+	Slack series.Ratio
 	// from and until bound the time in which the sample is fresh, in nanoseconds since 1970.
 	from, until int64
 }
@@ -65,7 +68,7 @@ type Report struct {
 func (r *Rules) Look(report Report, arrivals *Arrivals, now time.Time) *Node {
 	n := r.glance(report, now)
 	measured := n.measured(report.Samples, now)
-	arrivals.drop(measured, r.windows, r.maxima)
+	arrivals.drop(measured, r.windows, r.counting)
 	n.add(arrivals, measured)
 	return n
 }
@@ -127,23 +130,54 @@ func (n *Node) measured(samples []Sample, now time.Time) []time.Time {
 
 func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 	n.Arriving = len(arrivals.pods)
-	if n.Arriving == 0 {
-		return
+	for i := range n.Loads {
+		if !n.Rules.counting[i] || n.Arriving == 0 {
+			continue
+		}
+		k := n.Rules.kinds[i]
+		coming := series.Ratio(arrivals.coming(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
+		least := series.Ratio(0)
+		if n.fresh(i) {
+			least = -n.Loads[i].Value
+		}
+		n.Loads[i].OnWay = max(coming, least)
 	}
 	for i := range n.Loads {
-		if k := n.Rules.kinds[i]; k != kindOther {
-			coming := series.Ratio(arrivals.coming(k, measured[i], n.Rules.windows[i], n.Rules.maxima[i]) * n.inverse[k])
-			least := series.Ratio(0)
-			if n.Fresh&(1<<i) != 0 {
-				least = -n.Loads[i].Value
-			}
-			n.Loads[i].OnWay = max(coming, least)
+		if n.Rules.maxima[i] && n.Rules.kinds[i] != kindOther {
+			n.peak(i)
 		}
 	}
 }
 
+// peak works out what pods on their way do to a maximum. It was reached before they came, perhaps by pods that are gone, so
+// they do not come on top of it: a maximum M becomes
+//
+//	max(M, load at present + on its way),
+//
+// where the load at present is what Policy.Gauge of the resource says. Without that, or while it is not fresh, M bounds it.
+func (n *Node) peak(metric int) {
+	l, gauge := &n.Loads[metric], n.Rules.present(metric)
+	above := n.Loads[gauge].OnWay
+	switch {
+	case !n.fresh(metric):
+		above = max(above, 0)
+	case gauge != metric && n.fresh(gauge):
+		above += n.Loads[gauge].Value - l.Value
+	}
+	l.OnWay, l.Slack = max(above, 0), max(-above, 0)
+}
+
+func (n *Node) fresh(metric int) bool { return n.Fresh&(1<<metric) != 0 }
+
 // Incoming is what a pod adds to a metric of the node, as a fraction of capacity.
 func (n *Node) Incoming(metric int, use Amount) series.Ratio {
+	return n.Loads[metric].raised(n.share(metric, use))
+}
+
+// raised is by how much the load rises if so much comes.
+func (l *Load) raised(by series.Ratio) series.Ratio { return max(by-l.Slack, 0) }
+
+func (n *Node) share(metric int, use Amount) series.Ratio {
 	return n.Rules.share(use, n.Rules.kinds[metric], n.inverse)
 }
 
@@ -165,7 +199,9 @@ func (n *Node) Joined(use Amount) *Node {
 	joined := *n
 	joined.Loads = slices.Clone(n.Loads)
 	for i := range joined.Loads {
-		joined.Loads[i].OnWay += n.Incoming(i, use)
+		l, share := &joined.Loads[i], n.share(i, use)
+		l.OnWay += l.raised(share)
+		l.Slack = max(l.Slack-share, 0)
 	}
 	joined.Arriving++
 	return &joined

@@ -210,16 +210,30 @@ func (p *Policy) warnf(format string, args ...any) {
 }
 
 // Gauge is the metric that says how much of a resource a node uses now: of those that measure the resource the one that
-// is read most often, the first of equals. It is an index in Metrics.
+// is read most often, the first of equals. Forecasts and maxima, which tell of other times, are taken only where there is
+// nothing else. It is an index in Metrics.
 func (p *Policy) Gauge(of Resource) (int, bool) {
 	best, found := 0, false
 	for i, m := range p.Metrics {
-		if m.Resource == of && (!found || m.Period < p.Metrics[best].Period) {
+		if m.Resource == of && (!found || m.tellsMoreThan(p.Metrics[best])) {
 			best, found = i, true
 		}
 	}
 	return best, found
 }
+
+// tellsMoreThan compares what two metrics tell of the present.
+func (m Metric) tellsMoreThan(other Metric) bool {
+	if m.ofNow() != other.ofNow() {
+		return m.ofNow()
+	}
+	return m.Period < other.Period
+}
+
+func (m Metric) ofNow() bool { return m.From != FromForecast && !m.maximum() }
+
+// maximum tells by its name that the metric is the maximum of a time that is past.
+func (m Metric) maximum() bool { return m.From != FromForecast && strings.Contains(m.Name, "_max_") }
 
 // ResourceOf is the resource that a metric measures by its name: cpu_... and mem_... or memory_..., as gocrane's are
 // called; empty for others.

@@ -15,7 +15,7 @@ import (
 )
 
 func TestDefaultPolicy(t *testing.T) {
-	p, err := nodeload.NewPolicy(nodeload.DefaultSpec())
+	p, err := nodeload.NewPolicy(nodeload.GocraneSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 }
 
 func TestMarksCloseFilter(t *testing.T) {
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Marks = map[nodeload.Resource]nodeload.WaterMarks{
 		nodeload.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		nodeload.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
@@ -131,7 +131,7 @@ func TestBadSpecs(t *testing.T) {
 }
 
 func TestHotValue(t *testing.T) {
-	ranges := nodeload.DefaultSpec().Hot
+	ranges := nodeload.GocraneSpec().Hot
 	for _, test := range [][3]int64{{0, 0, 0}, {4, 1, 0}, {5, 1, 1}, {14, 7, 5}} {
 		if got := nodeload.HotValue(ranges, test[:2]); got != test[2] {
 			t.Errorf("%d in five minutes and %d in one: %d, want %d", test[0], test[1], got, test[2])

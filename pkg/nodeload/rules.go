@@ -52,9 +52,12 @@ type Rules struct {
 
 	kinds   []kind
 	windows []time.Duration
-	// maxima tells which metrics are maxima over a longer time, which hold what has ended.
+	// maxima tells which metrics are maxima over a longer time: what has ended stays in them.
 	maxima []bool
-	gauges [kinds]int
+	// counting tells to which metrics the pods on their way are added one by one. To the others they are not, because they
+	// are of no known resource, or maxima that follow the gauge.
+	counting []bool
+	gauges   [kinds]int
 }
 
 // NewRules fails where the policy has more than 64 metrics, or the strategy is not what it must be.
@@ -69,14 +72,27 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 	for _, m := range policy.Metrics {
 		r.kinds = append(r.kinds, kindOf(m.Resource))
 		r.windows = append(r.windows, Window(m))
-		r.maxima = append(r.maxima, strings.Contains(m.Name, "_max_"))
+		r.maxima = append(r.maxima, m.maximum())
 	}
 	for _, resource := range []Resource{CPU, Memory} {
 		if at, found := policy.Gauge(resource); found {
 			r.gauges[kindOf(resource)] = at
 		}
 	}
+	for i := range policy.Metrics {
+		r.counting = append(r.counting, r.kinds[i] != kindOther && r.present(i) == i)
+	}
 	return r, nil
+}
+
+// present is the metric that says what is used at present of the resource of which a metric is the maximum; the metric itself
+// where it is none, or where there is nothing better.
+func (r *Rules) present(metric int) int {
+	k := r.kinds[metric]
+	if !r.maxima[metric] || k == kindOther || r.maxima[r.gauges[k]] {
+		return metric
+	}
+	return r.gauges[k]
 }
 
 // Window is the time over which a value of the metric is averaged: what its name says after avg_, as in
@@ -144,7 +160,9 @@ func (r *Rules) GaugeSample(of Resource, samples []Sample) Sample {
 func (r *Rules) Horizon() time.Duration {
 	var longest time.Duration
 	for i, m := range r.Policy.Metrics {
-		longest = max(longest, m.Active()+r.windows[i])
+		if r.counting[i] {
+			longest = max(longest, m.Active()+r.windows[i])
+		}
 	}
 	return longest + Warmup
 }

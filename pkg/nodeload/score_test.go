@@ -205,7 +205,7 @@ func FuzzAnnotationToScore(f *testing.F) {
 }
 
 func TestStrategiesAreChecked(t *testing.T) {
-	policy, err := NewPolicy(DefaultSpec())
+	policy, err := NewPolicy(GocraneSpec())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 		b.Fatal(err)
 	}
 	w := newWorld(nodes)
-	policy, err := nodeload.NewPolicy(nodeload.DefaultSpec())
+	policy, err := nodeload.NewPolicy(nodeload.GocraneSpec())
 	if err != nil {
 		b.Fatal(err)
 	}

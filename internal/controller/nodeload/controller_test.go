@@ -342,7 +342,7 @@ func TestMetricsServer(t *testing.T) {
 
 func TestHotValue(t *testing.T) {
 	w := newWorld(3)
-	spec := nodeload.Spec{Hot: nodeload.DefaultSpec().Hot}
+	spec := nodeload.Spec{Hot: nodeload.GocraneSpec().Hot}
 	w.nodes[1].Annotations = map[string]string{"node_hot_value": "4,2024-05-01T11:59:00Z"}
 	w.binds = map[string][]int64{"n0": {10, 3}}
 	f := start(t, w, spec)
@@ -422,7 +422,7 @@ func TestGarbageOfStrangers(t *testing.T) {
 		values[i] = 50
 	}
 	w.percent("cpu_usage_avg_5m", values...)
-	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1], Hot: nodeload.DefaultSpec().Hot})
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1], Hot: nodeload.GocraneSpec().Hot})
 	f.Round(t.Context())
 	for _, n := range w.nodes {
 		if got := n.Annotations["cpu_usage_avg_5m"]; got != "0.50000,2024-05-01T12:00:00Z" {

@@ -90,7 +90,7 @@ type bed struct {
 func newBed(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node) *bed {
 	t.Helper()
 	b := &bed{
-		TB: t, clock: clocktesting.NewFakeClock(start()), policies: &fixedPolicy{policyOf(t, nodeload.DefaultSpec())},
+		TB: t, clock: clocktesting.NewFakeClock(start()), policies: &fixedPolicy{policyOf(t, nodeload.GocraneSpec())},
 		events: &recorded{}, registry: metrics.NewKubeRegistry(),
 	}
 	all := NewMetrics()
@@ -197,7 +197,7 @@ func (b *bed) place(pod *corev1.Pod) string {
 // loads are annotations with every metric of gocrane's policy, measured at a time.
 func loads(cpu, memory float64, measured time.Time) map[string]string {
 	annotations := map[string]string{"unrelated": "1"}
-	for _, m := range nodeload.DefaultSpec().Metrics {
+	for _, m := range nodeload.GocraneSpec().Metrics {
 		value := cpu
 		if nodeload.ResourceOf(m.Name) == nodeload.Memory {
 			value = memory

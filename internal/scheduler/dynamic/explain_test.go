@@ -177,7 +177,7 @@ func TestMetricsAreBounded(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Metrics, spec.Predicates, spec.Priorities = spec.Metrics[3:], nil, nil
 	b.policies.policy = policyOf(t, spec)
 	b.clock.Step(time.Second)

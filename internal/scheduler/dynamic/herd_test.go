@@ -48,7 +48,7 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 	}
 	b := newBed(t, nodeload.Strategy{}, machines...)
 	// No limit: the question is where Score leads.
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Predicates = nil
 	b.policies.policy = policyOf(t, spec)
 	for i, info := range b.infos {

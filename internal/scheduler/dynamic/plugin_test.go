@@ -220,7 +220,7 @@ func TestNewPolicy(t *testing.T) {
 	if _, reasons, _ := b.try(pod); len(reasons) != 0 {
 		t.Fatalf("closed %v", reasons)
 	}
-	spec := nodeload.DefaultSpec()
+	spec := nodeload.GocraneSpec()
 	spec.Metrics, spec.Priorities = spec.Metrics[:1], spec.Priorities[:1]
 	spec.Predicates = []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.4}}
 	b.policies.policy = policyOf(t, spec)

@@ -6,10 +6,12 @@ package simulate
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,7 @@ type Options struct {
 	Delays []time.Duration
 	// Traces is the folder of trace files.
 	Traces string
-	// PolicyFile of Crane's plugin; empty for the embedded one.
+	// PolicyFile of Crane's plugin; empty for the built-in one.
 	PolicyFile string
 	// Output format.
 	Output string
@@ -66,15 +68,18 @@ func NewCommand() *cobra.Command {
 				return err
 			}
 			// Pods and scores are much garbage in little memory.
-			debug.SetGCPercent(400)
+			debug.SetGCPercent(1000)
+			// Who is told to end takes the folder of the policy files along.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
 			if o.Herd {
-				return herd(cmd.Context(), o, cmd.OutOrStdout())
+				return herd(ctx, o, cmd.OutOrStdout())
 			}
 			progress := cmd.ErrOrStderr()
 			if o.Quiet {
 				progress = nil
 			}
-			found, err := Run(cmd.Context(), o, progress)
+			found, err := Run(ctx, o, progress)
 			if err != nil {
 				return err
 			}
@@ -89,7 +94,7 @@ func NewCommand() *cobra.Command {
 	f.Uint64Var(&o.FirstSeed, "first-seed", o.FirstSeed, "the first of these seeds")
 	f.DurationSliceVar(&o.Delays, "delays", nil, "delays of metrics; without, the scenario's")
 	f.StringVar(&o.Traces, "traces", o.Traces, "folder with the CSV files that scenarios of traces name")
-	f.StringVar(&o.PolicyFile, "policy-file", "", "DynamicSchedulerPolicy of Crane's plugin; without, one that looks at the last five minutes")
+	f.StringVar(&o.PolicyFile, "policy-file", "", "DynamicSchedulerPolicy of Crane's plugin; without, the built-in one")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "output: "+strings.Join(report.Formats(), ", "))
 	f.IntVar(&o.Parallel, "parallel", o.Parallel, "runs at once")
 	f.BoolVar(&o.Herd, "herd", false, "instead of scenarios: a burst of equal pods on nodes of which one looks idle, with metrics that stand still")

@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"crane.io/crane/internal/nodeloadpolicy"
 	"crane.io/crane/internal/scheduler/simulate/report"
+	"crane.io/crane/pkg/nodeload"
 )
 
 // scenarioFile is a quarter of an hour of a few nodes.
@@ -120,10 +123,26 @@ func TestTraceAbsent(t *testing.T) {
 	}
 }
 
-// TestPolicyIsTheExample: what is simulated is what users can take.
-func TestPolicyIsTheExample(t *testing.T) {
-	example, err := os.ReadFile("../../../examples/dynamic-scheduler-policy-balance.yaml")
-	if err != nil || !bytes.Equal(example, balance) {
-		t.Errorf("examples/dynamic-scheduler-policy-balance.yaml and policy.yaml differ, %v", err)
+// TestPolicies: what is simulated is what is shipped, and rebalancing differs from it in marks and periods alone.
+func TestPolicies(t *testing.T) {
+	dir := t.TempDir()
+	files, err := openPolicies("", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtin, err := nodeloadpolicy.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, nodeloadpolicy.BuiltinFile()) || !reflect.DeepEqual(files.usual.read, builtin) {
+		t.Errorf("another policy than the built-in one is simulated, %v", err)
+	}
+	read := files.rebalanced.read
+	if !reflect.DeepEqual(read.Weights, builtin.Weights) || read.Marks[nodeload.CPU].Evict >= builtin.Marks[nodeload.CPU].Evict {
+		t.Errorf("rebalancing: %+v", read)
+	}
+	named, err := openPolicies("../../../examples/dynamic-scheduler-policy.yaml", dir)
+	if err != nil || named.usual != named.rebalanced || named.usual.read.Metrics[1].Name != "cpu_usage_max_avg_1h" {
+		t.Errorf("%+v, %v", named, err)
 	}
 }

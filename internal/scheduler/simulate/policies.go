@@ -26,10 +26,21 @@ const (
 // dynamicWeight is the weight of plugin Dynamic, as config/scheduler has it.
 const dynamicWeight = 3
 
-// balance is the policy file that Crane's plugin runs with.
+// rebalancing is the policy file of spread-rebalanced: the built-in one with lower water marks.
 //
-//go:embed policy.yaml
-var balance []byte
+//go:embed rebalancing.yaml
+var rebalancing []byte
+
+// policyFile is a policy file of Crane's plugin, which is read by its path, and what stands in it.
+type policyFile struct {
+	path string
+	read *nodeload.Policy
+}
+
+// policyFiles are those that Crane's plugin runs with.
+type policyFiles struct {
+	usual, rebalanced policyFile
+}
 
 // policy is one way to schedule by its name.
 type policy struct {
@@ -41,10 +52,10 @@ type policy struct {
 	build func(peer.Env) peer.Policy
 }
 
-// policies lists all of them. file is the policy file of Crane's plugin, read is what stands in it.
-func policies(file string, read *nodeload.Policy) []policy {
+// policies lists all of them.
+func policies(files policyFiles) []policy {
 	ours := func(strategy string, change func(*engine.Ours)) func(peer.Env) peer.Policy {
-		o := engine.Ours{PolicyPath: file, Policy: read, Strategy: strategy, Weight: dynamicWeight, History: true}
+		o := engine.Ours{PolicyPath: files.usual.path, Policy: files.usual.read, Strategy: strategy, Weight: dynamicWeight, History: true}
 		if change != nil {
 			change(&o)
 		}
@@ -61,7 +72,9 @@ func policies(file string, read *nodeload.Policy) []policy {
 		{name: "pack", usual: true, build: ours("Pack", nil)},
 		{name: "risk", usual: true, build: ours("Risk", nil)},
 		{name: "spread-no-history", build: ours("Spread", func(o *engine.Ours) { o.History = false })},
-		{name: "spread-rebalanced", build: ours("Spread", func(o *engine.Ours) { o.Rebalance = true })},
+		{name: "spread-rebalanced", build: ours("Spread", func(o *engine.Ours) {
+			o.PolicyPath, o.Policy, o.Rebalance = files.rebalanced.path, files.rebalanced.read, true
+		})},
 		{name: oracle, usual: true, blind: true, build: peer.Oracle},
 	}
 }
@@ -86,25 +99,39 @@ func choose(all []policy, names []string) ([]policy, error) {
 	return chosen, nil
 }
 
-// policyFile is the policy file of Crane's plugin, which is read by its path: the one that is named, or the embedded one, which
-// is put into dir.
-func policyFile(named, dir string) (string, *nodeload.Policy, error) {
-	content, path := balance, filepath.Join(dir, "policy.yaml")
-	if named != "" {
-		absolute, err := filepath.Abs(named)
+// openPolicies reads the named file, or puts the built-in ones into dir where none is named.
+func openPolicies(named, dir string) (policyFiles, error) {
+	if named == "" {
+		usual, err := putPolicy(filepath.Join(dir, "policy.yaml"), nodeloadpolicy.BuiltinFile())
 		if err != nil {
-			return "", nil, fmt.Errorf("path of the policy file: %w", err)
+			return policyFiles{}, err
 		}
-		if content, err = os.ReadFile(absolute); err != nil {
-			return "", nil, fmt.Errorf("reading the policy file: %w", err)
-		}
-		path = absolute
-	} else if err := os.WriteFile(path, content, 0o600); err != nil {
-		return "", nil, fmt.Errorf("writing the policy file: %w", err)
+		rebalanced, err := putPolicy(filepath.Join(dir, "rebalancing.yaml"), rebalancing)
+		return policyFiles{usual: usual, rebalanced: rebalanced}, err
+	}
+	path, err := filepath.Abs(named)
+	if err != nil {
+		return policyFiles{}, fmt.Errorf("path of the policy file: %w", err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return policyFiles{}, fmt.Errorf("reading the policy file: %w", err)
 	}
 	read, err := nodeloadpolicy.Decode(content)
 	if err != nil {
-		return "", nil, fmt.Errorf("policy file %s: %w", named, err)
+		return policyFiles{}, fmt.Errorf("policy file %s: %w", named, err)
 	}
-	return path, read, nil
+	file := policyFile{path: path, read: read}
+	return policyFiles{usual: file, rebalanced: file}, nil
+}
+
+func putPolicy(path string, content []byte) (policyFile, error) {
+	read, err := nodeloadpolicy.Decode(content)
+	if err != nil {
+		return policyFile{}, fmt.Errorf("built-in policy: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return policyFile{}, fmt.Errorf("writing the policy file: %w", err)
+	}
+	return policyFile{path: path, read: read}, nil
 }

@@ -32,11 +32,11 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*report.Report, e
 		return nil, fmt.Errorf("making a folder for the policy file: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
-	path, read, err := policyFile(o.PolicyFile, dir)
+	files, err := openPolicies(o.PolicyFile, dir)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := choose(policies(path, read), o.Policies)
+	chosen, err := choose(policies(files), o.Policies)
 	if err != nil {
 		return nil, err
 	}

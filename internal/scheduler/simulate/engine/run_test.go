@@ -39,7 +39,7 @@ func small(t *testing.T, name string) *scenario.Scenario {
 
 func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	t.Helper()
-	path, err := filepath.Abs("../policy.yaml")
+	path, err := filepath.Abs("../../../nodeloadpolicy/default.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

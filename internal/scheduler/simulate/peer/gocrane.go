@@ -53,7 +53,7 @@ var (
 // Gocrane is the default profile with gocrane's plugin at its weight of 3.
 func Gocrane(env Env) Policy {
 	g := &gocrane{
-		env: env, spec: nodeload.DefaultSpec(), active: map[string]time.Duration{},
+		env: env, spec: nodeload.GocraneSpec(), active: map[string]time.Duration{},
 		cache: map[*corev1.Node]*gocraneNode{}, byNode: make([]*corev1.Node, len(env.World().Nodes)),
 	}
 	for _, m := range g.spec.Metrics {

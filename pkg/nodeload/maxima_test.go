@@ -1,0 +1,264 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeload
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// The metrics of CPU in gocrane's policy.
+const present, hourly, daily = 0, 1, 2
+
+func report(r *Rules, now, peak series.Ratio, measured time.Time) Report {
+	out := loaded(r, now, 0.1, measured)
+	out.Samples[hourly].Value, out.Samples[daily].Value = peak, peak
+	return out
+}
+
+// TestMaximumIsPassedOnce: a pod raises a maximum by what the present, all that is on its way and the pod together are above it.
+func TestMaximumIsPassedOnce(t *testing.T) {
+	r := rules(t, Strategy{})
+	for _, c := range []struct {
+		name      string
+		now, peak series.Ratio
+		arrivals  int // of 10 % each
+		ended     int // of 10 % each, still in the average and in the maximum
+		onWay     series.Ratio
+		slack     series.Ratio
+		incoming  series.Ratio // of a pod of 10 %
+	}{
+		{name: "far below", now: 0.2, peak: 0.6, arrivals: 2, slack: 0.2},
+		{name: "next to it", now: 0.2, peak: 0.6, arrivals: 4, incoming: 0.1},
+		{name: "in part", now: 0.25, peak: 0.6, arrivals: 3, slack: 0.05, incoming: 0.05},
+		{name: "above", now: 0.2, peak: 0.3, arrivals: 3, onWay: 0.2, incoming: 0.1},
+		{name: "an older maximum is below the present", now: 0.5, peak: 0.4, onWay: 0.1, incoming: 0.1},
+		{name: "what ended stays in a maximum", now: 0.6, peak: 0.6, ended: 2, slack: 0.2},
+		{name: "what ended makes room", now: 0.6, peak: 0.6, arrivals: 2, ended: 2, incoming: 0.1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var arrivals Arrivals
+			for i := range c.arrivals {
+				arrivals.Add(fmt.Sprint("new", i), Amount{CPU: 1000}, time.Time{})
+			}
+			for i := range c.ended {
+				arrivals.End(fmt.Sprint("old", i), Amount{CPU: 1000}, at(-3000), at(0))
+			}
+			n := r.Look(report(r, c.now, c.peak, at(0)), &arrivals, at(0))
+			for _, metric := range []int{hourly, daily} {
+				l, incoming := n.Loads[metric], n.Incoming(metric, Amount{CPU: 1000})
+				if !near(l.OnWay, c.onWay) || !near(l.Slack, c.slack) || !near(incoming, c.incoming) {
+					t.Errorf("on its way %v, slack %v, a pod adds %v; want %v, %v, %v", l.OnWay, l.Slack, incoming, c.onWay, c.slack, c.incoming)
+				}
+			}
+			if l := n.Loads[present]; l.Slack != 0 || !near(n.Incoming(present, Amount{CPU: 1000}), 0.1) {
+				t.Errorf("an average has slack %v", l.Slack)
+			}
+		})
+	}
+}
+
+func near(a, b series.Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }
+
+// TestMaximumWithoutPresent: where what is used at present is not known, the maximum bounds it; pods that came and pods that ended
+// make up for each other all the same.
+func TestMaximumWithoutPresent(t *testing.T) {
+	r := rules(t, Strategy{})
+	stale := report(r, 0.2, 0.5, at(0))
+	stale.Samples[present].Time = at(-3600)
+	var arrivals Arrivals
+	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
+	if l := r.Look(stale, &arrivals, at(0)).Loads[hourly]; !near(l.OnWay, 0.1) || l.Slack != 0 {
+		t.Errorf("a stale present: %+v", l)
+	}
+	absent := loaded(r, 0.2, 0.1, at(0))
+	absent.Samples[hourly] = Sample{}
+	if l := r.Look(absent, &arrivals, at(0)).Loads[hourly]; l.OnWay < 0 || l.Slack != 0 {
+		t.Errorf("an absent maximum: %+v", l)
+	}
+	alone := rules(t, Strategy{}, func(s *Spec) {
+		s.Metrics, s.Predicates, s.Priorities = s.Metrics[1:2], s.Predicates[1:2], s.Priorities[1:2]
+	})
+	arrivals.End("old", Amount{CPU: 3000}, at(-3000), at(0))
+	one := Report{Capacity: machine(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
+	if l := alone.Look(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
+		t.Errorf("a maximum alone: %+v", l)
+	}
+	if n := alone.Look(one, &arrivals, at(0).Add(alone.Horizon())); n.Arriving != 1 {
+		t.Errorf("%d pods are remembered; want the one that does not run", n.Arriving)
+	}
+}
+
+// TestMaxima: whatever comes, starts and ends, a fresh maximum with what is on its way is the larger of itself and of the present
+// with what is on its way; placing a pod without a new look gives the same as looking.
+func TestMaxima(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 3000 {
+		r := rules(t, Strategy{})
+		var arrivals Arrivals
+		for i := range rng.IntN(8) {
+			use, started := Amount{CPU: series.MilliCPU(rng.IntN(3000)), Memory: series.Bytes(rng.IntN(10)) * gib}, at(-rng.IntN(900))
+			switch rng.IntN(3) {
+			case 0:
+				arrivals.Add(fmt.Sprint(i), use, time.Time{})
+			case 1:
+				arrivals.Add(fmt.Sprint(i), use, started)
+			default:
+				arrivals.End(fmt.Sprint(i), use, started.Add(-time.Hour), started)
+			}
+		}
+		seen := report(r, series.Ratio(rng.Float64()), series.Ratio(rng.Float64()), at(-rng.IntN(200)))
+		n := r.Look(seen, &arrivals, at(0))
+		for _, metric := range []int{hourly, daily} {
+			l, p := n.Loads[metric], n.Loads[present]
+			if got, want := l.Value+l.OnWay, max(l.Value, p.Value+p.OnWay); !near(got, want) || l.OnWay < 0 || l.Slack < 0 || l.OnWay > 0 && l.Slack > 0 {
+				t.Fatalf("%+v beside a present of %+v", l, p)
+			}
+		}
+		pod := Amount{CPU: series.MilliCPU(rng.IntN(4000)), Memory: gib}
+		joined := n.Joined(pod)
+		arrivals.Add("pod", pod, time.Time{})
+		looked := r.Look(seen, &arrivals, at(0))
+		for i := range joined.Loads {
+			// An average that pods that ended would bring below zero is held there, so that what comes counts from there.
+			average := n.Loads[i/3*3]
+			if average.OnWay > -average.Value && !near(joined.Loads[i].OnWay, looked.Loads[i].OnWay) {
+				t.Fatalf("metric %d: placed %+v, looked %+v", i, joined.Loads[i], looked.Loads[i])
+			}
+		}
+	}
+}
+
+// TestChurnDoesNotClose: pods that live ten minutes come and go on a node that they fill by 40 %. Its averages are read every three
+// minutes and its maxima every fifteen, by the policy that gocrane ships. The node stays open for the next of them: what came since
+// the maximum was read does not add up on it. (It did: twice as many come between two readings as ever run at once.)
+func TestChurnDoesNotClose(t *testing.T) {
+	const pods, life, use, second = 8, 600, 500, time.Second
+	r := rules(t, Strategy{})
+	var arrivals Arrivals
+	seen := report(r, 0.4, 0.4, at(0))
+	for now := 0; now < 4*3600; now += 15 {
+		if now%(life/pods) == 0 {
+			name := func(born int) string { return fmt.Sprint(born) }
+			arrivals.End(name(now-life), Amount{CPU: use}, at(now-life), at(now))
+			f := fleet(r, at(now), r.Look(seen, &arrivals, at(now)))
+			if limit, _ := f.Closed(r.Look(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
+				t.Fatalf("after %v closed by %s", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
+			}
+			arrivals.Add(name(now), Amount{CPU: use}, at(now))
+		}
+		for i, m := range r.Policy.Metrics {
+			if now%int(m.Period/second) == 0 {
+				seen.Samples[i].Time = at(now)
+			}
+		}
+		if n := r.Look(seen, &arrivals, at(now)); n.Arriving > 3*pods {
+			t.Fatalf("after %v %d pods are remembered", time.Duration(now)*second, n.Arriving)
+		}
+	}
+}
+
+// TestGauge: what is read most often tells of the present, but forecasts and maxima only where there is nothing else.
+func TestGauge(t *testing.T) {
+	for _, c := range []struct {
+		metrics []Metric
+		want    int
+	}{
+		{[]Metric{{Name: "cpu_usage_max_avg_1h", Period: time.Minute}, {Name: "cpu_usage_avg_5m", Period: time.Hour}}, 1},
+		{[]Metric{{Name: "cpu_peak", Period: time.Minute, From: FromForecast}, {Name: "cpu_usage_avg_5m", Period: time.Hour}}, 1},
+		{[]Metric{{Name: "cpu_usage_max_avg_1d", Period: time.Hour}, {Name: "cpu_usage_max_avg_1h", Period: time.Minute}}, 1},
+		{[]Metric{{Name: "cpu_usage_avg_5m", Period: time.Minute}, {Name: "cpu_now", Period: time.Minute, From: FromMetricsServer}}, 0},
+	} {
+		p, err := NewPolicy(Spec{Metrics: c.metrics, Priorities: []NamedWeight{{c.metrics[0].Name, 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Metrics {
+			p.Metrics[i].Resource = CPU
+		}
+		if at, found := p.Gauge(CPU); !found || at != c.want {
+			t.Errorf("%+v: %d, want %d", c.metrics, at, c.want)
+		}
+	}
+}
+
+// TestForecastIsNoMaximum: what is forecast was made without the pods that come now, so they come on top of it, and what ended is
+// taken off.
+func TestForecastIsNoMaximum(t *testing.T) {
+	r := rules(t, Strategy{}, func(s *Spec) { s.Metrics[hourly].From = FromForecast })
+	var arrivals Arrivals
+	arrivals.Add("pod", Amount{CPU: 2000}, time.Time{})
+	n := r.Look(report(r, 0.2, 0.6, at(0)), &arrivals, at(0))
+	if l := n.Loads[hourly]; !near(l.OnWay, 0.2) || l.Slack != 0 {
+		t.Errorf("a forecast: %+v", l)
+	}
+	if l := n.Loads[daily]; l.OnWay != 0 || !near(l.Slack, 0.2) {
+		t.Errorf("the maximum beside it: %+v", l)
+	}
+}
+
+// TestHeld: what an average still holds of a pod that ended is the part of its window in which the pod ran.
+func TestHeld(t *testing.T) {
+	const window = 5 * time.Minute
+	for _, c := range []struct {
+		started, ended, measured int
+		want                     series.Ratio
+	}{
+		{started: -3000, ended: 0, measured: 0, want: 1},
+		{started: -3000, ended: 0, measured: 150, want: 0.5},
+		{started: -3000, ended: 0, measured: 300, want: 0},
+		{started: -3000, ended: 0, measured: 9000, want: 0},
+		{started: -3000, ended: 100, measured: 0, want: 1}, // measured before it ended
+		{started: -180, ended: 0, measured: 0, want: 0.5},  // warm for half of the window
+		{started: -180, ended: 0, measured: 75, want: 0.5}, // and all of that is still in it
+		{started: -180, ended: 0, measured: 225, want: 0.25},
+		{started: -20, ended: 0, measured: 0, want: 0}, // never warm
+	} {
+		if got := Held(at(c.started), at(c.ended), at(c.measured), window); !near(got, c.want) {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		ended := rng.IntN(4000) - 2000
+		started := ended - rng.IntN(1000)
+		measured := ended + rng.IntN(1000) - 200
+		got := Held(at(started), at(ended), at(measured), window)
+		later := Held(at(started), at(ended), at(measured+1), window)
+		if got < 0 || got > Coverage(at(started), at(measured), window) {
+			t.Fatalf("started %d, ended %d, measured %d: %v", started, ended, measured, got)
+		}
+		if measured >= ended && measured >= started+30+300 && later > got+1e-12 {
+			t.Fatalf("started %d, ended %d, measured %d: %v, then %v", started, ended, measured, got, later)
+		}
+	}
+}
+
+// TestEnd: an end is told once; of a pod that never ran nothing stays.
+func TestEnd(t *testing.T) {
+	var a Arrivals
+	use := Amount{CPU: 100}
+	a.Add("waiting", use, time.Time{})
+	if !a.End("waiting", use, time.Time{}, at(0)) || a.Has("waiting") {
+		t.Error("a pod that did not run is remembered after its end")
+	}
+	a.Add("running", use, at(-60))
+	if !a.End("running", use, at(-60), at(0)) || a.End("running", use, at(-60), at(1)) || !a.Has("running") || a.Len() != 0 {
+		t.Error("the end of a pod that ran is not told once")
+	}
+	if a.Start("running", at(5)) {
+		t.Error("a pod that ended starts")
+	}
+	if !a.Remove("running") || a.Has("running") {
+		t.Error("it cannot be taken off")
+	}
+	if !a.End("covered", use, at(-9000), at(0)) || a.Len() != 0 || !a.Has("covered") {
+		t.Error("the end of a pod that was covered is no news")
+	}
+}
