@@ -33,7 +33,7 @@ const kindNode = "Node"
 func requestOf(
 	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
 ) (predictor.Request, error) {
-	r := predictor.Request{Algorithm: string(m.Algorithm.AlgorithmType), Options: optionsOf(m.Algorithm)}
+	r := predictor.Request{Algorithm: string(m.Algorithm.AlgorithmType), Options: OptionsOf(m.Algorithm)}
 	if p := m.Algorithm.Percentile; p != nil {
 		r.Aggregated = p.Aggregated
 	}
@@ -86,7 +86,7 @@ func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, 
 	}
 	var matchers []prometheus.Matcher
 	for i, c := range q.QueryConditions {
-		m, err := matcherOf(c)
+		m, err := MatcherOf(c)
 		if err != nil {
 			return "", fmt.Errorf("metricQuery.labels[%d]: %w", i, err)
 		}
@@ -99,7 +99,8 @@ func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, 
 	return "sum(" + text + ")", nil
 }
 
-func matcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) {
+// MatcherOf turns a condition on a label into what Prometheus understands. Its error is a sentence for the user.
+func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) {
 	m := prometheus.Matcher{Label: c.Key, Op: string(c.Operator)}
 	if c.Operator == predictionv1alpha1.OperatorIn {
 		if len(c.Value) == 0 {
@@ -122,8 +123,8 @@ func matcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) 
 	return m, m.Validate()
 }
 
-// optionsOf copies the settings as they stand; package registry validates them.
-func optionsOf(a predictionv1alpha1.Algorithm) registry.Options {
+// OptionsOf copies the settings as they stand; package registry validates them.
+func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
 	var out registry.Options
 	if d := a.DSP; d != nil {
 		out.DSP = dsp.Options{SampleInterval: string(d.SampleInterval), HistoryLength: string(d.HistoryLength)}

@@ -127,7 +127,7 @@ func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 
 func TestOptionsOf(t *testing.T) {
 	fewest := int32(3)
-	got := optionsOf(predictionv1alpha1.Algorithm{
+	got := OptionsOf(predictionv1alpha1.Algorithm{
 		DSP: &predictionv1alpha1.DSP{SampleInterval: "30s", HistoryLength: "14d", Estimators: &predictionv1alpha1.Estimators{
 			MaxValueEstimators: []predictionv1alpha1.MaxValueEstimator{{MarginFraction: "0.1"}},
 			FFTEstimators: []predictionv1alpha1.FFTEstimator{{
