@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/configfile"
 	"crane.io/crane/internal/controller/recommendation"
 	"crane.io/crane/internal/history"
 )
@@ -39,20 +40,22 @@ func addRecommendation(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// recommendationSettings reads the configuration file. Only the default path may be missing.
-func recommendationSettings(ctx context.Context, o *Options) (recommendation.Settings, error) {
-	data, err := os.ReadFile(o.RecommendationConfigurationFile)
-	if errors.Is(err, fs.ErrNotExist) && !o.requireConfiguration {
-		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration",
-			"file", o.RecommendationConfigurationFile)
-		return recommendation.BuiltinSettings(), nil
+// recommendationSettings opens the configuration file. Only the default path may be missing.
+func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[recommendation.Settings], error) {
+	path, parse := o.RecommendationConfigurationFile, recommendation.ParseSettings
+	if o.requireConfiguration {
+		file, err := configfile.Open(path, configfile.DefaultInterval, clock.RealClock{}, parse)
+		if err != nil {
+			return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
+		}
+		return file, nil
 	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
+	}
+	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, clock.RealClock{}, parse, recommendation.BuiltinSettings())
 	if err != nil {
-		return recommendation.Settings{}, fmt.Errorf("--recommendation-configuration-file: %w", err)
+		return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 	}
-	settings, err := recommendation.ParseSettings(data)
-	if err != nil {
-		return recommendation.Settings{}, fmt.Errorf("--recommendation-configuration-file %s: %w", o.RecommendationConfigurationFile, err)
-	}
-	return settings, nil
+	return file, nil
 }

@@ -22,13 +22,28 @@ type Constraints struct {
 	MaxMemory series.Bytes
 	// Nodes are the nodes by group; empty where they are not known.
 	Nodes rightsize.NodeGroups
-	// autoscalers are the metrics of the HorizontalPodAutoscalers of each workload; the keys have no version.
-	autoscalers map[Ref][]autoscalingv2.MetricSpec
+	// autoscalers are the HorizontalPodAutoscalers of each workload; the keys have no version.
+	autoscalers map[Ref][]Autoscaler
 }
+
+// Autoscaler is a HorizontalPodAutoscaler of a workload.
+type Autoscaler struct {
+	Name string
+	// Owner is the EffectiveHorizontalPodAutoscaler that it was made for; empty where it is somebody else's.
+	Owner    string
+	Min, Max int32
+	Metrics  []autoscalingv2.MetricSpec
+}
+
+// effectiveHPA is the kind of Crane's own autoscaler, which makes a HorizontalPodAutoscaler.
+const effectiveHPA = "EffectiveHorizontalPodAutoscaler"
+
+// Autoscalers are the HorizontalPodAutoscalers of a workload, in the order of the list.
+func (c Constraints) Autoscalers(ref Ref) []Autoscaler { return c.autoscalers[anyVersion(ref)] }
 
 // Constraints lists all nodes, and the HorizontalPodAutoscalers of some namespaces (empty: all), page by page.
 func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constraints, error) {
-	out := Constraints{autoscalers: map[Ref][]autoscalingv2.MetricSpec{}}
+	out := Constraints{autoscalers: map[Ref][]Autoscaler{}}
 	var nodes []rightsize.NodeShape
 	if err := l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Node")}, func(o client.Object) error {
 		if n, ok := o.(*corev1.Node); ok {
@@ -70,28 +85,37 @@ func shapeOf(n *corev1.Node) rightsize.NodeShape {
 func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	to := hpa.Spec.ScaleTargetRef
 	key := anyVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
-	c.autoscalers[key] = append(c.autoscalers[key], hpa.Spec.Metrics...)
+	one := Autoscaler{Name: hpa.Name, Min: 1, Max: hpa.Spec.MaxReplicas, Metrics: hpa.Spec.Metrics}
+	if hpa.Spec.MinReplicas != nil {
+		one.Min = *hpa.Spec.MinReplicas
+	}
+	if owner := metav1.GetControllerOfNoCopy(hpa); owner != nil && owner.Kind == effectiveHPA {
+		one.Owner = owner.Name
+	}
+	c.autoscalers[key] = append(c.autoscalers[key], one)
 }
 
 // HPA says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the
 // whole pod counts for each container, one of another container does not. Of several targets the lowest acts first.
 func (c Constraints) HPA(ref Ref, container string) *rightsize.HPA {
 	var out rightsize.HPA
-	for _, m := range c.autoscalers[anyVersion(ref)] {
-		name, target, ok := utilization(m, container)
-		if !ok {
-			continue
-		}
-		of := &out.CPUUtilization
-		switch name {
-		case corev1.ResourceCPU:
-		case corev1.ResourceMemory:
-			of = &out.MemoryUtilization
-		default:
-			continue
-		}
-		if *of == 0 || target < *of {
-			*of = target
+	for _, a := range c.Autoscalers(ref) {
+		for _, m := range a.Metrics {
+			name, target, ok := utilization(m, container)
+			if !ok {
+				continue
+			}
+			of := &out.CPUUtilization
+			switch name {
+			case corev1.ResourceCPU:
+			case corev1.ResourceMemory:
+				of = &out.MemoryUtilization
+			default:
+				continue
+			}
+			if *of == 0 || target < *of {
+				*of = target
+			}
 		}
 	}
 	if out == (rightsize.HPA{}) {

@@ -126,15 +126,19 @@ func (l *Lister) otherOwners(ctx context.Context, namespace string) ([]sample, e
 }
 
 func (l *Lister) eachMeta(ctx context.Context, kind schema.GroupVersionKind, namespace string, visit func(client.Object)) error {
-	newList := func() (client.ObjectList, error) {
+	return eachPage(ctx, l.Sources(kind), newMetaList(kind), Query{Kind: kind, Namespace: namespace}, func(o client.Object) error {
+		visit(o)
+		return nil
+	})
+}
+
+// newMetaList makes lists of metadata alone.
+func newMetaList(kind schema.GroupVersionKind) func() (client.ObjectList, error) {
+	return func() (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil
 	}
-	return eachPage(ctx, l.Sources(kind), newList, Query{Kind: kind, Namespace: namespace}, func(o client.Object) error {
-		visit(o)
-		return nil
-	})
 }
 
 // fromSample reads the owner; where that is not possible (no template and no scale, no right to read it, the kind

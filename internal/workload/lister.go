@@ -56,6 +56,29 @@ func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) 
 	})
 }
 
+// ListEach is List that goes on where one object cannot be read: visit gets what its metadata say, and the error.
+func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, error) error) error {
+	return l.each(ctx, q, func(obj client.Object) error {
+		w, err := l.read(ctx, obj, q.Kind)
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return visit(fromMeta(obj, q.Kind), err)
+		}
+		return visit(w, nil)
+	})
+}
+
+// ListIdentities calls visit with each object that the query selects, of kinds that run no pods: only what its metadata
+// say is filled in.
+func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workload) error) error {
+	if q.Name != "" && q.Namespace != "" {
+		return l.one(ctx, q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
+	}
+	return eachPage(ctx, l.Sources(q.Kind), newMetaList(q.Kind), q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
+}
+
 // Get returns one workload. The error is the API's own (apierrors.IsNotFound works on it) or wraps ErrNoTemplate.
 func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (Workload, error) {
 	obj, err := l.newObject(kind)

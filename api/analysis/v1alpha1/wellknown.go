@@ -22,6 +22,12 @@ const (
 	AnnotationLastStartTime = "analysis.crane.io/last-start-time"
 	// AnnotationMessage, on a Recommendation, is MessageSuccess or why the last evaluation failed.
 	AnnotationMessage = "analysis.crane.io/message"
+	// AnnotationEvaluatedRound, on a Recommendation, is the round in which it was written last: the generation of the rule, a
+	// point, and the number. A run number below that asks for one more evaluation.
+	AnnotationEvaluatedRound = "analysis.crane.io/evaluated-round"
+	// AnnotationScalePoint, on a Recommendation of type Resource, says as JSON which targets of the workload's autoscaler
+	// have to change together with the requests. It is there only where Crane owns the autoscaler.
+	AnnotationScalePoint = "analysis.crane.io/scale-point"
 	// AnnotationAnalyticsConversion, on a RecommendationRule, is the UID of the Analytics that it was made from.
 	AnnotationAnalyticsConversion = "analysis.crane.io/analytics-conversion"
 
@@ -76,6 +82,9 @@ const (
 	// ConditionAdopted, on a Recommendation, is False when the value could not be brought to the target as adoptionType
 	// says. It is absent otherwise.
 	ConditionAdopted = "Adopted"
+	// ConditionApplicable, on a Recommendation, is False when it must not be applied as it is, although it is ready: something
+	// that Crane does not own would have to change with it. It is absent otherwise.
+	ConditionApplicable = "Applicable"
 	// ReasonRecommendationReady is the reason of a Recommendation that is ready.
 	ReasonRecommendationReady = "RecommendationReady"
 	// ReasonFailedUpdateRecommendationValue is the reason when the value could not be written on the target.

@@ -15,69 +15,63 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/recommend"
 )
 
-// maxTries is how often a round is tried for the sake of single objects that cannot be written. After that it counts
-// as done, so that they do not keep all others from being evaluated again.
+// maxTries is how often a target is tried that cannot be read or written. After that the round counts as done without it,
+// so that it does not keep all others from being evaluated again.
 const maxTries = 5
 
-// act writes the proposals, a few at a time, and deletes Recommendations of what the rule no longer selects.
+// act writes the proposals, a few at a time, and, at the end of a round, deletes Recommendations of what the rule no longer
+// selects.
 func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
-	var failed failures
+	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(r.Workers)
+	note := func(id identity, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			rd.progress.fail(id, err, r.Clock.Now())
+			return
+		}
+		rd.progress.succeed(id)
+	}
 	for i := range rd.proposals {
 		group.Go(func() error {
-			failed.add(r.write(ctx, rd, &rd.proposals[i]))
+			p := &rd.proposals[i]
+			err := r.write(ctx, rd, p)
+			if err == nil {
+				err = p.err // It is told in the status; now the target gets its next try.
+			}
+			note(p.id, err)
 			return nil
 		})
 	}
 	for _, rec := range r.stale(rd) {
 		group.Go(func() error {
-			failed.add(r.remove(ctx, rd, rec))
+			err := r.remove(ctx, rd, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
+			if id := identityOfObject(rec); err != nil || !rd.progress.done[id] {
+				note(id, err)
+			}
 			return nil
 		})
 	}
 	// The functions return no errors: one object that fails does not stop the others.
 	_ = group.Wait()
-	if len(failed.errs) == 0 {
-		return nil
-	}
-	condition := notReady(reasonWriteFailed, fmt.Sprintf("%d of %d objects: %s", len(failed.errs), len(rd.proposals), joined(failed.errs)))
-	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rd.rule)}
-	if last := meta.FindStatusCondition(rd.rule.Status.Conditions, condition.kind); last == nil || last.Reason != reasonWriteFailed {
-		r.Backoff.Forget(req) // Earlier tries failed for another reason, and that has gone.
-	}
-	if r.Backoff.NumRequeues(req) < maxTries {
-		return &outcome{condition: condition, retry: true}
-	}
-	end := r.complete(rd)
-	end.condition = condition
-	return end
-}
-
-// failures gathers errors of several goroutines.
-type failures struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (f *failures) add(err error) {
-	if err == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.errs = append(f.errs, err)
+	return nil
 }
 
 // write brings one Recommendation in line with its proposal.
 func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) error {
+	if p.plan.State == recommend.Clear {
+		return r.clear(ctx, rd, p)
+	}
 	rec := p.old
 	if rec == nil {
 		created, err := r.create(ctx, rd, p)
@@ -93,6 +87,9 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), fresh); getErr != nil {
 				return getErr //nolint:wrapcheck // Wrapped below.
 			}
+			if fresh.UID != rec.UID {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "recommendations"}, rec.Name)
+			}
 			rec = fresh
 		}
 		return err
@@ -107,6 +104,14 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 	return nil
 }
 
+// clear takes away the Recommendation of a target with which nothing is wrong any more.
+func (r *RuleReconciler) clear(ctx context.Context, rd *round, p *proposal) error {
+	if p.old == nil {
+		return nil
+	}
+	return r.remove(ctx, rd, p.old, reasonCleared, p.plan.Description)
+}
+
 // create makes the object without its status. It returns nil where nothing can be created: the namespace is on its
 // way out.
 func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*analysisv1alpha1.Recommendation, error) {
@@ -116,7 +121,7 @@ func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*a
 			Namespace:   p.target.Namespace,
 			Name:        objectName(rd.rule.Name, p.id),
 			Labels:      labelsOf(rd.rule, p.target, p.id.recommender),
-			Annotations: annotationsOf(rd, *p),
+			Annotations: withoutEmpty(annotationsOf(rd, *p)),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "RecommendationRule",
 				Name: rd.rule.Name, UID: rd.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
@@ -160,19 +165,26 @@ func (r *RuleReconciler) adoptExisting(
 	return nil, fmt.Errorf("recommendation %s/%s exists and does not belong to this rule", rec.Namespace, rec.Name)
 }
 
-// update writes status, then metadata: an object with this round's number has this round's status. rec is changed.
+// update writes status, then metadata: an object with this round's mark has this round's status. What says the same as before
+// is not written, unless somebody asked to see it evaluated. rec is changed.
 func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec *analysisv1alpha1.Recommendation) error {
 	before := rec.DeepCopy()
 	rec.Status.RecommendationContent = p.content
 	rec.Status.Savings = p.savings
-	if p.content.RecommendedValue != "" && p.message == analysisv1alpha1.MessageSuccess {
-		now := metav1.NewTime(r.Clock.Now())
-		rec.Status.LastUpdateTime = &now
-	}
 	for _, c := range conditionsOf(*p) {
 		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
-	if !equality.Semantic.DeepEqual(before.Status, rec.Status) {
+	if p.held == nil {
+		meta.RemoveStatusCondition(&rec.Status.Conditions, analysisv1alpha1.ConditionApplicable)
+	} else {
+		p.held.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
+	}
+	changed := !equality.Semantic.DeepEqual(before.Status, rec.Status)
+	if changed || p.asked {
+		if p.plan.State == recommend.Ready {
+			now := metav1.NewTime(r.Clock.Now())
+			rec.Status.LastUpdateTime = &now
+		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Status().Patch(ctx, rec, patch); err != nil {
 			return err //nolint:wrapcheck // The caller names the object and looks for conflicts.
@@ -180,10 +192,13 @@ func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec
 	}
 	before = rec.DeepCopy()
 	rec.Labels = merged(rec.Labels, labelsOf(rd.rule, p.target, p.id.recommender))
-	rec.Annotations = merged(rec.Annotations, annotationsOf(rd, *p))
 	if ref := targetRef(p.target); !sameTarget(rec.Spec.TargetRef, ref) {
 		rec.Spec.TargetRef = ref
 	}
+	if equality.Semantic.DeepEqual(before, rec) && !changed && !p.asked && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
+		return nil
+	}
+	rec.Annotations = withoutEmpty(merged(rec.Annotations, annotationsOf(rd, *p)))
 	if equality.Semantic.DeepEqual(before, rec) {
 		return nil
 	}
@@ -191,39 +206,42 @@ func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec
 }
 
 // stale lists the Recommendations of what the rule no longer selects, and those that are there twice. While a selector
-// could not be resolved there are none: what is missing then may only be out of sight.
+// could not be resolved, and before the last pass of a round, there are none: what is missing then may only be out of
+// sight.
 func (r *RuleReconciler) stale(rd *round) []*analysisv1alpha1.Recommendation {
-	if len(rd.selection.failures) > 0 {
+	if len(rd.selection.failures) > 0 || len(rd.left) > 0 || rd.settled {
 		return nil
 	}
-	recommenders := map[string]bool{}
+	unserved := map[string]bool{}
 	for _, recommender := range rd.rule.Spec.Recommenders {
-		recommenders[recommender.Name] = true
+		unserved[recommender.Name] = true // Until it turns out to run: what is wrong with its settings says nothing of its targets.
 	}
 	selected := map[identity]bool{}
-	for _, w := range rd.selection.targets {
-		if rd.run.accepts(w) {
-			selected[identityOf(w.Ref, "")] = true
+	for _, run := range rd.runs {
+		delete(unserved, run.name)
+		for _, w := range rd.selection.targets {
+			if run.looksAt(w) && run.accepts(w) {
+				selected[identityOf(w.Ref, run.name)] = true
+			}
 		}
 	}
 	out := rd.surplus
 	for id, rec := range rd.existing {
-		target := id
-		target.recommender = ""
-		if !selected[target] || !recommenders[id.recommender] {
+		if !selected[id] && !unserved[id.recommender] {
 			out = append(out, rec)
 		}
 	}
 	return out
 }
 
-func (r *RuleReconciler) remove(ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation) error {
+func (r *RuleReconciler) remove(
+	ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation, reason, why string,
+) error {
 	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
-	r.Events.Eventf(rd.rule, rec, corev1.EventTypeNormal, reasonNotSelected, "Delete",
-		"Deleted recommendation %s/%s: %s %s is no longer selected", rec.Namespace, rec.Name, rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Name)
+	r.Events.Eventf(rd.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
 	return nil
 }
 
@@ -236,6 +254,12 @@ func strategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
 	return &analysisv1alpha1.CompletionStrategy{
 		CompletionStrategyType: analysisv1alpha1.CompletionStrategyPeriodical, PeriodSeconds: &seconds,
 	}
+}
+
+// withoutEmpty drops keys without a value: an annotation that says nothing goes.
+func withoutEmpty(m map[string]string) map[string]string {
+	maps.DeleteFunc(m, func(_, value string) bool { return value == "" })
+	return m
 }
 
 func merged(into, from map[string]string) map[string]string {

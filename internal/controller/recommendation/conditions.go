@@ -36,7 +36,18 @@ const (
 	reasonSelectorFailed  = "SelectorFailed"
 	reasonSourceFailed    = "DataSourceFailed"
 	reasonWriteFailed     = "WriteFailed"
+	reasonTargetsFailed   = "TargetsFailed"
 	reasonReadFailed      = "ReadFailed"
+
+	reasonUnreadable = "TargetUnreadable"
+	reasonRefused    = "TargetRefused"
+	reasonCleared    = "NothingToRecommend"
+
+	reasonConverted          = "Converted"
+	reasonNotConverted       = "NotConverted"
+	reasonSettingsLoaded     = "RecommendationConfigurationLoaded"
+	reasonSettingsRefused    = "RecommendationConfigurationRefused"
+	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
 
 	reasonTargetGone     = "TargetGone"
 	reasonNotSelected    = "NotSelected"
@@ -59,14 +70,18 @@ func (s state) set(conditions *[]metav1.Condition, generation int64, now time.Ti
 	if s.ok {
 		status = metav1.ConditionTrue
 	}
-	message := s.message
-	if len(message) > maxConditionMessage {
-		message = strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
-	}
 	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: s.kind, Status: status, Reason: s.reason, Message: message, ObservedGeneration: generation,
+		Type: s.kind, Status: status, Reason: s.reason, Message: shortened(s.message), ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
+}
+
+// shortened cuts what is too long for a condition or an event.
+func shortened(message string) string {
+	if len(message) > maxConditionMessage {
+		return strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
+	}
+	return message
 }
 
 // joined writes errors in one line, the first few of them.

@@ -5,147 +5,192 @@ package recommendation
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/history"
 	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/recommend"
-	"crane.io/crane/pkg/recommend/resource"
 )
 
-// proposal is what a round wants to write for one target.
+// proposal is what a pass wants to write for one task.
 type proposal struct {
-	id     identity
-	target workload.Workload
-	// old is the Recommendation that there is, nil where there is none yet.
-	old  *analysisv1alpha1.Recommendation
-	plan resource.Plan
-	// content is what the status shall say; where the plan has no number, the last one that there was is kept.
+	task
+	decision
+	// content is what the status shall say; where the plan has no value, the last one that there was is kept.
 	content analysisv1alpha1.RecommendationContent
-	// savings is what it is worth, nil where that cannot be told.
-	savings *analysisv1alpha1.Savings
 	message string
+	// err is why the target could not be evaluated.
+	err error
 }
 
-// observe reads the world: targets, Recommendations, and the use of what this round has not written yet.
-func (r *RuleReconciler) observe(ctx context.Context, rd *round) *outcome {
+// find reads the Recommendations and the targets, and takes what this pass evaluates.
+func (r *RuleReconciler) find(ctx context.Context, rd *round) *outcome {
 	var err error
-	if rd.existing, rd.surplus, err = existing(ctx, r.Client, rd.rule.UID); err != nil {
+	if rd.existing, rd.surplus, err = existing(ctx, r.Client, rd.rule); err != nil {
 		return &outcome{condition: notReady(reasonReadFailed, err.Error()), retry: true}
 	}
-	if rd.run == nil {
+	rd.progress = r.rounds.of(rd.rule, rd.number)
+	if rd.settled && !rd.asked() && len(rd.progress.failed) == 0 {
+		r.rounds.end(rd.rule)
+		return &outcome{wait: rd.wait}
+	}
+	if len(rd.runs) == 0 {
 		return nil // A rule without recommenders evaluates nothing.
 	}
 	if rd.selection, err = r.selectTargets(ctx, rd.rule); err != nil {
 		return &outcome{condition: notReady(reasonReadFailed, err.Error()), retry: true}
 	}
-	rd.tally.cooldown = rd.run.cooldown
+	rd.tasks, rd.left = nextPass(rd.pending(), max(1, r.PassSize))
+	return nil
+}
+
+// asked tells whether somebody wants to see a Recommendation of the rule evaluated.
+func (rd *round) asked() bool {
+	for _, rec := range rd.existing {
+		if askedFor(rec) {
+			return true
+		}
+	}
+	return false
+}
+
+// pending are the tasks that the round has still to do.
+func (rd *round) pending() []task {
+	var out []task
 	for _, w := range rd.selection.targets {
-		if !rd.tally.takes(rd, w) {
+		looked := false
+		for _, run := range rd.runs {
+			if !run.looksAt(w) {
+				continue
+			}
+			looked = true
+			t := task{id: identityOf(w.Ref, run.name), run: run, target: w}
+			t.old = rd.existing[t.id]
+			t.asked = t.old != nil && askedFor(t.old)
+			if rd.tally.takes(rd, run, w) && rd.wants(t) {
+				out = append(out, t)
+			}
+		}
+		if !looked {
+			rd.tally.unsuited++
+		}
+	}
+	return out
+}
+
+// wants tells whether a task is this round's and not done yet.
+func (rd *round) wants(t task) bool {
+	switch {
+	case !rd.progress.ready(t.id, rd.now):
+		return false
+	case rd.settled:
+		_, failed := rd.progress.failed[t.id]
+		return t.asked || failed
+	case rd.follows:
+		return t.asked || t.old == nil && t.target.Created.Add(t.run.cooldown).After(rd.rule.Status.LastUpdateTime.Time)
+	}
+	return t.asked || t.old == nil || !writtenIn(t.old, rd.rule.Generation, rd.number)
+}
+
+// gather lets each recommender read what it needs for its targets.
+func (r *RuleReconciler) gather(ctx context.Context, rd *round) *outcome {
+	rd.world = r.newWorld(rd.now, rd.readable())
+	for _, run := range rd.runs {
+		var all []workload.Workload
+		for _, t := range rd.readable() {
+			if t.run == run {
+				all = append(all, t.target)
+			}
+		}
+		if len(all) == 0 {
 			continue
 		}
-		old := rd.existing[identityOf(w.Ref, string(analysisv1alpha1.AnalysisTypeResource))]
-		if old == nil || !writtenBy(old, rd.number) {
-			rd.pending = append(rd.pending, w)
+		if err := run.gather(ctx, rd.world, all); err != nil {
+			reason := reasonReadFailed
+			if of := (*sourceError)(nil); errors.As(err, &of) {
+				reason = reasonSourceFailed
+			}
+			return &outcome{condition: notReady(reason, fmt.Sprintf("recommender %s: %v", run.name, err)), retry: true}
 		}
 	}
-	reading, cancel := context.WithTimeout(ctx, r.HistoryTimeout)
-	defer cancel()
-	// Samples of the running minute are not complete.
-	end := rd.now.Truncate(time.Minute)
-	limits, err := r.constraints(ctx, rd)
-	if err != nil {
-		return &outcome{condition: notReady(reasonReadFailed, err.Error()), retry: true}
-	}
-	rd.usage, err = history.Collect(reading, r.History, history.Request{
-		Workloads: rd.pending, End: end, Length: rd.run.window(), NodeGroups: limits.Nodes.Of,
-	})
-	if err != nil {
-		return &outcome{condition: notReady(reasonSourceFailed, err.Error()), retry: true}
-	}
-	rd.usage.Constrain(limits)
-	rd.prices = r.prices(ctx, rd)
 	return nil
 }
 
-// constraints reads nodes and autoscalers once for all targets of a round. A round must not go on without: a request that
-// moves alone changes what an autoscaler does.
-func (r *RuleReconciler) constraints(ctx context.Context, rd *round) (workload.Constraints, error) {
-	if len(rd.pending) == 0 {
-		return workload.Constraints{}, nil
+// readable are the tasks whose targets could be read.
+func (rd *round) readable() []task {
+	if len(rd.selection.broken) == 0 {
+		return rd.tasks
 	}
-	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
-	defer cancel()
-	limits, err := r.Lister.Constraints(listing, nil)
-	if err != nil {
-		return workload.Constraints{}, fmt.Errorf("reading what the cluster sets to sizes: %w", err)
-	}
-	return limits, nil
+	return slices.DeleteFunc(slices.Clone(rd.tasks), func(t task) bool { return rd.brokenTarget(t) != nil })
 }
 
-// writtenBy tells whether a round has written all of a Recommendation. The annotation goes out with or after the
-// status of an object that was there, and before that of a new one, whose conditions are then still empty.
-func writtenBy(rec *analysisv1alpha1.Recommendation, number int32) bool {
-	return rec.Annotations[analysisv1alpha1.AnnotationRunNumber] == strconv.Itoa(int(number)) && len(rec.Status.Conditions) > 0
+func (rd *round) brokenTarget(t task) error {
+	id := t.id
+	id.recommender = ""
+	return rd.selection.broken[id]
 }
 
-// decide makes a proposal of each pending target. It changes nothing.
+// decide makes a proposal of each task. It changes nothing.
 func (r *RuleReconciler) decide(_ context.Context, rd *round) *outcome {
-	for _, w := range rd.pending {
-		id := identityOf(w.Ref, string(analysisv1alpha1.AnalysisTypeResource))
-		policy, why := rd.run.policies.For(w.Subject())
-		in := rd.usage.Resource(w, policy, rd.now)
-		in.PolicyWhy = why
-		p := proposal{id: id, target: w, old: rd.existing[id], plan: resource.Decide(in)}
-		var err error
-		if p.content, err = contentOf(p); err != nil {
-			rd.problems = append(rd.problems, fmt.Errorf("%s: %w", w.Ref, err))
-			continue
+	for _, run := range rd.runs { // One recommender after the other: those at the end decide with what others decided.
+		for _, t := range rd.tasks {
+			if t.run == run {
+				rd.proposals = append(rd.proposals, rd.propose(t))
+			}
 		}
-		p.savings = rd.prices.savingsOf(p)
-		p.message = analysisv1alpha1.MessageSuccess
-		if p.plan.State != recommend.Ready {
-			p.message = p.plan.Description
-		}
-		rd.proposals = append(rd.proposals, p)
 	}
+	rd.world = nil // What was read is no longer needed, and is most of what a pass holds.
 	return nil
 }
 
-// contentOf writes a plan in the formats of a Recommendation's status.
-func contentOf(p proposal) (analysisv1alpha1.RecommendationContent, error) {
-	ref := targetRef(p.target)
-	content := analysisv1alpha1.RecommendationContent{TargetRef: &ref, Description: p.plan.Description}
+func (rd *round) propose(t task) proposal {
+	p := proposal{task: t, message: analysisv1alpha1.MessageSuccess}
+	if p.err = rd.brokenTarget(t); p.err == nil {
+		p.decision, p.err = t.run.decide(rd.world, t.target)
+	}
+	if p.err != nil {
+		p.decision = decision{plan: recommend.Plan{
+			State: recommend.Refused, Reason: reasonUnreadable, Description: "The target could not be evaluated: " + p.err.Error() + ".",
+		}}
+	}
 	if p.plan.State != recommend.Ready {
-		if p.old != nil && p.old.Status.RecommendedValue != "" {
-			kept := p.old.Status.RecommendationContent
-			kept.Description = p.plan.Description + " The last recommendation is kept."
-			return kept, nil
-		}
-		return content, nil
+		p.message = p.plan.Description
 	}
-	current, recommended := changesOf(p.target, p.plan)
-	var err error
-	if content.CurrentInfo, err = patchOf(p.target.Kind, current); err != nil {
-		return content, err
-	}
-	if content.RecommendedInfo, err = patchOf(p.target.Kind, recommended); err != nil {
-		return content, err
-	}
-	if content.RecommendedValue, err = valueOf(recommended); err != nil {
-		return content, err
-	}
-	content.Action = analysisv1alpha1.Action(p.plan.Action)
-	return content, nil
+	p.content = p.toContent()
+	return p
 }
 
-// conditionsOf says in conditions what became of a target.
+// toContent writes a decision as a Recommendation's status has it.
+func (p *proposal) toContent() analysisv1alpha1.RecommendationContent {
+	ref := targetRef(p.target)
+	content := analysisv1alpha1.RecommendationContent{TargetRef: &ref, Description: p.plan.Explain()}
+	if p.plan.State != recommend.Ready {
+		if p.old != nil && p.old.Status.Action != "" {
+			kept := p.old.Status.RecommendationContent
+			kept.Description = p.plan.Explain() + " The last recommendation is kept."
+			p.savings = p.old.Status.Savings
+			return kept
+		}
+		return content
+	}
+	if p.unpriced && p.old != nil {
+		p.savings = p.old.Status.Savings
+	}
+	if p.on != nil {
+		content.TargetRef = p.on
+	}
+	content.CurrentInfo, content.RecommendedInfo, content.RecommendedValue = p.current, p.recommended, p.value
+	content.Action = analysisv1alpha1.Action(p.plan.Action)
+	return content
+}
+
+// conditionsOf says in conditions what became of a target. Applicable is there only where it is False.
 func conditionsOf(p proposal) []state {
 	ready := state{
 		kind: analysisv1alpha1.ConditionReady, ok: true,
@@ -153,19 +198,23 @@ func conditionsOf(p proposal) []state {
 	}
 	learning := state{kind: conditionLearning, ok: p.plan.Incomplete, reason: reasonLearning, message: p.plan.Description}
 	failed := state{kind: conditionFailed, reason: reasonEvaluated, message: "The last evaluation succeeded."}
+	because := p.plan.Reason
 	switch p.plan.State {
-	case recommend.Ready:
+	case recommend.Ready, recommend.Clear:
 	case recommend.Learning:
 		ready.ok, ready.reason, ready.message = false, reasonLearning, p.plan.Description
-	case recommend.NoData:
-		ready.ok, ready.reason, ready.message = false, reasonNoUsage, p.plan.Description
+	case recommend.NoData, recommend.Refused:
+		if because == "" {
+			because = map[recommend.State]string{recommend.NoData: reasonNoUsage, recommend.Refused: reasonRefused}[p.plan.State]
+		}
+		ready.ok, ready.reason, ready.message = false, because, p.plan.Description
 		learning.ok = false
-		failed.ok, failed.reason, failed.message = true, reasonNoUsage, p.plan.Description
+		failed.ok, failed.reason, failed.message = true, because, p.plan.Description
 	}
 	if !learning.ok {
-		learning.reason, learning.message = reasonLearned, "Every container has a number."
-		if p.plan.State == recommend.NoData {
-			learning.reason, learning.message = reasonNoUsage, "There is no use to learn from."
+		learning.reason, learning.message = reasonLearned, "Every part of the target has a value."
+		if failed.ok {
+			learning.reason, learning.message = because, "There is nothing to learn from."
 		}
 	}
 	return []state{ready, learning, failed}
@@ -173,11 +222,16 @@ func conditionsOf(p proposal) []state {
 
 // annotationsOf are the annotations of a Recommendation after this round.
 func annotationsOf(rd *round, p proposal) map[string]string {
-	return map[string]string{
-		analysisv1alpha1.AnnotationRunNumber:     strconv.Itoa(int(rd.number)),
-		analysisv1alpha1.AnnotationLastStartTime: rd.now.UTC().Format(analysisv1alpha1.LastStartTimeLayout),
-		analysisv1alpha1.AnnotationMessage:       p.message,
+	out := map[string]string{
+		analysisv1alpha1.AnnotationRunNumber:      strconv.Itoa(int(rd.number)),
+		analysisv1alpha1.AnnotationLastStartTime:  rd.now.UTC().Format(analysisv1alpha1.LastStartTimeLayout),
+		analysisv1alpha1.AnnotationMessage:        p.message,
+		analysisv1alpha1.AnnotationEvaluatedRound: roundMark(rd.rule.Generation, rd.number),
 	}
+	for key, value := range p.annotations {
+		out[key] = value
+	}
+	return out
 }
 
 // sameTarget tells whether two references mean the same object of the same version.

@@ -94,9 +94,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}, &analysisv1alpha1.RecommendationRule{}).
-		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, func(o client.Object) []string {
-			return []string{o.GetLabels()[analysisv1alpha1.LabelRuleUID]}
-		}).
+		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, rulesOf).
 		WithInterceptorFuncs(f.interceptors()).Build()
 	f.RuleReconciler = &RuleReconciler{
 		Client: c, Live: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
@@ -104,8 +102,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			Mapper:    meta.NewDefaultRESTMapper(nil),
 			Preferred: func() ([]*metav1.APIResourceList, error) { return nil, nil },
 		},
-		History: history.Source{Usage: f.source}, Settings: BuiltinSettings(), Namespace: "crane-system",
-		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4,
+		History: history.Source{Usage: f.source}, Settings: BuiltinSettings, Namespace: "crane-system",
+		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4, PassSize: passSize,
 		Events: f.events, Metrics: NewMetrics(f.clock.Now, time.Hour), Clock: f.clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
@@ -141,6 +139,20 @@ func (f *fixture) interceptors() interceptor.Funcs {
 	}
 }
 
+// settle runs Reconcile until nothing is left to be tried again soon, with a clock that goes on by what is asked for.
+func (f *fixture) settle() ctrl.Result {
+	f.t.Helper()
+	for range 50 {
+		result := f.round()
+		if result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Minute {
+			return result
+		}
+		f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
+	}
+	f.t.Fatal("no end of tries")
+	return ctrl.Result{}
+}
+
 // round runs Reconcile once.
 func (f *fixture) round() ctrl.Result {
 	f.t.Helper()
@@ -151,13 +163,18 @@ func (f *fixture) round() ctrl.Result {
 	return result
 }
 
-func (f *fixture) ready() (reason, message string) {
+func (f *fixture) rule() *analysisv1alpha1.RecommendationRule {
 	f.t.Helper()
 	r := &analysisv1alpha1.RecommendationRule{}
 	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
 		f.t.Fatal(err)
 	}
-	c := meta.FindStatusCondition(r.Status.Conditions, "Ready")
+	return r
+}
+
+func (f *fixture) ready() (reason, message string) {
+	f.t.Helper()
+	c := meta.FindStatusCondition(f.rule().Status.Conditions, "Ready")
 	if c == nil {
 		return "", ""
 	}

@@ -20,10 +20,10 @@ func FuzzParseValue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		values, err := parseValue(text)
-		if err != nil && values != nil {
+		if err != nil && values.containers != nil {
 			t.Errorf("%q: values beside an error", text)
 		}
-		for container, list := range values {
+		for container, list := range values.containers {
 			for name, q := range list {
 				if q.String() == "" {
 					t.Errorf("%q: %s of %s has no text", text, name, container)

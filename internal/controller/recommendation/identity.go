@@ -4,6 +4,7 @@
 package recommendation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -26,6 +27,13 @@ const hashLength = 10
 type identity struct {
 	group, kind, namespace, name string
 	recommender                  string
+}
+
+func (id identity) compare(other identity) int {
+	return cmp.Or(
+		cmp.Compare(id.namespace, other.namespace), cmp.Compare(id.kind, other.kind), cmp.Compare(id.name, other.name),
+		cmp.Compare(id.group, other.group), cmp.Compare(id.recommender, other.recommender),
+	)
 }
 
 func identityOf(ref workload.Ref, recommender string) identity {
@@ -76,6 +84,12 @@ func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, re
 		analysisv1alpha1.LabelTargetName:      w.Name,
 	} {
 		labels[key] = labelValue(value)
+	}
+	for _, key := range []string{analysisv1alpha1.LabelAnalyticsName, analysisv1alpha1.LabelAnalyticsUID, analysisv1alpha1.LabelAnalyticsType} {
+		delete(labels, key)
+		if value, ofAnalytics := rule.Labels[key]; ofAnalytics {
+			labels[key] = value
+		}
 	}
 	return labels
 }

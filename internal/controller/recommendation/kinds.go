@@ -52,7 +52,7 @@ func builtinKind(kind string) (schema.GroupVersion, bool) {
 		return appsv1.SchemeGroupVersion, true
 	case "CronJob", "Job":
 		return batchv1.SchemeGroupVersion, true
-	case "Pod", "ReplicationController", "Node", "Service", "PersistentVolume":
+	case "Pod", "ReplicationController", "Node", "Service", "PersistentVolume", "PersistentVolumeClaim":
 		return corev1.SchemeGroupVersion, true
 	}
 	return schema.GroupVersion{}, false

@@ -38,8 +38,8 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
-	value := func(cpu string) map[string]corev1.ResourceList {
-		return map[string]corev1.ResourceList{"app": {corev1.ResourceCPU: resource.MustParse(cpu)}}
+	value := func(cpu string) parsedValue {
+		return parsedValue{containers: map[string]corev1.ResourceList{"app": {corev1.ResourceCPU: resource.MustParse(cpu)}}}
 	}
 	older := recommendationOf("z", now.Add(-2*time.Hour), now.Add(-time.Hour))
 	newer := recommendationOf("a", now.Add(-time.Hour), now.Add(-48*time.Hour))

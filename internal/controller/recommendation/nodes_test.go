@@ -45,25 +45,22 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 		Now: now, Policy: policy, PolicyWhy: "policy default by rule 1 of the policy file",
 		Containers: []resource.Container{{Name: "agent", Profile: all, Groups: groups}},
 	})
-	content, err := contentOf(proposal{
-		target: workload.Workload{
-			Ref:        workload.Ref{Namespace: "ops", APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"},
-			Containers: []workload.Container{{Name: "agent", Role: workload.App}},
-		},
-		plan: plan,
-	})
-	if err != nil {
+	var content decision
+	if err := writeResource(&content, workload.Workload{
+		Ref:        workload.Ref{Namespace: "ops", APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"},
+		Containers: []workload.Container{{Name: "agent", Role: workload.App}},
+	}, plan); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(content.RecommendedValue, "containerName"); n != 1 || !strings.Contains(content.RecommendedValue, "cpu: 2040m") {
-		t.Errorf("%d containers: %s", n, content.RecommendedValue)
+	if n := strings.Count(content.value, "containerName"); n != 1 || !strings.Contains(content.value, "cpu: 2040m") {
+		t.Errorf("%d containers: %s", n, content.value)
 	}
 	for _, part := range []string{
 		"one template serves unlike nodes with 2040m", "pool=small needs 204m (2 pods)", "pool=large needs 2040m (2 pods)",
 		"a DaemonSet for each group would ask for 3672m less", "Sized with policy default by rule 1",
 	} {
-		if !strings.Contains(content.Description, part) {
-			t.Errorf("%q is not in %q", part, content.Description)
+		if !strings.Contains(plan.Description, part) {
+			t.Errorf("%q is not in %q", part, plan.Description)
 		}
 	}
 }

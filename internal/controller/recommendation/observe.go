@@ -30,20 +30,29 @@ type selection struct {
 	// failures are selectors that could not be resolved. While there are any, the selection is not complete and
 	// nothing may be concluded from a workload's absence.
 	failures []error
+	// broken are targets that are there and could not be read.
+	broken map[identity]error
 }
 
 // selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
 // selector leaves the others standing.
 func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (selection, error) {
-	var s selection
+	s := selection{broken: map[identity]error{}}
 	seen := map[identity]bool{}
+	take := func(w workload.Workload) bool {
+		id := identityOf(w.Ref, "")
+		if seen[id] || w.Deleting || w.Part {
+			return false
+		}
+		seen[id] = true
+		s.targets = append(s.targets, w)
+		return true
+	}
 	for i, selector := range rule.Spec.ResourceSelectors {
-		err := r.selectOne(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload) error {
-			if id := identityOf(w.Ref, ""); !seen[id] && !w.Deleting && !w.Part {
-				seen[id] = true
-				s.targets = append(s.targets, w)
+		err := r.selectOne(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
+			if take(w) && broken != nil {
+				s.broken[identityOf(w.Ref, "")] = broken
 			}
-			return nil
 		})
 		if ctx.Err() != nil {
 			return selection{}, fmt.Errorf("selecting the targets: %w", ctx.Err())
@@ -61,7 +70,7 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 
 func (r *RuleReconciler) selectOne(
 	ctx context.Context, s analysisv1alpha1.ResourceSelector, namespaces analysisv1alpha1.NamespaceSelector,
-	visit func(workload.Workload) error,
+	visit func(workload.Workload, error),
 ) error {
 	selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
 	if err != nil {
@@ -74,18 +83,11 @@ func (r *RuleReconciler) selectOne(
 	if err != nil {
 		return err
 	}
-	names := namespaces.MatchNames
-	if namespaces.Any {
-		names = []string{metav1.NamespaceAll}
-	}
 	var errs []error
 	for _, kind := range kinds {
-		for _, ns := range names {
+		for _, ns := range namesOf(namespaces, clusterScoped(kind.Group, kind.Kind)) {
 			q := workload.Query{Kind: kind, Namespace: ns, Name: s.Name, Selector: selector}
-			listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
-			err := r.Lister.List(listing, q, visit)
-			cancel()
-			if err != nil {
+			if err := r.list(ctx, q, visit); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -93,22 +95,58 @@ func (r *RuleReconciler) selectOne(
 	return errors.Join(errs...)
 }
 
+// namesOf are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
+func namesOf(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
+	switch {
+	case s.Any:
+		return []string{metav1.NamespaceAll}
+	case clusterScoped:
+		return nil
+	}
+	return s.MatchNames
+}
+
+// list visits the objects of one query: workloads with what is known of their pods, all others by their metadata.
+func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
+	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
+	defer cancel()
+	if q.Kind.Group == "" && slices.Contains(otherKinds(), q.Kind.Kind) {
+		return r.Lister.ListIdentities(listing, q, func(w workload.Workload) error { //nolint:wrapcheck // It names the kind.
+			visit(w, nil)
+			return nil
+		})
+	}
+	return r.Lister.ListEach(listing, q, func(w workload.Workload, err error) error { //nolint:wrapcheck // As above.
+		visit(w, err)
+		return nil
+	})
+}
+
 // existing returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
 // gocrane made under another name is found like our own. Where two are for the same thing the older one counts and
 // the other is surplus.
-func existing(ctx context.Context, reader client.Reader, uid types.UID) (
+func existing(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
 	byIdentity map[identity]*analysisv1alpha1.Recommendation, surplus []*analysisv1alpha1.Recommendation, err error,
 ) {
-	var list analysisv1alpha1.RecommendationList
-	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}); err != nil {
-		return nil, nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
+	all, err := byRule(ctx, reader, rule.UID)
+	if err != nil {
+		return nil, nil, err
 	}
-	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
+	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
+		older, err := byRule(ctx, reader, types.UID(analytics))
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, slices.DeleteFunc(older, func(rec analysisv1alpha1.Recommendation) bool {
+			return rec.Labels[analysisv1alpha1.LabelRuleUID] != ""
+		})...)
+	}
+	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	byIdentity = make(map[identity]*analysisv1alpha1.Recommendation, len(list.Items))
-	for i := range list.Items {
-		rec := &list.Items[i]
+	byIdentity = make(map[identity]*analysisv1alpha1.Recommendation, len(all))
+	for i := range all {
+		rec := &all[i]
 		id := identityOfObject(rec)
 		if _, taken := byIdentity[id]; taken {
 			surplus = append(surplus, rec)
@@ -117,6 +155,14 @@ func existing(ctx context.Context, reader client.Reader, uid types.UID) (
 		byIdentity[id] = rec
 	}
 	return byIdentity, surplus, nil
+}
+
+func byRule(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
+	var list analysisv1alpha1.RecommendationList
+	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}); err != nil {
+		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
+	}
+	return list.Items, nil
 }
 
 // accepted tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.

@@ -37,7 +37,7 @@ rules:
 		"gocrane's keys":   {map[string]string{"cpu-request-percentile": "0.95"}, "gocrane", "gocrane", "gocrane"},
 		"JSON on one line": {map[string]string{"policy": `{"name": "ours"}`}, "ours", "latency-sensitive", "ours"},
 	} {
-		run, err := BuiltinSettings().resource(analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
+		run, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -57,13 +57,28 @@ rules:
 		"name: a\nname: b\n":                           "config[policy]",
 		"{":                                            "config[policy]",
 	} {
-		_, err := BuiltinSettings().resource(analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": config}})
+		_, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": config}})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want it to say %s", config, err, says)
 		}
 	}
 	mixed := map[string]string{"policy": own, "cpu-request-percentile": "0.9"}
-	if _, err := BuiltinSettings().resource(analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
+	if _, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
 		t.Error("a policy beside gocrane's settings")
 	}
+}
+
+// resourceSettings is the Resource recommender as a rule has it.
+type resourceSettings struct {
+	run
+	policies rightsize.PolicySet
+}
+
+func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, error) {
+	one, err := s.run(r)
+	out := resourceSettings{run: one}
+	if job, ok := one.job.(*resourceJob); ok {
+		out.policies = job.policies
+	}
+	return out, err
 }

@@ -158,7 +158,7 @@ func TestWireFormats(t *testing.T) {
 		t.Errorf("value\n%s", value)
 	}
 	back, err := parseValue(value)
-	app := back["app"]
+	app := back.containers["app"]
 	if err != nil || app.Cpu().MilliValue() != 900 || app.Memory().Value() != 345<<20 {
 		t.Errorf("read back: %v, %v", back, err)
 	}
@@ -213,23 +213,23 @@ func TestSettings(t *testing.T) {
 	shipped, err := ParseSettings([]byte(header + `- name: Resource
   acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
   config: {cpu-request-percentile: "0.95"}
-- name: Replicas
+- name: Ours
   acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := shipped.resource(analysisv1alpha1.Recommender{Name: "Resource"})
+	plain, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || plain.policies.Default.CPU.Percentile != 0.95 {
 		t.Fatalf("%+v, %v", plain.policies.Default.CPU, err)
 	}
-	own, err := shipped.resource(analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{
+	own, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{
 		"cpu-request-margin-fraction": "0.5", "creation-cooldown": "5m",
 	}})
 	if err != nil || own.policies.Default.CPU.Percentile != 0.95 || own.policies.Default.CPU.Margin != 0.5 || own.cooldown != 5*time.Minute {
 		t.Errorf("%+v, %v", own, err)
 	}
-	again, err := shipped.resource(analysisv1alpha1.Recommender{Name: "Resource"})
+	again, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || again.policies.Default.CPU.Margin != plain.policies.Default.CPU.Margin || again.cooldown != 0 {
 		t.Errorf("the settings of one rule leaked into another: %+v, %v", again, err)
 	}
@@ -238,20 +238,20 @@ func TestSettings(t *testing.T) {
 	if !plain.accepts(deployment) || plain.accepts(daemonSet) {
 		t.Error("accepted resources do not hold")
 	}
-	builtin, err := BuiltinSettings().resource(analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
+	builtin, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
 	if err != nil || !builtin.accepts(daemonSet) || builtin.policies.Default.Name != "batch" {
 		t.Errorf("built-in: %+v, %v", builtin, err)
 	}
 	for name, r := range map[string]analysisv1alpha1.Recommender{
 		"unknown":      {Name: "Nonsense"},
-		"not served":   {Name: "Replicas"},
+		"not served":   {Name: "Ours"},
 		"percentile":   {Name: "Resource", Config: map[string]string{"cpu-request-percentile": "ninety"}},
 		"unknown key":  {Name: "Resource", Config: map[string]string{"cpu-percentil": "0.9"}},
 		"cooldown":     {Name: "Resource", Config: map[string]string{"creation-cooldown": "soon"}},
 		"policy":       {Name: "Resource", Config: map[string]string{"policy": "brave"}},
 		"two policies": {Name: "Resource", Config: map[string]string{"policy": "batch", "cpu-request-margin-fraction": "0.5"}},
 	} {
-		if _, err := shipped.resource(r); err == nil {
+		if _, err := resourceRun(shipped, r); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -45,10 +45,20 @@ func TestRoundAndNothingMore(t *testing.T) {
 	}
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
 	f.round()
-	if n := f.writes.Load(); n != 7 {
-		t.Errorf("%d writes after the second round, want 7: metadata and status of web, metadata of the other", n)
+	if n := f.writes.Load(); n != 4 || len(f.source.asked) != 4 {
+		t.Errorf("%d writes and %d questions after the second round, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
 	}
-	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "2" {
+	if got := f.rule().Status.RunNumber; got != 2 {
+		t.Errorf("run number %d", got)
+	}
+	// What changes costs a write of the object and one of its status.
+	f.source.days = 6
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if n := f.writes.Load(); n != 6 {
+		t.Errorf("%d writes after the third round, want 6: web has less history", n)
+	}
+	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "3" {
 		t.Errorf("run number %s", got)
 	}
 }
@@ -122,6 +132,7 @@ func TestCutOffAndTakenUp(t *testing.T) {
 				t.Errorf("reason %s", reason)
 			}
 			f.refuse = nil
+			f.rounds = rounds{} // Another process knows only what was written.
 			f.round()
 			if reason, message := f.ready(); reason != reasonRoundCompleted {
 				t.Errorf("%s: %s", reason, message)
@@ -149,9 +160,7 @@ func TestEverySecondWriteFails(t *testing.T) {
 		}
 		return nil
 	}
-	for range maxTries {
-		f.round()
-	}
+	f.settle()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
 		t.Errorf("%s: %s", reason, message)
 	}
@@ -167,16 +176,25 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 		}
 		return nil
 	}
-	for range maxTries {
-		if r := f.round(); r.RequeueAfter >= time.Hour {
-			t.Fatalf("gave up too early: %v", r)
+	tries := 0
+	for ; tries < 2*maxTries; tries++ {
+		r := f.round()
+		if r.RequeueAfter == 24*time.Hour {
+			break
 		}
+		if reason, _ := f.ready(); reason != reasonWriteFailed {
+			t.Errorf("reason %s after try %d", reason, tries)
+		}
+		f.clock.SetTime(f.clock.Now().Add(r.RequeueAfter))
 	}
-	if r := f.round(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("the next round in %s", r.RequeueAfter)
+	if tries != maxTries-1 {
+		t.Errorf("gave up after %d tries, want %d", tries+1, maxTries)
 	}
-	if reason, message := f.ready(); reason != reasonWriteFailed || !strings.Contains(message, "1 of 1 objects") {
+	if reason, message := f.ready(); reason != reasonTargetsFailed || !strings.Contains(message, "1 of 2 targets") {
 		t.Errorf("%s: %s", reason, message)
+	}
+	if len(f.source.asked) != 2*maxTries {
+		t.Errorf("the source was asked %d times; only the target that failed is looked at again", len(f.source.asked))
 	}
 	if n := f.writes.Load(); n != 2 {
 		t.Errorf("%d writes, want 2: the one that can be written, once", n)

@@ -13,7 +13,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/recommend"
+	recommended "crane.io/crane/pkg/recommend/resource"
 )
 
 // Pricer knows what the nodes of the cluster cost and where pods run.
@@ -27,31 +27,28 @@ type prices struct {
 	placed workload.Placement
 }
 
-// prices asks the pricer. A round goes on without: what a container should request does not depend on money, and the
+// prices asks the pricer. A pass goes on without: what a container should request does not depend on money, and the
 // savings of the last round are kept.
-func (r *RuleReconciler) prices(ctx context.Context, rd *round) *prices {
-	if r.Pricer == nil || len(rd.pending) == 0 {
-		return nil
+func (w *world) prices(ctx context.Context) {
+	if w.pricer == nil || w.read.priced {
+		return
 	}
-	tariff, placed, err := r.Pricer.Prices(ctx)
+	w.read.priced = true
+	tariff, placed, err := w.pricer.Prices(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
-		return nil
+		return
 	}
-	return &prices{tariff: tariff, placed: placed}
+	w.read.prices = &prices{tariff: tariff, placed: placed}
 }
 
-// savingsOf says what a proposal is worth; nil where nothing can be counted. Without prices, and without a new number,
-// it is what it was.
-func (p *prices) savingsOf(of proposal) *analysisv1alpha1.Savings {
-	if p == nil || of.plan.State != recommend.Ready {
-		if of.old == nil {
-			return nil
-		}
-		return of.old.Status.Savings
+// savingsOf says what a plan is worth; nil where nothing can be counted, and without prices.
+func (p *prices) savingsOf(target workload.Workload, plan recommended.Plan) *analysisv1alpha1.Savings {
+	if p == nil {
+		return nil
 	}
-	runs := of.target.Kind == "Job" || of.target.Kind == "CronJob"
-	s := of.plan.SavingOf(p.tariff.At(p.placed.Of(of.target.Ref)), of.target.Replicas, runs)
+	runs := target.Kind == "Job" || target.Kind == "CronJob"
+	s := plan.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, runs)
 	if s.Counted == 0 {
 		return nil
 	}

@@ -86,17 +86,17 @@ func TestNoPricer(t *testing.T) {
 
 // TestSavingsMetric: it goes where the savings go.
 func TestSavingsMetric(t *testing.T) {
-	for text, want := range map[string]int{"12.34": 2, "-3.00": 2, "much": 1, "": 1} {
+	for text, want := range map[string]int{"12.34": 5, "-3.00": 5, "much": 1, "": 1} {
 		m := NewMetrics(time.Now, time.Hour)
 		rec := recommendationOf("a", time.Now(), time.Now())
 		rec.Status.LastUpdateTime = nil
 		rec.Status.Savings = &analysisv1alpha1.Savings{Monthly: text, Currency: "EUR"}
-		m.observe(rec, nil)
+		m.observe(rec, parsedValue{})
 		if n := gathered(t, m); n != want {
 			t.Errorf("%q: %d series, want %d", text, n, want)
 		}
 		rec.Status.Savings = nil
-		m.observe(rec, nil)
+		m.observe(rec, parsedValue{})
 		if n := gathered(t, m); n != 1 {
 			t.Errorf("%d series are left", n)
 		}

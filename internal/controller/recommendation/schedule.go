@@ -86,7 +86,7 @@ func unfinished(rule *analysisv1alpha1.RecommendationRule) bool {
 	return ready != nil && ready.Reason == reasonTargetsYoung && rule.Status.LastUpdateTime != nil
 }
 
-// failed tells of reasons for which a round is tried again.
+// failed tells of reasons for which a round is tried again: at once, or when the configuration file has changed.
 func failed(reason string) bool {
-	return reason == reasonSourceFailed || reason == reasonReadFailed || reason == reasonWriteFailed
+	return reason == reasonSourceFailed || reason == reasonReadFailed || reason == reasonWriteFailed || reason == reasonInvalidConfig
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -40,16 +39,18 @@ type recommenderSettings struct {
 	acceptAll bool
 }
 
-// BuiltinSettings are those of a craned without a configuration file: the Resource recommender for every kind that a
-// rule may select.
+// BuiltinSettings are those of a craned without a configuration file: every recommender, for every kind that it can look
+// at.
 func BuiltinSettings() Settings {
-	return Settings{recommenders: map[string]recommenderSettings{
-		string(analysisv1alpha1.AnalysisTypeResource): {acceptAll: true},
-	}}
+	s := Settings{recommenders: map[string]recommenderSettings{}}
+	for _, r := range recommenders() {
+		s.recommenders[r.name] = recommenderSettings{acceptAll: true}
+	}
+	return s
 }
 
 // ParseSettings reads a RecommendationConfiguration, strictly: an unknown field, a wrong kind or a setting that does
-// not parse is an error with its path.
+// not parse is an error with its path. A recommender that craned does not have may stand there, and cannot be used.
 func ParseSettings(data []byte) (Settings, error) {
 	file, err := policyv1alpha1.DecodeRecommendationConfiguration(data)
 	if err != nil {
@@ -58,56 +59,47 @@ func ParseSettings(data []byte) (Settings, error) {
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	for i, r := range file.Recommenders {
 		s.recommenders[r.Name] = recommenderSettings{config: maps.Clone(r.Config), accepted: r.AcceptedResources}
-		if r.Name != string(analysisv1alpha1.AnalysisTypeResource) {
+		if _, served := recommenderByName(r.Name); !served {
 			continue
 		}
-		if _, err := s.resource(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
+		if _, err := s.run(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
 			return Settings{}, fmt.Errorf("recommendation configuration: recommenders[%d]: %w", i, err)
 		}
 	}
 	return s, nil
 }
 
-// resourceRun is the Resource recommender with the settings of one rule.
-type resourceRun struct {
-	policies rightsize.PolicySet
-	cooldown time.Duration
-	accepts  func(workload.Workload) bool
-}
-
-// window is how far back the policies look.
-func (r resourceRun) window() time.Duration { return r.policies.Window() }
-
-// resource merges the settings of the file with those of a rule.
-func (s Settings) resource(r analysisv1alpha1.Recommender) (resourceRun, error) {
+// run merges the settings of the file with those of a rule, into a map that is nobody else's.
+func (s Settings) run(r analysisv1alpha1.Recommender) (run, error) {
 	base, known := s.recommenders[r.Name]
+	entry, served := recommenderByName(r.Name)
 	switch {
 	case !known:
-		return resourceRun{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
-	case r.Name != string(analysisv1alpha1.AnalysisTypeResource):
-		return resourceRun{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
+		return run{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
+	case !served:
+		return run{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
 	config := maps.Clone(base.config)
 	if config == nil {
 		config = map[string]string{}
 	}
 	maps.Copy(config, r.Config)
-	run := resourceRun{accepts: func(w workload.Workload) bool {
+	out := run{recommender: entry, accepts: func(w workload.Workload) bool {
 		return base.acceptAll || accepted(w, base.accepted)
 	}}
 	if text, set := config[keyCooldown]; set {
 		cooldown, err := series.ParseDuration(text)
 		if err != nil {
-			return resourceRun{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
+			return run{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
 		}
-		run.cooldown = cooldown
+		out.cooldown = cooldown
 	}
 	delete(config, keyCooldown)
 	var err error
-	if run.policies, err = policiesOf(config); err != nil {
-		return resourceRun{}, err
+	if out.job, err = entry.configure(config); err != nil {
+		return run{}, err
 	}
-	return run, nil
+	return out, nil
 }
 
 // policiesOf takes gocrane's settings where there are any, which are for all workloads alike, else the policy that is named

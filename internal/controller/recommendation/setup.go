@@ -22,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/configfile"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/history"
 	"crane.io/crane/internal/workload"
@@ -49,8 +51,9 @@ const (
 
 // Config is what the controllers need from outside.
 type Config struct {
-	History  history.Source
-	Settings Settings
+	History history.Source
+	// Settings are those of the configuration file, which is followed.
+	Settings *configfile.File[Settings]
 	// Pricer may be nil: then recommendations say nothing of money.
 	Pricer Pricer
 	// Namespace is Crane's own.
@@ -71,18 +74,11 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of recommendations: %w", err)
 	}
-	rules, err := NewRuleReconciler(mgr, cfg, metrics)
-	if err != nil {
+	if err := addRules(mgr, cfg, metrics); err != nil {
 		return err
 	}
-	err = builder.ControllerManagedBy(mgr).
-		Named("recommendationrule").
-		// The status is ours: only a change of the spec asks for a round.
-		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: roundsAtOnce}).
-		Complete(rules)
-	if err != nil {
-		return fmt.Errorf("building the controller of rules: %w", err)
+	if err := addAnalytics(mgr, cfg); err != nil {
+		return err
 	}
 	one := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: cfg.Clock,
@@ -98,6 +94,84 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
 	}
 	return nil
+}
+
+// addRules adds the controller of rules, and what follows the configuration file for it.
+func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
+	rules, err := NewRuleReconciler(mgr, cfg, metrics)
+	if err != nil {
+		return err
+	}
+	reloaded := make(chan event.GenericEvent, 1)
+	err = builder.ControllerManagedBy(mgr).
+		Named("recommendationrule").
+		// The status is ours: only a change of the spec asks for a round.
+		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(toRule), builder.WithPredicates(newlyAskedFor())).
+		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(toAllRules(mgr.GetClient())))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: roundsAtOnce}).
+		Complete(rules)
+	if err != nil {
+		return fmt.Errorf("building the controller of rules: %w", err)
+	}
+	follow := follower{
+		settings: cfg.Settings, events: mgr.GetEventRecorder("craned"), namespace: cfg.Namespace,
+		loaded: func() {
+			select {
+			case reloaded <- event.GenericEvent{Object: &analysisv1alpha1.RecommendationRule{}}:
+			default: // One is on its way already.
+			}
+		},
+	}
+	if err := cfg.Registry.Register(follow); err != nil {
+		return fmt.Errorf("registering the metrics of the recommendation configuration: %w", err)
+	}
+	if err := mgr.Add(follow); err != nil {
+		return fmt.Errorf("following the recommendation configuration: %w", err)
+	}
+	return nil
+}
+
+// toRule maps a Recommendation to the rule that made it.
+func toRule(_ context.Context, o client.Object) []reconcile.Request {
+	rec, ok := o.(*analysisv1alpha1.Recommendation)
+	if !ok {
+		return nil
+	}
+	name := ruleOf(rec)
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+}
+
+// toAllRules maps anything to every rule: the settings have changed.
+func toAllRules(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		var list analysisv1alpha1.RecommendationRuleList
+		if err := reader.List(ctx, &list); err != nil {
+			return nil // The cache is stopping.
+		}
+		out := make([]reconcile.Request, len(list.Items))
+		for i := range list.Items {
+			out[i].Name = list.Items[i].Name
+		}
+		return out
+	}
+}
+
+// newlyAskedFor lets through that somebody has lowered the run number of a Recommendation.
+func newlyAskedFor() predicate.Predicate {
+	asked := func(o client.Object) bool {
+		rec, ok := o.(*analysisv1alpha1.Recommendation)
+		return ok && askedFor(rec)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false }, // The rule itself is looked at after a start.
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return asked(e.ObjectNew) && !asked(e.ObjectOld) },
+	}
 }
 
 // NewRuleReconciler builds the reconciler of rules on a manager, whether it runs or is called directly.
@@ -117,11 +191,12 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		Kinds:          DiscoveryKinds{Mapper: mgr.GetRESTMapper(), Preferred: disco.ServerPreferredResources},
 		History:        cfg.History,
 		Pricer:         cfg.Pricer,
-		Settings:       cfg.Settings,
+		Settings:       cfg.Settings.Content,
 		Namespace:      cfg.Namespace,
 		ListTimeout:    listTimeout,
 		HistoryTimeout: historyTimeout,
 		Workers:        writers,
+		PassSize:       passSize,
 		Events:         mgr.GetEventRecorder("craned"),
 		Metrics:        metrics,
 		Clock:          cfg.Clock,
@@ -144,12 +219,24 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 // AddIndexes adds the indexes that the reconcilers look things up by, but for that of package targets, which others use too.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, func(o client.Object) []string {
-		return []string{o.GetLabels()[analysisv1alpha1.LabelRuleUID]}
+		return rulesOf(o)
 	})
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}
 	return nil
+}
+
+// rulesOf are the UIDs by which the Recommendations of a rule are found: the rule's own, and, for those that gocrane made
+// for an Analytics, that of the Analytics.
+func rulesOf(o client.Object) []string {
+	var out []string
+	for _, key := range []string{analysisv1alpha1.LabelRuleUID, analysisv1alpha1.LabelAnalyticsUID} {
+		if uid := o.GetLabels()[key]; uid != "" {
+			out = append(out, uid)
+		}
+	}
+	return out
 }
 
 // byTarget maps a workload to its Recommendations.

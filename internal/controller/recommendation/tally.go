@@ -11,11 +11,12 @@ import (
 	"crane.io/crane/internal/workload"
 )
 
-// tally counts what a round does with its targets.
+// tally counts what a round does with its targets, once for each recommender that looks at them.
 type tally struct {
 	evaluated int
-	// refused are those that the recommender's configuration does not accept.
-	refused int
+	// refused are those that the recommenders' configuration does not accept, unsuited those of kinds that no recommender
+	// of the rule looks at.
+	refused, unsuited int
 	// young are those that are younger than the cool-down; the last of them is old enough at ripe.
 	young    int
 	ripe     time.Time
@@ -23,14 +24,15 @@ type tally struct {
 }
 
 // takes counts a target and tells whether the round evaluates it.
-func (t *tally) takes(rd *round, w workload.Workload) bool {
-	switch ripe := w.Created.Add(t.cooldown); {
-	case !rd.run.accepts(w):
+func (t *tally) takes(rd *round, run *run, w workload.Workload) bool {
+	switch ripe := w.Created.Add(run.cooldown); {
+	case !run.accepts(w):
 		t.refused++
 	case rd.follows && w.Created.After(rd.rule.Status.LastUpdateTime.Time):
 		// It is the next round's, or those that follow a round would never end.
 	case rd.now.Before(ripe):
 		t.young++
+		t.cooldown = run.cooldown
 		if ripe.After(t.ripe) {
 			t.ripe = ripe
 		}
@@ -50,6 +52,9 @@ func (t *tally) String() string {
 	}
 	if t.refused > 0 {
 		fmt.Fprintf(&b, " %d are left out, for the recommender's acceptedResources do not name them.", t.refused)
+	}
+	if t.unsuited > 0 {
+		fmt.Fprintf(&b, " %d are of kinds that no recommender of the rule looks at.", t.unsuited)
 	}
 	return b.String()
 }

@@ -115,7 +115,7 @@ recommenders:
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Settings = settings
+	f.Settings = func() Settings { return settings }
 	f.round()
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "0 targets were evaluated. 1 are left out") {
 		t.Errorf("%s: %s", reason, message)
@@ -150,8 +150,8 @@ func TestChangedSpecOutlivesAnOutage(t *testing.T) {
 			if reason, _ := f.ready(); reason != reasonRoundCompleted {
 				t.Errorf("after the outage: %s", reason)
 			}
-			if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "2" {
-				t.Errorf("run number %s, want 2", got)
+			if got := f.rule().Status.RunNumber; got != 2 {
+				t.Errorf("run number %d, want 2", got)
 			}
 		})
 	}

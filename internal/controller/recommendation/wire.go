@@ -144,26 +144,36 @@ func valueOf(all []change) (string, error) {
 	return string(raw), nil
 }
 
+// parsedValue is what a recommended value says.
+type parsedValue struct {
+	containers map[string]corev1.ResourceList
+	replicas   *int32
+}
+
 // parseValue reads what valueOf, or gocrane, wrote. Quantities that do not parse are an error that names them.
-func parseValue(text string) (map[string]corev1.ResourceList, error) {
+func parseValue(text string) (parsedValue, error) {
 	var proposed analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(text), &proposed); err != nil {
-		return nil, fmt.Errorf("recommendedValue: %w", err)
+		return parsedValue{}, fmt.Errorf("recommendedValue: %w", err)
+	}
+	var out parsedValue
+	if proposed.ReplicasRecommendation != nil {
+		out.replicas = proposed.ReplicasRecommendation.Replicas
 	}
 	if proposed.ResourceRequest == nil {
-		return nil, nil
+		return out, nil
 	}
-	out := map[string]corev1.ResourceList{}
+	out.containers = map[string]corev1.ResourceList{}
 	for _, c := range proposed.ResourceRequest.Containers {
 		list := corev1.ResourceList{}
 		for name, text := range c.Target {
 			q, err := apiresource.ParseQuantity(text)
 			if err != nil {
-				return nil, fmt.Errorf("recommendedValue: container %s: %s %q: %w", c.ContainerName, name, text, err)
+				return parsedValue{}, fmt.Errorf("recommendedValue: container %s: %s %q: %w", c.ContainerName, name, text, err)
 			}
 			list[name] = q
 		}
-		out[c.ContainerName] = list
+		out.containers[c.ContainerName] = list
 	}
 	return out, nil
 }

@@ -28,6 +28,9 @@ type Input struct {
 	// MaxCPU and MaxMemory are what the largest node has for pods; 0 where it is not known.
 	MaxCPU    series.MilliCPU
 	MaxMemory series.Bytes
+	// Autoscaler is the workload's, where whoever carries the plan out can move its targets together with the requests, or
+	// leave both as they are. Where it is nil, a request on whose utilisation an autoscaler acts stays as it is.
+	Autoscaler *Autoscaler
 }
 
 // Container is one container of the workload.
@@ -67,6 +70,9 @@ type Plan struct {
 	Containers []rightsize.Recommendation
 	// Pod is what the scheduler counts for a pod.
 	Pod PodRequest
+	// ScalePoint are the targets of the autoscaler that have to change together with the requests, so that it acts at the
+	// same use as before; empty where none has to.
+	ScalePoint []Move
 	// MeanPods is how many pods ran on average; only for jobs, of which runs were seen.
 	MeanPods float64
 }
@@ -86,7 +92,9 @@ func Decide(in Input) Plan {
 			plan.Containers = append(plan.Containers, r)
 			continue
 		}
-		hold(&r, c.HPA)
+		if in.Autoscaler == nil {
+			hold(&r, c.HPA)
+		}
 		plan.Containers = append(plan.Containers, r)
 		if r.CPU.Status == rightsize.Ready || r.Memory.Status == rightsize.Ready {
 			plan.State = recommend.Ready
@@ -106,8 +114,12 @@ func Decide(in Input) Plan {
 		plan.State = recommend.NoData
 	}
 	plan.Pod = podRequest(in.Containers, plan)
+	plan.ScalePoint = in.scalePoint(plan)
 	plan.MeanPods = in.meanPods()
 	plan.Description = describe(plan, unseen, in.PolicyWhy)
+	if text := in.Autoscaler.describe(plan.ScalePoint); text != "" {
+		plan.Description += " " + text
+	}
 	return plan
 }
 

@@ -1,0 +1,38 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// UtilizationTarget is a share of the request at which an autoscaler acts.
+type UtilizationTarget struct {
+	Resource corev1.ResourceName
+	// Container is empty where the requests of the whole pod count.
+	Container string
+	Percent   int32
+}
+
+// UtilizationTargets are those of an autoscaler for CPU and memory, in its order.
+func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
+	var out []UtilizationTarget
+	for _, m := range a.Metrics {
+		var t UtilizationTarget
+		var target autoscalingv2.MetricTarget
+		switch {
+		case m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil:
+			t.Resource, target = m.Resource.Name, m.Resource.Target
+		case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil:
+			t.Resource, t.Container, target = m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target
+		}
+		if target.AverageUtilization == nil || *target.AverageUtilization <= 0 || t.Resource != corev1.ResourceCPU && t.Resource != corev1.ResourceMemory {
+			continue
+		}
+		t.Percent = *target.AverageUtilization
+		out = append(out, t)
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"crane.io/crane/pkg/rightsize"
+)
+
+// Autoscaler is what acts on the utilisation of a workload's requests. A horizontal autoscaler adds pods at a use of
+// request x target; that product is its scale point. A request that moves alone moves it.
+type Autoscaler struct {
+	Name string
+	// Owned tells that Crane made it, and may change it.
+	Owned   bool
+	Targets []Target
+}
+
+// Target is a share of the request at which the autoscaler acts.
+type Target struct {
+	// Memory is false for CPU.
+	Memory bool
+	// Container is empty where the requests of the whole pod count.
+	Container string
+	// Percent of the request, above 0.
+	Percent int32
+}
+
+// Move is a target that has to change.
+type Move struct {
+	Target
+	// To is what Percent becomes.
+	To int32
+}
+
+// scalePoint finds the targets that keep the scale point with the requests of the plan. Targets are whole percent, so
+// the point may move by half a percent of the request.
+func (in Input) scalePoint(plan Plan) []Move {
+	if in.Autoscaler == nil {
+		return nil
+	}
+	var out []Move
+	for _, t := range in.Autoscaler.Targets {
+		now, after := t.requests(plan.Containers)
+		if now <= 0 || after <= 0 {
+			continue // Without a request a utilisation has no meaning.
+		}
+		to := max(1, math.Round(float64(t.Percent)*now/after))
+		if m := (Move{Target: t, To: int32(min(to, math.MaxInt32))}); m.To != t.Percent {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// requests adds up what the containers that run for the life of the pod request of the target's resource, today and after
+// the change; 0 where one of them requests nothing today, as the autoscaler then does not act.
+func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
+	for _, r := range all {
+		if r.Init || t.Container != "" && t.Container != r.Container {
+			continue
+		}
+		from, to, ready := amount(r.Current.CPURequest), amount(r.Target.CPURequest), r.CPU.Status == rightsize.Ready
+		if t.Memory {
+			from, to, ready = amount(r.Current.MemoryRequest), amount(r.Target.MemoryRequest), r.Memory.Status == rightsize.Ready
+		}
+		if from <= 0 {
+			return 0, 0
+		}
+		if !ready || to <= 0 {
+			to = from
+		}
+		now, after = now+from, after+to
+	}
+	return now, after
+}
+
+func amount[T ~int64](v *T) float64 {
+	if v == nil {
+		return 0
+	}
+	return float64(*v)
+}
+
+// describe says what has to happen to the autoscaler, and whether it does.
+func (a *Autoscaler) describe(moves []Move) string {
+	if a == nil || len(moves) == 0 {
+		return ""
+	}
+	parts := make([]string, len(moves))
+	for i, m := range moves {
+		of := "cpu"
+		if m.Memory {
+			of = "memory"
+		}
+		if m.Container != "" {
+			of += " of " + m.Container
+		}
+		parts[i] = fmt.Sprintf("%s %d %% -> %d %%", of, m.Percent, m.To)
+	}
+	who := "which is not Crane's: nothing is applied until both are changed together"
+	if a.Owned {
+		who = "which is Crane's: both are applied together"
+	}
+	return fmt.Sprintf("The autoscaler %s acts on the utilisation of these requests and must get new targets with them (%s), %s.",
+		a.Name, strings.Join(parts, "; "), who)
+}
