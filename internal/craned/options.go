@@ -30,7 +30,13 @@ type Options struct {
 	APIQPS    float32
 	APIBurst  int
 
-	MetricsBindAddress     string
+	MetricsBindAddress string
+	// MetricsSecure serves metrics over TLS, to those whom the API server lets get /metrics.
+	MetricsSecure bool
+	// MetricsCertDir has tls.crt and tls.key; empty for a certificate that is made at the start.
+	MetricsCertDir string
+	// PprofBindAddress serves profiles; empty for none.
+	PprofBindAddress       string
 	HealthProbeBindAddress string
 	ShutdownTimeout        time.Duration
 
@@ -55,6 +61,7 @@ type Options struct {
 	Prediction Prediction
 	NodeLoad   NodeLoad
 	Rebalance  rebalance.Settings
+	OOM        OOM
 
 	Controllers  []string
 	FeatureGates featuregate.MutableFeatureGate
@@ -116,6 +123,7 @@ func NewOptions() *Options {
 		APIQPS:                 300,
 		APIBurst:               400,
 		MetricsBindAddress:     ":8080",
+		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
 		ShutdownTimeout:        20 * time.Second,
 		LeaderElection: LeaderElection{
@@ -133,6 +141,7 @@ func NewOptions() *Options {
 		Prediction:                      newPrediction(),
 		NodeLoad:                        newNodeLoad(),
 		Rebalance:                       rebalance.DefaultSettings(),
+		OOM:                             newOOM(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    newFeatureGates(),
 		LogFormat:                       logFormatText,
@@ -148,8 +157,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig to reach the API server with. Empty: the service account in a cluster, else the usual loading rules.")
 	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
 	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Requests to the API server at once.")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
-		"Address that serves /metrics; 0 serves none.")
+	o.addMetricsFlags(fs)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"Address that serves /healthz and /readyz; 0 serves none.")
 	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout,
@@ -182,6 +190,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Prediction.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
+	o.OOM.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)
@@ -189,6 +198,18 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
 	addRetiredFlags(fs) // After all others.
+}
+
+func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
+		"Address that serves /metrics; 0 serves none.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
+		"Serve /metrics over TLS, to those whom the API server lets get /metrics. Metrics name every workload and what it "+
+			"costs; false is for scrapers that cannot do this, in a network that keeps others out.")
+	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", o.MetricsCertDir,
+		"Directory with tls.crt and tls.key for /metrics, read again when they change. Empty: a certificate is made at the start.")
+	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
+		"Address that serves profiles at /debug/pprof/, without authentication: best on loopback, as 127.0.0.1:6060. Empty: none.")
 }
 
 func (o *Options) addPrometheusFlags(fs *pflag.FlagSet) {

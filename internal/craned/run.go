@@ -16,36 +16,58 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/version"
 )
 
 // leaderElectionID is the name of the lease, as gocrane's.
 const leaderElectionID = "craned"
 
-// Run builds the manager and runs it until ctx ends or a part of it fails. It returns nil after an orderly stop.
+// Run builds the manager and runs it until ctx ends or a part of it fails. It returns nil after an orderly stop; after an
+// error the process has to end, because parts of the manager may still run.
 //
-// The life of the manager: caches start first; then what runs on every replica (the look at the data source, metrics,
-// probes); then, once this replica holds the lease, the controllers. When ctx ends the controllers get
-// Options.ShutdownTimeout to finish and the lease is given back; when the lease is lost Run returns an error at once,
-// and the process must end.
+// # The life of the manager
+//
+// Before anything runs all parts are put together, so that a wrong setting or an address that is taken is an error at
+// once. Then, each beginning when the one before has begun:
+//
+//  1. servers: probes, metrics, profiles, and the web API, which answers that it is not ready while caches are empty;
+//  2. webhooks: an API server that asks them must not wait for caches, which wait for the API server;
+//  3. caches, until each has its first list;
+//  4. what runs on every replica: the look at data sources, and whatever says NeedLeaderElection() == false;
+//  5. the election; and on the replica that holds the lease all others: controllers, and runnables that say nothing.
+//
+// A runnable that is added later, by a part that runs, begins at once, or with the others of its sort.
+//
+// When ctx ends, 5 ends first, then 4, 3, 2 and 1, within Options.ShutdownTimeout together; the lease is given back after
+// that, so that nobody begins before this replica has ended. When the lease is lost, because it could not be renewed
+// within its deadline or somebody else has taken it, all contexts end and Run returns an error at once: the process must
+// end, and what still ran ends with it.
 func Run(ctx context.Context, o *Options) error {
 	config, err := restConfig(o)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, config, o)
+	lock, err := newLease(config, o)
 	if err != nil {
 		return err
 	}
-	p, err := newParts(mgr, o)
+	defer lock.close()
+	h, err := newHost(ctx, config, o, lock)
 	if err != nil {
 		return err
 	}
-	if err := addHealth(mgr, newSourceHealth(askSource(p.source))); err != nil {
+	p, err := newParts(h, o)
+	if err != nil {
+		return err
+	}
+	if err := addHealth(h, newSourceHealth(askSource(p.source))); err != nil {
 		return err
 	}
 	for _, f := range features() {
@@ -58,10 +80,24 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("running the manager: %w", err)
+	return start(ctx, h, lock.lost)
+}
+
+// start runs the manager until it ends or somebody else holds its lease.
+func start(ctx context.Context, mgr manager.Manager, lost <-chan string) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("running the manager: %w", err)
+		}
+		return nil
+	case holder := <-lost:
+		return fmt.Errorf("running the manager: the lease %s was taken by %s", leaderElectionID, holder)
 	}
-	return nil
 }
 
 // restConfig follows the usual rules: the file that is named, else $KUBECONFIG or ~/.kube/config, else the service
@@ -78,67 +114,68 @@ func restConfig(o *Options) (*rest.Config, error) {
 	return config, nil
 }
 
+// newScheme knows Kubernetes's kinds and those of Crane's five groups, whatever features are on.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
-	}
-	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
-	}
-	if err := predictionv1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, ensurancev1alpha1.AddToScheme,
+		predictionv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
 	}
 	return scheme, nil
 }
 
-func newManager(ctx context.Context, config *rest.Config, o *Options) (manager.Manager, error) {
+// newHost builds the manager, with probes of our own.
+func newHost(ctx context.Context, config *rest.Config, o *Options, lock *lease) (host, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, err
+		return host{}, err
 	}
 	le := o.LeaderElection
-	// The lease has a client of its own: one that shares the rate limit of the controllers' would be late, and the lease
-	// lost, whenever they have much to write.
-	lease := rest.CopyConfig(config)
-	lease.RateLimiter = nil
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme,
 		Logger: ctrl.LoggerFrom(ctx),
 		// Managed fields are half of an object and nothing here reads them.
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: leanNodes()},
-		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
-		HealthProbeBindAddress:        o.HealthProbeBindAddress,
-		LeaderElection:                le.Enabled,
-		LeaderElectionConfig:          lease,
-		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       o.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &le.LeaseDuration,
-		RenewDeadline:                 &le.RenewDeadline,
-		RetryPeriod:                   &le.RetryPeriod,
-		GracefulShutdownTimeout:       &o.ShutdownTimeout,
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: leanNodes()},
+		Client:                              client.Options{Cache: &client.CacheOptions{Unstructured: false}},
+		Metrics:                             o.metricsServer(),
+		HealthProbeBindAddress:              "0",
+		PprofBindAddress:                    o.PprofBindAddress,
+		LeaderElection:                      le.Enabled,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionID:                    leaderElectionID,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &le.LeaseDuration,
+		RenewDeadline:                       &le.RenewDeadline,
+		RetryPeriod:                         &le.RetryPeriod,
+		GracefulShutdownTimeout:             &o.ShutdownTimeout,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("building the manager: %w", err)
+		return host{}, fmt.Errorf("building the manager: %w", err)
 	}
-	return mgr, nil
+	h := host{Manager: mgr, probes: newProbes(mgr.Elected())}
+	if err := serveProbes(ctx, h, o.HealthProbeBindAddress); err != nil {
+		return host{}, err
+	}
+	return h, nil
 }
 
-func addHealth(mgr manager.Manager, source *sourceHealth) error {
-	if err := mgr.Add(source); err != nil {
+func addHealth(h host, source *sourceHealth) error {
+	if err := h.Add(source); err != nil {
 		return fmt.Errorf("adding the look at the data source: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
+	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.leads)); err != nil {
+		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
 	for name, check := range map[string]healthz.Checker{
-		"caches":      cachesSynced(mgr.GetCache()),
+		"caches":      cachesSynced(h.GetCache()),
 		"data-source": source.Check,
 	} {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return fmt.Errorf("adding the readiness check %s: %w", name, err)
+		if err := h.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("adding the readiness check: %w", err)
 		}
 	}
 	return nil

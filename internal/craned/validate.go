@@ -45,6 +45,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Prediction.validate()...)
 	errs = append(errs, o.NodeLoad.validate()...)
 	errs = append(errs, validateRebalance(o.Rebalance)...)
+	errs = append(errs, o.OOM.validate()...)
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
 	}
@@ -77,6 +78,9 @@ func (o *Options) validateAPI() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("CRANE_SYSTEM_NAMESPACE"), o.Namespace, msg))
 	}
 	errs = append(errs, validateAddress("metrics-bind-address", o.MetricsBindAddress)...)
+	if o.PprofBindAddress != "" {
+		errs = append(errs, validateAddress("pprof-bind-address", o.PprofBindAddress)...)
+	}
 	return append(errs, validateAddress("health-probe-bind-address", o.HealthProbeBindAddress)...)
 }
 

@@ -109,6 +109,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 			"kubeconfig":                kubeconfig,
 			"prometheus-address":        p.prometheus.URL(),
 			"metrics-bind-address":      addresses[0],
+			"metrics-secure":            "false", // Loopback, to be looked at with a browser.
 			"health-probe-bind-address": addresses[1],
 			"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
 			"policy-config-path":        policy,

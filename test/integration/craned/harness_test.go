@@ -95,7 +95,7 @@ func startCraned(t *testing.T, prometheus string, flags ...string) *process {
 	p := &process{metrics: harness.FreeAddress(t), probes: harness.FreeAddress(t)}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
-		"--metrics-bind-address=" + p.metrics, "--health-probe-bind-address=" + p.probes,
+		"--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=" + p.probes,
 		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
 	}, flags...)
 	p.Process = harness.Start(t, bound, binary, args...)

@@ -108,7 +108,7 @@ func startCraned(t *testing.T, prometheusURL, policy string, flags ...string) *c
 	})
 	c.Process = harness.Start(t, bound, binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheusURL, "--prometheus-timeout=5s", "--leader-elect=false",
-		"--metrics-bind-address=" + c.metrics, "--health-probe-bind-address=" + harness.FreeAddress(t), "--policy-config-path=" + c.policy, "--v=1",
+		"--metrics-bind-address=" + c.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=" + harness.FreeAddress(t), "--policy-config-path=" + c.policy, "--v=1",
 	}, flags...)...)
 	return c
 }
@@ -236,7 +236,7 @@ func runToEnd(t *testing.T, policy string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "--kubeconfig="+control.Kubeconfig(), "--prometheus-address=http://127.0.0.1:1",
-		"--controllers=nodeload", "--policy-config-path="+path, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+		"--controllers=nodeload", "--policy-config-path="+path, "--metrics-bind-address=0", "--server-bind-port=0", "--health-probe-bind-address=0")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		err = ctx.Err()

@@ -121,7 +121,7 @@ func startCraned(t *testing.T, prometheus string, flags ...string) *process {
 	p := &process{metrics: harness.FreeAddress(t)}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
-		"--metrics-bind-address=" + p.metrics, "--health-probe-bind-address=0",
+		"--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=0",
 		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
 		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
 		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",

@@ -1,0 +1,136 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Names that the role of this replica has among the checks of /readyz?verbose. It passes always: a standby is as ready as
+// a leader, and the name tells which it is.
+const (
+	roleLeader  = "role-leader"
+	roleStandby = "role-standby"
+)
+
+const (
+	// probeTimeout is what a client may take for its request, and get for the answer.
+	probeTimeout = 10 * time.Second
+	// serverShutdown is what requests under way may take when craned stops.
+	serverShutdown = 5 * time.Second
+)
+
+// probes serves /healthz and /readyz. Checks may be added at any time.
+type probes struct {
+	// elected is closed when this replica leads.
+	elected <-chan struct{}
+
+	mu          sync.RWMutex
+	live, ready map[string]healthz.Checker
+}
+
+func newProbes(elected <-chan struct{}) *probes {
+	return &probes{
+		elected: elected,
+		live:    map[string]healthz.Checker{"ping": healthz.Ping},
+		ready:   map[string]healthz.Checker{},
+	}
+}
+
+// leads tells whether this replica does the work.
+func (p *probes) leads() bool {
+	select {
+	case <-p.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *probes) add(to map[string]healthz.Checker, name string, check healthz.Checker) error {
+	if name == "" || check == nil {
+		return errors.New("a check needs a name and a function")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, twice := to[name]; twice || name == roleLeader || name == roleStandby {
+		return fmt.Errorf("there is a check %s already", name)
+	}
+	to[name] = check
+	return nil
+}
+
+// handler serves both pages, and each check below them.
+func (p *probes) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": p.live, "/readyz": p.ready} {
+		page := http.StripPrefix(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.mu.RLock()
+			now := maps.Clone(checks)
+			p.mu.RUnlock()
+			role := roleStandby
+			if p.leads() {
+				role = roleLeader
+			}
+			if path == "/readyz" {
+				now[role] = healthz.Ping
+			}
+			(&healthz.Handler{Checks: now}).ServeHTTP(w, r)
+		}))
+		mux.Handle(path, page)
+		mux.Handle(path+"/", page)
+	}
+	return mux
+}
+
+// host is the manager with the probes of craned in place of its own: those can say only what passes and what does not.
+type host struct {
+	manager.Manager
+	probes *probes
+}
+
+// AddHealthzCheck implements manager.Manager.
+func (h host) AddHealthzCheck(name string, check healthz.Checker) error {
+	return h.probes.add(h.probes.live, name, check)
+}
+
+// AddReadyzCheck implements manager.Manager. Whatever has to be there for this replica to be of use adds a check: what
+// fails says why at /readyz/NAME.
+func (h host) AddReadyzCheck(name string, check healthz.Checker) error {
+	return h.probes.add(h.probes.ready, name, check)
+}
+
+// serveProbes listens, so that an address that is taken is told before anything runs, and lets the manager serve with
+// its other servers: before webhooks and caches.
+func serveProbes(ctx context.Context, h host, address string) error {
+	if address == "" || address == "0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--health-probe-bind-address: %w", err)
+	}
+	timeout := serverShutdown
+	err = h.Add(&manager.Server{
+		Name: "health probe", Listener: listener, ShutdownTimeout: &timeout,
+		Server: &http.Server{
+			Handler: h.probes.handler(), ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: 2 * probeTimeout,
+			IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("adding the probes: %w", err)
+	}
+	return nil
+}
