@@ -1,0 +1,161 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/series"
+)
+
+var now = time.Date(2026, 3, 12, 10, 0, 0, 0, time.UTC)
+
+// flat is a use that was the same for so long.
+func flat(value float64, length time.Duration) series.Series {
+	s := series.Series{Start: now.Add(-length), Step: 5 * time.Minute, Values: make([]float64, length/(5*time.Minute))}
+	for i := range s.Values {
+		s.Values[i] = value
+	}
+	return s
+}
+
+func defaults(t *testing.T) Settings {
+	t.Helper()
+	s, err := ParseSettings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const week = 7 * 24 * time.Hour
+
+// web uses 2 cores and 1 GiB with 10 pods of one core and one GiB each.
+func web() Input {
+	return Input{
+		Replicas: 10, Available: 10, CPU: flat(2, week), Memory: flat(1<<30, week), CPURequest: 1000, MemoryRequest: 1 << 30, Now: now,
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		change             func(*Input, *Settings)
+		replicas, cpu, mem int32
+		action             recommend.Action
+	}{
+		"cpu decides":              {func(*Input, *Settings) {}, 4, 4, 2, recommend.Patch},
+		"memory really counts":     {func(in *Input, _ *Settings) { in.Memory = flat(6<<30, week) }, 12, 4, 12, recommend.Patch},
+		"as it is":                 {func(in *Input, _ *Settings) { in.Replicas, in.Available = 4, 4 }, 4, 4, 2, recommend.NoAction},
+		"never below the minimum":  {func(_ *Input, s *Settings) { s.DefaultMin = 7 }, 7, 4, 2, recommend.Patch},
+		"another target":           {func(_ *Input, s *Settings) { s.CPUTarget = 1 }, 2, 2, 2, recommend.Patch},
+		"availability not known":   {func(in *Input, _ *Settings) { in.Available = -1 }, 4, 4, 2, recommend.Patch},
+		"use of nothing is one":    {func(in *Input, _ *Settings) { in.CPU, in.Memory = flat(0, week), flat(0, week) }, 1, 0, 0, recommend.Patch},
+		"a use beyond all numbers": {func(in *Input, _ *Settings) { in.CPU = flat(1e300, week) }, math.MaxInt32, math.MaxInt32, 2, recommend.Patch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, s := web(), defaults(t)
+			c.change(&in, &s)
+			p := Decide(in, s)
+			if p.State != recommend.Ready || p.Replicas != c.replicas || p.ByCPU != c.cpu || p.ByMemory != c.mem || p.Action != c.action {
+				t.Errorf("%+v", p)
+			}
+			if len(p.Evidence) != 2 || p.Description == "" {
+				t.Errorf("it does not say why: %+v", p)
+			}
+		})
+	}
+}
+
+func TestNoNumber(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Input)
+		state  recommend.State
+		says   string
+	}{
+		"scaled to zero":     {func(in *Input) { in.Replicas = 0 }, recommend.Refused, "wants 0 pods"},
+		"half of them down":  {func(in *Input) { in.Available = 4 }, recommend.Refused, "4 of 10 pods are available"},
+		"none available":     {func(in *Input) { in.Available = 0 }, recommend.Refused, "0 of 10"},
+		"no request":         {func(in *Input) { in.Unrequested = "app" }, recommend.Refused, "Container app"},
+		"no pod request":     {func(in *Input) { in.MemoryRequest = 0 }, recommend.Refused, "request no cpu or no memory"},
+		"nothing seen":       {func(in *Input) { in.CPU, in.Memory = series.Series{}, series.Series{} }, recommend.NoData, "No cpu use"},
+		"no memory seen":     {func(in *Input) { in.Memory = series.Series{} }, recommend.NoData, "No memory use"},
+		"too young":          {func(in *Input) { in.CPU = flat(2, 48*time.Hour) }, recommend.Learning, "cpu use is known for 48"},
+		"old news":           {func(in *Input) { in.CPU.Start = in.CPU.Start.Add(-6 * time.Hour) }, recommend.NoData, "last cpu use"},
+		"not a number is no": {func(in *Input) { in.CPU = flat(math.NaN(), week) }, recommend.NoData, "No cpu use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := web()
+			c.change(&in)
+			p := Decide(in, defaults(t))
+			if p.State != c.state || p.Replicas != 0 || p.Action != "" || !strings.Contains(p.Description, c.says) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestProperties: more use never needs fewer pods, a larger request or target never more; the number is within bounds.
+func TestProperties(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := defaults(t)
+	for range 300 {
+		in := web()
+		in.CPU = flat(random.ExpFloat64()*20, week)
+		in.Memory = flat(random.ExpFloat64()*40*(1<<30), week)
+		in.CPURequest = series.MilliCPU(1 + random.IntN(8000))
+		p := Decide(in, s)
+		if p.Replicas < s.DefaultMin || p.Replicas < p.ByCPU || p.Replicas < p.ByMemory {
+			t.Fatalf("%+v", p)
+		}
+		more := in
+		more.CPU = flat(in.CPU.Values[0]*(1+random.Float64()), week)
+		if q := Decide(more, s); q.Replicas < p.Replicas {
+			t.Errorf("more use needs fewer pods: %+v, %+v", p, q)
+		}
+		larger := in
+		larger.CPURequest *= 2
+		if q := Decide(larger, s); q.Replicas > p.Replicas {
+			t.Errorf("larger pods need more of them: %+v, %+v", p, q)
+		}
+	}
+}
+
+func TestParseSettings(t *testing.T) {
+	s, err := ParseSettings(map[string]string{"cpu-percentile": "0.9", "workload-min-replicas": "2", "history-length": "14d"})
+	if err != nil || s.CPUPercentile != 0.9 || s.WorkloadMin != 2 || s.Window != 14*24*time.Hour || s.MemoryPercentile != 0.95 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for key, value := range map[string]string{
+		"cpu-percentile": "1.1", "cpu-target-utilization": "0", "mem-target-utilization": "NaN", "default-min-replicas": "0", "unknown": "1",
+		"history-length": "1h", "pod-available-ratio": "two",
+	} {
+		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s %q: %v", key, value, err)
+		}
+	}
+}
+
+// FuzzDecide: whatever the use looks like, there is no panic and no number out of bounds.
+func FuzzDecide(f *testing.F) {
+	f.Add(2.0, 1e9, int64(1000), int64(1<<30), int32(3), int32(3))
+	f.Add(math.Inf(1), math.NaN(), int64(-1), int64(0), int32(-5), int32(-1))
+	f.Fuzz(func(t *testing.T, cpu, memory float64, cpuRequest, memoryRequest int64, replicas, available int32) {
+		in := Input{
+			Replicas: replicas, Available: available, CPU: flat(cpu, week), Memory: flat(memory, week),
+			CPURequest: series.MilliCPU(cpuRequest), MemoryRequest: series.Bytes(memoryRequest), Now: now,
+		}
+		s, err := ParseSettings(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := Decide(in, s); p.State == recommend.Ready != (p.Replicas >= 1) {
+			t.Errorf("%+v", p)
+		}
+	})
+}
