@@ -8,9 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podresource "k8s.io/component-helpers/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
@@ -38,50 +35,21 @@ type Pod struct {
 // Cluster lists all nodes, and the pods of some namespaces (empty: all), page by page.
 func (l *Lister) Cluster(ctx context.Context, namespaces []string) (Cluster, error) {
 	var out Cluster
-	nodes := corev1.SchemeGroupVersion.WithKind("Node")
-	if err := l.each(ctx, Query{Kind: nodes}, func(o client.Object) error {
-		if n, ok := o.(*corev1.Node); ok {
-			out.Nodes = append(out.Nodes, cost.Node{Name: n.Name, Labels: n.Labels, Size: amounts(n.Status.Capacity)})
-		}
-		return nil
-	}); err != nil {
-		return Cluster{}, err
-	}
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, ns := range namespaces {
-		pods, err := l.pods(ctx, ns)
-		if err != nil {
-			return Cluster{}, err
-		}
-		out.Pods = append(out.Pods, pods...)
-	}
-	return out, nil
-}
-
-func (l *Lister) pods(ctx context.Context, namespace string) ([]Pod, error) {
-	owners, err := l.owners(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	var out []Pod
-	err = l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: namespace}, func(o client.Object) error {
-		pod, ok := o.(*corev1.Pod)
-		if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			return nil
-		}
-		owner, ok := owners.Of(pod)
-		if !ok { // A static pod is not recommended for, and costs all the same.
-			owner = Ref{Namespace: pod.Namespace, APIVersion: "v1", Kind: "Pod", Name: pod.Name}
-		}
-		out = append(out, Pod{
-			Name: pod.Name, Owner: owner, Node: pod.Spec.NodeName,
-			Requests: amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
-		})
+	err := l.EachNode(ctx, func(n *corev1.Node) error {
+		out.Nodes = append(out.Nodes, cost.Node{Name: n.Name, Labels: n.Labels, Size: AmountsOf(n.Status.Capacity)})
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return Cluster{}, err
+	}
+	err = l.EachPod(ctx, namespaces, func(_ *corev1.Pod, pod Pod, _ bool) error {
+		out.Pods = append(out.Pods, pod)
+		return nil
+	})
+	if err != nil {
+		return Cluster{}, err
+	}
+	return out, nil
 }
 
 // gpuResources are the names under which device plugins offer whole GPUs. Slices of one (MIG profiles, shared ones)
@@ -90,7 +58,8 @@ func gpuResources() []corev1.ResourceName {
 	return []corev1.ResourceName{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
 }
 
-func amounts(list corev1.ResourceList) cost.Amounts {
+// AmountsOf are those of a list that have a price. Slices of GPUs are left out.
+func AmountsOf(list corev1.ResourceList) cost.Amounts {
 	out := cost.Amounts{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
 	for _, name := range gpuResources() {
 		if q, ok := list[name]; ok {

@@ -11,26 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	podresource "k8s.io/component-helpers/resource"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
+
+	"crane.io/crane/internal/workload"
 )
 
 // fits says why a pod cannot run on a node; empty where it can. It looks at what kube-scheduler's filters look at for pods
 // that are not blocked: readiness, taints, selectors and node affinity, requests, and required anti-affinity both ways.
 func (s *snapshot) fits(pod *corev1.Pod, to int) string {
 	node := &s.nodes[to]
-	if node.Spec.Unschedulable {
-		return "cordoned"
-	}
-	if !ready(node) {
-		return "not ready"
-	}
-	if _, found := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, hard, false); found {
-		return "with a taint that it does not tolerate"
-	}
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
-		return "that its node selector or affinity leaves out"
+	if why := workload.Refuses(node, pod); why != "" {
+		return why
 	}
 	if short := s.short(pod, to); short != "" {
 		return "without enough " + short
@@ -39,16 +29,6 @@ func (s *snapshot) fits(pod *corev1.Pod, to int) string {
 		return "with pods that it must not be near"
 	}
 	return ""
-}
-
-func hard(t *corev1.Taint) bool {
-	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-}
-
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // short names the first resource that the node has not enough of.
