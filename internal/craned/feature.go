@@ -26,11 +26,13 @@ type feature struct {
 func features() []feature {
 	return []feature{
 		{names: []string{costController}, add: addCost},
+		{names: []string{oomController}, add: addOOM},
 		{gate: Analysis, add: addTargets},
 		{names: []string{recommendationController}, gate: Analysis, add: addRecommendation},
 		{names: []string{adoptionController}, gate: Analysis, add: addAdoption},
 		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
+		{names: []string{effectiveHPAController}, gate: EffectiveHPA, add: addAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
 	}
 }

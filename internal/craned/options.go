@@ -58,10 +58,11 @@ type Options struct {
 	// CostInterval is the time between two readings of what the cluster costs.
 	CostInterval time.Duration
 
-	Prediction Prediction
-	NodeLoad   NodeLoad
-	Rebalance  rebalance.Settings
-	OOM        OOM
+	Prediction  Prediction
+	NodeLoad    NodeLoad
+	Autoscaling Autoscaling
+	Rebalance   rebalance.Settings
+	OOM         OOM
 
 	Controllers  []string
 	FeatureGates featuregate.MutableFeatureGate
@@ -140,6 +141,7 @@ func NewOptions() *Options {
 		CostInterval:                    5 * time.Minute,
 		Prediction:                      newPrediction(),
 		NodeLoad:                        newNodeLoad(),
+		Autoscaling:                     newAutoscaling(),
 		Rebalance:                       rebalance.DefaultSettings(),
 		OOM:                             newOOM(),
 		Controllers:                     []string{"*"},
@@ -189,6 +191,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Time between two readings of what the cluster costs, for metrics and savings.")
 	o.Prediction.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
+	o.Autoscaling.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
 	o.OOM.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,

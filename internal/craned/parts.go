@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	costcontroller "crane.io/crane/internal/controller/cost"
+	"crane.io/crane/internal/controller/oom"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/predictor"
 )
@@ -22,6 +23,8 @@ type parts struct {
 	source *prometheus.Source
 	// ledger prices things, also where the cost controller is not wanted.
 	ledger *costcontroller.Ledger
+	// recorder of OOM kills, nil where it is not wanted.
+	recorder *oom.Recorder
 	// owner of models, nil until a feature asks models for it.
 	owner *predictor.Predictor
 }

@@ -26,7 +26,7 @@ func addRecommendation(ctx context.Context, p *parts) error {
 		return err
 	}
 	err = recommendation.AddToManager(ctx, p.mgr, recommendation.Config{
-		History:   history.Source{Usage: p.source, OOMs: p.source},
+		History:   history.Source{Usage: p.source, OOMs: p.oomKills(p.source)},
 		Settings:  settings,
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,

@@ -22,18 +22,11 @@ type retired struct {
 // retiredFlags are all of them. A flag that gets a meaning leaves this table and is added where its meaning is.
 func retiredFlags() []retired {
 	const (
-		adapter = "rules of prometheus-adapter are not read; name the query of a metric in the annotation " +
-			"metric-query.autoscaling.crane.io/NAME of the EffectiveHorizontalPodAutoscaler"
 		logs      = "logs are lines on standard error; see --log-format and -v"
 		dashboard = "there is no dashboard yet; the read routes of the web API are served without Grafana"
 	)
 	return []retired{
 		{"prometheus-bratelimit", "false", "--prometheus-query-concurrency always holds"},
-		{"prometheus-adapter-configmap-namespace", "", adapter},
-		{"prometheus-adapter-configmap-name", "", adapter},
-		{"prometheus-adapter-configmap-key", "", adapter},
-		{"prometheus-adapter-config", "", adapter},
-		{"prometheus-adapter-extension-labels", "", "use --extension-labels, which is appended to every query"},
 		{"seed-file", "", "there is no mock data source; use --datasource=csv with --csv-dir"},
 		{"recommendation-config-file", "", "use --recommendation-configuration-file"},
 		{"recommendation-monitor-interval", "1h", "the age of recommendations is worked out at each scrape"},
@@ -46,11 +39,6 @@ func retiredFlags() []retired {
 		{"server-store", "secret", dashboard},
 		{"webhook-enabled", "true", "this craned serves no webhooks"},
 		{"qos-config-file", "", "this craned serves no webhooks"},
-		{"ehpa-propagation-label-prefixes", "", "this craned serves no EffectiveHorizontalPodAutoscalers"},
-		{"ehpa-propagation-annotation-prefixes", "", "this craned serves no EffectiveHorizontalPodAutoscalers"},
-		{"ehpa-propagation-labels", "", "this craned serves no EffectiveHorizontalPodAutoscalers"},
-		{"ehpa-propagation-annotations", "", "this craned serves no EffectiveHorizontalPodAutoscalers"},
-		{"oom-record-max-number", "10000", "this craned records no OOM kills"},
 		{"add-dir-header", "false", logs},
 		{"alsologtostderr", "false", logs},
 		{"log-backtrace-at", ":0", logs},

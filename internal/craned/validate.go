@@ -44,6 +44,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.validateControllers()...)
 	errs = append(errs, o.Prediction.validate()...)
 	errs = append(errs, o.NodeLoad.validate()...)
+	errs = append(errs, o.Autoscaling.validate()...)
 	errs = append(errs, validateRebalance(o.Rebalance)...)
 	errs = append(errs, o.OOM.validate()...)
 	if o.RecommendationOutdated <= 0 {

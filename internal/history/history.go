@@ -50,8 +50,8 @@ type Usage struct {
 	// grouped are parts of the profiles of DaemonSets, those of the nodes of each group; nodeGroups are the groups.
 	grouped    map[container]*rightsize.Profile
 	nodeGroups map[string]string
-	// kills are the times at which a container was killed for lack of memory.
-	kills map[container][]time.Time
+	// kills are those of a container for lack of memory; their memory is 0 where the source does not know it.
+	kills map[container][]rightsize.OOM
 	// heaps are what Java runtimes said, the largest of all pods of a container.
 	heaps map[container]heap
 	// byWorkload lists the containers that were seen of each workload.
@@ -83,7 +83,7 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		profiles:   map[container]*rightsize.Profile{},
 		grouped:    map[container]*rightsize.Profile{},
 		nodeGroups: req.NodeGroups,
-		kills:      map[container][]time.Time{},
+		kills:      map[container][]rightsize.OOM{},
 		heaps:      map[container]heap{},
 		byWorkload: map[identity][]string{},
 	}
@@ -258,7 +258,7 @@ func (u *Usage) addKill(k metrics.OOMKill) error {
 	id := identityOf(k.Key.Workload)
 	if _, wanted := u.byWorkload[id]; wanted {
 		key := container{identity: id, name: k.Key.Container}
-		u.kills[key] = append(u.kills[key], k.Time)
+		u.kills[key] = append(u.kills[key], rightsize.OOM{At: k.Time, Memory: k.Memory})
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestOOMMemory(t *testing.T) {
 	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	u := &Usage{
 		profiles: map[container]*rightsize.Profile{},
-		kills:    map[container][]time.Time{{identity: identityOf(web().Ref), name: "app"}: {at}},
+		kills:    map[container][]rightsize.OOM{{identity: identityOf(web().Ref), name: "app"}: {{At: at}}},
 	}
 	for name, c := range map[string]struct {
 		c    workload.Container
@@ -132,6 +132,19 @@ func TestOOMMemory(t *testing.T) {
 				t.Errorf("%+v, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestOOMMemoryKnown: what a source knows of a kill counts, whatever the container asks for today.
+func TestOOMMemoryKnown(t *testing.T) {
+	kill := rightsize.OOM{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Memory: 7}
+	u := &Usage{byWorkload: map[identity][]string{identityOf(web().Ref): nil}, kills: map[container][]rightsize.OOM{}}
+	if err := u.addKill(metrics.OOMKill{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: kill.At, Memory: kill.Memory}); err != nil {
+		t.Fatal(err)
+	}
+	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
+	if got := u.oomsOf(web().Ref, c); len(got) != 1 || got[0] != kill {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -50,13 +50,18 @@ func (u *Usage) groupsOf(ref workload.Ref, name string) []rightsize.NodeGroupUse
 // Constrain sets what Resource says of nodes and autoscalers.
 func (u *Usage) Constrain(c workload.Constraints) { u.constraints = c }
 
-// oomsOf gives each kill the memory that the container had then, as far as that can be told: the peak of that day, and
-// no more than today's limit or request. Today's limit alone would be wrong: it may have been raised because of the kill.
+// oomsOf gives each kill the memory that the container had then. Where the source does not know it, as far as that can be
+// told: the peak of that day, and no more than today's limit or request. Today's limit alone would be wrong: it may have
+// been raised because of the kill.
 func (u *Usage) oomsOf(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	key := container{identity: identityOf(ref), name: c.Name}
 	var out []rightsize.OOM
-	for _, at := range u.kills[key] {
-		memory := peakOn(u.profiles[key], series.DayOf(at))
+	for _, kill := range u.kills[key] {
+		if kill.Memory > 0 {
+			out = append(out, kill)
+			continue
+		}
+		memory := peakOn(u.profiles[key], series.DayOf(kill.At))
 		for _, bound := range []series.Bytes{c.Limits.Memory, c.Requests.Memory} {
 			if memory == 0 || bound != 0 && bound < memory {
 				memory = bound
@@ -66,7 +71,7 @@ func (u *Usage) oomsOf(ref workload.Ref, c workload.Container) []rightsize.OOM {
 			}
 		}
 		if memory > 0 {
-			out = append(out, rightsize.OOM{At: at, Memory: memory})
+			out = append(out, rightsize.OOM{At: kill.At, Memory: memory})
 		}
 	}
 	return out

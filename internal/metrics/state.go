@@ -30,8 +30,10 @@ type Autoscaler struct {
 // OOMKill is the end of a container for lack of memory.
 type OOMKill struct {
 	Key ContainerKey
-	// Time is the begin of the step within which the container was killed.
+	// Time is the begin of the step within which the container was killed, or the very time where the source knows it.
 	Time time.Time
+	// Memory is what the container had then: its limit, else its request; 0 where the source does not know.
+	Memory series.Bytes
 }
 
 // OOMReader streams OOM kills of the past, day by day. A source that does not see them calls visit never. A window

@@ -1,0 +1,83 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	oomcontroller "crane.io/crane/internal/controller/oom"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/oom"
+)
+
+// oomController is the name of what records OOM kills.
+const oomController = "oom"
+
+const (
+	// oomBytes leaves room in an object of at most 1 MiB for managed fields and the other keys.
+	oomBytes = 900 << 10
+	// oomAge is longer than the 14 days for which sizing looks back by default.
+	oomAge = 30 * 24 * time.Hour
+	// oomClean is the time between two looks for what is too old.
+	oomClean = time.Hour
+)
+
+// OOM are the settings of what records OOM kills.
+type OOM struct {
+	// MaxRecords is how many kills are kept at most; as many as fit in a ConfigMap at the latest.
+	MaxRecords int
+}
+
+func newOOM() OOM { return OOM{MaxRecords: 10_000} }
+
+func (o *OOM) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.MaxRecords, "oom-record-max-number", o.MaxRecords,
+		"OOM kills that are kept; the oldest go first. They also have to fit in a ConfigMap, about 3000 do.")
+}
+
+func (o *OOM) validate() field.ErrorList {
+	if o.MaxRecords < 1 {
+		return field.ErrorList{field.Invalid(flag("oom-record-max-number"), o.MaxRecords, "must be 1 or more")}
+	}
+	return nil
+}
+
+// addOOM adds what records OOM kills.
+func addOOM(_ context.Context, p *parts) error {
+	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("building the client of the OOM recorder: %w", err)
+	}
+	series := oomcontroller.NewMetrics()
+	if err := ctrlmetrics.Registry.Register(series); err != nil {
+		return fmt.Errorf("registering the metrics of OOM kills: %w", err)
+	}
+	p.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
+		Pods: clients.CoreV1(), ConfigMaps: clients.CoreV1(), Objects: p.mgr.GetAPIReader(),
+		Namespace:  p.Namespace,
+		Limits:     oom.Limits{Count: p.OOM.MaxRecords, Bytes: oomBytes, Age: oomAge},
+		CleanEvery: oomClean,
+		Events:     p.mgr.GetEventRecorder("craned"), Metrics: series, Clock: clock.RealClock{},
+	})
+	if err := p.mgr.Add(p.recorder); err != nil {
+		return fmt.Errorf("adding the OOM recorder: %w", err)
+	}
+	return nil
+}
+
+// oomKills are those that sizing looks at: what was recorded, and what the source of history saw beside it.
+func (p *parts) oomKills(source metrics.OOMReader) metrics.OOMReader {
+	if p.recorder == nil {
+		return source
+	}
+	return oomcontroller.Reader{Ledger: p.recorder, Other: source}
+}

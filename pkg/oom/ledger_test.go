@@ -1,0 +1,205 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oom
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	noon  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	roomy = Limits{Count: 1000, Bytes: 1 << 20, Age: 14 * 24 * time.Hour}
+)
+
+func kill(n int, at time.Time) Kill {
+	name := fmt.Sprintf("web-%d", n)
+	return Kill{
+		ID: ID("uid-"+name, "app", at.String()), Namespace: "shop", Pod: name, Container: "app", Memory: 512 << 20, At: at,
+		Cause: Killed, Owner: Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+	}
+}
+
+// TestReadGocrane: what gocrane wrote is read, and what it wrote of a kill that is still to be seen is that kill.
+func TestReadGocrane(t *testing.T) {
+	const theirs = `[{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"},
+		{"Namespace":"shop","Pod":"web-2","Container":"app","Memory":"1073741824","OOMAt":"2026-03-01T13:00:00+02:00"}]`
+	l, bad, err := Read(theirs)
+	if err != nil || len(bad) != 0 || len(l.Kills()) != 2 {
+		t.Fatalf("%v, %v, %v", l.Kills(), bad, err)
+	}
+	for i, want := range []Kill{
+		{Namespace: "shop", Pod: "web-1", Container: "app", Memory: 512 << 20, At: noon.Add(-time.Hour)},
+		{Namespace: "shop", Pod: "web-2", Container: "app", Memory: 1 << 30, At: noon.Add(-time.Hour)},
+	} {
+		if got := l.Kills()[i]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	seen := kill(1, noon.Add(-time.Hour))
+	if added := l.Add([]Kill{seen, kill(3, noon)}, noon, roomy); len(added) != 1 || added[0].Pod != "web-3" {
+		t.Errorf("added %v", added)
+	}
+	text, err := l.Text()
+	if err != nil || !strings.Contains(text, `{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"}`) {
+		t.Errorf("%v: gocrane cannot read %s", err, text)
+	}
+}
+
+func TestReadNonsense(t *testing.T) {
+	good := `{"Namespace":"a","Pod":"b","Container":"c","Memory":"1Gi","OOMAt":"2026-03-01T11:00:00Z"}`
+	for name, c := range map[string]struct {
+		text       string
+		kills      int
+		bad        int
+		unreadable bool
+	}{
+		"empty":          {"", 0, 0, false},
+		"blank":          {" \n", 0, 0, false},
+		"null":           {"null", 0, 0, false},
+		"words":          {"please do not touch", 0, 0, true},
+		"an object":      {good, 0, 0, true},
+		"cut off":        {"[" + good[:40], 0, 0, true},
+		"twice":          {"[" + good + "," + good + "]", 1, 0, false},
+		"a number":       {"[1," + good + "]", 1, 1, false},
+		"no pod":         {`[{"Namespace":"a"}]`, 0, 1, false},
+		"bad memory":     {"[" + strings.Replace(good, "1Gi", "much", 1) + "]", 0, 1, false},
+		"negative":       {"[" + strings.Replace(good, "1Gi", "-1Gi", 1) + "]", 0, 1, false},
+		"no time":        {"[" + strings.Replace(good, "2026-03-01T11:00:00Z", "0001-01-01T00:00:00Z", 1) + "]", 0, 1, false},
+		"far off":        {"[" + strings.Replace(good, "2026", "9999", 1) + "]", 0, 1, false},
+		"endless name":   {"[" + strings.Replace(good, `"b"`, `"`+strings.Repeat("b", 300)+`"`, 1) + "]", 0, 1, false},
+		"wrong type":     {"[" + strings.Replace(good, `"b"`, `7`, 1) + "]", 0, 1, false},
+		"unknown fields": {"[" + strings.Replace(good, `"Pod"`, `"x":{},"Pod"`, 1) + "]", 1, 0, false},
+	} {
+		l, bad, err := Read(c.text)
+		if len(l.Kills()) != c.kills || len(bad) != c.bad || (err != nil) != c.unreadable {
+			t.Errorf("%s: %v, %v, %v", name, l.Kills(), bad, err)
+		}
+	}
+}
+
+// TestOnce: a kill that is seen again, by the same process or another, is no new one; another run's is.
+func TestOnce(t *testing.T) {
+	l := &Ledger{}
+	first, second := kill(1, noon), kill(1, noon.Add(time.Second))
+	if got := l.Add([]Kill{first, first}, noon, roomy); len(got) != 1 {
+		t.Errorf("added %v", got)
+	}
+	text, err := l.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _, err := Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := next.Add([]Kill{first, second}, noon.Add(time.Minute), roomy); len(got) != 1 || got[0] != second {
+		t.Errorf("added %v", got)
+	}
+	// Two runs that ended within one second are two kills.
+	third := second
+	third.ID = "another"
+	if got := next.Add([]Kill{third}, noon.Add(time.Minute), roomy); len(got) != 1 {
+		t.Errorf("added %v", got)
+	}
+}
+
+// TestDroppedStaysDropped: what had to make room does not come back, also after a restart.
+func TestDroppedStaysDropped(t *testing.T) {
+	tight := Limits{Count: 2, Bytes: 1 << 20, Age: roomy.Age}
+	l := &Ledger{}
+	all := []Kill{kill(1, noon), kill(2, noon.Add(time.Minute)), kill(3, noon.Add(2*time.Minute))}
+	l.Add(all, noon.Add(time.Hour), tight)
+	if n := l.Clean(noon.Add(time.Hour), tight); n != 1 || !l.Through().Equal(noon) {
+		t.Errorf("%d dropped, through %s", n, l.Through())
+	}
+	text, err := l.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _, err := Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.SetThrough(l.Through())
+	if got := next.Add(all, noon.Add(time.Hour), tight); len(got) != 0 {
+		t.Errorf("came back: %v", got)
+	}
+	if !next.Known(all[0], noon.Add(time.Hour), tight) || next.Known(kill(4, noon.Add(time.Hour)), noon.Add(time.Hour), tight) {
+		t.Error("known and unknown are mixed up")
+	}
+	old := kill(5, noon.Add(-roomy.Age))
+	if got := next.Add([]Kill{old}, noon.Add(time.Hour), tight); len(got) != 0 {
+		t.Errorf("took %v, which is too old", got)
+	}
+}
+
+// TestLimits: whatever comes, in whatever order, the book stays within its limits, is in the order of time, keeps the
+// youngest, and holds each kill once.
+func TestLimits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		limits := Limits{Count: 1 + rng.IntN(20), Bytes: 2 + rng.IntN(4000), Age: time.Duration(1+rng.IntN(100)) * time.Hour}
+		l := &Ledger{}
+		var youngest time.Time
+		for range 30 {
+			now := noon.Add(time.Duration(rng.IntN(50)) * time.Hour) // The clock may be set back.
+			var batch []Kill
+			for range rng.IntN(5) {
+				batch = append(batch, kill(rng.IntN(40), now.Add(-time.Duration(rng.IntN(200))*time.Hour)))
+			}
+			for _, k := range l.Add(batch, now, limits) {
+				youngest = later(youngest, k.At)
+			}
+			l.Clean(now, limits)
+			text, err := l.Text()
+			if err != nil || len(text) > limits.Bytes || len(l.Kills()) > limits.Count {
+				t.Fatalf("%d records in %d bytes, limits %+v, %v", len(l.Kills()), len(text), limits, err)
+			}
+			if !slices.IsSortedFunc(l.Kills(), byTime) {
+				t.Fatal("not in order")
+			}
+			ids := map[string]bool{}
+			for _, k := range l.Kills() {
+				if ids[k.ID] {
+					t.Fatalf("%+v is there twice", k)
+				}
+				ids[k.ID] = true
+			}
+			if again, bad, err := Read(text); err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
+				t.Fatalf("what is written reads otherwise: %v, %v", bad, err)
+			}
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("")
+	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1Gi","OOMAt":"2026-03-01T11:00:00Z"}]`)
+	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1e99","OOMAt":"2026-03-01T11:00:00Z","Owner":{"kind":"x"},"ID":"y"},{}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		l, _, err := Read(text)
+		if err != nil && len(l.Kills()) > 0 {
+			t.Fatal("records out of what is no list")
+		}
+		written, err := l.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, bad, err := Read(written)
+		if err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
+			t.Fatalf("%q becomes %q: %v, %v", text, written, bad, err)
+		}
+		for _, k := range l.Kills() {
+			if k.Memory < 0 {
+				t.Fatalf("negative memory in %+v", k)
+			}
+		}
+		l.Clean(noon, Limits{Count: 1, Bytes: 100, Age: time.Hour})
+	})
+}
