@@ -23,8 +23,8 @@ const (
 	oracle = "oracle"
 )
 
-// dynamicWeight is the weight of plugin Dynamic, as config/scheduler has it.
-const dynamicWeight = 3
+// dynamicWeight is the weight of plugin Dynamic, as config/crane-scheduler has it.
+const dynamicWeight = 5
 
 // rebalancing is the policy file of spread-rebalanced: the built-in one with lower water marks.
 //

@@ -197,7 +197,7 @@ func (b *bench) schedulerArgs(side string) []string {
 	if side == "crane" {
 		plugins = `  plugins:
     multiPoint:
-      enabled: [{name: Dynamic, weight: 3}, {name: NodeResourceTopologyMatch, weight: 2}]
+      enabled: [{name: Dynamic, weight: 5}, {name: NodeResourceTopologyMatch, weight: 2}]
   pluginConfig:
   - name: Dynamic
     args: {policyConfigPath: ` + filepath.Join(b.dir, "policy.yaml") + `, explainAddress: none}

@@ -51,7 +51,7 @@ func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Ours{PolicyPath: path, Policy: policy, Strategy: "Spread", Weight: 3, History: true}
+	o := engine.Ours{PolicyPath: path, Policy: policy, Strategy: "Spread", Weight: 5, History: true}
 	if change != nil {
 		change(&o)
 	}
