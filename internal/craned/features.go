@@ -16,8 +16,9 @@ const (
 	TimeSeriesPrediction featuregate.Feature = "TimeSeriesPrediction"
 	// ClusterNodePrediction (alpha, off): a TimeSeriesPrediction for each of a set of nodes.
 	ClusterNodePrediction featuregate.Feature = "ClusterNodePrediction"
+	// EffectiveHPA (alpha, on) is gocrane's gate Autoscaling: EffectiveHorizontalPodAutoscalers and Substitutes.
+	EffectiveHPA featuregate.Feature = "Autoscaling"
 
-	autoscaling          featuregate.Feature = "Autoscaling"
 	nodeResource         featuregate.Feature = "NodeResource"
 	podResource          featuregate.Feature = "PodResource"
 	nodeResourceTopology featuregate.Feature = "NodeResourceTopology"
@@ -37,7 +38,7 @@ func featureSpecs() map[featuregate.Feature]featuregate.FeatureSpec {
 	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Alpha}
 	off := featuregate.FeatureSpec{Default: false, PreRelease: featuregate.Alpha}
 	return map[featuregate.Feature]featuregate.FeatureSpec{
-		Analysis: on, autoscaling: on, nodeResource: on, podResource: on, TimeSeriesPrediction: on,
+		Analysis: on, EffectiveHPA: on, nodeResource: on, podResource: on, TimeSeriesPrediction: on,
 		nodeResourceTopology: off, ClusterNodePrediction: off, craneCPUManager: off, dashboardControl: off,
 		qosInitializer: off,
 	}

@@ -136,7 +136,7 @@ func TestAccepted(t *testing.T) {
 		"no servers":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
 		"a controller left out":     {"--controllers=*,-recommendation"},
 		"labels of several sorts":   {`--extension-labels=cluster=eu,tier=~"a|b"`},
-		"a gate that means nothing": {"--feature-gates=Autoscaling=false"},
+		"a gate that means nothing": {"--feature-gates=PodResource=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, warnings, err := parse(t, append(args, address)...)

@@ -18,8 +18,6 @@ const (
 	horizon = time.Hour
 	// reserve is how much sooner than the lag load is looked for: a forecast is some minutes early or late.
 	reserve = 75 * time.Second
-	// minSkill is the least a forecast must be better than a constant to count as seasonal.
-	minSkill = 0.1
 )
 
 // Forecaster is a model that learns sample by sample.
@@ -79,7 +77,7 @@ func (a *Ahead) Observe(at time.Time, load float64) {
 }
 
 func budget(f forecast.Forecast) float64 {
-	if f.Period > 0 && f.Skill >= minSkill {
+	if f.Period > 0 && f.Skill >= scaling.MinSkill {
 		return scaling.SeasonalBudget
 	}
 	return scaling.OtherBudget

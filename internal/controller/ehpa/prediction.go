@@ -1,0 +1,144 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/scalingmetric"
+	"crane.io/crane/internal/workload"
+)
+
+// candidate is a metric that a forecast is wanted of: either it takes part, or err says why not.
+type candidate struct {
+	predictable
+	// query is what is forecast; nil where the metric cannot be.
+	query *predictionv1alpha1.PredictionMetric
+	// forecast is the value as of now; zero where err is set.
+	forecast scalingmetric.Forecast
+	err      error
+}
+
+// wantsPrediction tells whether forecasts were asked for: as in gocrane both prediction and its algorithm have to be there.
+func wantsPrediction(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
+	return ehpa.Spec.Prediction != nil && ehpa.Spec.Prediction.PredictionAlgorithm != nil
+}
+
+// errObject says why a metric of an object is not forecast.
+var errObject = errors.New("metrics of objects are not forecast")
+
+// candidates lists the metrics that a forecast is wanted of, in the order of the spec.
+func candidates(o *observation, queries *Queries) []candidate {
+	if !wantsPrediction(o.ehpa) {
+		return nil
+	}
+	metrics := metricsOf(o.ehpa)
+	names := identifiers(metrics)
+	out := make([]candidate, len(metrics))
+	for i := range metrics {
+		c := &out[i]
+		c.identifier = names[i]
+		query, err := queries.of(o.ehpa, &metrics[i], names[i])
+		if err != nil {
+			c.err = err
+			continue
+		}
+		query.ResourceIdentifier = names[i]
+		query.Algorithm = algorithmOf(o.ehpa.Spec.Prediction.PredictionAlgorithm)
+		c.query = &query
+		c.perPod, c.err = aimFor(o.target, &metrics[i])
+		if c.err != nil {
+			continue
+		}
+		if o.tsp == nil {
+			c.err = scalingmetric.ErrNotReady
+			continue
+		}
+		c.forecast, c.err = scalingmetric.Prediction(o.tsp, names[i], o.now)
+	}
+	return out
+}
+
+// aimFor is what one pod should have of a metric. The error says why the forecast of it says nothing about replicas.
+func aimFor(t workload.Scale, m *autoscalingv2.MetricSpec) (out resource.Quantity, err error) {
+	switch m.Type {
+	case autoscalingv2.ResourceMetricSourceType:
+		return perPodOf(t, m.Resource.Name, "", m.Resource.Target)
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		return perPodOf(t, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target)
+	case autoscalingv2.PodsMetricSourceType:
+		if m.Pods.Target.AverageValue != nil {
+			return *m.Pods.Target.AverageValue, nil
+		}
+	case autoscalingv2.ExternalMetricSourceType:
+		if m.External.Target.AverageValue != nil {
+			return *m.External.Target.AverageValue, nil
+		}
+		// A plain value says by how much replicas are to grow, and not to what: a forecast, which does not fall when they
+		// do, would make them grow for ever.
+		return out, errors.New("a target of type Value cannot be reached by forecast: use averageValue")
+	}
+	return out, fmt.Errorf("a metric of type %s says nothing of what a pod should have", m.Type)
+}
+
+func algorithmOf(a *autoscalingv1alpha1.PredictionAlgorithm) predictionv1alpha1.Algorithm {
+	return predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP.DeepCopy(), Percentile: a.Percentile.DeepCopy()}
+}
+
+// tspOf is the TimeSeriesPrediction that there should be; nil where nothing is to be forecast.
+func tspOf(o *observation, wanted []candidate) *predictionv1alpha1.TimeSeriesPrediction {
+	var metrics []predictionv1alpha1.PredictionMetric
+	for _, c := range wanted {
+		if c.query != nil {
+			metrics = append(metrics, *c.query)
+		}
+	}
+	if len(metrics) == 0 {
+		return nil
+	}
+	ehpa := o.ehpa
+	out := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: objectName(ehpa.Name)}}
+	if o.tsp != nil {
+		out = o.tsp.DeepCopy()
+	}
+	ref := fullRef(ehpa.Spec.ScaleTargetRef)
+	labels := labelsOf(ehpa, out.Name)
+	labels[autoscalingv1alpha1.LabelTargetKind] = labelValue(ref.Kind)
+	labels[autoscalingv1alpha1.LabelTargetNamespace] = ehpa.Namespace
+	labels[autoscalingv1alpha1.LabelTargetName] = labelValue(ref.Name)
+	out.Labels = merged(out.Labels, nil, nil, nil, labels)
+	out.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{
+		TargetRef:               &corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: ehpa.Namespace, Name: ref.Name},
+		PredictionWindowSeconds: predictionv1alpha1.DefaultPredictionWindowSeconds,
+		PredictionMetrics:       metrics,
+	}
+	if w := ehpa.Spec.Prediction.PredictionWindowSeconds; w != nil {
+		out.Spec.PredictionWindowSeconds = *w
+	}
+	own(out, ehpa)
+	return out
+}
+
+// accepted are the candidates whose forecast takes part, and when the first of them is out of date.
+func accepted(all []candidate) (out []predictable, until time.Time) {
+	for _, c := range all {
+		if c.err != nil {
+			continue
+		}
+		out = append(out, c.predictable)
+		if until.IsZero() || c.forecast.Until.Before(until) {
+			until = c.forecast.Until
+		}
+	}
+	return out, until
+}

@@ -1,0 +1,175 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+// maxMessage bounds the message of a condition.
+const maxMessage = 1024
+
+// sentence bounds a text and keeps it in one line.
+func sentence(text string) string {
+	text = strings.ReplaceAll(text, "\n", "; ")
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
+}
+
+func joined(parts []string) string { return sentence(strings.Join(parts, "; ")) }
+
+// report writes the status where what was decided differs from what it says. Values of metrics alone, which move all the
+// time, are no reason to write.
+func (r *Reconciler) report(ctx context.Context, o *observation, p *plan) error {
+	changed := o.ehpa.DeepCopy()
+	changed.Status = statusOf(o, p)
+	if equality.Semantic.DeepEqual(changed.Status, o.ehpa.Status) {
+		return nil
+	}
+	r.tellTransition(o, changed)
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(o.ehpa))); err != nil {
+		return fmt.Errorf("writing the status of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
+	}
+	return r.annotate(ctx, o)
+}
+
+// annotate keeps gocrane's annotation with the current metrics of the HPA. It is written along with the status, not by itself.
+func (r *Reconciler) annotate(ctx context.Context, o *observation) error {
+	if o.hpa == nil || len(o.hpa.Status.CurrentMetrics) == 0 {
+		return nil
+	}
+	text, err := yaml.Marshal(o.hpa.Status.CurrentMetrics)
+	if err != nil {
+		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
+	}
+	if o.ehpa.Annotations[autoscalingv1alpha1.AnnotationCurrentMetrics] == string(text) {
+		return nil
+	}
+	changed := o.ehpa.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, autoscalingv1alpha1.AnnotationCurrentMetrics, string(text))
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFrom(o.ehpa))); err != nil {
+		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
+	}
+	return nil
+}
+
+// tellTransition leaves an event when the autoscaler stops working.
+func (r *Reconciler) tellTransition(o *observation, changed *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
+	was := meta.FindStatusCondition(o.ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady)
+	is := meta.FindStatusCondition(changed.Status.Conditions, autoscalingv1alpha1.ConditionReady)
+	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
+		r.event(o, corev1.EventTypeWarning, is.Reason, "%s", is.Message)
+	}
+}
+
+// statusOf is the status that follows from a plan.
+func statusOf(o *observation, p *plan) autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus {
+	old := &o.ehpa.Status
+	out := autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus{
+		ObservedGeneration: o.ehpa.Generation, LastScaleTime: old.LastScaleTime, Crons: p.crons, Conditions: slices.Clone(old.Conditions),
+	}
+	if o.targetErr == nil {
+		current := o.target.Replicas
+		out.CurrentReplicas = &current
+	}
+	switch {
+	case p.preview != nil:
+		out.Autoscaler = autoscalingPreview
+		p.preview.fill(&out)
+	case o.hpa != nil && (p.hpa != nil || p.hold):
+		out.Autoscaler = "HorizontalPodAutoscaler/" + o.hpa.Name
+		fromHPA(&out, o, p)
+	case o.foreign != "":
+		out.Autoscaler = strings.Replace(strings.Split(o.foreign, " of ")[0], " ", "/", 1)
+	}
+	out.Proposals = calm(out.Proposals, old.Proposals)
+	setConditions(&out.Conditions, o, p)
+	return out
+}
+
+// autoscalingPreview is what status.autoscaler says where Crane computes.
+const autoscalingPreview = "Preview"
+
+// calm keeps the values that are there while nobody asks for another number of replicas.
+func calm(proposals, old []autoscalingv1alpha1.ReplicaProposal) []autoscalingv1alpha1.ReplicaProposal {
+	if len(proposals) != len(old) {
+		return proposals
+	}
+	for i := range proposals {
+		a, b := proposals[i], old[i]
+		a.Current = b.Current
+		if !equality.Semantic.DeepEqual(a, b) {
+			return proposals
+		}
+	}
+	return old
+}
+
+// setConditions changes what differs; times of transition move only with the status of a condition.
+func setConditions(conditions *[]metav1.Condition, o *observation, p *plan) {
+	set := func(kind string, s *state) {
+		if s == nil {
+			meta.RemoveStatusCondition(conditions, kind)
+			return
+		}
+		c := metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: s.reason, Message: sentence(s.message),
+			ObservedGeneration: o.ehpa.Generation, LastTransitionTime: metav1.NewTime(o.now),
+		}
+		if s.ok {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(conditions, c)
+	}
+	set(autoscalingv1alpha1.ConditionReady, p.ready)
+	set(autoscalingv1alpha1.ConditionPredictionReady, p.prediction)
+	set(autoscalingv1alpha1.ConditionCronReady, p.cron)
+	for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
+		copyCondition(conditions, o, kind)
+	}
+}
+
+// copyCondition takes over a condition of the HPA; the text of one that holds may hold numbers that move, so it stays.
+func copyCondition(conditions *[]metav1.Condition, o *observation, kind autoscalingv2.HorizontalPodAutoscalerConditionType) {
+	if o.hpa != nil {
+		for _, c := range o.hpa.Status.Conditions {
+			if c.Type != kind {
+				continue
+			}
+			message := sentence(c.Message)
+			if old := meta.FindStatusCondition(*conditions, string(kind)); old != nil && string(old.Status) == string(c.Status) && old.Reason == c.Reason {
+				message = old.Message
+			}
+			meta.SetStatusCondition(conditions, metav1.Condition{
+				Type: string(kind), Status: metav1.ConditionStatus(c.Status), Reason: reasonOf(c.Reason), Message: message,
+				ObservedGeneration: o.ehpa.Generation, LastTransitionTime: c.LastTransitionTime,
+			})
+			return
+		}
+	}
+	meta.RemoveStatusCondition(conditions, string(kind))
+}
+
+// reasonOf gives a reason to a condition that comes without: ours need one.
+func reasonOf(reason string) string {
+	if reason == "" {
+		return "Unknown"
+	}
+	return reason
+}

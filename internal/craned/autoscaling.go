@@ -1,0 +1,145 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+	"time"
+	_ "time/tzdata" // cron schedules name time zones, and an image may have none
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"crane.io/crane/internal/controller/ehpa"
+	"crane.io/crane/internal/controller/substitute"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// effectiveHPAController is the name of the controllers behind EffectiveHorizontalPodAutoscaler and Substitute.
+const effectiveHPAController = "effectivehpa"
+
+// Autoscaling are the settings of EffectiveHorizontalPodAutoscalers.
+type Autoscaling struct {
+	Propagation ehpa.Propagation
+	// LocalTime reads cron schedules without a time zone in the local one, as gocrane does; else in UTC.
+	LocalTime bool
+	// Rules says where prometheus-adapter's configuration is.
+	Rules RulesLocation
+	// Probe is the time between two looks at what external metrics are served, Grace how long those of Crane may be away.
+	Probe, Grace time.Duration
+}
+
+// RulesLocation is a file or a key of a ConfigMap with prometheus-adapter's configuration; empty for none.
+type RulesLocation struct {
+	File string
+	// Namespace, Name and Key are of the ConfigMap.
+	Namespace, Name, Key string
+	// ExtensionLabels is "k=v,k2=v2", appended to each query that a rule gives.
+	ExtensionLabels string
+}
+
+func newAutoscaling() Autoscaling {
+	return Autoscaling{Probe: 30 * time.Second, Grace: 3 * time.Minute}
+}
+
+func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
+	p := &a.Propagation
+	fs.StringSliceVar(&p.LabelPrefixes, "ehpa-propagation-label-prefixes", p.LabelPrefixes,
+		"Prefixes of labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+	fs.StringSliceVar(&p.AnnotationPrefixes, "ehpa-propagation-annotation-prefixes", p.AnnotationPrefixes,
+		"Prefixes of annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+	fs.StringSliceVar(&p.Labels, "ehpa-propagation-labels", p.Labels,
+		"Labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+	fs.StringSliceVar(&p.Annotations, "ehpa-propagation-annotations", p.Annotations,
+		"Annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+	fs.BoolVar(&a.LocalTime, "ehpa-cron-local-time", a.LocalTime,
+		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC.")
+	fs.DurationVar(&a.Probe, "ehpa-metrics-probe-interval", a.Probe,
+		"Time between two looks at whether the cluster serves the metric with the forecasts.")
+	fs.DurationVar(&a.Grace, "ehpa-metrics-grace", a.Grace,
+		"Time for which that metric may be away before it is taken from HPAs; until then they hold their replicas.")
+	r := &a.Rules
+	fs.StringVar(&r.File, "prometheus-adapter-config", r.File,
+		"File with prometheus-adapter's configuration, whose rules say the PromQL of metrics that are forecast. It is followed.")
+	fs.StringVar(&r.Namespace, "prometheus-adapter-configmap-namespace", r.Namespace, "Namespace of a ConfigMap with that configuration.")
+	fs.StringVar(&r.Name, "prometheus-adapter-configmap-name", r.Name, "Name of the ConfigMap.")
+	fs.StringVar(&r.Key, "prometheus-adapter-configmap-key", r.Key, "Key of the configuration in the ConfigMap.")
+	fs.StringVar(&r.ExtensionLabels, "prometheus-adapter-extension-labels", r.ExtensionLabels,
+		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
+}
+
+func (a *Autoscaling) validate() field.ErrorList {
+	var errs field.ErrorList
+	for name, d := range map[string]time.Duration{"ehpa-metrics-probe-interval": a.Probe, "ehpa-metrics-grace": a.Grace} {
+		if d <= 0 {
+			errs = append(errs, notPositive(name, d))
+		}
+	}
+	r := a.Rules
+	inMap := r.Namespace != "" || r.Name != "" || r.Key != ""
+	if r.File != "" && inMap {
+		errs = append(errs, field.Forbidden(flag("prometheus-adapter-config"), "the configuration is either in a file or in a ConfigMap"))
+	}
+	for name, value := range map[string]string{
+		"prometheus-adapter-configmap-namespace": r.Namespace, "prometheus-adapter-configmap-name": r.Name, "prometheus-adapter-configmap-key": r.Key,
+	} {
+		if inMap && value == "" {
+			errs = append(errs, field.Required(flag(name), "a ConfigMap needs a namespace, a name and a key"))
+		}
+	}
+	if _, err := prometheus.ParseMatchers(r.ExtensionLabels); err != nil {
+		errs = append(errs, field.Invalid(flag("prometheus-adapter-extension-labels"), r.ExtensionLabels, err.Error()))
+	}
+	return errs
+}
+
+// addAutoscaling adds the controllers behind EffectiveHorizontalPodAutoscaler and Substitute.
+func addAutoscaling(ctx context.Context, p *parts) error {
+	changed := make(chan event.TypedGenericEvent[client.Object], 1)
+	rules, err := newRules(p, changed)
+	if err != nil {
+		return err
+	}
+	local := time.UTC
+	if p.Autoscaling.LocalTime {
+		local = time.Local
+	}
+	err = ehpa.AddToManager(ctx, p.mgr, ehpa.Config{
+		Settings:   ehpa.Settings{Propagation: p.Autoscaling.Propagation, Local: local},
+		Queries:    &ehpa.Queries{Selector: p.source.Selector, Pods: prometheus.PodsOf, Rules: rules.Current},
+		ProbeEvery: p.Autoscaling.Probe, ProbeGrace: p.Autoscaling.Grace,
+		Changed: changed, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return fmt.Errorf("adding the controller of effective HPAs: %w", err)
+	}
+	if err := substitute.AddToManager(p.mgr, clock.RealClock{}); err != nil {
+		return fmt.Errorf("adding the controller of substitutes: %w", err)
+	}
+	return nil
+}
+
+// newRules adds what follows prometheus-adapter's configuration.
+func newRules(p *parts, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesFollower, error) {
+	at := p.Autoscaling.Rules
+	extra, err := prometheus.ParseMatchers(at.ExtensionLabels)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
+	}
+	follower := &ehpa.RulesFollower{
+		File: at.File, ConfigMap: client.ObjectKey{Namespace: at.Namespace, Name: at.Name}, Key: at.Key,
+		Reader: p.mgr.GetAPIReader(), Extra: extra, Changed: changed, Clock: clock.RealClock{},
+	}
+	if at.File == "" && at.Name == "" {
+		return follower, nil
+	}
+	if err := p.mgr.Add(follower); err != nil {
+		return nil, fmt.Errorf("adding what follows prometheus-adapter's configuration: %w", err)
+	}
+	return follower, nil
+}

@@ -1,0 +1,17 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import "regexp"
+
+// PodsOf are conditions that select the pods of a workload by their names, for expressions that cannot ask who owns a pod.
+// Pods of another workload whose names look alike are selected too; of kinds that Kubernetes does not have, all pods whose
+// names begin with the workload's are.
+func PodsOf(namespace, kind, name string) []Matcher {
+	pattern, known := podName(kind, []string{name})
+	if !known {
+		pattern = regexp.QuoteMeta(name) + "-.*"
+	}
+	return []Matcher{{Label: "namespace", Op: "=", Value: namespace}, {Label: "pod", Op: "=~", Value: pattern}}
+}

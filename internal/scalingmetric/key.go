@@ -1,0 +1,77 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingmetric
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// Key names one value of MetricPrediction or MetricCron, as the selector of an HPA does.
+type Key struct {
+	TargetKind, TargetName, TargetNamespace string
+	// Identifier is the resourceIdentifier.
+	Identifier string
+}
+
+// MatchLabels is the key as the selector of an external metric.
+func (k Key) MatchLabels() map[string]string {
+	return map[string]string{
+		autoscalingv1alpha1.MetricLabelTargetKind:         k.TargetKind,
+		autoscalingv1alpha1.MetricLabelTargetName:         k.TargetName,
+		autoscalingv1alpha1.MetricLabelTargetNamespace:    k.TargetNamespace,
+		autoscalingv1alpha1.MetricLabelResourceIdentifier: k.Identifier,
+	}
+}
+
+// ParseSelector reads a key out of the selector of a request. A selector of anything but the four labels, each with one
+// value, is refused: it might mean thousands of values, and an HPA would add them up.
+func ParseSelector(selector labels.Selector) (Key, error) {
+	var k Key
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return k, errors.New("the selector selects nothing")
+	}
+	into := map[string]*string{
+		autoscalingv1alpha1.MetricLabelTargetKind:         &k.TargetKind,
+		autoscalingv1alpha1.MetricLabelTargetName:         &k.TargetName,
+		autoscalingv1alpha1.MetricLabelTargetNamespace:    &k.TargetNamespace,
+		autoscalingv1alpha1.MetricLabelResourceIdentifier: &k.Identifier,
+	}
+	for _, r := range requirements {
+		field := into[r.Key()]
+		values := r.Values().UnsortedList()
+		one := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
+		if field == nil || !one || len(values) != 1 {
+			return Key{}, fmt.Errorf("selector %q: want one value for each of targetKind, targetName, targetNamespace and resourceIdentifier", selector)
+		}
+		*field = values[0]
+	}
+	for label, field := range into {
+		if *field == "" {
+			return Key{}, fmt.Errorf("selector %q: %s is missing", selector, label)
+		}
+	}
+	return k, nil
+}
+
+// SelectsPrediction tells whether a TimeSeriesPrediction is what the key is about: one that the controller of
+// EffectiveHorizontalPodAutoscalers made for the target.
+func (k Key) SelectsPrediction(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
+	ref := tsp.Spec.TargetRef
+	return ref != nil && ref.Kind == k.TargetKind && ref.Name == k.TargetName && tsp.Namespace == k.TargetNamespace &&
+		tsp.Labels[autoscalingv1alpha1.LabelManagedBy] == autoscalingv1alpha1.ManagedByEffectiveHPA
+}
+
+// SelectsAutoscaler tells whether an EffectiveHorizontalPodAutoscaler has the key's target.
+func (k Key) SelectsAutoscaler(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
+	ref := ehpa.Spec.ScaleTargetRef
+	return ref.Kind == k.TargetKind && ref.Name == k.TargetName && ehpa.Namespace == k.TargetNamespace
+}
