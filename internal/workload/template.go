@@ -34,8 +34,32 @@ func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error
 		return Workload{}, fmt.Errorf("reading %s: %w", w.Ref, err)
 	}
 	w.Replicas = replicas
+	w.Available = available(obj)
 	w.Containers = containers(spec)
 	return w, nil
+}
+
+// available is how many pods the workload's own status counts as available, nil where it does not say.
+func available(obj client.Object) *int32 {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.StatefulSet:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.ReplicaSet:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.DaemonSet:
+		return new(o.Status.NumberAvailable)
+	case *corev1.ReplicationController:
+		return new(o.Status.AvailableReplicas)
+	case *unstructured.Unstructured:
+		for _, field := range []string{"availableReplicas", "readyReplicas"} {
+			if n, found, err := unstructured.NestedInt64(o.Object, "status", field); found && err == nil {
+				return new(clampInt32(n))
+			}
+		}
+	}
+	return nil
 }
 
 func fromMeta(obj metav1.Object, gvk schema.GroupVersionKind) Workload {

@@ -31,6 +31,8 @@ type Workload struct {
 	// Replicas is the number of pods wanted now: spec.replicas, the scheduled pods of a DaemonSet, the parallelism of
 	// a job. It is 0 for a workload that is scaled down and where the source does not know it.
 	Replicas int32
+	// Available is how many of them are available, by the workload's own status; nil where it does not say.
+	Available *int32
 	// Containers are those of the pod template, init containers first, in the order of the template.
 	Containers []Container
 }
@@ -75,6 +77,22 @@ const (
 // Subject is what a policy is chosen by.
 func (w Workload) Subject() rightsize.Subject {
 	return rightsize.Subject{Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Labels: w.Labels, Annotations: w.Annotations}
+}
+
+// PodRequests adds up what the containers that run for the life of a pod request; unrequested names the first of them that
+// requests no CPU or no memory, and is empty where all request both.
+func (w Workload) PodRequests() (sum Resources, unrequested string) {
+	for _, c := range w.Containers {
+		if c.Role == Init {
+			continue
+		}
+		sum.CPU += c.Requests.CPU
+		sum.Memory += c.Requests.Memory
+		if unrequested == "" && (c.Requests.CPU == 0 || c.Requests.Memory == 0) {
+			unrequested = c.Name
+		}
+	}
+	return sum, unrequested
 }
 
 // Container returns the container of that name.

@@ -53,6 +53,7 @@ func TestFromObject(t *testing.T) {
 	om := metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: "u", Labels: map[string]string{"a": "b"}}
 	rollout := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": "ns", "name": "x", "uid": "u", "labels": map[string]any{"a": "b"}},
+		"status":   map[string]any{"readyReplicas": int64(2)},
 		"spec": map[string]any{"replicas": int64(4), "template": map[string]any{"spec": map[string]any{
 			"initContainers": []any{
 				map[string]any{"name": "migrate"}, map[string]any{"name": "proxy", "restartPolicy": "Always"},
@@ -71,7 +72,7 @@ func TestFromObject(t *testing.T) {
 		"ReplicaSet":  {&appsv1.ReplicaSet{ObjectMeta: om, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), Template: podTemplate()}}, 0},
 		"DaemonSet": {&appsv1.DaemonSet{
 			ObjectMeta: om, Spec: appsv1.DaemonSetSpec{Template: podTemplate()},
-			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 7},
+			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 7, NumberAvailable: 5},
 		}, 7},
 		"Job": {&batchv1.Job{ObjectMeta: om, Spec: batchv1.JobSpec{Parallelism: new(int32(2)), Template: podTemplate()}}, 2},
 		"CronJob": {&batchv1.CronJob{ObjectMeta: om, Spec: batchv1.CronJobSpec{
@@ -92,6 +93,14 @@ func TestFromObject(t *testing.T) {
 			want := Workload{
 				Ref: Ref{Namespace: "ns", APIVersion: "g/v1", Kind: kind, Name: "x"}, UID: "u", Labels: map[string]string{"a": "b"},
 				Replicas: c.replicas, Containers: wantContainers(),
+			}
+			switch kind {
+			case "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController":
+				want.Available = new(int32(0))
+			case "DaemonSet":
+				want.Available = new(int32(5))
+			case "Rollout":
+				want.Available = new(int32(2))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)

@@ -47,6 +47,7 @@ const (
 	reasonNotConverted       = "NotConverted"
 	reasonSettingsLoaded     = "RecommendationConfigurationLoaded"
 	reasonSettingsRefused    = "RecommendationConfigurationRefused"
+	reasonAutoscaled         = "Autoscaled"
 	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
 
 	reasonTargetGone     = "TargetGone"

@@ -63,7 +63,8 @@ func (j *resourceJob) decide(w *world, target workload.Workload) (decision, erro
 		return decision{}, err
 	}
 	out.savings, out.unpriced = w.read.prices.savingsOf(target, plan), w.read.prices == nil
-	return out, scaler.bind(&out, plan.ScalePoint)
+	err := scaler.bind(&out, plan.ScalePoint)
+	return out, err
 }
 
 // writeResource writes the requests in gocrane's formats.

@@ -9,6 +9,8 @@ import "slices"
 func recommenders() []recommender {
 	return []recommender{
 		resourceRecommender(),
+		replicasRecommender(),
+		hpaRecommender(), // After Resource, whose requests it acts on.
 	}
 }
 

@@ -51,6 +51,8 @@ type world struct {
 		priced      bool
 		cluster     *workload.Cluster
 	}
+	// seen are the objects that several recommenders look at.
+	seen objects
 	// plans are those of the Resource recommender, for whoever decides with them.
 	plans map[workload.Ref]resource.Plan
 }
