@@ -34,6 +34,7 @@ func features() []feature {
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
 		{names: []string{effectiveHPAController}, gate: EffectiveHPA, add: addAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
+		{add: addWebhooks}, // After all that have something to say about new pods.
 	}
 }
 

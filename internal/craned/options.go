@@ -63,6 +63,7 @@ type Options struct {
 	Autoscaling Autoscaling
 	Rebalance   rebalance.Settings
 	OOM         OOM
+	Webhook     Webhook
 
 	Controllers  []string
 	FeatureGates featuregate.MutableFeatureGate
@@ -144,6 +145,7 @@ func NewOptions() *Options {
 		Autoscaling:                     newAutoscaling(),
 		Rebalance:                       rebalance.DefaultSettings(),
 		OOM:                             newOOM(),
+		Webhook:                         newWebhook(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    newFeatureGates(),
 		LogFormat:                       logFormatText,
@@ -194,6 +196,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Autoscaling.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
 	o.OOM.addFlags(fs)
+	o.Webhook.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)

@@ -12,6 +12,7 @@ import (
 	"crane.io/crane/internal/controller/oom"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/predictor"
+	"crane.io/crane/internal/webhook/pods"
 )
 
 // parts are what features are made of: the options, the manager, and what several features share. It lives while the
@@ -27,6 +28,8 @@ type parts struct {
 	recorder *oom.Recorder
 	// owner of models, nil until a feature asks models for it.
 	owner *predictor.Predictor
+	// mutators are asked about each new pod, in this order; a feature that has one appends it.
+	mutators []pods.Mutator
 }
 
 // newParts builds what features share. It sends nothing.

@@ -37,8 +37,6 @@ func retiredFlags() []retired {
 		{"server-enable-grafana", "false", dashboard},
 		{"server-grafana-config", "", dashboard},
 		{"server-store", "secret", dashboard},
-		{"webhook-enabled", "true", "this craned serves no webhooks"},
-		{"qos-config-file", "", "this craned serves no webhooks"},
 		{"add-dir-header", "false", logs},
 		{"alsologtostderr", "false", logs},
 		{"log-backtrace-at", ":0", logs},

@@ -47,6 +47,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Autoscaling.validate()...)
 	errs = append(errs, validateRebalance(o.Rebalance)...)
 	errs = append(errs, o.OOM.validate()...)
+	errs = append(errs, o.Webhook.validate()...)
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
 	}

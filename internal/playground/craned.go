@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/webhook/direct"
 )
 
 // deployed is what a Deployment of config/ says about a binary: the playground starts the child process as the
@@ -90,7 +91,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(ctx, 2)
+	addresses, err := freeAddresses(ctx, 3)
 	if err != nil {
 		return err
 	}
@@ -98,6 +99,10 @@ func (p *playground) startCraned(ctx context.Context) error {
 		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
 	policy, err := p.writePolicy(objects)
+	if err != nil {
+		return err
+	}
+	webhookHost, webhookPort, err := splitAddress(addresses[2])
 	if err != nil {
 		return err
 	}
@@ -113,13 +118,35 @@ func (p *playground) startCraned(ctx context.Context) error {
 			"health-probe-bind-address": addresses[1],
 			"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
 			"policy-config-path":        policy,
+			"webhook-host":              webhookHost,
+			"webhook-port":              webhookPort,
 		}),
 		Env:     d.env,
 		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
 		Restart: process.Always,
 		OnExit:  p.reportExit,
 	}
-	return p.launchCraned()
+	if err := p.launchCraned(); err != nil {
+		return err
+	}
+	return p.configureWebhooks(ctx, objects, addresses[2])
+}
+
+// configureWebhooks lets the API server call craned's webhooks at its address on loopback: here no Service leads to it.
+func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructured.Unstructured, address string) error {
+	for _, o := range objects {
+		if !direct.IsConfiguration(o) {
+			continue
+		}
+		local, err := direct.Configuration(o, address)
+		if err != nil {
+			return err
+		}
+		if err := p.applier.Apply(ctx, local); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Where config/ keeps the node-load policy.

@@ -21,6 +21,7 @@ import (
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/playground/load"
+	"crane.io/crane/internal/webhook/direct"
 )
 
 // workloads are the generated ones and those of the traces. Files of the traces' directory that hold no series are
@@ -52,14 +53,14 @@ func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) 
 }
 
 // install applies what config/ holds: CRDs, namespaces, rights and manifests. The Deployments are left out, for no node
-// here can pull their images: the playground starts those binaries itself.
+// here can pull their images: the playground starts those binaries itself. Webhooks are configured when craned serves them.
 func (p *playground) install(ctx context.Context) error {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet"
+		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || direct.IsConfiguration(o)
 	})
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err

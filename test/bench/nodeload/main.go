@@ -144,7 +144,7 @@ func measure(
 ) error {
 	const metrics = "127.0.0.1:18080"
 	cmd := exec.CommandContext(ctx, binary, "--controllers=nodeload", "--leader-elect=false", "--kubeconfig="+control.Kubeconfig(),
-		"--prometheus-address="+url, "--metrics-bind-address="+metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=0")
+		"--prometheus-address="+url, "--metrics-bind-address="+metrics, "--metrics-secure=false", "--server-bind-port=0", "--webhook-enabled=false", "--health-probe-bind-address=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/webhook/direct"
 )
 
 // Build builds a command of this module.
@@ -32,7 +33,8 @@ func Build(ctx context.Context, path, command string) error {
 	return nil
 }
 
-// Install applies what config/ holds, by kind, without the Deployments: the tests start the binaries themselves.
+// Install applies what config/ holds, by kind, without the Deployments, whose binaries the tests start themselves, and without the
+// webhook configurations, whose Service the API server of a test does not reach.
 func Install(ctx context.Context, to *rest.Config, fieldManager string, kind func(string) bool) error {
 	applier, err := manifest.NewApplier(to, fieldManager)
 	if err != nil {
@@ -44,7 +46,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -45,9 +48,12 @@ func (l *Log) String() string {
 }
 
 // Start runs a binary as in the namespace crane-system. At the end of the test it is stopped in order, so that it gives its lease
-// back for the next test's; bound is how long that may take.
+// back for the next test's; bound is how long that may take. A craned whose arguments say nothing of webhooks serves none.
 func Start(t testing.TB, bound time.Duration, binary string, args ...string) *Process {
 	t.Helper()
+	if filepath.Base(binary) == "craned" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--webhook-") }) {
+		args = append(args, "--webhook-enabled=false") // Two of them would want one port.
+	}
 	p := &Process{Log: &Log{}, bound: bound, done: make(chan struct{})}
 	// The context of the test ends before its cleanup, which is to stop the process in order.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)

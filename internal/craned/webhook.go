@@ -1,0 +1,131 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"crane.io/crane/internal/certificates"
+	"crane.io/crane/internal/webhook"
+	"crane.io/crane/internal/webhook/pods"
+)
+
+// Names of what config/webhook holds.
+const (
+	webhookService    = "craned-webhook"
+	webhookConfig     = "crane"
+	podWebhookConfig  = "crane-pods"
+	certificateSecret = "craned-certificates"
+	systemNamespace   = "kube-system"
+)
+
+// Webhook says how admission webhooks are served.
+type Webhook struct {
+	Enabled bool
+	Host    string
+	Port    int
+	// CertDir is where tls.crt and tls.key of somebody else lie; empty for certificates of Crane's own.
+	CertDir string
+	// QOSConfigFile is a file of kind QOSConfig, for the feature gate QOSInitializer.
+	QOSConfigFile string
+}
+
+func newWebhook() Webhook { return Webhook{Enabled: true, Port: 9443} }
+
+func (w *Webhook) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&w.Enabled, "webhook-enabled", w.Enabled, "Serve admission webhooks.")
+	fs.StringVar(&w.Host, "webhook-host", w.Host, "Address that serves admission webhooks; empty for all. The certificate holds for it.")
+	fs.IntVar(&w.Port, "webhook-port", w.Port, "Port that serves admission webhooks.")
+	fs.StringVar(&w.CertDir, "webhook-cert-dir", w.CertDir,
+		"Directory with tls.crt and tls.key for admission webhooks, followed. Empty: craned makes and renews certificates itself.")
+	fs.StringVar(&w.QOSConfigFile, "qos-config-file", w.QOSConfigFile,
+		"File of kind QOSConfig: what the feature gate QOSInitializer adds to new pods of low CPU priority.")
+}
+
+func (w *Webhook) validate() field.ErrorList {
+	var errs field.ErrorList
+	if !w.Enabled {
+		return nil
+	}
+	if w.Port < 1 || w.Port > 65535 {
+		errs = append(errs, field.Invalid(flag("webhook-port"), w.Port, "must be from 1 to 65535; --webhook-enabled=false serves none"))
+	}
+	if w.Host != "" && net.ParseIP(w.Host) == nil {
+		errs = append(errs, field.Invalid(flag("webhook-host"), w.Host, "must be an IP address"))
+	}
+	return errs
+}
+
+// hosts are the names under which the API server calls.
+func (w *Webhook) hosts(namespace string) []string {
+	hosts := []string{webhookService + "." + namespace + ".svc"}
+	if ip := net.ParseIP(w.Host); ip != nil && !ip.IsUnspecified() {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
+}
+
+// addWebhooks adds the admission webhooks, after everything that changes new pods. They are served on every replica.
+func addWebhooks(_ context.Context, p *parts) error {
+	if !p.Webhook.Enabled {
+		return nil
+	}
+	chain := pods.NewChain(p.mutators, systemNamespace, p.Namespace)
+	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{Namespace: p.Namespace, Cache: p.mgr.GetCache()}, chain)
+	if err != nil {
+		return fmt.Errorf("building the webhooks: %w", err)
+	}
+	options := webhook.ServerOptions{Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir}
+	if options.CertDir == "" {
+		if options.Keeper, err = newKeeper(p); err != nil {
+			return err
+		}
+		if err := ctrlmetrics.Registry.Register(options.Keeper); err != nil {
+			return fmt.Errorf("registering the metrics of certificates: %w", err)
+		}
+	}
+	server := webhook.NewServer(options, endpoints)
+	if err := ctrlmetrics.Registry.Register(chain); err != nil {
+		return fmt.Errorf("registering the metrics of pod mutations: %w", err)
+	}
+	if err := p.mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the webhooks: %w", err)
+	}
+	if err := p.mgr.AddReadyzCheck("webhooks", server.Check); err != nil {
+		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
+	}
+	return nil
+}
+
+func newKeeper(p *parts) (*certificates.Keeper, error) {
+	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("building the client of certificates: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(p.mgr.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
+	}
+	keeper, err := certificates.New(certificates.Config{
+		Clients: clients, Dynamic: objects, Namespace: p.Namespace, Secret: certificateSecret, Hosts: p.Webhook.hosts(p.Namespace),
+		Targets: []certificates.Target{
+			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
+			certificates.MutatingWebhooks(podWebhookConfig),
+		},
+		Manager: "craned-certificates", Lives: certificates.DefaultLives(), Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the keeper of certificates: %w", err)
+	}
+	return keeper, nil
+}

@@ -1,0 +1,53 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/webhook/kinds"
+)
+
+// FactSource knows what a verdict needs beside the object. What it cannot find out in time it leaves out: no verdict waits.
+type FactSource interface {
+	Facts(ctx context.Context) kinds.Facts
+}
+
+// factsTimeout bounds the wait for a cache that is just starting.
+const factsTimeout = 2 * time.Second
+
+// ClusterFacts reads facts from a cache: whoever can reach the port may ask, and must not make craned ask the API server.
+type ClusterFacts struct {
+	// Namespace is Crane's own.
+	Namespace string
+	// Cache has the AvoidanceActions; nil where they do not matter.
+	Cache client.Reader
+	// Recommenders returns the names that the configuration has; nil where that is not known.
+	Recommenders func() []string
+}
+
+// Facts implements FactSource.
+func (c ClusterFacts) Facts(ctx context.Context) kinds.Facts {
+	f := kinds.Facts{Namespace: c.Namespace}
+	if c.Recommenders != nil {
+		f.Recommenders = c.Recommenders()
+	}
+	if c.Cache == nil {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+	defer cancel()
+	var actions ensurancev1alpha1.AvoidanceActionList
+	if err := c.Cache.List(ctx, &actions); err == nil { // Else they are not known.
+		f.Actions = make(map[string]ensurancev1alpha1.AvoidanceActionSpec, len(actions.Items))
+		for _, a := range actions.Items {
+			f.Actions[a.Name] = a.Spec
+		}
+	}
+	return f
+}

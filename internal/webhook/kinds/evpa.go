@@ -1,0 +1,89 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+// EffectiveVerticalPodAutoscaler looks at how requests are to be kept.
+func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, _ Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	v.refuse(apiVersion(e.Spec.TargetRef.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+	if p := e.Spec.UpdatePolicy; p != nil && p.MinReplicas != nil && p.UpdateMode != nil &&
+		(*p.UpdateMode == autoscalingv1alpha1.UpdateModeOff || *p.UpdateMode == autoscalingv1alpha1.UpdateModeInitial) {
+		v.warn(spec.Child("updatePolicy", "minReplicas"), "has no effect: in mode %s no running pod is touched", *p.UpdateMode)
+	}
+	if p := e.Spec.ResourcePolicy; p != nil {
+		path := spec.Child("resourcePolicy", "containerPolicies")
+		for i := range p.ContainerPolicies {
+			v.add(containerPolicy(&p.ContainerPolicies[i], path.Index(i)))
+		}
+	}
+	estimators := spec.Child("resourceEstimators")
+	for i, r := range e.Spec.ResourceEstimators {
+		if r.Type == "" {
+			v.refuse(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, or the name of an external estimator"))
+		}
+	}
+	for _, i := range duplicates(e.Spec.ResourceEstimators, func(r autoscalingv1alpha1.ResourceEstimator) string { return r.Type }) {
+		v.refuse(field.Duplicate(estimators.Index(i).Child("type"), e.Spec.ResourceEstimators[i].Type))
+	}
+	return v
+}
+
+func containerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {
+	var v Verdict
+	for _, name := range slices.Sorted(maps.Keys(p.MinAllowed)) {
+		least := p.MinAllowed[name]
+		if least.Sign() < 0 {
+			v.refuse(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be 0 or more"))
+		}
+		if most, ok := p.MaxAllowed[name]; ok && least.Cmp(most) > 0 {
+			v.refuse(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be at most maxAllowed, "+most.String()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.MaxAllowed)) {
+		if most := p.MaxAllowed[name]; most.Sign() < 0 {
+			v.refuse(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
+		}
+	}
+	for i, name := range p.ControlledResources {
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			v.warn(path.Child("controlledResources").Index(i), "has no effect: requests of %s are never changed, only those of cpu and memory", name)
+		}
+	}
+	off := func(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
+		return s != nil && s.ScaleMode != nil && *s.ScaleMode == autoscalingv1alpha1.ScaleModeOff
+	}
+	if off(p.ScaleUpPolicy) && off(p.ScaleDownPolicy) {
+		v.warn(path, "scaleUpPolicy and scaleDownPolicy are both Off: requests of %s are never changed", p.ContainerName)
+	}
+	if p.ScaleUpPolicy == nil || p.ScaleDownPolicy == nil {
+		return v
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.ScaleUpPolicy.MetricThresholds)) {
+		up := p.ScaleUpPolicy.MetricThresholds[name]
+		down, both := p.ScaleDownPolicy.MetricThresholds[name]
+		if both && up.Utilization != nil && down.Utilization != nil && *up.Utilization < *down.Utilization {
+			v.refuse(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *up.Utilization,
+				"must not be less than that of scaleDownPolicy: the same request would be raised and lowered in turns"))
+		}
+	}
+	return v
+}
+
+// DefaultEffectiveVerticalPodAutoscaler names the version of a target that everybody would mean.
+func DefaultEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+	if ref := &e.Spec.TargetRef; ref.APIVersion == "" {
+		ref.APIVersion = versionOf(ref.Kind)
+	}
+}
