@@ -1,0 +1,108 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling_test
+
+import (
+	"fmt"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// ehpa shortens what edits autoscalers.
+type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
+
+// TestAutoScalesOnCurrentAndPredictedLoad follows an autoscaler through a day: the load as it is, a forecast above it, one
+// below it, and one without skill.
+func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
+	w := newWorld(t)
+	metrics.each(w.ns, 150) // 60 % of 250m
+	w.create(deployment("web", 2, 250), scaler("web"))
+	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	if !metav1.IsControlledBy(h, e) || *h.Spec.MinReplicas != 2 || h.Spec.MaxReplicas != 20 || len(h.Spec.Metrics) != 1 ||
+		h.Labels["app.kubernetes.io/managed-by"] != "effective-hpa-controller" || h.Labels["autoscaling.crane.io/effective-hpa-uid"] != string(e.UID) {
+		t.Errorf("HPA %+v %+v", h.ObjectMeta, h.Spec)
+	}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := w.Get(t.Context(), w.key("ehpa-web"), tsp); err != nil {
+		t.Fatal(err)
+	}
+	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" || m[0].Type != predictionv1alpha1.ResourceQueryMetricType ||
+		tsp.Spec.TargetRef.Name != "web" || tsp.Labels["app.kubernetes.io/target-name"] != "web" {
+		t.Errorf("prediction %+v %+v", tsp.Labels, tsp.Spec)
+	}
+	w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
+
+	t.Log("the forecast is above the load: 3 cores at 150m a pod are 20 pods")
+	w.forecast("web", "0.62", 3)
+	w.awaitHPA("ehpa-web", "has the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if len(h.Spec.Metrics) != 2 || h.Spec.Metrics[1].External.Target.AverageValue.String() != "150m" {
+			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
+		}
+		if got := h.Spec.Metrics[1].External.Metric.Selector.MatchLabels; got["targetKind"] != "Deployment" || got["targetName"] != "web" ||
+			got["targetNamespace"] != w.ns || got["resourceIdentifier"] != "resource.cpu" {
+			return fmt.Errorf("selector %v", got)
+		}
+		return nil
+	})
+	w.awaitReplicas("web", 20)
+	w.awaitCondition("web", "PredictionReady=True/Predicting")
+	e = w.awaitScaler("web", "says who won", func(e *ehpa) error {
+		if e.Status.Winner != "prediction of resource.cpu" || e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != 20 ||
+			e.Status.CurrentReplicas == nil || *e.Status.CurrentReplicas != 20 {
+			return fmt.Errorf("status %+v", e.Status)
+		}
+		return nil
+	})
+	if p := proposal(e, "prediction of resource.cpu"); p.Replicas == nil || *p.Replicas != 20 || p.Target != "150m" {
+		t.Errorf("proposals %+v", e.Status.Proposals)
+	}
+	if e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.LastScaleTime == nil {
+		t.Errorf("status %+v", e.Status)
+	}
+
+	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
+	metrics.each(w.ns, 30) // 20 pods at 30m are 0.6 cores: 4 pods at 150m
+	w.forecast("web", "0.62", 0.3)
+	w.awaitReplicas("web", 4)
+	metrics.each(w.ns, 150)
+	e = w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
+		if p := proposal(e, "prediction of resource.cpu"); e.Status.Winner != "resource.cpu" || p.Replicas == nil || *p.Replicas != 2 {
+			return fmt.Errorf("%s: %+v", e.Status.Winner, e.Status.Proposals)
+		}
+		return nil
+	})
+
+	t.Log("without skill it takes no part, and that is said")
+	w.forecast("web", "0.03", 3)
+	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
+	if got := message(e, "PredictionReady"); got == "" {
+		t.Error("no message")
+	}
+	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if len(h.Spec.Metrics) != 1 {
+			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
+		}
+		return nil
+	})
+	if got, err := w.replicas(t.Context(), "web"); err != nil || got != 4 {
+		t.Errorf("replicas %d, %v", got, err)
+	}
+
+	t.Log("without prediction its object goes")
+	w.change("web", func(e *ehpa) { e.Spec.Prediction = nil })
+	w.awaitGone(&predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-web")
+	w.awaitScaler("web", "no condition of it", func(e *ehpa) error {
+		if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c != nil {
+			return fmt.Errorf("condition %+v", c)
+		}
+		return nil
+	})
+}
