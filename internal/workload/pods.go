@@ -5,6 +5,8 @@ package workload
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,4 +54,9 @@ func (l *Lister) EachNode(ctx context.Context, visit func(*corev1.Node) error) e
 		}
 		return nil
 	})
+}
+
+// IsGPU tells of the names under which device plugins offer GPUs, whole ones and NVIDIA's slices.
+func IsGPU(name corev1.ResourceName) bool {
+	return slices.Contains(gpuResources(), name) || strings.HasPrefix(string(name), "nvidia.com/mig-")
 }

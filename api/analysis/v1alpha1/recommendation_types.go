@@ -29,6 +29,14 @@ const (
 	AnalysisTypeVolume AnalysisType = "Volume"
 	// AnalysisTypeService finds load balancers that no pod stands behind.
 	AnalysisTypeService AnalysisType = "Service"
+	// AnalysisTypeUnused finds workloads that run and that nobody uses.
+	AnalysisTypeUnused AnalysisType = "Unused"
+	// AnalysisTypePacking finds workloads of which one more pod fits on no node.
+	AnalysisTypePacking AnalysisType = "Packing"
+	// AnalysisTypeThrottle finds CPU limits that hold their containers up.
+	AnalysisTypeThrottle AnalysisType = "Throttle"
+	// AnalysisTypeGPU finds GPUs that containers hold and do not use.
+	AnalysisTypeGPU AnalysisType = "GPU"
 )
 
 // CompletionStrategyType says whether an analysis is repeated.

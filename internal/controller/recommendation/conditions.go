@@ -49,6 +49,7 @@ const (
 	reasonSettingsRefused    = "RecommendationConfigurationRefused"
 	reasonAutoscaled         = "Autoscaled"
 	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
+	reasonProposalOnly       = "ProposalOnly"
 
 	reasonTargetGone     = "TargetGone"
 	reasonNotSelected    = "NotSelected"

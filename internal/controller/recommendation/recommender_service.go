@@ -37,11 +37,10 @@ type serviceJob struct {
 
 	services map[client.ObjectKey]*corev1.Service
 	// endpoints counts those that EndpointSlices have now, addresses those of each hour.
-	endpoints map[client.ObjectKey]int
-	addresses map[client.ObjectKey]observation.Hours
-	pods      map[string][]pod
-	// traffic by pod, also of pods that are gone.
-	received, sent map[client.ObjectKey]observation.Hours
+	endpoints      map[client.ObjectKey]int
+	addresses      map[client.ObjectKey]observation.Hours
+	pods           map[string][]pod
+	received, sent map[owner]podHours
 }
 
 func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
@@ -83,15 +82,12 @@ func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Wo
 	return j.readTraffic(ctx, w, targets)
 }
 
-// readTraffic reads what pods hear and say where that is looked at.
+// readTraffic reads what pods hear and say where that is looked at, by workload: pods that are gone have no labels any more.
 func (j *serviceJob) readTraffic(ctx context.Context, w *world, targets []workload.Workload) error {
-	byPod := func(h metrics.Hourly) client.ObjectKey {
-		return client.ObjectKey{Namespace: h.Key.Workload.Namespace, Name: h.Key.Pod}
-	}
 	for _, f := range []struct {
 		limit float64
 		of    metrics.Figure
-		into  *map[client.ObjectKey]observation.Hours
+		into  *map[owner]podHours
 	}{{j.settings.Receive, metrics.PodReceived, &j.received}, {j.settings.Transmit, metrics.PodSent, &j.sent}} {
 		if f.limit <= 0 {
 			continue
@@ -100,7 +96,7 @@ func (j *serviceJob) readTraffic(ctx context.Context, w *world, targets []worklo
 		if err != nil {
 			return err
 		}
-		*f.into = hoursOf(list, byPod)
+		*f.into = byOwner(list, j.settings.Hours)
 	}
 	return nil
 }
@@ -121,11 +117,13 @@ func (j *serviceJob) decide(w *world, target workload.Workload) (decision, error
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	in.Wants = w.seen.templates.wantedBy(s.Namespace, selector)
+	behind := map[owner]bool{}
 	for _, p := range j.pods[s.Namespace] {
 		if !selector.Matches(labels.Set(p.labels)) {
 			continue
 		}
 		in.Pods++
+		behind[ownerOf(p.Owner)] = true
 		if p.uses.ready {
 			in.Ready++
 		}
@@ -133,6 +131,9 @@ func (j *serviceJob) decide(w *world, target workload.Workload) (decision, error
 			in.HostPods++
 		}
 	}
-	j.addTraffic(&in, w, s.Namespace, selector)
+	for of := range behind {
+		in.Receive.Add(j.received[of].sum)
+		in.Transmit.Add(j.sent[of].sum)
+	}
 	return decision{plan: service.Decide(in, j.settings)}, nil
 }

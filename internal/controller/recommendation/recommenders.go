@@ -11,6 +11,13 @@ func recommenders() []recommender {
 		resourceRecommender(),
 		replicasRecommender(),
 		hpaRecommender(), // After Resource, whose requests it acts on.
+		idleNodeRecommender(),
+		volumeRecommender(),
+		serviceRecommender(),
+		unusedRecommender(),
+		packingRecommender(),
+		throttleRecommender(),
+		gpuRecommender(),
 	}
 }
 

@@ -90,7 +90,8 @@ type patchContainer struct {
 }
 
 type patchResources struct {
-	Requests analysisv1alpha1.ResourceValues `json:"requests"`
+	// Requests must not be null where there are none: a patch would take them away.
+	Requests analysisv1alpha1.ResourceValues `json:"requests,omitzero"`
 	Limits   map[corev1.ResourceName]*string `json:"limits,omitempty"`
 }
 

@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/recommend/packing"
+	"crane.io/crane/pkg/series"
 )
 
 // objects are what a pass reads of the API server beside workloads, each once.
@@ -46,6 +47,14 @@ type pod struct {
 	// constraint is the part of the pod that says which nodes take it, as text: most pods share it.
 	constraint string
 	claims     []string
+	gpus       []gpuAsk
+}
+
+// gpuAsk is what a container asks for.
+type gpuAsk struct {
+	container string
+	resource  corev1.ResourceName
+	count     int64
 }
 
 // podUse is how a pod fares.
@@ -87,6 +96,13 @@ func (w *world) pods(ctx context.Context) ([]pod, error) {
 				one.claims = append(one.claims, v.PersistentVolumeClaim.ClaimName)
 			case v.Ephemeral != nil:
 				one.claims = append(one.claims, o.Name+"-"+v.Name)
+			}
+		}
+		for i := range o.Spec.Containers {
+			for name, q := range o.Spec.Containers[i].Resources.Requests {
+				if workload.IsGPU(name) && q.Value() > 0 {
+					one.gpus = append(one.gpus, gpuAsk{o.Spec.Containers[i].Name, name, q.Value()})
+				}
 			}
 		}
 		out = append(out, one)
@@ -252,6 +268,42 @@ func hoursOf[K comparable](list []metrics.Hourly, key func(metrics.Hourly) K) ma
 			continue
 		}
 		out[k] = h.Values
+	}
+	return out
+}
+
+// podHours is a figure of all pods of a workload, those that are gone included: their sum, and how many there were, in each
+// hour.
+type podHours struct{ sum, pods observation.Hours }
+
+// byOwner adds a figure of pods up by workload.
+func byOwner(list []metrics.Hourly, hours int) map[owner]podHours {
+	out := map[owner]podHours{}
+	one := make(observation.Hours, hours)
+	for _, h := range list {
+		key := ownerOf(h.Key.Workload)
+		of, there := out[key]
+		if !there {
+			of = podHours{observation.Unknown(hours), observation.Unknown(hours)}
+			out[key] = of
+		}
+		for i := range one {
+			one[i] = series.Gap()
+			if i < len(h.Values) && observation.Known(h.Values[i]) {
+				one[i] = 1
+			}
+		}
+		of.sum.Add(h.Values)
+		of.pods.Add(one)
+	}
+	return out
+}
+
+// mean is the figure for one pod.
+func (p podHours) mean() observation.Hours {
+	out := make(observation.Hours, len(p.sum))
+	for i := range out {
+		out[i] = p.sum[i] / p.pods[i] // A gap stays one.
 	}
 	return out
 }

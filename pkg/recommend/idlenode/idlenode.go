@@ -75,7 +75,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 			return clearOf(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
 		}
 	}
-	if left := packing.Misfits(demands(others), in.Elsewhere); len(left) > 0 {
+	if left := packing.Misfits(in.Demands(), in.Elsewhere); len(left) > 0 {
 		return clearOf(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", some(left)))
 	}
 	if len(others) > 0 {
@@ -162,10 +162,13 @@ func clearOf(why string) recommend.Plan {
 	return recommend.Plan{State: recommend.Clear, Description: why}
 }
 
-func demands(pods []Pod) []packing.Demand {
-	out := make([]packing.Demand, len(pods))
-	for i, p := range pods {
-		out[i] = p.Demand
+// Demands are the pods that would need room elsewhere.
+func (in Input) Demands() []packing.Demand {
+	var out []packing.Demand
+	for _, p := range in.Pods {
+		if !p.Everywhere {
+			out = append(out, p.Demand)
+		}
 	}
 	return out
 }

@@ -12,7 +12,6 @@ import (
 
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
-	"crane.io/crane/pkg/recommend/settings"
 )
 
 // Reasons of plans.
@@ -22,14 +21,6 @@ const (
 	// BlocksPacking asks for more than any node has left, while all together have enough.
 	BlocksPacking = "BlocksPacking"
 )
-
-// Settings of the recommender. It has none: what is free is a fact.
-type Settings struct{}
-
-// ParseSettings refuses every key.
-func ParseSettings(config map[string]string) (Settings, error) {
-	return Settings{}, settings.Read(config).Err()
-}
 
 // Input is what is known of one workload.
 type Input struct {
@@ -111,7 +102,7 @@ func portion(asks, has cost.Amounts) float64 {
 }
 
 // Decide says whether a workload is in its own way, and whether smaller requests would help.
-func Decide(in Input, _ Settings) recommend.Plan {
+func Decide(in Input) recommend.Plan {
 	reason, r := look(in)
 	switch {
 	case in.Replicas <= 0:

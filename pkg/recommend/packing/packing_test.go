@@ -50,7 +50,7 @@ func TestDecide(t *testing.T) {
 		"overcommitted":           {Input{Pod: amounts(500, 1), Replicas: 1, Nodes: []Node{node("a", -2000, 4), node("b", 400, 4), node("c", 400, 4)}}, recommend.Ready, recommend.NoAction, BlocksPacking, "0.8 cores"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := Decide(c.in, Settings{})
+			plan := Decide(c.in)
 			if plan.State != c.state || plan.Action != c.action || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) {
 				t.Errorf("%+v", plan)
 			}
@@ -63,10 +63,10 @@ func TestDecide(t *testing.T) {
 
 func TestLargestContainerIsNamed(t *testing.T) {
 	in := Input{Pod: amounts(4000, 4), Largest: "app", LargestAsks: amounts(3900, 3), Replicas: 1, Nodes: []Node{node("a", 3000, 20), node("b", 3000, 20)}}
-	if plan := Decide(in, Settings{}); !strings.Contains(plan.Description, "Container app asks for most of it: 3.9 cores and 3 GiB") {
+	if plan := Decide(in); !strings.Contains(plan.Description, "Container app asks for most of it: 3.9 cores and 3 GiB") {
 		t.Error(plan.Description)
 	}
-	if plan := Decide(in, Settings{}); len(plan.Evidence) != 3 || *plan.Evidence[0].Limit != 3 || plan.Evidence[0].Value != 4 {
+	if plan := Decide(in); len(plan.Evidence) != 3 || *plan.Evidence[0].Limit != 3 || plan.Evidence[0].Value != 4 {
 		t.Error(plan.Evidence)
 	}
 }
@@ -137,7 +137,7 @@ func FuzzDecide(f *testing.F) {
 			Pod: cost.Amounts{CPU: series.MilliCPU(cpu), Memory: series.Bytes(memory), GPU: gpu}, Replicas: replicas,
 			Nodes: []Node{{Name: "a", Allocatable: cost.Amounts{CPU: series.MilliCPU(whole), Memory: series.Bytes(whole)}, Free: cost.Amounts{CPU: series.MilliCPU(freeCPU), Memory: series.Bytes(freeMemory)}, FreePods: pods}},
 		}
-		plan := Decide(in, Settings{})
+		plan := Decide(in)
 		if plan.Description == "" || plan.State == recommend.Ready && plan.Reason == "" {
 			t.Errorf("%+v", plan)
 		}

@@ -31,10 +31,16 @@ func (d Demand) allowed(node int) bool {
 	return d.Allowed == nil || node < len(d.Allowed) && d.Allowed[node]
 }
 
-// Misfits places pods on what nodes have free, the largest first and each where it leaves least behind, and returns those
-// that are left over, by name. It is a heuristic: a better packer might place more, never fewer than none. It looks at what
-// is asked for and at Allowed, not at how pods stand to each other.
+// Misfits are the pods that Place leaves over.
 func Misfits(pods []Demand, nodes []Node) []string {
+	_, left := Place(pods, nodes)
+	return left
+}
+
+// Place puts pods on what nodes have free, the largest first and each where it leaves least behind. It returns the nodes with
+// what is then left of them, and the pods that are left over, by name. It is a heuristic: a better packer might place more.
+// It looks at what is asked for and at Allowed, not at how pods stand to each other.
+func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
 	pods, nodes = slices.Clone(pods), slices.Clone(nodes)
 	most := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
 	for _, n := range nodes {
@@ -46,7 +52,6 @@ func Misfits(pods []Demand, nodes []Node) []string {
 	slices.SortStableFunc(pods, func(a, b Demand) int {
 		return cmp.Or(cmp.Compare(size(b.Asks), size(a.Asks)), cmp.Compare(a.Name, b.Name))
 	})
-	var left []string
 	for _, p := range pods {
 		best, least := -1, 0.0
 		for i, n := range nodes {
@@ -64,7 +69,7 @@ func Misfits(pods []Demand, nodes []Node) []string {
 		nodes[best].Free = minus(nodes[best].Free, p.Asks)
 		nodes[best].FreePods--
 	}
-	return left
+	return nodes, left
 }
 
 // fits tells whether free holds what is asked for; what is not asked for need not be there.
