@@ -1,0 +1,21 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command metric-adapter serves the external and custom metrics API, with Crane's forecasts among them.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/metricadapter"
+)
+
+func main() {
+	if err := metricadapter.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "metric-adapter:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metricadapter/cranemetrics"
+)
+
+// caches hold what Crane's metrics are made of.
+type caches struct {
+	cache.Cache
+	synced map[string]func() bool // by resource
+}
+
+// newCaches returns caches that have not started: of the predictions that belong to autoscalers, and of autoscalers.
+func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
+	if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	managed := labels.SelectorFromSet(labels.Set{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA})
+	store, err := cache.New(config, cache.Options{
+		Scheme: scheme, DefaultTransform: cranemetrics.Lean, ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&predictionv1alpha1.TimeSeriesPrediction{}:              {Label: managed},
+			&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}: {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the cache: %w", err)
+	}
+	c := &caches{Cache: store, synced: map[string]func() bool{}}
+	for resource, o := range map[string]client.Object{
+		"timeseriespredictions":             &predictionv1alpha1.TimeSeriesPrediction{},
+		"effectivehorizontalpodautoscalers": &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{},
+	} {
+		informer, err := store.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching %s: %w", resource, err)
+		}
+		c.synced[resource] = informer.HasSynced
+	}
+	return c, cranemetrics.AddIndexes(ctx, store) //nolint:wrapcheck // It says what it was about.
+}
+
+// ready tells why the caches cannot answer yet.
+func (c *caches) ready() error {
+	for resource, synced := range c.synced {
+		if !synced() {
+			return fmt.Errorf("%s have not been read yet", resource)
+		}
+	}
+	return nil
+}

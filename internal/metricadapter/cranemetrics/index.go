@@ -1,0 +1,49 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cranemetrics
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// indexTarget finds predictions and autoscalers by what they scale, within a namespace.
+const indexTarget = "crane.io/scale-target"
+
+// AddIndexes adds the indexes that the metrics are looked up by. The cache must not have started.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
+		if err := indexer.IndexField(ctx, o, indexTarget, targets); err != nil {
+			return fmt.Errorf("indexing %T by target: %w", o, err)
+		}
+	}
+	return nil
+}
+
+func targets(o client.Object) []string {
+	switch o := o.(type) {
+	case *predictionv1alpha1.TimeSeriesPrediction:
+		if ref := o.Spec.TargetRef; ref != nil {
+			return []string{ref.Kind + "/" + ref.Name}
+		}
+	case *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler:
+		return []string{o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name}
+	}
+	return nil
+}
+
+// Lean is a transformation of what the cache keeps: the owners of fields and annotations are a good part of an object, and no
+// metric is made of them.
+func Lean(object any) (any, error) {
+	if o, ok := object.(client.Object); ok {
+		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+	}
+	return object, nil
+}

@@ -1,0 +1,156 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cranemetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/scalingmetric"
+)
+
+// Provider implements provider.ExternalMetricsProvider for Crane's own metrics.
+type Provider struct {
+	// Reader is a cache with the indexes of AddIndexes.
+	Reader client.Reader
+	// Synced tells why the cache cannot answer yet; nil when it can.
+	Synced func() error
+	// Local is the place of cron schedules that name no time zone; nil for UTC.
+	Local *time.Location
+	Clock clock.PassiveClock
+}
+
+var _ provider.ExternalMetricsProvider = (*Provider)(nil)
+
+// Serves tells whether a metric is one of Crane's.
+func (p *Provider) Serves(metric string) bool {
+	return metric == autoscalingv1alpha1.MetricPrediction || metric == autoscalingv1alpha1.MetricCron
+}
+
+// ListAllExternalMetrics implements provider.ExternalMetricsProvider.
+func (p *Provider) ListAllExternalMetrics() []provider.ExternalMetricInfo {
+	return []provider.ExternalMetricInfo{{Metric: autoscalingv1alpha1.MetricCron}, {Metric: autoscalingv1alpha1.MetricPrediction}}
+}
+
+// GetExternalMetric implements provider.ExternalMetricsProvider. The answer has exactly one value: a selector that could mean more,
+// or none that may be acted on, is an error, and an HPA then keeps its replicas.
+func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	key, err := scalingmetric.ParseSelector(selector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(info.Metric + ": " + err.Error())
+	}
+	// The right to read is given by the namespace of the request.
+	if key.TargetNamespace != namespace {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace))
+	}
+	if err := p.Synced(); err != nil {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("%s: %v", info.Metric, err))
+	}
+	value := external_metrics.ExternalMetricValue{MetricName: info.Metric, MetricLabels: key.MatchLabels()}
+	if info.Metric == autoscalingv1alpha1.MetricCron {
+		err = p.cron(ctx, key, &value)
+	} else {
+		err = p.prediction(ctx, key, &value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{value}}, nil
+}
+
+func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
+	var list predictionv1alpha1.TimeSeriesPredictionList
+	if err := p.find(ctx, key, &list); err != nil {
+		return err
+	}
+	found := slices.DeleteFunc(list.Items, func(tsp predictionv1alpha1.TimeSeriesPrediction) bool {
+		return !key.SelectsPrediction(&tsp) || !forecasts(&tsp, key.Identifier)
+	})
+	tsp, err := only(into.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
+	if err != nil {
+		return err
+	}
+	forecast, err := scalingmetric.Prediction(tsp, key.Identifier, p.Clock.Now())
+	if err != nil {
+		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", into.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
+		if errors.Is(err, scalingmetric.ErrSeveralSeries) {
+			return unprocessable(message)
+		}
+		return apierrors.NewServiceUnavailable(message)
+	}
+	window := int64(tsp.Spec.PredictionWindowSeconds)
+	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.Amount(forecast.Value), metav1.NewTime(forecast.Made), &window
+	return nil
+}
+
+// forecasts tells whether a prediction is asked for a metric.
+func forecasts(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) bool {
+	return slices.ContainsFunc(tsp.Spec.PredictionMetrics, func(m predictionv1alpha1.PredictionMetric) bool {
+		return m.ResourceIdentifier == identifier
+	})
+}
+
+func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
+	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
+	if err := p.find(ctx, key, &list); err != nil {
+		return err
+	}
+	found := slices.DeleteFunc(list.Items, func(ehpa autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
+		return !key.SelectsAutoscaler(&ehpa) || len(ehpa.Spec.Crons) == 0
+	})
+	ehpa, err := only(into.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
+		func(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) string { return ehpa.Name })
+	if err != nil {
+		return err
+	}
+	now := p.Clock.Now()
+	into.Value = *resource.NewQuantity(int64(scalingmetric.Cron(ehpa, p.Local, now)), resource.DecimalSI)
+	into.Timestamp = metav1.NewTime(now)
+	return nil
+}
+
+// find lists the objects of a target. What it returns belongs to the cache.
+func (p *Provider) find(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
+	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
+		client.MatchingFields{indexTarget: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err))
+	}
+	return nil
+}
+
+// only returns the one object that a key is about.
+func only[T any](metric, kind string, key scalingmetric.Key, found []T, name func(*T) string) (*T, error) {
+	what := fmt.Sprintf("%s of %s for %s %s/%s", metric, key.Identifier, key.TargetKind, key.TargetNamespace, key.TargetName)
+	switch len(found) {
+	case 1:
+		return &found[0], nil
+	case 0:
+		return nil, notFound(fmt.Sprintf("%s: there is no %s", what, kind))
+	}
+	const shown = 3
+	names := make([]string, 0, shown+1)
+	for i := range found[:min(shown, len(found))] {
+		names = append(names, name(&found[i]))
+	}
+	if len(found) > shown {
+		names = append(names, "...")
+	}
+	return nil, unprocessable(fmt.Sprintf("%s: there are %d (%s) where one is wanted: several autoscalers have the same target", what, len(found), strings.Join(names, ", ")))
+}

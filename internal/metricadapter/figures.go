@@ -1,0 +1,67 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// figures are the metrics of the adapter about itself.
+type figures struct {
+	duration *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+}
+
+func newFigures(r prometheus.Registerer) (*figures, error) {
+	f := &figures{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "crane_metric_adapter_request_duration_seconds",
+			Help: "Time to answer a request for a metric, by API, source and HTTP status; without authentication and encoding.",
+			// A metric of Crane takes microseconds, one of PromQL as long as its query.
+			Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.25, 1, 5, 30},
+		}, []string{"api", "source", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "crane_metric_adapter_kubernetes_requests_total",
+			Help: "Requests to the Kubernetes API server, by method: watches, reviews and certificates. None belongs to a request for a metric.",
+		}, []string{"method"}),
+	}
+	for _, c := range []prometheus.Collector{f.duration, f.requests} {
+		if err := r.Register(c); err != nil {
+			return nil, err //nolint:wrapcheck // It names the metric.
+		}
+	}
+	return f, nil
+}
+
+func (f *figures) observe(api, source string, took time.Duration, err error) {
+	code := http.StatusOK
+	if err != nil {
+		code = http.StatusInternalServerError
+		if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // A status is what is answered; a wrapped one is not.
+			code = int(status.Status().Code)
+		}
+	}
+	f.duration.WithLabelValues(api, source, strconv.Itoa(code)).Observe(took.Seconds())
+}
+
+// count wraps the way to the API server.
+func (f *figures) count(next http.RoundTripper) http.RoundTripper {
+	return counted{next: next, requests: f.requests}
+}
+
+type counted struct {
+	next     http.RoundTripper
+	requests *prometheus.CounterVec
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.WithLabelValues(r.Method).Inc()
+	return c.next.RoundTrip(r) //nolint:wrapcheck // As if it were not here.
+}

@@ -1,0 +1,93 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/apiserver"
+	generatedcore "sigs.k8s.io/custom-metrics-apiserver/pkg/generated/openapi/core"
+	generatedcustommetrics "sigs.k8s.io/custom-metrics-apiserver/pkg/generated/openapi/custommetrics"
+	generatedexternalmetrics "sigs.k8s.io/custom-metrics-apiserver/pkg/generated/openapi/externalmetrics"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/version"
+)
+
+const serverName = "crane-metric-adapter"
+
+// serving is what a server is made of.
+type serving struct {
+	custom   provider.CustomMetricsProvider
+	external provider.ExternalMetricsProvider
+	// certificate is what is served with; nil where flags name one.
+	certificate dynamiccertificates.CertKeyContentProvider
+	ready       []healthz.HealthChecker
+}
+
+// newServer builds the API server with delegated authentication and authorisation.
+func newServer(o *Options, s serving) (*genericapiserver.GenericAPIServer, error) {
+	config := genericapiserver.NewConfig(apiserver.Codecs)
+	if s.certificate != nil {
+		o.Server.SecureServing.ServerCert.GeneratedCert = s.certificate
+	}
+	if err := o.Server.SecureServing.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
+	if err := o.Server.Authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
+	}
+	if err := o.Server.Authorization.ApplyTo(&config.Authorization); err != nil {
+		return nil, fmt.Errorf("authorization: %w", err)
+	}
+	config.Authorization.Authorizer = wide{config.Authorization.Authorizer}
+	if err := o.Server.Audit.ApplyTo(config); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = serverName, serverName
+	config.OpenAPIConfig.Info.Version, config.OpenAPIV3Config.Info.Version = version.String(), version.String()
+	config.EnableMetrics = true
+	config.AddReadyzChecks(s.ready...)
+	adapter, err := (&apiserver.Config{GenericConfig: config}).Complete(nil).New(serverName, s.custom, s.external)
+	if err != nil {
+		return nil, fmt.Errorf("building the API server: %w", err)
+	}
+	return adapter.GenericAPIServer, nil
+}
+
+func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	all := generatedcore.GetOpenAPIDefinitions(ref)
+	maps.Copy(all, generatedcustommetrics.GetOpenAPIDefinitions(ref))
+	maps.Copy(all, generatedexternalmetrics.GetOpenAPIDefinitions(ref))
+	return all
+}
+
+// wide asks first whether somebody may read every metric of a group in every namespace. The answer of the API server is kept for
+// a while (--authorization-webhook-cache-authorized-ttl), so that the HPA controller costs one review in that time, however many
+// metrics it reads; who may not is asked about the metric alone.
+type wide struct{ authorizer.Authorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (w wide) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.IsResourceRequest() && a.GetVerb() != "*" && isMetricsGroup(a.GetAPIGroup()) {
+		every := authorizer.AttributesRecord{
+			User: a.GetUser(), Verb: a.GetVerb(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
+			Resource: "*", ResourceRequest: true,
+		}
+		if decision, reason, err := w.Authorizer.Authorize(ctx, every); err == nil && decision == authorizer.DecisionAllow {
+			return decision, reason, nil
+		}
+	}
+	return w.Authorizer.Authorize(ctx, a) //nolint:wrapcheck // It is the same question.
+}

@@ -1,0 +1,41 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func flag(name string) *field.Path { return field.NewPath("--" + name) }
+
+// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no file and no
+// connection.
+func (o *Options) Validate() field.ErrorList {
+	var errs field.ErrorList
+	for _, err := range o.Server.Validate() {
+		errs = append(errs, field.Invalid(field.NewPath("server"), "", err.Error()))
+	}
+	if o.Server.SecureServing.BindPort == 0 && o.Server.SecureServing.Listener == nil {
+		errs = append(errs, field.Invalid(flag("secure-port"), 0, "the adapter has to serve"))
+	}
+	if o.APIQPS <= 0 {
+		errs = append(errs, field.Invalid(flag("api-qps"), o.APIQPS, "must be greater than 0"))
+	}
+	if o.APIBurst <= 0 {
+		errs = append(errs, field.Invalid(flag("api-burst"), o.APIBurst, "must be greater than 0"))
+	}
+	if o.DiscoveryInterval <= 0 {
+		errs = append(errs, field.Invalid(flag("discovery-interval"), o.DiscoveryInterval.String(), "must be greater than 0"))
+	}
+	for name, value := range map[string]string{"service-name": o.Service, "certificate-secret": o.CertificateSecret} {
+		if reasons := validation.IsDNS1123Subdomain(value); len(reasons) > 0 {
+			errs = append(errs, field.Invalid(flag(name), value, reasons[0]))
+		}
+	}
+	if o.LogFormat != logFormatText && o.LogFormat != logFormatJSON {
+		errs = append(errs, field.NotSupported(flag("log-format"), o.LogFormat, []string{logFormatText, logFormatJSON}))
+	}
+	return errs
+}
