@@ -60,7 +60,7 @@ func (p *playground) install(ctx context.Context) error {
 		return err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || direct.IsConfiguration(o)
+		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || o.GetKind() == "APIService" || direct.IsConfiguration(o)
 	})
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err

@@ -34,7 +34,8 @@ func Build(ctx context.Context, path, command string) error {
 }
 
 // Install applies what config/ holds, by kind, without the Deployments, whose binaries the tests start themselves, and without the
-// webhook configurations, whose Service the API server of a test does not reach.
+// webhook configurations, whose Service the API server of a test does not reach. An APIService
+// that nobody serves would keep namespaces from going: who starts its server installs it.
 func Install(ctx context.Context, to *rest.Config, fieldManager string, kind func(string) bool) error {
 	applier, err := manifest.NewApplier(to, fieldManager)
 	if err != nil {
@@ -46,7 +47,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && o.GetKind() != "APIService" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
