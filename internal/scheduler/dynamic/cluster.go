@@ -45,6 +45,9 @@ type cluster struct {
 	// refused is the policy that could not be used last.
 	refused atomic.Pointer[nodeload.Policy]
 	last    atomic.Pointer[census]
+	// objects are the entries by the objects that the last census saw. They are not part of it, because attempts that are
+	// remembered keep theirs, and would keep objects that are long replaced.
+	objects atomic.Pointer[objects]
 
 	mu     sync.Mutex // one census at a time
 	number uint64     // guarded by mu
@@ -59,14 +62,34 @@ type census struct {
 	roster []string
 	// entries by name. A map that nobody changes is found faster in than one that somebody may.
 	entries map[string]*entry
+	// peaks of the nodes, raised by what has changed since.
+	peaks *nodeload.Peaks
 }
 
+// objects find the entry of a node by its object: to look at names costs more than all else that is done for a node.
+type objects = map[*corev1.Node]*entry
+
 // find returns the entry of a node. One that has come since the census is not in it.
-func (c *cluster) find(taken *census, node string) *entry {
-	if e, ok := taken.entries[node]; ok {
+func (c *cluster) find(cycle *cycle, node *corev1.Node) *entry {
+	if e, ok := cycle.objects[node]; ok {
 		return e
 	}
-	return c.entry(node)
+	if e, ok := cycle.entries[node.Name]; ok {
+		return e
+	}
+	return c.entry(node.Name)
+}
+
+// raise takes into the peaks of the last census what a node has become.
+func (c *cluster) raise(n *nodeload.Node) {
+	if last := c.last.Load(); last != nil && n != nil {
+		last.peaks.Raise(n)
+	}
+}
+
+// placed puts a pod on its way to a node.
+func (c *cluster) placed(node, pod string, use nodeload.Amount) {
+	c.raise(c.entry(node).placed(pod, use))
 }
 
 func (c *cluster) entry(node string) *entry {
@@ -117,6 +140,7 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 	c.number++
 	count := rules.NewCount(now)
 	roster, entries := c.roll(list)
+	peaks, seen := rules.NewPeaks(), make(objects, len(list))
 	onWay := 0
 	for _, info := range list {
 		object := info.Node()
@@ -124,17 +148,19 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 			continue
 		}
 		e := entries[object.Name]
-		e.seen = c.number
+		e.seen, seen[object] = c.number, e
 		e.look(&c.reader, object, rules, now)
 		requested := info.GetRequested()
 		node := e.tick(now)
 		onWay += node.Arriving
+		peaks.Raise(node)
 		count.Add(node, nodeload.Amount{
 			CPU: series.MilliCPU(requested.GetMilliCPU()), Memory: series.Bytes(requested.GetMemory()),
 		})
 	}
 	c.forget()
-	taken := &census{Fleet: count.Fleet(c.minFresh), size: len(list), roster: roster, entries: entries}
+	taken := &census{Fleet: count.Fleet(c.minFresh), size: len(list), roster: roster, entries: entries, peaks: peaks}
+	c.objects.Store(&seen)
 	c.last.Store(taken)
 	c.told.counted(taken, onWay)
 	return taken
@@ -187,5 +213,7 @@ func (c *cluster) known(taken *census, e *entry, node *corev1.Node) *nodeload.No
 	if v := e.view.Load(); v != nil && v.object == node && v.Rules == taken.Rules {
 		return &v.Node
 	}
-	return e.look(&c.reader, node, taken.Rules, c.clock.Now())
+	n := e.look(&c.reader, node, taken.Rules, c.clock.Now())
+	c.raise(n)
+	return n
 }

@@ -116,29 +116,37 @@ func (e *entry) peek(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	return rules.Peek(report, &e.arrivals, now)
 }
 
-// placed puts a pod on its way that does not run yet, in time that does not grow with what is on its way already.
-func (e *entry) placed(pod string, use nodeload.Amount) {
+// placed puts a pod on its way that does not run yet, in time that does not grow with what is on its way already. It returns
+// what the node is then; nil if it was on its way already, or the node was not seen yet.
+func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arrivals.Has(pod) {
-		return
+		return nil
 	}
 	e.arrivals.Add(pod, use, time.Time{})
-	if v := e.view.Load(); v != nil {
-		e.view.Store(&view{Node: *v.Joined(use), object: v.object, made: v.made})
+	v := e.view.Load()
+	if v == nil {
+		return nil
 	}
+	next := &view{Node: *v.Joined(use), object: v.object, made: v.made}
+	e.view.Store(next)
+	return &next.Node
 }
 
-// change changes the arrivals and makes the view anew if that says that they are others now.
-func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) {
+// change changes the arrivals and makes the view anew if that says that they are others now. It returns what the node is then,
+// or nil as placed does.
+func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !do(&e.arrivals) {
-		return
+		return nil
 	}
-	if v := e.view.Load(); v != nil {
-		e.make(v.object, v.Rules, now)
+	v := e.view.Load()
+	if v == nil {
+		return nil
 	}
+	return e.make(v.object, v.Rules, now)
 }
 
 // onWay is the number of pods on their way.

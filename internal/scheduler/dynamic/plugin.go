@@ -59,6 +59,7 @@ func (*Plugin) Name() string { return Name }
 // cycle is what holds for one pod in one attempt to place it.
 type cycle struct {
 	*census
+	objects objects
 	// now in nanoseconds since 1970.
 	now int64
 	use nodeload.Amount
@@ -76,10 +77,13 @@ type cycle struct {
 func (c *cycle) Clone() fwk.StateData { return c }
 
 // PreFilter looks at the pod and, at most once in a second, at all nodes together. It skips Filter for pods that load must
-// not stop, and where too few nodes say how loaded they are.
+// not stop, where too few nodes say how loaded they are, and where even the fullest node is open: what changed since the last
+// look counts if the plugin has seen it, what a node reports anew with the next look, within a second.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	c := p.begin(state, pod, nodes)
-	if c.open || c.Abstains() {
+	spotless := !c.open && !c.Abstains() && !c.MayClose(c.peaks, c.use)
+	c.attempt.clear.Store(spotless)
+	if c.open || c.Abstains() || spotless {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -93,7 +97,7 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 	taken := p.look(nodes)
 	use, basis := p.estimate(pod, taken.Share)
 	c := &cycle{
-		census: taken, now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
+		census: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
 		open: isDaemon(pod) || isCritical(pod),
 	}
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
@@ -128,7 +132,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if object == nil || c.open {
 		return nil
 	}
-	e := p.find(c.census, object.Name)
+	e := p.find(c, object)
 	node := p.known(c.census, e, object)
 	limit, unknown := c.Closed(node, c.use, c.now)
 	c.attempt.filtered(e, node, limit, unknown)
@@ -182,7 +186,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	if object == nil || !c.Weighs() {
 		return 0, nil
 	}
-	e := p.find(c.census, object.Name)
+	e := p.find(c, object)
 	node := p.known(c.census, e, object)
 	parts := c.Weigh(node, c.use, c.now)
 	c.attempt.scored(e, parts)
@@ -223,7 +227,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	}
 	for _, peer := range p.peers() {
 		peer.reserved.Store(pod.UID, node)
-		peer.entry(node).placed(string(pod.UID), c.use)
+		peer.placed(node, string(pod.UID), c.use)
 		peer.rejected.Delete(pod.UID)
 	}
 	p.ring.placed(c.attempt, node)

@@ -304,3 +304,47 @@ func TestSignPod(t *testing.T) {
 }
 
 var _ fwk.StateData = (*cycle)(nil)
+
+// TestFilterIsSkipped: while even the fullest node is open no node is asked about, and what is placed or reported changes that.
+func TestFilterIsSkipped(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.5, 0.3, start())))
+	skips := func(pod *corev1.Pod) bool {
+		_, status := b.PreFilter(t.Context(), &state{}, pod, b.infos)
+		return status.IsSkip()
+	}
+	small, large := asking("small", "100m", "1Gi"), asking("large", "4", "1Gi")
+	if !skips(small) || skips(large) {
+		t.Errorf("15 points below the limit: a pod of one skips %v, one of thirty %v", skips(small), skips(large))
+	}
+	s, _, _ := b.try(small)
+	b.Reserve(t.Context(), s, small, "b")
+	// What others bind counts as well, without a new look at all nodes.
+	b.PodAdded(on(asking("others", "2500m", "1Gi"), "b"))
+	if skips(small) {
+		t.Error("what is on its way to the fullest node is not seen")
+	}
+	b.PodDeleted(on(asking("others", "2500m", "1Gi"), "b"))
+	b.clock.Step(time.Second)
+	if !skips(small) {
+		t.Error("a pod that is gone counts")
+	}
+	b.replace(machine("a", loads(0.649, 0.3, start())))
+	b.clock.Step(time.Second)
+	if skips(small) {
+		t.Error("a new load is not seen with the next look")
+	}
+	b.replace(machine("a", nil))
+	b.clock.Step(time.Second)
+	if skips(small) {
+		t.Error("a node that says nothing is not asked about")
+	}
+	// The only node that others leave is chosen without a score: it is explained all the same, and the others are not.
+	b.replace(machine("a", loads(0.3, 0.3, start())))
+	b.clock.Step(time.Second)
+	alone := &state{}
+	b.PreFilter(t.Context(), alone, small, b.infos)
+	b.Reserve(t.Context(), alone, small, "a")
+	if e, ok := b.Explain("shop", "small"); !ok || len(e.Nodes) != 1 || e.Nodes[0].Name != "a" || e.Nodes[0].Verdict != nodeload.Passed || e.NotAsked != 1 {
+		t.Errorf("%+v", e)
+	}
+}

@@ -80,20 +80,20 @@ func (p *Plugin) PodAdded(pod *corev1.Pod) {
 	}
 	p.reserved.Delete(pod.UID)
 	p.rejected.Delete(pod.UID)
-	e, now, since := p.entry(pod.Spec.NodeName), p.clock.Now(), runningSince(pod)
+	now, since := p.clock.Now(), runningSince(pod)
 	switch {
 	case since.IsZero():
 		use, _ := p.estimate(pod, p.share())
-		e.placed(string(pod.UID), use)
+		p.placed(pod.Spec.NodeName, string(pod.UID), use)
 	case now.Sub(since) < p.rules.Load().Horizon():
 		use, _ := p.estimate(pod, p.share())
-		e.change(now, func(a *nodeload.Arrivals) bool {
+		p.raise(p.entry(pod.Spec.NodeName).change(now, func(a *nodeload.Arrivals) bool {
 			if a.Has(string(pod.UID)) {
 				return a.Start(string(pod.UID), since)
 			}
 			a.Add(string(pod.UID), use, since)
 			return true
-		})
+		}))
 	}
 }
 

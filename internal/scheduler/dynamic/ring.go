@@ -40,7 +40,9 @@ type attempt struct {
 	taken           *census
 	node            string // that the pod went to; guarded by ring.mu
 	undone          bool   // the pod went there and was taken off again; guarded by ring.mu
-	scale           atomic.Pointer[nodeload.Scale]
+	// clear tells that no node can have been closed, so that Filter was not asked.
+	clear atomic.Bool
+	scale atomic.Pointer[nodeload.Scale]
 	// answers by slot of the roster.
 	answers []answer
 	// closed is the number of nodes that were closed.
