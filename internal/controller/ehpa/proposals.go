@@ -42,6 +42,9 @@ func proposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
 		one := autoscalingv1alpha1.ReplicaProposal{Name: names[i]}
 		status := statusOfMetric(hpa, i)
 		r := readingOf(m, status)
+		if c := p.candidate(names[i]); c != nil && r.err == nil {
+			r = reading{current: amount{c.forecast.Value, number(c.forecast.Value)}, target: quantity(c.perPod), total: true, whole: true}
+		}
 		one.Target = r.target.text
 		if r.err != nil {
 			one.Message = r.err.Error()
@@ -59,6 +62,17 @@ func proposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
 	}
 	out = append(out, ignored(p, names)...)
 	return append(out, cronProposals(p)...)
+}
+
+// candidate is the forecast that a proposal is about; nil where it is about none, or where the forecast takes no part. What the
+// HPA shows of it is rounded.
+func (p *plan) candidate(proposal string) *candidate {
+	for i := range p.candidates {
+		if c := &p.candidates[i]; c.err == nil && proposalPrediction+c.identifier == proposal {
+			return c
+		}
+	}
+	return nil
 }
 
 // ignored lists the forecasts that take no part.
@@ -122,9 +136,9 @@ func statusOfMetric(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) *autoscal
 // reading is a metric with its value: how it asks for replicas depends on what the target is about.
 type reading struct {
 	current, target amount
-	// perPod: the value is that of one pod. total: it is that of all pods, and is divided among them.
-	total bool
-	err   error
+	// total: the metric is one of all pods together; whole: so is the value, else it is the share of one pod.
+	total, whole bool
+	err          error
 }
 
 // amount is a value and how it is written.
@@ -203,8 +217,13 @@ func valueOf(s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
 
 // ask is what the reading asks for at a number of replicas.
 func (r reading) ask(replicas int32, tolerance scaling.Tolerance) (int32, error) {
-	if r.total {
-		return scaling.Total(r.current.value*float64(replicas), r.target.value, replicas, tolerance) //nolint:wrapcheck // A sentence.
+	switch {
+	case r.whole:
+		return scaling.Total(r.current.value, r.target.value, replicas, tolerance) //nolint:wrapcheck // A sentence.
+	case r.total:
+		// The HPA shows the share of a pod, rounded up to the thousandth.
+		const half = 0.0005
+		return scaling.Total(max(0, r.current.value-half)*float64(replicas), r.target.value, replicas, tolerance) //nolint:wrapcheck // As above.
 	}
 	return scaling.Ratio(r.current.value, r.target.value, replicas, replicas, tolerance) //nolint:wrapcheck // As above.
 }
