@@ -1,0 +1,94 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command craned measures one full pass of the Resource recommender over a large cluster, ten quiet minutes after it, and
+// what roll-outs leave in memory. The API server is real and its Deployments are objects without pods; Prometheus is a real
+// engine in a process of its own, on a data set that is written once, whose time is reported apart; craned is the real
+// binary with the rights of config/rbac.
+//
+// It prints figures and judges nothing: what else runs on the machine is part of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// options are the size of what is measured.
+type options struct {
+	workloads, podsPerWorkload, namespaces, days int
+	scrape                                       time.Duration
+	quiet                                        time.Duration
+	rollOuts, rolled                             int
+	bin, dir                                     string
+	keep                                         bool
+	bound                                        time.Duration
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.workloads, "workloads", 20_000, "number of Deployments")
+	flag.IntVar(&o.podsPerWorkload, "containers-per-workload", 3, "containers of each in the history, one for each pod, 1 to 10")
+	flag.IntVar(&o.namespaces, "namespaces", 200, "number of namespaces")
+	flag.IntVar(&o.days, "days", 7, "days of history")
+	flag.DurationVar(&o.scrape, "scrape", 5*time.Minute, "distance between samples")
+	flag.DurationVar(&o.quiet, "quiet", 10*time.Minute, "how long to look while nothing changes")
+	flag.IntVar(&o.rolled, "rolled", 1000, "how many workloads are rolled out")
+	flag.IntVar(&o.rollOuts, "roll-outs", 50, "how often; 0 leaves this out, the heap is compared with the one after a fifth of them")
+	flag.StringVar(&o.bin, "bin", "bin", "directory of craned and controlplane")
+	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench", "craned"), "directory of the data set")
+	flag.BoolVar(&o.keep, "keep", false, "take the data set that is there, however old it is")
+	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for the pass")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench craned:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if o.workloads < o.namespaces || o.namespaces < 1 || o.podsPerWorkload < 1 || o.podsPerWorkload > 10 || o.rolled > o.workloads {
+		return errors.New("want at least one namespace, a workload in each, 1 to 10 containers in one, and no more rolled out than there are")
+	}
+	scratch, err := os.MkdirTemp("", "bench-craned-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	data, err := openData(ctx, o, scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+	c, err := startCluster(ctx, o, scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop(context.WithoutCancel(ctx))) }()
+	d, err := startCraned(ctx, o, c, data.url, scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	m := measurement{options: o, data: data, cluster: c, craned: d}
+	if err := m.pass(ctx); err != nil {
+		return errors.Join(err, d.tail())
+	}
+	if err := m.again(ctx); err != nil {
+		return errors.Join(err, d.tail())
+	}
+	if err := m.quietly(ctx); err != nil {
+		return errors.Join(err, d.tail())
+	}
+	return m.rollOut(ctx)
+}

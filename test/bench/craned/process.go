@@ -1,0 +1,142 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"crane.io/crane/internal/controlplane"
+)
+
+// craned is the process that is measured.
+type craned struct {
+	cmd   *exec.Cmd
+	pprof string
+	log   *lastLines
+}
+
+// lastLines keeps the end of a log.
+type lastLines struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, p...)
+	if over := len(l.buf) - 16<<10; over > 0 {
+		l.buf = bytes.Clone(l.buf[over:])
+	}
+	return len(p), nil
+}
+
+func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch string) (*craned, error) {
+	kubeconfig, err := c.control.KubeconfigFor(ctx, "craned", controlplane.ServiceAccount("crane-system", "craned"))
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := freeAddresses(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	d := &craned{pprof: addresses[0], log: &lastLines{}}
+	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
+		"--kubeconfig="+kubeconfig, "--prometheus-address="+prometheus, "--webhook-enabled=false",
+		"--metrics-bind-address="+addresses[1], "--health-probe-bind-address="+addresses[2], "--pprof-bind-address="+d.pprof,
+		"--controllers=*,-nodeload,-rebalance", // The data set has no nodes to read the load of.
+	)
+	d.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
+	d.cmd.WaitDelay = 30 * time.Second
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func freeAddresses(ctx context.Context, n int) ([]string, error) {
+	out := make([]string, n)
+	for i := range out {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		out[i] = l.Addr().String()
+	}
+	return out, nil
+}
+
+// cpu is the CPU time that the process has taken.
+func (d *craned) cpu() (time.Duration, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may hold blanks; utime and stime are the 12th and 13th field after it, in 1/100 s.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, err
+}
+
+// memory is a field of the process's status in bytes: VmHWM, the peak, or VmRSS.
+func (d *craned) memory(field string) (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, found := strings.CutPrefix(line, field+":"); found {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no %s", field)
+}
+
+// heap is what is in use after a collection.
+func (d *craned) heap(ctx context.Context) (int64, error) {
+	page, err := get(ctx, "http://"+d.pprof+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(page) {
+		if rest, found := strings.CutPrefix(line, "# HeapAlloc = "); found {
+			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+		}
+	}
+	return 0, errors.New("the profile does not say how large the heap is")
+}
+
+// tail is the end of the log, as an error to go with another.
+func (d *craned) tail() error {
+	d.log.mu.Lock()
+	defer d.log.mu.Unlock()
+	return fmt.Errorf("craned said last:\n%s", d.log.buf)
+}
+
+func (d *craned) stop() error {
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return d.cmd.Wait()
+}
