@@ -5,6 +5,7 @@ package craned
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,7 +15,9 @@ import (
 // effect. It changes nothing but the options and opens no file.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	for i, name := range o.DataSources {
-		o.DataSources[i] = strings.ToLower(strings.TrimSpace(name))
+		if canonical, known := dataSourceName(name); known {
+			o.DataSources[i] = canonical
+		}
 	}
 	for i, name := range o.Controllers {
 		o.Controllers[i] = strings.TrimSpace(name)
@@ -24,6 +27,10 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
 
 	warnings := retiredWarnings(fs)
+	if len(o.DataSources) > 0 && !slices.ContainsFunc(o.DataSources, keepsHistory) {
+		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
+			" keeps history: there will be no recommendations and no forecasts")
+	}
 	if f := fs.Lookup("feature-gates"); f != nil && f.Changed {
 		for name := range o.FeatureGates.GetAll() {
 			if !served(name) && strings.Contains(f.Value.String(), string(name)+"=") {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -16,7 +15,6 @@ import (
 	costcontroller "crane.io/crane/internal/controller/cost"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/pricebook"
-	"crane.io/crane/internal/workload"
 )
 
 const (
@@ -33,11 +31,9 @@ func newLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*cos
 	if err != nil {
 		return nil, fmt.Errorf("--price-book: %w", err)
 	}
-	// Nodes and pods are read live, page by page: a cache of all pods would cost more memory than the rest of craned.
-	live := workload.Source{Reader: mgr.GetAPIReader(), PageSize: costPageSize}
 	ledger, err := costcontroller.New(costcontroller.Config{
 		Book:     book,
-		Cluster:  &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return live }, Scheme: mgr.GetScheme()},
+		Cluster:  liveWorkloads(mgr),
 		Usage:    usage,
 		Interval: o.CostInterval,
 		Clock:    clock.RealClock{},

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/component-base/featuregate"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.
@@ -18,6 +19,8 @@ type feature struct {
 	names []string
 	// gate has to be on; empty for none.
 	gate featuregate.Feature
+	// promQL tells that it asks questions that only Prometheus takes: without that source it is left out.
+	promQL bool
 	// add puts it together and gives it to the manager. It sends nothing: what runs begins with the manager.
 	add func(context.Context, *parts) error
 }
@@ -32,7 +35,7 @@ func features() []feature {
 		{names: []string{adoptionController}, gate: Analysis, add: addAdoption},
 		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
-		{names: []string{effectiveHPAController}, gate: EffectiveHPA, add: addAutoscaling},
+		{names: []string{effectiveHPAController}, gate: EffectiveHPA, promQL: true, add: addAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
 		{add: addWebhooks}, // After all that have something to say about new pods.
 	}
@@ -44,6 +47,23 @@ func (o *Options) wants(f feature) bool {
 		return false
 	}
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runs)
+}
+
+// addFeatures adds what is wanted and can be had.
+func addFeatures(ctx context.Context, p *parts) error {
+	for _, f := range features() {
+		if !p.wants(f) {
+			continue
+		}
+		if f.promQL && p.source == nil {
+			ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", f.names)
+			continue
+		}
+		if err := f.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // controllerNames are what --controllers knows.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,6 +30,8 @@ const (
 // sourceHealth asks the data source from time to time whether it answers, so that readiness can say so without a
 // query for each probe. It runs on every replica, standbys too.
 type sourceHealth struct {
+	// name of the source.
+	name string
 	// ask is a cheap question to the source.
 	ask func(context.Context) error
 
@@ -35,8 +39,8 @@ type sourceHealth struct {
 	err error
 }
 
-func newSourceHealth(ask func(context.Context) error) *sourceHealth {
-	return &sourceHealth{ask: ask, err: errors.New("not asked yet")}
+func newSourceHealth(name string, ask func(context.Context) error) *sourceHealth {
+	return &sourceHealth{name: name, ask: ask, err: errors.New("not asked yet")}
 }
 
 // Start asks until ctx ends.
@@ -71,10 +75,10 @@ func (h *sourceHealth) look(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("Data source does not answer", "reason", err.Error())
+		log.FromContext(ctx).Info("Data source does not answer", "source", h.name, "reason", err.Error())
 		return
 	}
-	log.FromContext(ctx).Info("Data source answers")
+	log.FromContext(ctx).Info("Data source answers", "source", h.name)
 }
 
 // Check fails with the source's last error.
@@ -82,9 +86,52 @@ func (h *sourceHealth) Check(*http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
-		return fmt.Errorf("data source: %w", h.err)
+		return fmt.Errorf("data source %s: %w", h.name, h.err)
 	}
 	return nil
+}
+
+// anyAnswers is ready when there is a source to fall back to: one of history answers, or, where none of them keeps history,
+// any.
+func anyAnswers(all []*sourceHealth) healthz.Checker {
+	historic := slices.DeleteFunc(slices.Clone(all), func(h *sourceHealth) bool { return !keepsHistory(h.name) })
+	if len(historic) == 0 {
+		historic = all
+	}
+	return func(req *http.Request) error {
+		var errs []error
+		for _, h := range historic {
+			err := h.Check(req)
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// sourceGauges tell for each source whether it answered when it was asked last.
+func sourceGauges(all []*sourceHealth) prometheus.Collector { return gauges(all) }
+
+type gauges []*sourceHealth
+
+func upDesc() *prometheus.Desc {
+	return prometheus.NewDesc("crane_data_source_up", "1 where the data source answered when it was asked last.", []string{"source"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (gauges) Describe(to chan<- *prometheus.Desc) { to <- upDesc() }
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(to chan<- prometheus.Metric) {
+	for _, h := range g {
+		up := 1.0
+		if h.Check(nil) != nil {
+			up = 0
+		}
+		to <- prometheus.MustNewConstMetric(upDesc(), prometheus.GaugeValue, up, h.name)
+	}
 }
 
 // cachesSynced fails until every informer that was started has its first list.

@@ -19,7 +19,7 @@ func TestSourceHealth(t *testing.T) {
 		var mu sync.Mutex
 		var answer error
 		asked := 0
-		h := newSourceHealth(func(ctx context.Context) error {
+		h := newSourceHealth(dataSourceProm, func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				t.Error("a question without a time limit")
 			}

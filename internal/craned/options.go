@@ -45,7 +45,9 @@ type Options struct {
 	DataSources []string
 	Prometheus  Prometheus
 	GRPC        GRPC
-	WebAPI      WebAPI
+	// CSVDir holds the files of the data source csv.
+	CSVDir string
+	WebAPI WebAPI
 
 	RecommendationConfigurationFile string
 	// requireConfiguration is set by Complete when the user named the file, so that it must exist.
@@ -176,8 +178,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.LeaderElection.RetryPeriod, "lease-retry-period", o.LeaderElection.RetryPeriod,
 		"Time between two tries to take or renew the lease.")
 
-	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources, "Sources of history: "+knownDataSources()+".")
+	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources,
+		"Data sources, the preferred one first: "+knownDataSources()+". The first that can answer a question serves it.")
 	o.addPrometheusFlags(fs)
+	fs.StringVar(&o.CSVDir, "csv-dir", o.CSVDir, "Directory with the files of the data source csv.")
 	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc.")
 	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
 	fs.StringVar(&o.WebAPI.BindAddress, "server-bind-address", o.WebAPI.BindAddress, "Address that serves the web API.")

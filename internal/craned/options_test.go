@@ -80,7 +80,11 @@ func TestValidate(t *testing.T) {
 		"no address":          {nil, "--prometheus-address: Required value"},
 		"address without URL": {[]string{"--prometheus-address=prometheus:9090"}, "--prometheus-address: Invalid value"},
 		"unknown source":      {[]string{address, "--datasource=prom,influx"}, `--datasource[1]: Unsupported value: "influx"`},
-		"source of gocrane":   {[]string{address, "--datasource=grpc"}, "is not served by this version"},
+		"mock source":         {[]string{address, "--datasource=mock"}, `--datasource[0]: Unsupported value: "mock"`},
+		"source twice":        {[]string{address, "--datasource=prom,Prometheus"}, `--datasource[1]: Duplicate value: "prom"`},
+		"csv without files":   {[]string{"--datasource=csv"}, "--csv-dir: Required value"},
+		"grpc without place":  {[]string{"--datasource=grpc", "--grpc-ds-address="}, "--grpc-ds-address: Required value"},
+		"grpc without time":   {[]string{"--datasource=grpc", "--grpc-ds-timeout=0s"}, "--grpc-ds-timeout: Invalid value"},
 		"no source":           {[]string{address, "--datasource="}, "--datasource: Required value"},
 		"unknown controller":  {[]string{address, "--controllers=*,-ehpa"}, `--controllers[1]: Unsupported value: "-ehpa"`},
 		"bad address":         {[]string{address, "--metrics-bind-address=8080"}, "--metrics-bind-address: Invalid value"},
@@ -131,7 +135,8 @@ func TestValidate(t *testing.T) {
 
 func TestAccepted(t *testing.T) {
 	for name, args := range map[string][]string{
-		"both names of a source":    {"--datasource=prom", "--datasource=Prometheus"},
+		"another name of a source":  {"--datasource=Prometheus"},
+		"several sources in order":  {"--datasource=grpc,prom,metrics-server"},
 		"no leader, any lease":      {"--leader-elect=false", "--lease-duration=1s"},
 		"no servers":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
 		"a controller left out":     {"--controllers=*,-recommendation"},

@@ -5,8 +5,10 @@ package craned
 
 import (
 	"context"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	costcontroller "crane.io/crane/internal/controller/cost"
 	"crane.io/crane/internal/controller/oom"
@@ -20,7 +22,10 @@ import (
 type parts struct {
 	*Options
 
-	mgr    manager.Manager
+	mgr manager.Manager
+	// data are all data sources; source is Prometheus among them, nil where it is not: features that cannot do without say
+	// promQL in their line.
+	data   *sources
 	source *prometheus.Source
 	// ledger prices things, also where the cost controller is not wanted.
 	ledger *costcontroller.Ledger
@@ -33,16 +38,19 @@ type parts struct {
 }
 
 // newParts builds what features share. It sends nothing.
-func newParts(mgr manager.Manager, o *Options) (*parts, error) {
-	source, err := newSource(o.Prometheus)
+func newParts(ctx context.Context, mgr manager.Manager, o *Options) (*parts, error) {
+	data, err := newSources(ctx, mgr, o)
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := newLedger(mgr, o, source)
+	if err := ctrlmetrics.Registry.Register(data.list); err != nil {
+		return nil, fmt.Errorf("registering the metrics of data sources: %w", err)
+	}
+	ledger, err := newLedger(mgr, o, data.list.Recent())
 	if err != nil {
 		return nil, err
 	}
-	return &parts{Options: o, mgr: mgr, source: source, ledger: ledger}, nil
+	return &parts{Options: o, mgr: mgr, data: data, source: data.prom, ledger: ledger}, nil
 }
 
 // models returns the owner of models, and adds it to the manager for the first who asks. While nobody asks it for a

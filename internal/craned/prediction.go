@@ -16,6 +16,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/controller/prediction"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/predictor"
 )
@@ -94,7 +95,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
 		return err
 	}
 	err = prediction.AddToManager(p.mgr, prediction.Config{
-		Predictor: owner, Selector: p.source.Selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 		Frequency: p.Prediction.UpdateFrequency, AtOnce: p.Prediction.AtOnce,
 	})
 	if err != nil {
@@ -106,7 +107,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
 // addPredictor adds the owner of models to the manager.
 func addPredictor(ctx context.Context, p *parts) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
-	config.Source, config.OwnFault = p.source, isOwnFault
+	config.Source, config.OwnFault = p.data.list, isOwnFault
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
 	config.ModelUpdate = p.Prediction.ModelUpdate
@@ -124,8 +125,11 @@ func addPredictor(ctx context.Context, p *parts) (*predictor.Predictor, error) {
 	return owner, nil
 }
 
-// isOwnFault tells a query that the source does not take from a source that does not work.
+// isOwnFault tells a question that the source does not take from a source that does not work.
 func isOwnFault(err error) bool {
+	if errors.Is(err, metrics.ErrUnsupported) {
+		return true
+	}
 	var e *prometheus.Error
 	return errors.As(err, &e) && (e.Kind == prometheus.Refused || e.Kind == prometheus.TooLarge)
 }

@@ -26,7 +26,7 @@ func addRecommendation(ctx context.Context, p *parts) error {
 		return err
 	}
 	err = recommendation.AddToManager(ctx, p.mgr, recommendation.Config{
-		History:   history.Source{Usage: p.source, OOMs: p.oomKills(p.source)},
+		History:   history.Source{Usage: p.data.usage(), OOMs: p.oomKills(p.data.kills())},
 		Settings:  settings,
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,

@@ -63,20 +63,15 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	p, err := newParts(h, o)
+	p, err := newParts(ctx, h, o)
 	if err != nil {
 		return err
 	}
-	if err := addHealth(h, newSourceHealth(askSource(p.source))); err != nil {
+	if err := addHealth(h, p.data); err != nil {
 		return err
 	}
-	for _, f := range features() {
-		if !o.wants(f) {
-			continue
-		}
-		if err := f.add(ctx, p); err != nil {
-			return err
-		}
+	if err := addFeatures(ctx, p); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
@@ -163,16 +158,21 @@ func newHost(ctx context.Context, config *rest.Config, o *Options, lock *lease) 
 	return h, nil
 }
 
-func addHealth(h host, source *sourceHealth) error {
-	if err := h.Add(source); err != nil {
-		return fmt.Errorf("adding the look at the data source: %w", err)
-	}
+func addHealth(h host, data *sources) error {
 	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.leads)); err != nil {
 		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
+	if err := ctrlmetrics.Registry.Register(sourceGauges(data.health)); err != nil {
+		return fmt.Errorf("registering the metric of data sources: %w", err)
+	}
+	for _, source := range data.health {
+		if err := h.Add(source); err != nil {
+			return fmt.Errorf("adding the look at the data source: %w", err)
+		}
+	}
 	for name, check := range map[string]healthz.Checker{
 		"caches":      cachesSynced(h.GetCache()),
-		"data-source": source.Check,
+		"data-source": anyAnswers(data.health),
 	} {
 		if err := h.AddReadyzCheck(name, check); err != nil {
 			return fmt.Errorf("adding the readiness check: %w", err)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -82,15 +83,21 @@ func addScheduling(ctx context.Context, p *parts) error {
 		if err != nil {
 			return err
 		}
-		writer, err := addNodeLoad(mgr, o, policy, format, nodeloadcontroller.Sources{
-			Prometheus: p.source, MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{}),
-		})
+		from := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{})}
+		if p.source != nil {
+			from.Prometheus = p.source
+		}
+		writer, err := addNodeLoad(mgr, o, policy, format, from)
 		if err != nil {
 			return err
 		}
 		follower.Loaded = writer.Wake
 	}
-	if o.runs(rebalanceController) {
+	switch {
+	case !o.runs(rebalanceController):
+	case p.source == nil:
+		ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", rebalanceController)
+	default:
 		if err := addRebalance(mgr, o, policy, format, p.source); err != nil {
 			return err
 		}

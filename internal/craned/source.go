@@ -6,13 +6,142 @@ package craned
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/internal/metrics/fallback"
+	"crane.io/crane/internal/metrics/grpc"
+	"crane.io/crane/internal/metrics/metricsserver"
 	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/workload"
 )
 
-// newSource opens the source of history that the options name. It sends nothing yet.
+// Names of data sources as --datasource takes them.
+const (
+	dataSourceProm          = "prom"
+	dataSourceMetricsServer = "metricserver"
+	dataSourceGRPC          = "grpc"
+	dataSourceCSV           = "csv"
+)
+
+// dataSourceName is the name under which a source is known, for each of the names that users know it by.
+func dataSourceName(name string) (string, bool) {
+	known := map[string]string{
+		dataSourceProm: dataSourceProm, "prometheus": dataSourceProm,
+		dataSourceMetricsServer: dataSourceMetricsServer, "metricsserver": dataSourceMetricsServer, "metrics-server": dataSourceMetricsServer,
+		dataSourceGRPC: dataSourceGRPC, dataSourceCSV: dataSourceCSV,
+	}
+	canonical, ok := known[strings.ToLower(strings.TrimSpace(name))]
+	return canonical, ok
+}
+
+func dataSourceNames() []string {
+	return []string{dataSourceProm, dataSourceMetricsServer, dataSourceGRPC, dataSourceCSV}
+}
+
+func knownDataSources() string { return strings.Join(dataSourceNames(), ", ") }
+
+// keepsHistory tells whether a source of that name can say what was used in the past.
+func keepsHistory(name string) bool { return name != dataSourceMetricsServer }
+
+// sources are the data sources in their order.
+type sources struct {
+	list *fallback.List
+	// prom answers what only PromQL can ask; nil where it is not one of the sources.
+	prom *prometheus.Source
+	// health of each source, in the same order.
+	health []*sourceHealth
+}
+
+// newSources opens the data sources that the options name. It sends nothing yet.
+func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources, error) {
+	s := &sources{}
+	var members []fallback.Source
+	for _, name := range o.DataSources {
+		reader, ask, err := s.open(mgr, o, name)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, fallback.Source{Name: name, Reader: reader})
+		s.health = append(s.health, newSourceHealth(name, ask))
+	}
+	s.list = fallback.New(fallback.Config{
+		OwnFault: isOwnFault, Clock: clock.RealClock{}, Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
+	}, members...)
+	return s, nil
+}
+
+// open opens one source, and returns what asks it whether it answers.
+func (s *sources) open(mgr manager.Manager, o *Options, name string) (any, func(context.Context) error, error) {
+	switch name {
+	case dataSourceProm:
+		prom, err := newSource(o.Prometheus)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.prom = prom
+		return prom, askSource(prom), nil
+	case dataSourceMetricsServer:
+		server, err := metricsserver.New(mgr.GetConfig())
+		if err != nil {
+			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
+		}
+		return server, server.Ask, nil
+	case dataSourceGRPC:
+		server, err := grpc.New(grpc.Config{
+			Address: o.GRPC.Address, Timeout: o.GRPC.Timeout, Inventory: liveWorkloads(mgr), Clock: clock.RealClock{},
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
+		}
+		return server, server.Ask, nil
+	case dataSourceCSV:
+		dir, err := csv.OpenDir(o.CSVDir)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--csv-dir: %w", err)
+		}
+		return dir, dir.Ask, nil
+	default:
+		return nil, nil, fmt.Errorf("--datasource: %q is none of %s", name, knownDataSources())
+	}
+}
+
+// liveWorkloads lists workloads and pods from the API server, page by page: a cache of all pods would cost more memory than
+// the rest of craned.
+func liveWorkloads(mgr manager.Manager) *workload.Lister {
+	live := workload.Source{Reader: mgr.GetAPIReader(), PageSize: costPageSize}
+	return &workload.Lister{
+		Sources: func(schema.GroupVersionKind) workload.Source { return live }, Scales: mgr.GetClient(), Scheme: mgr.GetScheme(),
+	}
+}
+
+// usage reads history. A source that is alone is asked itself: it can do more than a list.
+func (s *sources) usage() metrics.UsageReader {
+	if s.prom != nil && len(s.health) == 1 {
+		return s.prom
+	}
+	return s.list
+}
+
+// kills reads the OOM kills of the past.
+func (s *sources) kills() metrics.OOMReader { return s.list }
+
+// selector writes the name of a series as a selector.
+func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, error) {
+	if s.prom == nil {
+		return "", fmt.Errorf("series %s: --datasource has no %s: %w", metric, dataSourceProm, metrics.ErrUnsupported)
+	}
+	return s.prom.Selector(metric, own...) //nolint:wrapcheck // The error says all.
+}
+
+// newSource opens Prometheus. It sends nothing yet.
 func newSource(p Prometheus) (*prometheus.Source, error) {
 	matchers, err := prometheus.ParseMatchers(p.ExtensionLabels)
 	if err != nil {

@@ -17,22 +17,10 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Names of data sources as --datasource takes them. gocrane's other sources are known, so that the message can say
-// that they are not there rather than not understood.
-const (
-	dataSourceProm       = "prom"
-	dataSourcePrometheus = "prometheus"
-)
-
 const (
 	logFormatText = "text"
 	logFormatJSON = "json"
 )
-
-func knownDataSources() string { return dataSourceProm + " (or " + dataSourcePrometheus + ")" }
-
-// notYetDataSources are those that gocrane knows and this craned does not serve.
-func notYetDataSources() []string { return []string{"metricserver", "grpc", "mock", "csv"} }
 
 // Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no
 // file and no connection.
@@ -130,20 +118,27 @@ func (o *Options) validateDataSources() field.ErrorList {
 	if len(o.DataSources) == 0 {
 		errs = append(errs, field.Required(flag("datasource"), "want "+knownDataSources()))
 	}
-	usesPrometheus := false
 	for i, name := range o.DataSources {
 		path := flag("datasource").Index(i)
-		switch {
-		case name == dataSourceProm || name == dataSourcePrometheus:
-			usesPrometheus = true
-		case slices.Contains(notYetDataSources(), name):
-			errs = append(errs, field.Invalid(path, name, "is not served by this version; use "+knownDataSources()))
-		default:
-			errs = append(errs, field.NotSupported(path, name, []string{dataSourceProm, dataSourcePrometheus}))
+		if _, known := dataSourceName(name); !known {
+			errs = append(errs, field.NotSupported(path, name, dataSourceNames()))
+		} else if slices.Contains(o.DataSources[:i], name) {
+			errs = append(errs, field.Duplicate(path, name))
 		}
 	}
-	if usesPrometheus {
+	if slices.Contains(o.DataSources, dataSourceProm) {
 		errs = append(errs, o.Prometheus.validate()...)
+	}
+	if slices.Contains(o.DataSources, dataSourceGRPC) {
+		if o.GRPC.Address == "" {
+			errs = append(errs, field.Required(flag("grpc-ds-address"), "the data source grpc needs it"))
+		}
+		if o.GRPC.Timeout <= 0 {
+			errs = append(errs, notPositive("grpc-ds-timeout", o.GRPC.Timeout))
+		}
+	}
+	if slices.Contains(o.DataSources, dataSourceCSV) && o.CSVDir == "" {
+		errs = append(errs, field.Required(flag("csv-dir"), "the data source csv needs it"))
 	}
 	return errs
 }

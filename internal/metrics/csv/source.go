@@ -62,7 +62,7 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func
 			return fmt.Errorf("series %s: %w", f.Name, err)
 		}
 		key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
-		if err := visitDays(ctx, key, bound(whole, req.Start, req.End), visit); err != nil {
+		if err := metrics.VisitDays(ctx, key, bound(whole, req.Start, req.End), visit); err != nil {
 			return err
 		}
 	}
@@ -89,33 +89,4 @@ func bound(s series.Series, start, end time.Time) series.Series {
 		to = max(from, int((end.Sub(s.Start)+s.Step-1)/s.Step))
 	}
 	return series.Series{Start: s.Time(from), Step: s.Step, Values: s.Values[from:to]}
-}
-
-// visitDays cuts a series at midnight UTC. Days without any sample are left out, gaps at the ends of a day as well. The
-// visitor gets a copy, as it may change what it is given.
-func visitDays(ctx context.Context, key metrics.ContainerKey, s series.Series, visit func(metrics.Chunk) error) error {
-	var buffer []float64
-	for i := 0; i < len(s.Values); {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		midnight := s.Time(i).Truncate(24 * time.Hour).Add(24 * time.Hour)
-		next := min(len(s.Values), i+int((midnight.Sub(s.Time(i))+s.Step-1)/s.Step))
-		from, to := i, next
-		for from < to && series.IsGap(s.Values[from]) {
-			from++
-		}
-		for to > from && series.IsGap(s.Values[to-1]) {
-			to--
-		}
-		i = next
-		if from == to {
-			continue
-		}
-		buffer = append(buffer[:0], s.Values[from:to]...)
-		if err := visit(metrics.Chunk{Key: key, Series: series.Series{Start: s.Time(from), Step: s.Step, Values: buffer}}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

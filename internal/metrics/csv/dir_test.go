@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// TestDir: files of a directory are the history of the containers that their names tell, and others are none.
+func TestDir(t *testing.T) {
+	path := t.TempDir()
+	for name, text := range map[string]string{
+		"shop_Deployment_web_app_cpu.csv":    "ts,value\n0,0.5\n60,0.7\n",
+		"shop_Deployment_web_app_memory.csv": "ts,value\n0,100\n",
+		"bank_StatefulSet_db_pg_cpu.csv":     "ts,value\n0,1\n",
+		"bank_StatefulSet_db_pg_gpu.csv":     "ts,value\n0,1\n",
+		"notes.csv":                          "ts,value\n0,1\n",
+		"a_b_c_d_cpu.txt":                    "ts,value\n0,1\n",
+		"x_Deployment_y_z_cpu.csv":           "name,price\n",
+	} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(req metrics.UsageRequest) string {
+		var got []string
+		if err := dir.Usage(t.Context(), req, func(c metrics.Chunk) error {
+			got = append(got, fmt.Sprint(c.Key.Workload, "/", c.Key.Pod, "/", c.Key.Container, c.Series.Values))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		return strings.Join(got, " ")
+	}
+	for want, req := range map[string]metrics.UsageRequest{
+		"bank/StatefulSet/db/db/pg[1] shop/Deployment/web/web/app[0.5 0.7]": {Resource: metrics.CPU},
+		"shop/Deployment/web/web/app[0.5 0.7]":                              {Resource: metrics.CPU, Namespaces: []string{"shop"}},
+		"shop/Deployment/web/web/app[0.7]":                                  {Resource: metrics.CPU, Namespaces: []string{"shop"}, Start: time.Unix(60, 0)},
+		"shop/Deployment/web/web/app[100]":                                  {Resource: metrics.Memory},
+		"":                                                                  {Resource: metrics.CPU, Namespaces: []string{"elsewhere"}},
+	} {
+		if got := read(req); got != want {
+			t.Errorf("%+v: %q, want %q", req, got, want)
+		}
+	}
+	if err := dir.Ask(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "shop_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}, func(metrics.Chunk) error { return nil }); err == nil {
+		t.Error("a file that is broken further down is read")
+	}
+	if _, err := OpenDir(filepath.Join(path, "none")); err == nil {
+		t.Error("a directory that is not there is opened")
+	}
+	if _, err := OpenDir(filepath.Join(path, "notes.csv")); err == nil {
+		t.Error("a file is opened as a directory")
+	}
+}
