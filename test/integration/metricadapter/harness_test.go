@@ -1,0 +1,254 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/config"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/metricadapter/direct"
+	"crane.io/crane/internal/scalingmetric"
+	"crane.io/crane/test/integration/harness"
+)
+
+const (
+	// bound is how long a test waits for what takes seconds on an idle machine.
+	bound = 2 * time.Minute
+	// stopBound is how long the adapter may take to end.
+	stopBound = 30 * time.Second
+	system    = "crane-system"
+)
+
+// install applies config/ without what needs the adapter's port.
+func install(ctx context.Context, c *controlplane.ControlPlane) error {
+	return harness.Install(ctx, c.Config(), "metric-adapter-test", harness.Everything)
+}
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, bound, what, check)
+}
+
+// lead leads the Service and the APIServices of config/ to a port.
+func lead(t *testing.T, address string) {
+	t.Helper()
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects, err = direct.Objects(objects, number); err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(control.Config(), "metric-adapter-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sharedKubeconfig is that of the adapter's service account: a token is made once.
+var sharedKubeconfig = sync.OnceValues(func() (string, error) {
+	return control.KubeconfigFor(context.Background(), "metric-adapter", controlplane.ServiceAccount(system, "metric-adapter"))
+})
+
+// adapter is a running metric-adapter.
+type adapter struct {
+	*harness.Process
+	address string
+}
+
+// start runs an adapter with the rights of config/rbac, leads the API server to it and waits until it is served.
+func start(t *testing.T, args ...string) adapter {
+	t.Helper()
+	a := launch(t, args...)
+	lead(t, a.address)
+	eventually(t, "the external metrics API is served", func(ctx context.Context) error {
+		_, err := raw(ctx, "/apis/external.metrics.k8s.io/v1beta1")
+		return err
+	})
+	return a
+}
+
+// launch runs an adapter to which nobody is led.
+func launch(t *testing.T, args ...string) adapter {
+	t.Helper()
+	kubeconfig, err := sharedKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := harness.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	args = append([]string{"--lister-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=1"}, args...)
+	return adapter{harness.Start(t, stopBound, binary, args...), address}
+}
+
+// clientset of an administrator.
+func clientset() kubernetes.Interface { return kubernetes.NewForConfigOrDie(control.Config()) }
+
+// raw is kubectl get --raw: what is not 200 is an error that holds the message of the status.
+func raw(ctx context.Context, path string) ([]byte, error) {
+	return clientset().Discovery().RESTClient().Get().RequestURI(path).Do(ctx).Raw()
+}
+
+// newClient returns a client of an administrator that reads from the API server.
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// namespaceFor makes a namespace for a test.
+func namespaceFor(t *testing.T) string {
+	t.Helper()
+	ns, err := clientset().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "adapter-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}
+
+// askFor is the path of an external metric by a key.
+func askFor(metric string, key scalingmetric.Key) string {
+	return externalPath(key.TargetNamespace, metric, labels.Set(key.MatchLabels()).String())
+}
+
+func externalPath(namespace, metric, selector string) string {
+	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/" + metric
+	if selector != "" {
+		path += "?labelSelector=" + strings.NewReplacer("=", "%3D", ",", "%2C", " ", "%20").Replace(selector)
+	}
+	return path
+}
+
+// external reads an external metric as an administrator.
+func external(ctx context.Context, path string) ([]externalv1beta1.ExternalMetricValue, error) {
+	var list externalv1beta1.ExternalMetricValueList
+	body, err := raw(ctx, path)
+	if err == nil {
+		err = json.Unmarshal(body, &list)
+	}
+	return list.Items, err
+}
+
+// refused expects a status with a code and parts of its message.
+func refused(err error, code int32, parts ...string) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return fmt.Errorf("got %v, want a status", err)
+	}
+	got := status.Status()
+	if got.Code != code {
+		return fmt.Errorf("got code %d (%s), want %d", got.Code, got.Message, code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error()+got.Message, part) {
+			return fmt.Errorf("message %q does not say %q", got.Message, part)
+		}
+	}
+	return nil
+}
+
+// forecast describes a TimeSeriesPrediction as the controllers of craned write it.
+type forecast struct {
+	namespace, target, identifier string
+	values                        []string
+	// from is when the first value begins; the others follow by the minute.
+	from  time.Time
+	skill string
+	// series repeats the values as several series.
+	series int
+}
+
+const window = 10 * time.Minute
+
+// newForecast returns a good one.
+func newForecast(namespace, target string, values ...string) forecast {
+	return forecast{namespace: namespace, target: target, identifier: "resource.cpu", values: values, from: time.Now(), skill: "0.8", series: 1}
+}
+
+func (f forecast) key() scalingmetric.Key {
+	return scalingmetric.Key{TargetKind: "Deployment", TargetName: f.target, TargetNamespace: f.namespace, Identifier: f.identifier}
+}
+
+// write creates or replaces the prediction.
+func (f forecast) write(t *testing.T, c client.Client) {
+	t.Helper()
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.namespace, Name: "ehpa-" + f.target,
+		Labels: map[string]string{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA},
+	}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(tsp), tsp); apierrors.IsNotFound(err) {
+		tsp.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{
+			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: f.target, Namespace: f.namespace},
+			PredictionWindowSeconds: int32(window / time.Second),
+			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
+				ResourceIdentifier: f.identifier, Type: predictionv1alpha1.ExpressionQueryMetricType,
+				ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "vector(1)"},
+				Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{}},
+			}},
+		}
+		if err := c.Create(t.Context(), tsp); err != nil {
+			t.Fatal(err)
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	made := metav1.NewTime(f.from.Truncate(time.Second))
+	metric := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: f.identifier, Ready: true, UpdateTime: &made, LastSampleTime: &made, Skill: f.skill}
+	for range f.series {
+		var one predictionv1alpha1.MetricTimeSeries
+		for i, v := range f.values {
+			one.Samples = append(one.Samples, predictionv1alpha1.Sample{Value: v, Timestamp: f.from.Add(time.Duration(i) * time.Minute).Unix()})
+		}
+		metric.Prediction = append(metric.Prediction, one)
+	}
+	tsp.Status = predictionv1alpha1.TimeSeriesPredictionStatus{PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{metric}}
+	if err := c.Status().Update(t.Context(), tsp); err != nil {
+		t.Fatal(err)
+	}
+}
