@@ -1,0 +1,465 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Input is all that a decision about one workload needs.
+type Input struct {
+	Now    time.Time
+	Policy Policy
+	// Wanted is the recommended size; empty where adoption is no longer wanted. By names the recommendation.
+	Wanted Size
+	By     string
+	// Stale says why the recommendation is too old, or failed, to lower anything by it; empty where it is not.
+	Stale string
+
+	// Template is what the workload itself asks for, of the containers that are wanted; Owner the field manager that says so.
+	Template Size
+	Owner    string
+	// OptedOut, by the owner's label, and Ending, with its namespace: nothing is touched.
+	OptedOut, Ending bool
+	// Rolling tells that a roll-out of the owner's is under way.
+	Rolling bool
+	// ChangeTemplate tells that the pod template shall get the size, once pods have proved it.
+	ChangeTemplate bool
+
+	Pods    []Pod
+	Signals Signals
+	State   State
+	// Room is what budgets, the breaker and windows allow.
+	Room Room
+	// Disruptions is how many pods may be restarted now, by the disruption budgets; negative where none bounds it.
+	Disruptions int
+	// LeastReplicas is how many replicas disruption budgets want; 0 where none does.
+	LeastReplicas int32
+}
+
+// Change is one pod that is given another size.
+type Change struct {
+	Pod, UID string
+	From, To Size
+	// Restarts tells that a container of it restarts for that.
+	Restarts bool
+}
+
+// Notice is what people should be told, as an event.
+type Notice struct {
+	Warning bool
+	Reason  string
+	Text    string
+}
+
+// Plan is what is to be done. State is written down first.
+type Plan struct {
+	State State
+	// Changes are the pods to resize now.
+	Changes []Change
+	// Replicas is the number to scale to, nil to leave it.
+	Replicas *int32
+	// Template is what to write into the pod template; nil to leave it. Restore says that it goes back to its owner.
+	Template *Size
+	Restore  bool
+	Notices  []Notice
+	// Summary is one line on how it stands; Remarks are about single pods.
+	Summary string
+	Remarks []string
+	// Again is when to look again; 0 for only after a change.
+	Again time.Duration
+}
+
+// decision is a plan in the making.
+type decision struct {
+	in   Input
+	s    State
+	plan Plan
+}
+
+// Decide says what to do next. It is idempotent: asked again before anything was done, it says the same.
+func Decide(in Input) Plan {
+	d := &decision{in: in, s: in.State.Clone()}
+	d.run()
+	d.plan.State = d.s
+	return d.plan
+}
+
+func (d *decision) run() {
+	switch {
+	case d.in.Ending:
+		d.plan.Summary = "the workload or its namespace is being deleted; nothing is touched"
+		return
+	case d.in.OptedOut:
+		d.plan.Summary = "opted out by label; nothing is touched"
+		return
+	case d.s.Phase == Stopped && d.in.Wanted.Empty():
+		d.s = State{} // Nobody wants it, and nobody touches it.
+		return
+	case d.s.Phase == Stopped:
+		d.plan.Summary = "stopped: " + d.s.Reason
+		return
+	}
+	if d.s.Template != nil && d.in.Template.has(*d.s.Template) {
+		d.s.TemplateSeen = true
+	}
+	if d.s.Phase != Untouched && d.s.Phase != Withdrawing {
+		if why := drift(d.in, d.s); why != "" {
+			d.stop(why)
+			return
+		}
+	}
+	switch {
+	case d.in.Wanted.Empty():
+		d.withdraw()
+		return
+	case d.s.Phase == Withdrawing: // It is wanted again.
+		d.begin(Resting)
+	}
+	d.s.By = d.in.By
+	if d.s.UnderWay() {
+		if why := worse(d.in, d.s); why != "" {
+			d.rollBack(why)
+		}
+	}
+	if d.s.Phase == RollingBack {
+		d.finishRollBack()
+		return
+	}
+	d.raise()
+	switch d.s.Phase {
+	case Lowering:
+		d.settle()
+	case Watching:
+		d.watch()
+	case Held:
+		d.rest()
+	}
+	if d.s.Phase == Resting || d.s.Phase == Untouched {
+		d.lower()
+	}
+	d.bringAll()
+	d.changeTemplate()
+}
+
+func (d *decision) begin(phase Phase) { d.s.Phase, d.s.Since = phase, d.in.Now }
+
+func (d *decision) tell(warning bool, reason, format string, args ...any) {
+	d.plan.Notices = append(d.plan.Notices, Notice{Warning: warning, Reason: reason, Text: fmt.Sprintf(format, args...)})
+}
+
+// start notes, with the first change, what there was before.
+func (d *decision) start() {
+	if d.s.Phase != Untouched {
+		return
+	}
+	d.s.Earlier, d.s.Owner = d.in.Template.Clone(), d.in.Owner
+	d.s.Before, d.s.Current = d.in.Template.Clone(), d.in.Template.Clone()
+	d.begin(Resting)
+}
+
+// from is what the workload has now.
+func (d *decision) from() Size {
+	if d.s.Phase == Untouched {
+		return d.in.Template.Clone()
+	}
+	return d.s.Current
+}
+
+// raise gives at once what should be more. Windows and budgets do not hold it back, for it is what makes a workload safe;
+// the breaker does.
+func (d *decision) raise() {
+	to, changed := Raise(d.from(), d.in.Wanted, d.in.Policy)
+	if !changed {
+		return
+	}
+	if d.in.Room.Broken != "" {
+		d.plan.Summary = d.in.Room.Broken
+		return
+	}
+	d.start()
+	d.s.give(d.s.Current)
+	d.tell(false, "AdoptionRaised", "raised at once, from %s to %s", d.s.Current, to)
+	// What is rolled back later must not take away what was raised now.
+	d.s.Before, _ = Raise(d.s.Before, to, Policy{})
+	d.s.Current = to
+}
+
+// lower begins the next step down where everything is in order.
+func (d *decision) lower() {
+	to, changed := Lower(d.from(), d.in.Wanted, d.in.Policy, d.in.LeastReplicas)
+	if !changed {
+		if d.plan.Summary == "" {
+			d.plan.Summary = "as recommended"
+		}
+		return
+	}
+	if why := d.holdsBack(); why != "" {
+		d.plan.Summary = fmt.Sprintf("waiting to lower to %s: %s", to, why)
+		d.again(d.in.Policy.Look)
+		return
+	}
+	d.start()
+	d.s.give(d.s.Current)
+	d.s.Before, d.s.Current = d.s.Current, to
+	d.s.Throttled = d.in.Signals.Throttled
+	d.s.Steps++
+	d.begin(Lowering)
+	d.tell(false, "AdoptionStep", "step %d down, from %s to %s", d.s.Steps, d.s.Before, d.s.Current)
+	d.plan.Summary = fmt.Sprintf("lowering, step %d: %s", d.s.Steps, d.s.Current)
+	d.again(d.in.Policy.Look)
+}
+
+// holdsBack says why nothing is lowered now.
+func (d *decision) holdsBack() string {
+	switch {
+	case d.in.Stale != "":
+		return d.in.Stale
+	case d.in.Room.Broken != "":
+		return d.in.Room.Broken
+	case d.in.Room.Closed != "":
+		return d.in.Room.Closed
+	case d.in.Room.Full != "":
+		return d.in.Room.Full
+	case d.in.Rolling:
+		return "a roll-out is under way"
+	case len(d.in.Pods) == 0:
+		return "no pod runs that could be watched"
+	default:
+		return unwell(d.in)
+	}
+}
+
+// settle goes on to the watch when all pods have their size, or have waited long enough for it.
+func (d *decision) settle() {
+	left := 0
+	for _, p := range d.in.Pods {
+		to, why := p.Aim(d.s.Current)
+		if p.Fixed != "" || why != "" {
+			continue
+		}
+		if !p.size().Is(to) || p.Resize == InProgress || p.Resize == Deferred || p.Resize == Failed {
+			left++
+		}
+	}
+	if left > 0 && d.in.Now.Sub(d.s.Since) < d.in.Policy.Settle {
+		d.plan.Summary = fmt.Sprintf("lowering, step %d: %s; %d pods to go", d.s.Steps, d.s.Current, left)
+		d.again(d.in.Policy.Look)
+		return
+	}
+	// Since stays: what got worse while pods were resized counts.
+	d.s.Phase = Watching
+	d.watch()
+}
+
+// watch ends when the time is over and nothing got worse.
+func (d *decision) watch() {
+	end := d.s.Since.Add(d.in.Policy.Watch)
+	if d.in.Now.Before(end) {
+		d.plan.Summary = fmt.Sprintf("watching step %d, until %s: %s", d.s.Steps, clock(end), d.s.Current)
+		d.again(min(d.in.Policy.Look, end.Sub(d.in.Now)))
+		return
+	}
+	d.s.outcome(d.in.Now, "")
+	d.s.Rollbacks = 0
+	d.begin(Resting)
+}
+
+// rest ends the time after a roll-back.
+func (d *decision) rest() {
+	if d.in.Now.Before(d.s.HeldUntil) {
+		d.plan.Summary = fmt.Sprintf("rolled back, %s; nothing is lowered before %s", d.s.Reason, d.s.HeldUntil.UTC().Format(time.RFC3339))
+		d.again(d.s.HeldUntil.Sub(d.in.Now))
+		return
+	}
+	d.s.Reason = ""
+	d.begin(Resting)
+}
+
+// rollBack takes the last step back.
+func (d *decision) rollBack(why string) {
+	d.s.outcome(d.in.Now, why)
+	d.s.give(d.s.Current)
+	d.tell(true, "AdoptionRolledBack", "step %d made it worse: %s; back from %s to %s", d.s.Steps, why, d.s.Current, d.s.Before)
+	d.s.Current, d.s.Reason = d.s.Before.Clone(), why
+	d.s.Rollbacks++
+	d.begin(RollingBack)
+}
+
+// finishRollBack brings all pods back, and then holds, or stops after too many.
+func (d *decision) finishRollBack() {
+	d.plan.Summary = "rolling back: " + d.s.Reason
+	if d.bring(d.s.Current) > 0 {
+		d.again(d.in.Policy.Look)
+		return
+	}
+	if d.s.Rollbacks >= d.in.Policy.MaxRollbacks {
+		d.stop(fmt.Sprintf("%d steps in a row were rolled back, the last because %s", d.s.Rollbacks, d.s.Reason))
+		return
+	}
+	d.s.HeldUntil = d.in.Now.Add(d.in.Policy.CoolDown)
+	d.begin(Held)
+	d.rest()
+}
+
+// stop leaves everything as it is.
+func (d *decision) stop(why string) {
+	d.s.Reason = why
+	d.begin(Stopped)
+	d.tell(true, "AdoptionStopped", "%s; nothing more is done. Delete the annotation that holds the state of adoption to begin anew", why)
+	d.plan.Summary = "stopped: " + why
+}
+
+// withdraw gives back what there was before adoption, and then forgets.
+func (d *decision) withdraw() {
+	if d.s.Phase == Untouched {
+		return
+	}
+	if d.s.Phase != Withdrawing {
+		d.s.give(d.s.Current)
+		d.tell(false, "AdoptionWithdrawn", "no longer adopted: back from %s to %s", d.s.Current, d.s.Earlier)
+		d.begin(Withdrawing)
+	}
+	d.plan.Summary = "giving back what there was before: " + d.s.Earlier.String()
+	if d.s.Template != nil {
+		earlier := d.s.Earlier.Clone()
+		d.plan.Template, d.plan.Restore = &earlier, true
+	}
+	left := d.bring(d.s.Earlier)
+	if left > 0 && d.in.Now.Sub(d.s.Since) < d.in.Policy.Settle || d.plan.Replicas != nil || d.plan.Template != nil && !d.in.Template.has(d.s.Earlier) {
+		d.again(d.in.Policy.Look)
+		return
+	}
+	d.s = State{}
+}
+
+// changeTemplate writes the size into the pod template once it has proved itself, where that is asked for.
+func (d *decision) changeTemplate() {
+	if !d.in.ChangeTemplate || d.s.Phase != Resting || d.s.Current.Replicas != nil || d.plan.Template != nil {
+		return
+	}
+	if _, more := Lower(d.s.Current, d.in.Wanted, d.in.Policy, 0); more || d.in.Template.has(d.s.Current) {
+		return // Not there yet, or there.
+	}
+	to := d.s.Current.Clone()
+	if d.s.Template == nil || !d.s.Template.Is(to) {
+		if d.in.Room.Closed != "" || d.in.Room.Broken != "" || d.in.Rolling {
+			d.again(d.in.Policy.Look)
+			return
+		}
+		d.s.give(d.in.Template)
+		d.s.Template, d.s.TemplateSeen = &to, false
+		d.tell(false, "AdoptionTemplate", "the pod template gets %s", to)
+	}
+	d.plan.Template = &to
+}
+
+func (d *decision) again(after time.Duration) {
+	if after > 0 && (d.plan.Again == 0 || after < d.plan.Again) {
+		d.plan.Again = after
+	}
+}
+
+// bringAll gives every pod what it shall have, new ones too.
+func (d *decision) bringAll() {
+	if d.s.Phase == Untouched || d.s.Phase == Stopped {
+		return
+	}
+	if d.bring(d.s.Current) > 0 {
+		d.again(d.in.Policy.Look)
+	}
+}
+
+// bring gives pods the goal, a few at once where that lowers or restarts them, and returns how many do not have it yet.
+func (d *decision) bring(goal Size) (left int) {
+	if goal.Replicas != nil {
+		return d.scale(goal)
+	}
+	known := d.known()
+	pods := slices.Clone(d.in.Pods)
+	slices.SortFunc(pods, func(a, b Pod) int { return a.Created.Compare(b.Created) })
+	atOnce := max(1, int(math.Floor(float64(len(pods))*float64(d.in.Policy.PodsAtOnce))))
+	restarts := d.in.Disruptions
+	if restarts < 0 {
+		restarts = atOnce
+	}
+	restarts = min(restarts, atOnce)
+	for _, p := range pods { // What is on its way counts.
+		if p.Resize == InProgress || p.Resize == Failed {
+			atOnce--
+		}
+	}
+	for _, p := range pods {
+		if p.Fixed != "" {
+			continue
+		}
+		to, why := p.Aim(goal)
+		if why != "" {
+			d.remark("pod %s: %s", p.Name, why)
+			continue
+		}
+		if p.size().Is(to) {
+			if w := p.waits(); w != "" {
+				d.remark("%s", w)
+			}
+			if p.Resize == InProgress {
+				left++
+			}
+			continue
+		}
+		if !known(p) {
+			d.remark("pod %s was made with %s, which is neither its template's nor adopted; it is left alone", p.Name, p.size().only(goal))
+			continue
+		}
+		left++
+		change := Change{Pod: p.Name, UID: p.UID, From: p.size().only(goal), To: to.only(goal), Restarts: p.restarts(to)}
+		if lowers(p.size(), to) {
+			if atOnce <= 0 {
+				continue
+			}
+			atOnce--
+		}
+		if change.Restarts {
+			if restarts <= 0 {
+				d.remark("pod %s: resizing restarts it, and a disruption budget or the share of pods at once keeps it for now", p.Name)
+				continue
+			}
+			restarts--
+		}
+		d.plan.Changes = append(d.plan.Changes, change)
+	}
+	return left
+}
+
+// scale brings the number of replicas to the goal.
+func (d *decision) scale(goal Size) (left int) {
+	if d.in.Template.Replicas == nil || *d.in.Template.Replicas == *goal.Replicas {
+		return 0
+	}
+	n := *goal.Replicas
+	d.plan.Replicas = &n
+	return 1
+}
+
+func (d *decision) remark(format string, args ...any) {
+	if len(d.plan.Remarks) < kept {
+		d.plan.Remarks = append(d.plan.Remarks, fmt.Sprintf(format, args...))
+	}
+}
+
+// known tells of a pod whether it has a size that adoption has to do with.
+func (d *decision) known() func(Pod) bool { return knows(d.s) }
+
+func knows(s State) func(Pod) bool {
+	sizes := append([]Size{s.Earlier, s.Before, s.Current}, s.Given...)
+	return func(p Pod) bool {
+		return slices.ContainsFunc(sizes, func(size Size) bool {
+			to, why := p.Aim(size)
+			return why != "" || p.size().Is(to)
+		})
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"slices"
+)
+
+// drift says who else has changed what is adopted; empty where nobody has. Whoever owns a workload has the last word.
+func drift(in Input, s State) string {
+	if s.Earlier.Replicas != nil {
+		return replicasDrift(in, s)
+	}
+	if why := templateDrift(in, s); why != "" {
+		return why
+	}
+	if s.Phase == Lowering || s.Phase == RollingBack {
+		return "" // Pods are on their way.
+	}
+	known := knows(s)
+	for _, p := range in.Pods {
+		if p.Fixed == "" && p.Created.Before(s.Since) && !known(p) {
+			return fmt.Sprintf("somebody has resized pod %s to %s", p.Name, p.size().only(s.Current))
+		}
+	}
+	return ""
+}
+
+// templateDrift compares the pod template with what it was, or with what it was given.
+func templateDrift(in Input, s State) string {
+	want := s.Earlier
+	if s.Template != nil {
+		want = *s.Template
+		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.Earlier, want}, s.Given...), in.Template.has) {
+			return "" // It is on its way there.
+		}
+	}
+	for _, a := range in.Template.amounts() {
+		if _, ours := s.Earlier.Containers[a.container]; !ours {
+			continue
+		}
+		now, _ := in.Template.get(a)
+		if then, had := want.get(a); !had || now != then {
+			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, orNone(a.field, then, had))
+		}
+	}
+	for _, a := range want.amounts() {
+		then, _ := want.get(a)
+		if _, there := in.Template.Containers[a.container]; !there {
+			continue // The container is gone, and its size with it.
+		}
+		if _, has := in.Template.get(a); !has {
+			return fmt.Sprintf("the owner has taken %s of container %s out of the pod template", a.field.text(then), a.container)
+		}
+	}
+	return ""
+}
+
+func orNone(f field, v int64, had bool) string {
+	if !had {
+		return "not set"
+	}
+	return f.text(v)
+}
+
+func replicasDrift(in Input, s State) string {
+	now, ok := in.Template.get(amount{field: replicas})
+	if !ok {
+		return ""
+	}
+	for _, size := range append([]Size{s.Earlier, s.Before, s.Current}, s.Given...) {
+		if v, ok := size.get(amount{field: replicas}); ok && v == now {
+			return ""
+		}
+	}
+	return fmt.Sprintf("somebody has scaled it to %d replicas", now)
+}

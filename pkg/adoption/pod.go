@@ -1,0 +1,166 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+)
+
+// Resize is how far the node has come with the last size that a pod was given.
+type Resize string
+
+// The states of a resize.
+const (
+	// Done: the pod has it.
+	Done Resize = ""
+	// Deferred: the node has no room now, and will try again.
+	Deferred Resize = "Deferred"
+	// Infeasible: this node can never give it.
+	Infeasible Resize = "Infeasible"
+	// InProgress: the node is at it.
+	InProgress Resize = "InProgress"
+	// Failed: the node has tried and could not, and tries again: memory in use above the new limit, mostly.
+	Failed Resize = "Failed"
+)
+
+// Pod is a pod of the workload as far as adoption looks at it.
+type Pod struct {
+	Name, UID string
+	Created   time.Time
+	// Fixed says why the pod cannot be resized; empty where it can: it runs, and nobody is deleting it.
+	Fixed string
+	// Containers of the pod's spec, sidecars included.
+	Containers []Container
+	// Resize is how far the last resize has come; Message is the node's.
+	Resize  Resize
+	Message string
+	// Ready tells whether it serves; UnreadySince is when it ceased to, or never did.
+	Ready        bool
+	UnreadySince time.Time
+}
+
+// Container is one container of a pod.
+type Container struct {
+	Name string
+	// Size is what its spec asks for.
+	Size rightsize.Resources
+	// RestartsForCPU and RestartsForMemory say that a change of it restarts the container.
+	RestartsForCPU, RestartsForMemory bool
+	// KilledAt is the last end for lack of memory, EndedAt the last of any kind; the zero time for none.
+	KilledAt, EndedAt time.Time
+}
+
+// class is the QoS class that a set of containers has.
+type class int
+
+const (
+	bestEffort class = iota
+	burstable
+	guaranteed
+)
+
+func (p Pod) class() class {
+	any, all := false, len(p.Containers) > 0
+	for _, c := range p.Containers {
+		s := Size{Containers: map[string]rightsize.Resources{"": c.Size}}
+		for _, pair := range [][2]field{{cpuRequest, cpuLimit}, {memoryRequest, memoryLimit}} {
+			request, r := s.get(amount{field: pair[0]})
+			limit, l := s.get(amount{field: pair[1]})
+			any = any || r && request > 0 || l && limit > 0
+			all = all && r && l && request == limit && limit > 0
+		}
+	}
+	switch {
+	case all:
+		return guaranteed
+	case any:
+		return burstable
+	default:
+		return bestEffort
+	}
+}
+
+// size is what the spec of the pod asks for.
+func (p Pod) size() Size {
+	out := Size{Containers: map[string]rightsize.Resources{}}
+	for _, c := range p.Containers {
+		out.Containers[c.Name] = c.Size
+	}
+	return out.Clone()
+}
+
+// Aim is what a pod is given in place to have the goal, as far as that can be taken back: what it does not ask for is not
+// added, and what the goal lacks is not taken away, for neither could be undone in place. why says that it is given nothing.
+func (p Pod) Aim(goal Size) (to Size, why string) {
+	to = p.size()
+	for _, a := range to.amounts() {
+		if v, ok := goal.get(a); ok {
+			to.set(a, v)
+		}
+	}
+	// A limit that stays bounds its request: a request above it would be refused.
+	for _, a := range to.amounts() {
+		if a.field.limit() {
+			limit, _ := to.get(a)
+			of := amount{a.container, a.field.request()}
+			if request, ok := to.get(of); ok && request > limit {
+				to.set(of, limit)
+			}
+		}
+	}
+	after := p
+	after.Containers = nil
+	for _, c := range p.Containers {
+		c.Size = to.Containers[c.Name]
+		after.Containers = append(after.Containers, c)
+	}
+	if p.class() == bestEffort {
+		return p.size(), "it is BestEffort: requests in place would change its QoS class; new pods get them"
+	}
+	if after.class() != p.class() {
+		return p.size(), "its QoS class would change"
+	}
+	return to, ""
+}
+
+// restarts tells whether going from one size to another restarts a container of the pod.
+func (p Pod) restarts(to Size) bool {
+	from := p.size()
+	for _, c := range p.Containers {
+		for f := cpuRequest; f <= memoryLimit; f++ {
+			a := amount{c.Name, f}
+			now, _ := from.get(a)
+			then, _ := to.get(a)
+			cpu := f == cpuRequest || f == cpuLimit
+			if now != then && (cpu && c.RestartsForCPU || !cpu && c.RestartsForMemory) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lowers tells whether a size has less of anything than another.
+func lowers(from, to Size) bool {
+	for _, a := range from.amounts() {
+		now, _ := from.get(a)
+		if then, ok := to.get(a); ok && then < now {
+			return true
+		}
+	}
+	return false
+}
+
+// waits says how long a node may be at it before the step goes on without the pod.
+func (p Pod) waits() string {
+	switch p.Resize {
+	case Deferred, Failed, InProgress, Infeasible:
+		return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.Resize, p.Message)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,224 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// world is many workloads that share budgets.
+type world struct {
+	rng  *rand.Rand
+	book *Book
+	beds []*bed
+}
+
+func (w *world) key(i int) Key {
+	return Key{Namespace: fmt.Sprintf("ns-%d", i%3), Kind: "Deployment", Name: fmt.Sprint(i)}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), book: NewBook()}
+	for range 12 {
+		amount := func() int64 { return 20 + w.rng.Int64N(2000) }
+		b := newBed(t, 1+w.rng.IntN(9), of(amount(), amount()), of(amount(), amount()))
+		b.in.Policy.PerNamespace, b.in.Policy.PerCluster = 2, 4
+		w.beds = append(w.beds, b)
+	}
+	return w
+}
+
+// harm lets something go wrong with a workload.
+func (w *world) harm(b *bed) {
+	p := &b.in.Pods[w.rng.IntN(len(b.in.Pods))]
+	switch w.rng.IntN(4) {
+	case 0:
+		p.Containers[0].KilledAt = b.in.Now
+	case 1:
+		p.Containers[0].EndedAt = b.in.Now
+	case 2:
+		p.Ready, p.UnreadySince = !p.Ready, b.in.Now
+	default:
+		b.in.Signals.KilledAt = b.in.Now
+	}
+}
+
+// TestProperties: whatever happens, in whatever order: budgets hold; nothing is lowered by more than a step, or below its
+// goal, its floor, or what it had; a roll-back restores exactly what was lowered; asked twice, the answer is the same.
+func TestProperties(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(t, seed)
+		for range 80 {
+			for i, b := range w.beds {
+				b.in.Now = b.in.Now.Add(time.Duration(w.rng.IntN(120)) * time.Second)
+				if w.rng.IntN(40) == 0 {
+					w.harm(b)
+				}
+				if w.rng.IntN(60) == 0 {
+					b.in.Wanted = app(of(20+w.rng.Int64N(2000), 20+w.rng.Int64N(2000)))
+				}
+				for j := range b.in.Pods { // What is not ready comes back.
+					b.in.Pods[j].Ready = b.in.Pods[j].Ready || w.rng.IntN(3) == 0
+				}
+				w.step(t, i, b)
+			}
+			w.checkBudgets(t)
+		}
+	}
+}
+
+func (w *world) step(t *testing.T, i int, b *bed) {
+	t.Helper()
+	key := w.key(i)
+	b.in.Room = w.book.Room(key, b.in.Policy, b.in.Now)
+	before := b.in.State.Clone()
+	first, second := Decide(b.in), Decide(b.in)
+	if fmt.Sprintf("%+v", first.Changes) != fmt.Sprintf("%+v", second.Changes) || !first.State.Current.Is(second.State.Current) {
+		t.Fatal("asked twice, two answers")
+	}
+	b.look()
+	w.book.Set(key, b.in.State)
+	if b.in.State.Phase == Untouched && before.Phase == Untouched && b.touched > 0 {
+		t.Fatal("pods were touched and nothing was written down")
+	}
+	now := b.in.State
+	if now.Steps > before.Steps {
+		checkStep(t, b, now)
+	}
+	if len(now.Outcomes) > 0 && len(before.Outcomes) < len(now.Outcomes) && now.Outcomes[len(now.Outcomes)-1].Worse != "" {
+		if !now.Current.Is(before.Before) {
+			t.Fatalf("rolled back to %s, it had %s", now.Current, before.Before)
+		}
+	}
+}
+
+// checkStep looks at one step down.
+func checkStep(t *testing.T, b *bed, s State) {
+	t.Helper()
+	for _, a := range s.Current.amounts() {
+		now, _ := s.Current.get(a)
+		had, ok := s.Before.get(a)
+		want, _ := b.in.Wanted.get(a)
+		if !ok || now >= had {
+			if ok && now > had {
+				t.Fatalf("a step down raises %v from %d to %d", a, had, now)
+			}
+			continue
+		}
+		if now < want || now < b.in.Policy.floor(a.field) {
+			t.Fatalf("lowered %v to %d, wanted %d, floor %d", a, now, want, b.in.Policy.floor(a.field))
+		}
+		if float64(had-now) > float64(b.in.Policy.Step)*float64(had)+1 {
+			t.Fatalf("lowered %v from %d to %d in one step", a, had, now)
+		}
+	}
+	atOnce := max(1, len(b.in.Pods)/4)
+	if b.touched > atOnce && len(b.last.Changes) > 0 && lowers(b.last.Changes[0].From, b.last.Changes[0].To) {
+		t.Fatalf("%d of %d pods at once", b.touched, len(b.in.Pods))
+	}
+}
+
+func (w *world) checkBudgets(t *testing.T) {
+	t.Helper()
+	perNamespace, all := map[string]int{}, 0
+	for i, b := range w.beds {
+		if b.in.State.UnderWay() {
+			perNamespace[w.key(i).Namespace]++
+			all++
+		}
+	}
+	if all > 4 || all != w.book.UnderWay() {
+		t.Fatalf("%d under way, the book says %d", all, w.book.UnderWay())
+	}
+	for ns, n := range perNamespace {
+		if n > 2 {
+			t.Fatalf("%d under way in %s", n, ns)
+		}
+	}
+}
+
+// TestBreaker: when too many got worse nothing new is begun, up or down, and roll-backs go on; later it closes again.
+func TestBreaker(t *testing.T) {
+	p := DefaultPolicy()
+	b := NewBook()
+	bad := func(i int, worse string) {
+		b.Set(Key{Name: fmt.Sprint(i)}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Worse: worse}}})
+	}
+	for i := range 20 {
+		bad(i, "")
+	}
+	for i := range 4 {
+		bad(i, "killed")
+	}
+	if open, worse, of := b.Breaker(p, noon); open || worse != 4 || of != 20 {
+		t.Errorf("open %v at %d of %d, the limit is a fifth", open, worse, of)
+	}
+	bad(4, "killed")
+	if room := b.Room(Key{Name: "x"}, p, noon); room.Broken == "" {
+		t.Error("not open at 5 of 20")
+	}
+	if open, _, _ := b.Breaker(p, noon.Add(p.BreakerWindow)); open {
+		t.Error("open for ever")
+	}
+	few := NewBook()
+	few.Set(Key{Name: "a"}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Worse: "killed"}}})
+	if open, _, _ := few.Breaker(p, noon); open {
+		t.Error("one alone opens it")
+	}
+	for i := range 20 {
+		b.Set(Key{Name: fmt.Sprint(i)}, State{})
+	}
+	if b.Len() != 0 || b.UnderWay() != 0 {
+		t.Errorf("%d are left", b.Len())
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	if err := DefaultPolicy().Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Policy){
+		"step 0":    func(p *Policy) { p.Step = 0 },
+		"step 1":    func(p *Policy) { p.Step = 1 },
+		"watch":     func(p *Policy) { p.Watch = 0 },
+		"namespace": func(p *Policy) { p.PerNamespace = 0 },
+		"floor":     func(p *Policy) { p.MinCPU = -1 },
+		"at once":   func(p *Policy) { p.PodsAtOnce = 0 },
+	} {
+		p := DefaultPolicy()
+		change(&p)
+		if p.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// FuzzState: whatever stands in the annotation, it is refused or decided upon, and what is decided can be read again.
+func FuzzState(f *testing.F) {
+	f.Add("", int64(500), int64(100))
+	f.Add(`{"phase":"Watching","since":"2026-03-01T11:59:00Z","earlier":{"containers":{"app":{"cpuRequest":1000}}},"before":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":800}}},"steps":1}`, int64(1), int64(1))
+	f.Add(`{"phase":"Held","earlier":{"replicas":3},"current":{"replicas":1}}`, int64(9), int64(9))
+	f.Fuzz(func(t *testing.T, text string, cpu, memory int64) {
+		state, err := ParseState(text)
+		if err != nil {
+			if !state.Current.Empty() {
+				t.Fatal("a state beside an error")
+			}
+			return
+		}
+		b := newBed(t, 3, of(1000, 1000), of(max(0, cpu%(1<<40)), max(0, memory%(1<<30))))
+		b.in.State = state
+		b.look() // Fails where what is decided cannot be read again.
+		for _, c := range b.last.Changes {
+			for _, a := range c.To.amounts() {
+				if v, _ := c.To.get(a); v < 0 {
+					t.Fatalf("%v becomes %d", a, v)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,70 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Signals are what a step is judged by, beside the pods themselves.
+type Signals struct {
+	// KilledAt is the last kill for lack of memory of any pod of the workload, gone ones too; the zero time for none.
+	KilledAt time.Time
+	// Throttled is the share of CFS periods in which its containers were throttled, the worst of them; nil where it is not
+	// known. Unknown is neither good nor bad.
+	Throttled *series.Ratio
+}
+
+// worse says what got worse since a step began; empty for nothing.
+func worse(in Input, s State) string {
+	// Ends are told to the second.
+	since := s.Since.Truncate(time.Second)
+	after := func(t time.Time) bool { return !t.IsZero() && !t.Before(since) }
+	if after(in.Signals.KilledAt) {
+		return "a container was killed for lack of memory at " + clock(in.Signals.KilledAt)
+	}
+	for _, p := range in.Pods {
+		for _, c := range p.Containers {
+			if after(c.KilledAt) {
+				return fmt.Sprintf("container %s of pod %s was killed for lack of memory at %s", c.Name, p.Name, clock(c.KilledAt))
+			}
+			// A container that a resize restarts has ended for that.
+			if after(c.EndedAt) && !c.RestartsForCPU && !c.RestartsForMemory {
+				return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, clock(c.EndedAt))
+			}
+		}
+		if !p.Ready && p.Fixed == "" && p.Created.Before(since) && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace {
+			return fmt.Sprintf("pod %s is not ready since %s", p.Name, clock(p.UnreadySince))
+		}
+	}
+	now, before := in.Signals.Throttled, s.Throttled
+	if now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledMore {
+		return fmt.Sprintf("throttled in %.0f %% of CPU periods, %.0f %% before", 100*float64(*now), 100*float64(*before))
+	}
+	return ""
+}
+
+// unwell says why nothing should be lowered now: what is not well cannot be seen to get worse.
+func unwell(in Input) string {
+	recent := in.Now.Add(-in.Policy.Watch)
+	if in.Signals.KilledAt.After(recent) {
+		return "a container was killed for lack of memory at " + clock(in.Signals.KilledAt)
+	}
+	for _, p := range in.Pods {
+		if !p.Ready {
+			return fmt.Sprintf("pod %s is not ready", p.Name)
+		}
+		for _, c := range p.Containers {
+			if c.EndedAt.After(recent) || c.KilledAt.After(recent) {
+				return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, clock(c.EndedAt))
+			}
+		}
+	}
+	return ""
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
