@@ -165,9 +165,55 @@ type RecommendationStatus struct {
 	// +optional
 	Savings *Savings `json:"savings,omitempty"`
 
+	// Adoption says how far the value was brought to a target whose adoptionType is Auto; absent where nothing was.
+	// +optional
+	Adoption *AdoptionStatus `json:"adoption,omitempty"`
+
 	// LastUpdateTime is when the values were last computed, even where they stayed the same.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
+}
+
+// AdoptionStatus says how far a value was brought to its target.
+type AdoptionStatus struct {
+	// Phase is Resting (pods have what they shall have), Lowering, Watching (the last step is watched), RollingBack, Held (rolled
+	// back; nothing is lowered for a while), Withdrawing, or Stopped (somebody else has changed the target). Empty where nothing
+	// has been done yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Phase string `json:"phase,omitempty"`
+
+	// Message says in words how it stands.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Message string `json:"message,omitempty"`
+
+	// Steps is how often something was lowered, from 0 up.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Steps int32 `json:"steps,omitempty"`
+
+	// Remarks are about single pods, such as one whose node has no room for its new size.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Remarks []string `json:"remarks,omitempty"`
+
+	// DryRun lists what would be sent next, where adoption only says what it would do. At most 20 are listed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	DryRun []AdoptionPatch `json:"dryRun,omitempty"`
+}
+
+// AdoptionPatch is one request that adoption would send: a server-side apply.
+type AdoptionPatch struct {
+	// Object is what is patched, as kind/name, with the subresource behind it: pods/web-1/resize.
+	// +kubebuilder:validation:MaxLength=512
+	Object string `json:"object"`
+
+	// Patch is the body of the request, as JSON.
+	Patch string `json:"patch"`
 }
 
 // Savings is what a change of requests is worth. Amounts below zero are costs: the target should request more.

@@ -13,6 +13,19 @@ const (
 	AnnotationResourceRecommendation = "analysis.crane.io/resource-recommendation"
 )
 
+// Adoption, on a target workload.
+const (
+	// AnnotationAdoption and AnnotationReplicasAdoption hold how far adoption has come and what there was before, as JSON. They
+	// are what it begins with after a restart. Without one, adoption begins anew.
+	AnnotationAdoption         = "analysis.crane.io/adoption"
+	AnnotationReplicasAdoption = "analysis.crane.io/replicas-adoption"
+	// AnnotationAdoptTemplate, with the value "true", asks for the adopted requests in the pod template too, by a roll-out.
+	AnnotationAdoptTemplate = "analysis.crane.io/adopt-template"
+	// LabelAdoption, with the value LabelAdoptionOff, on a workload or its namespace: nothing is adopted, and nothing touched.
+	LabelAdoption    = "analysis.crane.io/adoption"
+	LabelAdoptionOff = "disabled"
+)
+
 // Annotations of Crane's own objects.
 const (
 	// AnnotationRunNumber, on a Recommendation, is the number of the rule's round that last evaluated it, in decimal.
