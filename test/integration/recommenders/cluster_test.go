@@ -1,0 +1,247 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommenders_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme))
+}
+
+// admin is a client of an administrator that reads from the API server.
+func admin() (client.Client, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(control.Config(), client.Options{Scheme: scheme})
+}
+
+// maker makes objects and keeps the first error.
+type maker struct {
+	ctx context.Context
+	c   client.Client
+	err error
+}
+
+func (m *maker) create(o client.Object) {
+	if m.err != nil {
+		return
+	}
+	if err := m.c.Create(m.ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+		m.err = fmt.Errorf("%T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
+	}
+}
+
+// createStatus makes an object and gives it the status that a controller or a kubelet would.
+func (m *maker) createStatus(o client.Object, set func()) {
+	m.create(o)
+	if m.err != nil {
+		return
+	}
+	set()
+	if err := m.c.Status().Update(m.ctx, o); err != nil {
+		m.err = fmt.Errorf("status of %T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
+	}
+}
+
+// createCluster makes nodes, workloads with their pods, volumes and services.
+func createCluster(ctx context.Context) error {
+	c, err := admin()
+	if err != nil {
+		return err
+	}
+	m := &maker{ctx: ctx, c: c}
+	for _, ns := range []string{"shop", "ai", "big"} {
+		m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	}
+	for _, name := range []string{"busy", "low", "empty", "new", "dark", "gpus", "pool-1", "pool-2", "master"} {
+		m.node(name)
+		m.daemonPod(name)
+	}
+	for _, a := range apps() {
+		m.app(a)
+	}
+	m.app(app{namespace: "shop", name: "paused", cpu: "1", memory: "1Gi"})
+	m.create(statefulSet("db"))
+	m.volumes()
+	m.services()
+	return m.err
+}
+
+func (m *maker) node(name string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	switch name {
+	case "pool-1", "pool-2":
+		n.Labels["pool"] = "big"
+		n.Spec.Taints = []corev1.Taint{{Key: "pool", Value: "big", Effect: corev1.TaintEffectNoSchedule}}
+	case "master":
+		n.Labels["node-role.kubernetes.io/control-plane"] = ""
+	}
+	m.createStatus(n, func() {
+		has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		if name == "gpus" {
+			has["nvidia.com/gpu"] = resource.MustParse("8")
+		}
+		n.Status.Capacity, n.Status.Allocatable = has, has
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	})
+}
+
+func (m *maker) daemonPod(node string) {
+	m.pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: "agent-" + node,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}},
+	}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "agent", Image: "i"}}}})
+}
+
+// pod makes a pod that runs where it has a node.
+func (m *maker) pod(p *corev1.Pod) {
+	p.Spec.AutomountServiceAccountToken = ptr.To(false)
+	m.createStatus(p, func() {
+		if p.Spec.NodeName == "" {
+			p.Status.Phase = corev1.PodPending
+			return
+		}
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+}
+
+// app makes a Deployment, its ReplicaSet and its pod; a Deployment scaled to zero where there is nothing to use.
+func (m *maker) app(a app) {
+	labels := map[string]string{"app": a.name}
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse(a.memory)}
+	limits := corev1.ResourceList{}
+	if a.cpuLimit != "" {
+		limits[corev1.ResourceCPU] = resource.MustParse(a.cpuLimit)
+	}
+	if a.gpus != "" {
+		requests["nvidia.com/gpu"], limits["nvidia.com/gpu"] = resource.MustParse(a.gpus), resource.MustParse(a.gpus)
+	}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
+		}}},
+	}
+	if a.pool != "" {
+		template.Spec.NodeSelector = map[string]string{"pool": a.pool}
+		template.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
+	}
+	if a.name == "web" {
+		template.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "mounted"},
+		}}}
+	}
+	replicas := int32(1)
+	if a.name == "paused" {
+		replicas = 0
+	}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name, Labels: labels},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
+	}
+	m.create(d)
+	if replicas == 0 {
+		return
+	}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.set(), Labels: labels, OwnerReferences: owned("Deployment", d)},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector, Template: template},
+	}
+	m.create(rs)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.pod(), Labels: labels, OwnerReferences: owned("ReplicaSet", rs)}, Spec: template.Spec}
+	p.Spec.NodeName = a.node
+	m.pod(p)
+}
+
+func owned(kind string, by client.Object) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: by.GetName(), UID: by.GetUID(), Controller: ptr.To(true)}}
+}
+
+// statefulSet is scaled to zero and has made a claim for its first pod.
+func statefulSet(name string) *appsv1.StatefulSet {
+	labels := map[string]string{"app": name}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "i"}}},
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claimOf("data", "")},
+		},
+	}
+}
+
+func claimOf(name, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: ptr.To(""),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
+		},
+	}
+}
+
+func (m *maker) volumes() {
+	volume := func(name, claim string, phase corev1.PersistentVolumePhase, since time.Time) {
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example", VolumeHandle: name}},
+				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: claim},
+			},
+		}
+		m.createStatus(v, func() {
+			v.Status.Phase = phase
+			v.Status.LastPhaseTransitionTime = ptr.To(metav1.NewTime(since))
+		})
+	}
+	longAgo := now.Add(-ahead)
+	for claim, name := range map[string]string{"mounted": "pv-mounted", "orphan": "pv-orphan", "recent": "pv-recent", "data-db-0": "pv-set", "blind": "pv-blind"} {
+		m.create(claimOf(claim, name))
+		volume(name, claim, corev1.VolumeBound, longAgo)
+	}
+	volume("pv-released", "gone", corev1.VolumeReleased, longAgo)
+	volume("pv-fresh", "gone-too", corev1.VolumeReleased, now.Add(-3*time.Hour))
+}
+
+func (m *maker) services() {
+	service := func(name, app string, kind corev1.ServiceType) {
+		m.create(&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       corev1.ServiceSpec{Type: kind, Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Port: 80}}},
+		})
+	}
+	service("lb-orphan", "nobody", corev1.ServiceTypeLoadBalancer)
+	service("lb-web", "web", corev1.ServiceTypeLoadBalancer)
+	service("lb-paused", "paused", corev1.ServiceTypeLoadBalancer)
+	service("lb-blind", "nobody", corev1.ServiceTypeLoadBalancer)
+	service("lb-quiet", "forgotten", corev1.ServiceTypeLoadBalancer)
+	service("ip-orphan", "nobody", corev1.ServiceTypeClusterIP)
+}

@@ -1,0 +1,295 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommenders_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/configfile"
+	"crane.io/crane/internal/controller/recommendation"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/test/integration/harness"
+)
+
+// startControllers runs the controllers with the rights of craned until the test ends.
+func startControllers(t *testing.T, address string) {
+	t.Helper()
+	rest, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := testingclock.NewFakeClock(now)
+	cfg := prometheus.DefaultConfig()
+	cfg.Address, cfg.MaxAttempts = address, 1
+	cfg.Now = func() time.Time { return now }
+	source, err := prometheus.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = recommendation.AddToManager(t.Context(), mgr, recommendation.Config{
+		History: history.Source{Usage: source}, Settings: configfile.Fixed(recommendation.BuiltinSettings(), clk),
+		Namespace: "crane-system", Outdated: 24 * time.Hour, Registry: prom.NewRegistry(), Clock: clk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("the controllers ended with", err)
+		}
+	})
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := admin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// rule runs one recommender once over all objects of a kind. With the test it goes, and its Recommendations.
+func rule(t *testing.T, c client.Client, recommender, kind string, settings ...string) *analysisv1alpha1.RecommendationRule {
+	t.Helper()
+	conf := map[string]string{}
+	for i := 0; i < len(settings); i += 2 {
+		conf[settings[i]] = settings[i+1]
+	}
+	r := &analysisv1alpha1.RecommendationRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "rule-" + strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(t.Name(), "/", "-"), "_", "-"))},
+		Spec: analysisv1alpha1.RecommendationRuleSpec{
+			ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: kind}},
+			NamespaceSelector: analysisv1alpha1.NamespaceSelector{Any: true},
+			Recommenders:      []analysisv1alpha1.Recommender{{Name: recommender, Config: conf}},
+		},
+	}
+	if err := c.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		err := c.Delete(ctx, r)
+		// There is no garbage collector here.
+		for _, rec := range recommendations(ctx, t, c, r.Name) {
+			err = errors.Join(err, client.IgnoreNotFound(c.Delete(ctx, &rec)))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// ready waits until a rule says so, or why not.
+func ready(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule, reason string) *metav1.Condition {
+	t.Helper()
+	var found *metav1.Condition
+	harness.Eventually(t.Context(), t, bound, "rule "+r.Name+" "+reason, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
+			return err
+		}
+		found = meta.FindStatusCondition(r.Status.Conditions, analysisv1alpha1.ConditionReady)
+		if found == nil || found.Reason != reason || found.ObservedGeneration != r.Generation {
+			return fmt.Errorf("condition %+v", found)
+		}
+		return nil
+	})
+	return found
+}
+
+// recommendations of a rule by the name of their target.
+func recommendations(ctx context.Context, t *testing.T, c client.Client, rule string) map[string]analysisv1alpha1.Recommendation {
+	t.Helper()
+	var list analysisv1alpha1.RecommendationList
+	if err := c.List(ctx, &list, client.MatchingLabels{analysisv1alpha1.LabelRuleName: rule}); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]analysisv1alpha1.Recommendation{}
+	for _, r := range list.Items {
+		out[r.Spec.TargetRef.Name] = r
+	}
+	return out
+}
+
+// wanted is what is to be found of one target.
+type wanted struct {
+	action analysisv1alpha1.Action
+	// reason of the condition Ready; says is part of the description.
+	reason, says         string
+	recommended, current string
+	// held tells that it must not be applied.
+	held bool
+}
+
+const (
+	fine     = "RecommendationReady"
+	learning = "InsufficientHistory"
+	noData   = "NoUsage"
+)
+
+func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]wanted) {
+	t.Helper()
+	if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
+		t.Errorf("recommendations for %v, want %v", a, b)
+	}
+	for name, w := range want {
+		r, found := got[name]
+		if !found {
+			continue
+		}
+		s := r.Status
+		cond := meta.FindStatusCondition(s.Conditions, analysisv1alpha1.ConditionReady)
+		if cond == nil || cond.Reason != w.reason {
+			t.Errorf("%s: Ready is %+v, want %s", name, cond, w.reason)
+		}
+		if string(r.Spec.Type) != recommender || s.Action != w.action || !strings.Contains(s.Description, w.says) {
+			t.Errorf("%s: %s %s %q, want %s with %q", name, r.Spec.Type, s.Action, s.Description, w.action, w.says)
+		}
+		if s.RecommendedInfo != w.recommended || s.CurrentInfo != w.current {
+			t.Errorf("%s: recommendedInfo %s\ncurrentInfo %s", name, s.RecommendedInfo, s.CurrentInfo)
+		}
+		if held := meta.IsStatusConditionFalse(s.Conditions, analysisv1alpha1.ConditionApplicable); held != w.held {
+			t.Errorf("%s: held %v", name, held)
+		}
+		ok := w.reason == fine
+		if message := r.Annotations[analysisv1alpha1.AnnotationMessage]; (message == analysisv1alpha1.MessageSuccess) != ok {
+			t.Errorf("%s: message %q", name, message)
+		}
+		if r.Labels[analysisv1alpha1.LabelRuleRecommender] != recommender || r.Labels[analysisv1alpha1.LabelTargetName] != name {
+			t.Errorf("%s: labels %v", name, r.Labels)
+		}
+		if r.Spec.TargetRef.Namespace == "" && r.Namespace != "crane-system" {
+			t.Errorf("%s is in %s", name, r.Namespace)
+		}
+	}
+}
+
+// container is a patch of the one container of a workload.
+func container(resources string) string {
+	return `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":` + resources + `}]}}}}`
+}
+
+// TestRecommenders runs each recommender over a cluster of which everything is known, and over what is missing.
+func TestRecommenders(t *testing.T) {
+	c := newClient(t)
+	startControllers(t, server.URL())
+	for name, test := range map[string]struct {
+		recommender, kind string
+		settings          []string
+		want              map[string]wanted
+	}{
+		"idle nodes": {"IdleNode", "Node", nil, map[string]wanted{
+			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
+			"low":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
+			"new":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
+			"dark":  {reason: noData, says: "No number of its pods is known"},
+		}},
+		"idle nodes need days": {"IdleNode", "Node", []string{"empty-for", "3d", "cpu-usage-utilization", "0"}, map[string]wanted{
+			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "For 3d"},
+			"new":   {reason: learning, says: "of the last 72 hours"},
+			"dark":  {reason: noData, says: "No number of its pods is known"},
+		}},
+		"volumes": {"Volume", "PersistentVolume", nil, map[string]wanted{
+			"pv-orphan":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "No pod has mounted claim shop/orphan for 7d"},
+			"pv-released": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "claim shop/gone, whose data it holds, is gone"},
+			"pv-fresh":    {reason: learning, says: "It has been released for 3h"},
+			"pv-blind":    {reason: noData, says: "No number of pods that mounted claim shop/blind is known"},
+		}},
+		"services": {"Service", "Service", nil, map[string]wanted{
+			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector chooses no pod"},
+			"lb-blind":  {reason: noData, says: "No number of addresses"},
+		}},
+		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]wanted{
+			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector"},
+			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: fine, says: "hear next to nothing"},
+			"lb-blind":  {reason: noData, says: "No number of addresses"},
+		}},
+		"unused": {"Unused", "Deployment", nil, map[string]wanted{
+			"forgotten": {
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "Nobody has used it for 7d", held: true,
+				recommended: `{"spec":{"replicas":0}}`, current: `{"spec":{"replicas":1}}`,
+			},
+			"newborn": {reason: learning, says: "of the last 168 hours"},
+			"unheard": {reason: noData, says: "No received traffic is known"},
+		}},
+		"throttled": {"Throttle", "Deployment", nil, map[string]wanted{
+			"tight": {
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "The limit of 500m holds app up in 50 % of the periods",
+				recommended: container(`{"limits":{"cpu":"750m"}}`), current: container(`{"limits":{"cpu":"500m"}}`),
+			},
+			"uncounted": {reason: noData, says: "No throttling of app is known"},
+		}},
+		"packing": {"Packing", "Deployment", nil, map[string]wanted{
+			"giant": {
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "One more fits on none of the 2 nodes that take it",
+				recommended: "*", current: container(`{"requests":{"cpu":"3","memory":"128Mi"}}`),
+			},
+			"unknown": {action: analysisv1alpha1.ActionNone, reason: fine, says: "is not known well enough"},
+		}},
+		"gpus": {"GPU", "Deployment", nil, map[string]wanted{
+			"untouched": {
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "app holds 2 GPUs and has not used one for 7d, nor opened one", held: true,
+				recommended: container(`{"requests":{"nvidia.com/gpu":"0"},"limits":{"nvidia.com/gpu":"0"}}`),
+				current:     container(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
+			},
+			"half": {
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "none of its pods has used more than 1", held: true,
+				recommended: container(`{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"1"}}`),
+				current:     container(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
+			},
+			"dark": {reason: noData, says: "No use of the GPUs of app is known"},
+		}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			r := rule(t, c, test.recommender, test.kind, test.settings...)
+			ready(t, c, r, "RoundCompleted")
+			got := recommendations(t.Context(), t, c, r.Name)
+			for name, w := range test.want {
+				if w.recommended == "*" { // A number that follows from the policy of the day; that it is less is enough.
+					w.recommended = got[name].Status.RecommendedInfo
+					if w.recommended == "" || w.recommended == w.current {
+						t.Errorf("%s: recommendedInfo %s", name, w.recommended)
+					}
+					test.want[name] = w
+				}
+			}
+			check(t, test.recommender, got, test.want)
+		})
+	}
+}
