@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"crane.io/crane/internal/certificates"
@@ -55,7 +56,8 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.keeper == nil {
 		return s.serve(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	// The manager gives webhooks a context without its logger.
+	ctx, cancel := context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx)))
 	var keeping sync.WaitGroup
 	var kept error
 	keeping.Go(func() {

@@ -87,6 +87,11 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Signal sends a signal, such as SIGSTOP for a process that hangs.
+func (p *Process) Signal(s os.Signal) error {
+	return p.cmd.Process.Signal(s) //nolint:wrapcheck // The test says what it wanted.
+}
+
 // Stop asks the process to end, as a kubelet does. One that has ended stays so.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
