@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,8 +103,8 @@ func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupV
 // tells the containers.
 func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
 	w := fromMeta(obj, kind)
-	scale := &autoscalingv1.Scale{}
-	if err := l.Scales.SubResource("scale").Get(ctx, obj, scale); err != nil {
+	scale, err := readScale(ctx, l.Scales, obj)
+	if err != nil {
 		return Workload{}, fmt.Errorf("reading %s: %w and no scale subresource: %w", w.Ref, ErrNoTemplate, err)
 	}
 	w.Replicas = scale.Spec.Replicas

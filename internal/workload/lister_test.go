@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -171,12 +170,13 @@ func TestListSelects(t *testing.T) {
 func TestScale(t *testing.T) {
 	scales := func(selector string) interceptor.Funcs {
 		return interceptor.Funcs{SubResourceGet: func(_ context.Context, _ client.Client, _ string, obj, sub client.Object, _ ...client.SubResourceGetOption) error {
-			scale, ok := sub.(*autoscalingv1.Scale)
+			// A client takes an unstructured scale of an unstructured object, and no other.
+			scale, ok := sub.(*unstructured.Unstructured)
 			if !ok || obj.GetName() != "x" {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts/scale"}, obj.GetName())
 			}
-			scale.Spec.Replicas, scale.Status.Selector = 5, selector
-			return nil
+			return errors.Join(unstructured.SetNestedField(scale.Object, int64(5), "spec", "replicas"),
+				unstructured.SetNestedField(scale.Object, selector, "status", "selector"))
 		}}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x-1", Labels: map[string]string{"app": "x"}}, Spec: podTemplate().Spec}

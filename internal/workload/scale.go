@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -83,9 +84,9 @@ func built(o client.Object, name string, kind schema.GroupVersionKind, selector 
 
 // custom reads the scale subresource, and the containers from one of the pods.
 func (t *Scales) custom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
-	o := Object(key, kind)
-	scale := &autoscalingv1.Scale{}
-	if err := t.Client.SubResource("scale").Get(ctx, o, scale); err != nil {
+	o := object(key, kind)
+	scale, err := readScale(ctx, t.Client, o)
+	if err != nil {
 		return Scale{}, t.missing(ctx, o, err)
 	}
 	out := Scale{Replicas: scale.Spec.Replicas, Counted: scale.Status.Replicas, Selector: scale.Status.Selector}
@@ -105,13 +106,53 @@ func (t *Scales) custom(ctx context.Context, key client.ObjectKey, kind schema.G
 	return out, nil
 }
 
-// Object is an object of any kind by its name alone, for subresources.
-func Object(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
+// object is an object of any kind by its name alone.
+func object(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
 	return o
+}
+
+// readScale reads the scale subresource of an object of any kind; an unstructured object's comes unstructured.
+func readScale(ctx context.Context, c client.SubResourceClientConstructor, o client.Object) (*autoscalingv1.Scale, error) {
+	scale := &autoscalingv1.Scale{}
+	if _, ok := o.(*unstructured.Unstructured); !ok {
+		return scale, c.SubResource("scale").Get(ctx, o, scale) //nolint:wrapcheck // The caller names the object.
+	}
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	if err := c.SubResource("scale").Get(ctx, o, raw); err != nil {
+		return nil, err //nolint:wrapcheck // As above.
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, scale); err != nil {
+		return nil, fmt.Errorf("the scale subresource: %w", err)
+	}
+	return scale, nil
+}
+
+// Set sets the replicas of a workload through its scale subresource, and returns what they were.
+func (t *Scales) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
+	o := object(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
+	scale, err := readScale(ctx, t.Client, o)
+	if err != nil {
+		return 0, fmt.Errorf("reading the scale of %s: %w", ref, err)
+	}
+	if from = scale.Spec.Replicas; from == replicas {
+		return from, nil
+	}
+	scale.Spec.Replicas = replicas
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scale)
+	if err != nil {
+		return from, fmt.Errorf("writing the scale of %s: %w", ref, err)
+	}
+	body := &unstructured.Unstructured{Object: raw}
+	body.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	if err := t.Client.SubResource("scale").Update(ctx, o, client.WithSubResourceBody(body)); err != nil {
+		return from, fmt.Errorf("scaling %s to %d: %w", ref, replicas, err)
+	}
+	return from, nil
 }
 
 // missing tells an object that does not exist from one that cannot be scaled: both have no scale to read.

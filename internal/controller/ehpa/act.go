@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -208,21 +207,10 @@ func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscal
 
 // scale sets the target to a fixed number.
 func (r *Reconciler) scale(ctx context.Context, o *observation, replicas int32) error {
-	ref := o.ehpa.Spec.ScaleTargetRef
-	key := client.ObjectKey{Namespace: o.ehpa.Namespace, Name: ref.Name}
-	on := workload.Object(key, targetKind(ref))
-	scale := &autoscalingv1.Scale{}
-	sub := r.Client.SubResource("scale")
-	if err := sub.Get(ctx, on, scale); err != nil {
-		return fmt.Errorf("reading the scale of %s %s: %w", ref.Kind, ref.Name, err)
-	}
-	if scale.Spec.Replicas == replicas {
-		return nil // The cache was behind.
-	}
-	from := scale.Spec.Replicas
-	scale.Spec.Replicas = replicas
-	if err := sub.Update(ctx, on, client.WithSubResourceBody(scale)); err != nil {
-		return fmt.Errorf("scaling %s %s to %d: %w", ref.Kind, ref.Name, replicas, err)
+	ref := refOf(o.ehpa)
+	from, err := r.Targets.Set(ctx, ref, replicas)
+	if err != nil || from == replicas { // The cache may be behind.
+		return err //nolint:wrapcheck // It names the target.
 	}
 	r.event(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
 	return nil

@@ -1,0 +1,187 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling_test
+
+import (
+	"fmt"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+func preview(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview }
+
+func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAuto }
+
+// expects waits until an autoscaler wants a number of replicas.
+func (w *world) expects(name string, want int32) *ehpa {
+	w.t.Helper()
+	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
+		if e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != want {
+			return fmt.Errorf("status %+v", e.Status)
+		}
+		return nil
+	})
+}
+
+// stays fails where a Deployment is not at a number of replicas.
+func (w *world) stays(name string, want int32) {
+	w.t.Helper()
+	if got, err := w.replicas(w.t.Context(), name); err != nil || got != want {
+		w.t.Errorf("%s is at %d, %v; want %d", name, got, err, want)
+	}
+}
+
+// TestPreviewShowsAndScalesNothing: the HPA scales a stand-in; a fixed number scales the target; switching either way leaves
+// nothing behind and the replicas where they are.
+func TestPreviewShowsAndScalesNothing(t *testing.T) {
+	w := newWorld(t)
+	metrics.each(w.ns, 300) // 120 % of 250m, the target is 60 %
+	w.create(deployment("web", 3, 250), scaler("web", preview))
+	w.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
+			return fmt.Errorf("it scales %+v", ref)
+		}
+		return nil
+	})
+	e := w.expects("web", 6)
+	if *e.Status.CurrentReplicas != 3 || e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.Winner != "resource.cpu" {
+		t.Errorf("status %+v", e.Status)
+	}
+	w.stays("web", 3)
+
+	t.Log("a fixed number is set")
+	four := int32(4)
+	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &four })
+	w.awaitReplicas("web", 4)
+	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
+
+	t.Log("Auto takes over with the same HPA")
+	w.change("web", auto)
+	w.awaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+	w.awaitHPA("ehpa-web", "scales the target", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.ScaleTargetRef.Kind != "Deployment" {
+			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
+		}
+		return nil
+	})
+	w.awaitReplicas("web", 8)
+	metrics.each(w.ns, 150)
+	t.Log("and back")
+	w.change("web", preview)
+	w.awaitHPA("ehpa-web", "scales the stand-in again", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.ScaleTargetRef.Kind != "Substitute" {
+			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
+		}
+		return nil
+	})
+	metrics.each(w.ns, 75)
+	before, err := w.replicas(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expects("web", before/2)
+	w.stays("web", before)
+}
+
+// TestForeignAutoscalersAreNeverFought: an HPA of somebody else is reported; a preview beside it is computed, and one that scales
+// gives way, until it is told to take the HPA over.
+func TestForeignAutoscalersAreNeverFought(t *testing.T) {
+	w := newWorld(t)
+	metrics.each(w.ns, 300)
+	two, percent := int32(2), int32(90)
+	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		MinReplicas:    &two, MaxReplicas: 3, Metrics: []autoscalingv2.MetricSpec{cpu()},
+	}}
+	theirs.Name = "theirs"
+	theirs.Spec.Metrics[0].Resource.Target.AverageUtilization = &percent
+	w.create(deployment("web", 3, 250), theirs, scaler("web", preview))
+
+	e := w.awaitCondition("web", "Ready=True/PreviewComputed")
+	e = w.expects("web", 6)
+	if e.Status.Autoscaler != "Preview" || e.Status.Winner != "resource.cpu" || e.Status.Why == "" {
+		t.Errorf("status %+v", e.Status)
+	}
+	if p := proposal(e, "resource.cpu"); p.Replicas == nil || *p.Replicas != 6 || p.Current != "120" || p.Target != "60" {
+		t.Errorf("proposals %+v", e.Status.Proposals)
+	}
+	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.stays("web", 3)
+
+	t.Log("a preview does not set a fixed number against it")
+	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &two })
+	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
+
+	t.Log("Auto gives way")
+	w.change("web", auto)
+	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.stays("web", 3)
+
+	t.Log("unless it is told to take over: the HPA keeps its name")
+	w.change("web", func(e *ehpa) {
+		e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "theirs"}
+	})
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	w.awaitHPA("theirs", "taken over", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.MaxReplicas != 20 {
+			return fmt.Errorf("spec %+v", h.Spec)
+		}
+		return nil
+	})
+	w.awaitReplicas("web", 20)
+
+	t.Log("and it is given back as it was")
+	w.change("web", func(e *ehpa) { delete(e.Annotations, autoscalingv1alpha1.AnnotationAdoptHPA) })
+	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	h := w.awaitHPA("theirs", "given back", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.MaxReplicas != 3 || len(h.OwnerReferences) > 0 {
+			return fmt.Errorf("%+v, spec %+v", h.ObjectMeta, h.Spec)
+		}
+		return nil
+	})
+	if *h.Spec.Metrics[0].Resource.Target.AverageUtilization != 90 || h.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec] != "" {
+		t.Errorf("%+v %+v", h.ObjectMeta, h.Spec)
+	}
+
+	t.Log("when theirs goes, ours comes")
+	if err := w.Delete(t.Context(), theirs, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+}
+
+// TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
+func TestTwoAutoscalersOnOneTarget(t *testing.T) {
+	w := newWorld(t)
+	metrics.each(w.ns, 150)
+	w.create(deployment("web", 2, 250), scaler("web"))
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	second := scaler("zweite", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "web" })
+	w.create(second)
+	e := w.awaitCondition("zweite", "Ready=False/TargetTaken")
+	if e.Status.ExpectReplicas != nil {
+		t.Errorf("status %+v", e.Status)
+	}
+	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
+	w.change("zweite", preview)
+	w.awaitCondition("zweite", "Ready=True/PreviewComputed")
+	w.expects("zweite", 2)
+	w.change("zweite", auto)
+	w.awaitCondition("zweite", "Ready=False/TargetTaken")
+	first := scaler("web")
+	first.Namespace = w.ns
+	if err := w.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	w.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	w.stays("web", 2)
+}
