@@ -21,6 +21,8 @@ type entry struct {
 	view atomic.Pointer[view]
 	// closedBy is the last attempt that found the node closed.
 	closedBy atomic.Uint64
+	// expired is set when a metric of the node becomes stale, by time alone.
+	expired atomic.Bool
 	// slot is the node's place in the roster of the last census.
 	slot atomic.Int32
 
@@ -86,7 +88,9 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 // make needs mu.
 func (e *entry) make(object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
 	v := &view{Node: *rules.Look(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
-	e.view.Store(v)
+	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
+		e.expired.Store(true)
+	}
 	return &v.Node
 }
 

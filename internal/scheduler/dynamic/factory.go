@@ -100,6 +100,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
 	f.plugins = append(f.plugins, p)
+	go p.expire(ctx, f.clock)
 	f.explain(ctx, args.ExplainAddress)
 	if args.History == config.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
 		f.watching = true

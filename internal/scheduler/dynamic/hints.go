@@ -13,9 +13,8 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// EventsToRegister lists what can open a node for a pod that the plugin kept off it. Two things do so without an event: a new
-// policy, after which retry makes the scheduler look again, and a metric that becomes stale, which is left to the scheduler's
-// own retry of every five minutes.
+// EventsToRegister lists what can open a node for a pod that the plugin kept off it. Two things do so without an event, a new
+// policy and a metric that becomes stale: after these the plugin itself makes the scheduler look again.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{

@@ -6,6 +6,7 @@ package dynamic
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,5 +150,44 @@ func TestRetryAfterNewPolicy(t *testing.T) {
 	o.PolicyRefused(errors.New(strings.Repeat("x", 5000)))
 	if n := len(b.events.notes); n != 3 || len(b.events.notes[2]) > 1100 || !strings.HasPrefix(b.events.notes[2], ReasonPolicyRefused) {
 		t.Errorf("%d events, the last %.60q", n, b.events.notes[n-1])
+	}
+}
+
+// TestStaleMetricWakes: when the metric that closed a node becomes stale, of which nobody tells the scheduler, the pod that waits is
+// tried again, once.
+func TestStaleMetricWakes(t *testing.T) {
+	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.9, 0.2, start())), machine("hotter", loads(0.95, 0.2, start())))
+	var woken []string
+	b.activate = func(pods map[string]*corev1.Pod) { woken = append(woken, sortedNames(pods)...) }
+	pod := asking("web", "100m", "1Gi")
+	if _, reasons, _ := b.try(pod); len(reasons) != 2 {
+		t.Fatal(reasons)
+	}
+	b.clock.Step(7 * time.Minute)
+	if b.wake(); woken != nil {
+		t.Errorf("%v are tried while the metric counts", woken)
+	}
+	// The average is stale after eight minutes, the maximum of an hour after twenty.
+	b.clock.Step(2 * time.Minute)
+	// That the end of another pod lets the node be looked at first makes no difference.
+	b.PodAdded(running(asking("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	b.PodDeleted(running(asking("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	b.wake()
+	b.wake()
+	if want := []string{"shop/web"}; !slices.Equal(woken, want) {
+		t.Errorf("%v are tried, want %v", woken, want)
+	}
+	if _, reasons, _ := b.try(pod); reasons["hot"] != ErrReasonTooLoaded+"cpu_usage_max_avg_1h" {
+		t.Errorf("closed %v", reasons)
+	}
+	b.clock.Step(12 * time.Minute)
+	b.wake()
+	if _, reasons, _ := b.try(pod); len(woken) != 2 || len(reasons) != 0 {
+		t.Errorf("%v are tried; closed still %v", woken, reasons)
+	}
+	b.place(pod)
+	b.clock.Step(24 * time.Hour)
+	if b.wake(); len(woken) != 2 {
+		t.Error("nobody waits, and somebody is tried")
 	}
 }

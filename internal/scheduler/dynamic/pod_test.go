@@ -90,6 +90,43 @@ func TestRunningSince(t *testing.T) {
 	}
 }
 
+// TestStartAndEnd: a pod that ended counts from its start to the end of its last container, as far as it says.
+func TestStartAndEnd(t *testing.T) {
+	ended := func(status corev1.PodStatus, finished ...time.Time) *corev1.Pod {
+		pod := on(asking("p", "1", "1Gi"), "n")
+		pod.Status = status
+		for _, at := range finished {
+			var state corev1.ContainerState
+			if !at.IsZero() {
+				state.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}
+			}
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{State: state})
+		}
+		return pod
+	}
+	began, now := &metav1.Time{Time: start()}, start().Add(time.Hour)
+	early, late := start().Add(10*time.Minute), start().Add(20*time.Minute)
+	done := corev1.PodStatus{Phase: corev1.PodSucceeded, StartTime: began}
+	for _, c := range []struct {
+		name       string
+		pod        *corev1.Pod
+		start, end time.Time
+	}{
+		{"succeeded", ended(done, late, early), start(), late},
+		{"failed", ended(corev1.PodStatus{Phase: corev1.PodFailed, StartTime: began}, early), start(), early},
+		{"deleted while it ran", running(asking("p", "1", "1Gi"), "n", early), early, now},
+		{"one container does not say when it ended", ended(done, early, time.Time{}), start(), now},
+		{"it says nothing of its containers", ended(done), start(), now},
+		{"its clock is ahead", ended(done, now.Add(time.Minute)), start(), now},
+		{"it never ran", ended(corev1.PodStatus{Phase: corev1.PodPending, StartTime: began}), time.Time{}, now},
+		{"it never got to a kubelet", ended(corev1.PodStatus{Phase: corev1.PodFailed}), time.Time{}, now},
+	} {
+		if s, e := startOf(c.pod), endOf(c.pod, now); !s.Equal(c.start) || !e.Equal(c.end) {
+			t.Errorf("%s: from %v to %v, want %v to %v", c.name, s, e, c.start, c.end)
+		}
+	}
+}
+
 func TestLearned(t *testing.T) {
 	recommendation := func(kind, value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
