@@ -28,6 +28,7 @@ type feature struct {
 // features lists what craned does, in the order in which it is added.
 func features() []feature {
 	return []feature{
+		{add: addWebAPI},
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},
 		{gate: Analysis, add: addTargets},

@@ -110,12 +110,6 @@ type GRPC struct {
 	Timeout time.Duration
 }
 
-// WebAPI says where the web API is served.
-type WebAPI struct {
-	BindAddress string
-	BindPort    int
-}
-
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	namespace := os.Getenv("CRANE_SYSTEM_NAMESPACE")
@@ -138,7 +132,7 @@ func NewOptions() *Options {
 			Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000,
 		},
 		GRPC:                            GRPC{Address: "localhost:50051", Timeout: time.Minute},
-		WebAPI:                          WebAPI{BindAddress: "0.0.0.0", BindPort: 8082},
+		WebAPI:                          newWebAPI(),
 		RecommendationConfigurationFile: defaultConfigurationFile,
 		RecommendationOutdated:          24 * time.Hour,
 		CostInterval:                    5 * time.Minute,
@@ -184,8 +178,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CSVDir, "csv-dir", o.CSVDir, "Directory with the files of the data source csv.")
 	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc.")
 	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
-	fs.StringVar(&o.WebAPI.BindAddress, "server-bind-address", o.WebAPI.BindAddress, "Address that serves the web API.")
-	fs.IntVar(&o.WebAPI.BindPort, "server-bind-port", o.WebAPI.BindPort, "Port that serves the web API; 0 serves none.")
+	o.WebAPI.addFlags(fs)
 
 	fs.StringVar(&o.RecommendationConfigurationFile, "recommendation-configuration-file", o.RecommendationConfigurationFile,
 		"File of kind RecommendationConfiguration. Where the default does not exist the built-in configuration is used.")

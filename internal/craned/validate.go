@@ -30,6 +30,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.LeaderElection.validate()...)
 	errs = append(errs, o.validateDataSources()...)
 	errs = append(errs, o.validateControllers()...)
+	errs = append(errs, o.WebAPI.validate()...)
 	errs = append(errs, o.Prediction.validate()...)
 	errs = append(errs, o.NodeLoad.validate()...)
 	errs = append(errs, o.Autoscaling.validate()...)

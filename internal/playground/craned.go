@@ -98,6 +98,10 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if port := p.port(portCraned); port != 0 {
 		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
+	webHost, webPort, err := net.SplitHostPort(addresses[2])
+	if err != nil {
+		return err
+	}
 	policy, err := p.writePolicy(objects)
 	if err != nil {
 		return err
@@ -106,7 +110,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.cranedMetrics = addresses[0]
+	p.cranedMetrics, p.cranedWeb = addresses[0], addresses[2]
 	p.cranedSpec = process.Spec{
 		Name: d.name,
 		Path: filepath.Join(p.options.BinDir, d.name),
@@ -115,6 +119,8 @@ func (p *playground) startCraned(ctx context.Context) error {
 			"prometheus-address":        p.prometheus.URL(),
 			"metrics-bind-address":      addresses[0],
 			"metrics-secure":            "false", // Loopback, to be looked at with a browser.
+			"server-bind-address":       webHost,
+			"server-bind-port":          webPort,
 			"health-probe-bind-address": addresses[1],
 			"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
 			"policy-config-path":        policy,

@@ -69,6 +69,7 @@ type playground struct {
 
 	cranedSpec    process.Spec
 	cranedMetrics string
+	cranedWeb     string
 
 	schedulerSpec process.Spec // crane-scheduler
 	explains      string       // where it says why it chose

@@ -27,6 +27,7 @@ func (p *playground) present(ctx context.Context) error {
 	}
 	if p.cranedMetrics != "" {
 		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
+		p.console.resultf("  %-14s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
 	}
 	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
 	p.console.resultf("")

@@ -57,6 +57,14 @@ func requestOf(
 	return r, err
 }
 
+// QueryOf says what a metric of a prediction is read by. An error is a sentence for the user.
+func QueryOf(
+	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
+) (predictor.Query, error) {
+	r, err := requestOf(tsp, m, selector)
+	return r.Query, err
+}
+
 func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev1.ResourceName) (predictor.Query, error) {
 	target := tsp.Spec.TargetRef
 	switch {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/promserver"
 	"crane.io/crane/test/integration/harness"
@@ -50,7 +51,7 @@ func eventuallyIn(ctx context.Context, t *testing.T, what string, check func(ctx
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(control.Config(), client.Options{Scheme: scheme})

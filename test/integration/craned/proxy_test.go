@@ -46,7 +46,12 @@ func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 // write makes a file for one test.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
+	return writeIn(t, t.TempDir(), name, text)
+}
+
+func writeIn(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

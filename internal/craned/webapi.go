@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controller/prediction"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/webapi"
+	"crane.io/crane/pkg/series"
+)
+
+// WebAPI says where the web API is served, and how.
+type WebAPI struct {
+	BindAddress string
+	// BindPort is 0 for no web API.
+	BindPort int
+	// Secure serves over TLS.
+	Secure bool
+	// CertDir has tls.crt and tls.key; empty for a certificate that is made at the start.
+	CertDir string
+}
+
+func newWebAPI() WebAPI { return WebAPI{BindAddress: "0.0.0.0", BindPort: 8082, Secure: true} }
+
+func (a *WebAPI) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.BindAddress, "server-bind-address", a.BindAddress, "Address that serves the web API.")
+	fs.IntVar(&a.BindPort, "server-bind-port", a.BindPort, "Port that serves the web API; 0 serves none.")
+	fs.BoolVar(&a.Secure, "server-secure", a.Secure,
+		"Serve the web API over TLS. false is for a proxy in the same pod that does: who listens in between reads bearer tokens.")
+	fs.StringVar(&a.CertDir, "server-cert-dir", a.CertDir,
+		"Directory with tls.crt and tls.key for the web API, read again when they change. Empty: a certificate is made at the start.")
+}
+
+func (a *WebAPI) validate() field.ErrorList {
+	var errs field.ErrorList
+	if a.BindPort < 0 || a.BindPort > 65535 {
+		errs = append(errs, field.Invalid(flag("server-bind-port"), a.BindPort, "must be a port, or 0 for none"))
+	}
+	if a.BindAddress != "" && net.ParseIP(a.BindAddress) == nil {
+		errs = append(errs, field.Invalid(flag("server-bind-address"), a.BindAddress, "must be an IP address"))
+	}
+	if a.CertDir != "" && !a.Secure {
+		errs = append(errs, field.Forbidden(flag("server-cert-dir"), "--server-secure is false"))
+	}
+	return errs
+}
+
+// addWebAPI serves the web API on every replica.
+func addWebAPI(ctx context.Context, p *parts) error {
+	if p.WebAPI.BindPort == 0 {
+		return nil
+	}
+	who, may, err := webapi.Delegated(p.mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("adding the web API: %w", err)
+	}
+	api, err := webapi.New(webapi.Config{
+		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, Past: p.past,
+		Authenticator: who, Authorizer: may, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		return fmt.Errorf("adding the web API: %w", err)
+	}
+	if err := ctrlmetrics.Registry.Register(api); err != nil {
+		return fmt.Errorf("registering the metrics of the web API: %w", err)
+	}
+	address := net.JoinHostPort(p.WebAPI.BindAddress, strconv.Itoa(p.WebAPI.BindPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--server-bind-port: %w", err)
+	}
+	if p.WebAPI.Secure {
+		config, err := p.WebAPI.tls(p.mgr)
+		if err != nil {
+			return err
+		}
+		listener = tls.NewListener(listener, config)
+	}
+	timeout := serverShutdown
+	err = p.mgr.Add(&manager.Server{
+		Name: "web API", Listener: listener, ShutdownTimeout: &timeout,
+		Server: &http.Server{
+			Handler: api, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: webapi.Timeout + probeTimeout,
+			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
+			BaseContext: func(net.Listener) context.Context {
+				return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("adding the web API: %w", err)
+	}
+	return nil
+}
+
+// tls is the certificate of a directory, followed, or one that is made now for this host.
+func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	modernTLS(config)
+	if a.CertDir != "" {
+		watcher, err := certwatcher.New(filepath.Join(a.CertDir, "tls.crt"), filepath.Join(a.CertDir, "tls.key"))
+		if err != nil {
+			return nil, fmt.Errorf("--server-cert-dir: %w", err)
+		}
+		if err := mgr.Add(watcher); err != nil {
+			return nil, fmt.Errorf("adding what follows --server-cert-dir: %w", err)
+		}
+		config.GetCertificate = watcher.GetCertificate
+		return config, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming this replica: %w", err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost", "craned"})
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for the web API: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for the web API: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}
+
+// past reads what a metric of a prediction was in a window, from the data sources.
+func (p *parts) past(
+	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
+) ([]metrics.LabelledSeries, error) {
+	query, err := prediction.QueryOf(tsp, metric, p.data.selector)
+	if err != nil {
+		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
+	}
+	if query.Expression != "" {
+		return p.data.list.Range(ctx, query.Expression, w) //nolint:wrapcheck // The error says all.
+	}
+	target := query.Target
+	if target.Name == "" {
+		return nil, errors.New("there is no target")
+	}
+	read := func() (map[string]series.Series, error) {
+		if target.Namespace == "" {
+			return p.data.list.NodeUsage(ctx, metrics.NodesRequest{Resource: query.Resource, Names: []string{target.Name}, Window: w})
+		}
+		return p.data.list.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+			Resource: query.Resource, Namespace: target.Namespace, Kind: target.Kind, Names: []string{target.Name}, Window: w,
+		})
+	}
+	byName, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
+	}
+	one, known := byName[target.Name]
+	if !known {
+		return nil, nil
+	}
+	return []metrics.LabelledSeries{{Series: one}}, nil
+}

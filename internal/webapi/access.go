@@ -1,0 +1,96 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webapi
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// How long the API server's answers are believed. A token that was taken back opens nothing after a minute, a right that
+// was taken away after the same time, and one that was given counts after ten seconds.
+const (
+	tokenTTL   = time.Minute
+	allowTTL   = time.Minute
+	denyTTL    = 10 * time.Second
+	askTimeout = 10 * time.Second
+)
+
+// Delegated asks the API server who somebody is (TokenReview) and what they may do (SubjectAccessReview).
+func Delegated(config *rest.Config) (authenticator.Request, authorizer.Authorizer, error) {
+	tokens, err := authenticationv1.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the client of token reviews: %w", err)
+	}
+	access, err := authorizationv1.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the client of access reviews: %w", err)
+	}
+	backoff := &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: tokenTTL,
+		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: askTimeout, WebhookRetryBackoff: backoff,
+	}.New()
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the authenticator: %w", err)
+	}
+	may, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: access, AllowCacheTTL: allowTTL, DenyCacheTTL: denyTTL, WebhookRetryBackoff: backoff,
+	}.New()
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the authorizer: %w", err)
+	}
+	return who, may, nil
+}
+
+// allowed tells whether who asks may do what a route needs, and answers them where not. What the API server was asked and
+// could not say counts as no.
+func (a *API) allowed(w http.ResponseWriter, r *http.Request, needs authorizer.AttributesRecord) bool {
+	logger := log.FromContext(r.Context())
+	who, ok, err := a.config.Authenticator.AuthenticateRequest(r)
+	if err != nil {
+		logger.V(1).Info("A token was not accepted", "reason", err.Error())
+	}
+	if err != nil || !ok {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "show a bearer token of the cluster")
+		return false
+	}
+	needs.User = who.User
+	decision, reason, err := a.config.Authorizer.Authorize(r.Context(), needs)
+	if err != nil {
+		logger.Info("The API server does not say who may use the web API", "reason", err.Error())
+		refuse(w, http.StatusServiceUnavailable, "the API server does not say whether this is allowed")
+		return false
+	}
+	if decision != authorizer.DecisionAllow {
+		logger.V(1).Info("Denied", "user", who.User.GetName(), "reason", reason)
+		refuse(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", who.User.GetName(), described(needs)))
+		return false
+	}
+	return true
+}
+
+func described(needs authorizer.AttributesRecord) string {
+	if !needs.ResourceRequest {
+		return needs.Verb + " " + needs.Path
+	}
+	text := needs.Verb + " " + needs.Resource + "." + needs.APIGroup
+	if needs.Namespace != "" {
+		text += " in namespace " + needs.Namespace
+	}
+	return text
+}

@@ -1,0 +1,363 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/series"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// gate lets users in whose token is their name, and lets them do what allowed lists.
+type gate struct {
+	allowed map[string]bool
+	err     error
+	asked   []string
+}
+
+func (g *gate) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if name == "expired" {
+		return nil, false, errors.New("token expired")
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, ok, nil
+}
+
+func (g *gate) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	asked := fmt.Sprintf("%s %s %s%s/%s/%s", a.GetUser().GetName(), a.GetVerb(), a.GetPath(), a.GetNamespace(), a.GetResource(), a.GetName())
+	g.asked = append(g.asked, asked)
+	if g.allowed[a.GetUser().GetName()] {
+		return authorizer.DecisionAllow, "", g.err
+	}
+	return authorizer.DecisionNoOpinion, "no rule", g.err
+}
+
+// answers is a data source.
+type answers struct {
+	err    error
+	window metrics.Window
+	query  string
+	wait   func(context.Context)
+}
+
+func (a *answers) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
+	a.query = query
+	if a.wait != nil {
+		a.wait(ctx)
+	}
+	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, a.err
+}
+
+func (a *answers) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+	a.query, a.window = query, w
+	return []metrics.LabelledSeries{{
+		Labels: metrics.Labels{"pod": "a"}, Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, series.Gap(), 3}},
+	}}, a.err
+}
+
+type fixture struct {
+	*API
+	gate *gate
+	data *answers
+	past error
+}
+
+func setup(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(analysisv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{gate: &gate{allowed: map[string]bool{"ann": true}}, data: &answers{}}
+	var err error
+	f.API, err = New(Config{
+		Objects: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Queries: f.data, MaxPoints: 100,
+		Past: func(_ context.Context, _ *predictionv1alpha1.TimeSeriesPrediction, _ *predictionv1alpha1.PredictionMetric, w metrics.Window) ([]metrics.LabelledSeries, error) {
+			return []metrics.LabelledSeries{{Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, 2, series.Gap(), 4}}}}, f.past
+		},
+		Authenticator: f.gate, Authorizer: f.gate, Clock: clocktesting.NewFakePassiveClock(now),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// get asks for a path as somebody; nobody is "".
+func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+	if as != "" {
+		r.Header.Set("Authorization", "Bearer "+as)
+	}
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	return w
+}
+
+// body is the envelope of an answer.
+func body(t *testing.T, w *httptest.ResponseRecorder) (data string, problem string) {
+	t.Helper()
+	var e struct {
+		Error *string
+		Data  json.RawMessage
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Data == nil {
+		t.Fatalf("no envelope: %v, %s", err, w.Body)
+	}
+	return string(e.Data), *e.Error
+}
+
+func rec(namespace, name string) *analysisv1alpha1.Recommendation {
+	return &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// TestWhoMayRead: every route but two asks who it is and whether they may, for exactly what it answers with.
+func TestWhoMayRead(t *testing.T) {
+	f := setup(t)
+	open := map[string]bool{"/api/healthz": true, "/api/version": true}
+	needs := map[string]string{
+		"/api/v1/recommendation":                              "list /recommendations/",
+		"/api/v1/recommendation?namespace=shop":               "list shop/recommendations/",
+		"/api/v1/recommendation?namespace=shop&namespace=all": "list shop/recommendations/",
+		"/api/v1/recommendationRule":                          "list /recommendationrules/",
+		"/api/v1/recommendationRule?namespace=shop":           "list /recommendationrules/",
+		"/api/v1/prometheus/query?query=up&time=1":            "get /api/v1/prometheus/query//",
+		"/api/v1/prometheus/query_range?query=up":             "get /api/v1/prometheus/query_range//",
+		"/api/prediction/debug/shop/web":                      "get shop/timeseriespredictions/web",
+	}
+	for _, r := range f.routes() {
+		if (r.needs == nil) != open[r.path] {
+			t.Errorf("route %s is open: %v", r.path, r.needs == nil)
+		}
+	}
+	for path := range open {
+		if w := f.get(t, "", path); w.Code != http.StatusOK {
+			t.Errorf("%s: status %d", path, w.Code)
+		}
+	}
+	for path, want := range needs {
+		for as, status := range map[string]int{"": http.StatusUnauthorized, "expired": http.StatusUnauthorized, "bob": http.StatusForbidden} {
+			w := f.get(t, as, path)
+			if data, problem := body(t, w); w.Code != status || data != "null" || problem == "" {
+				t.Errorf("%s as %q: status %d, want %d; %s %s", path, as, w.Code, status, data, problem)
+			}
+		}
+		f.gate.asked = nil
+		f.get(t, "ann", path)
+		if len(f.gate.asked) != 1 || f.gate.asked[0] != "ann "+want {
+			t.Errorf("%s asks %q, want %q", path, f.gate.asked, want)
+		}
+	}
+	f.gate.err = errors.New("no API server")
+	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("what cannot be asked is allowed: status %d", w.Code)
+	}
+}
+
+// TestReadOnly: nothing but GET and HEAD is answered.
+func TestReadOnly(t *testing.T) {
+	f := setup(t)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		r := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/recommendationRule", strings.NewReader(`{}`))
+		r.Header.Set("Authorization", "Bearer ann")
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if w.Code != http.StatusMethodNotAllowed || len(f.gate.asked) > 0 {
+			t.Errorf("%s: status %d", method, w.Code)
+		}
+	}
+	if w := f.get(t, "ann", "/api/v1/recommendation/adopt/shop/web"); w.Code != http.StatusNotFound {
+		t.Errorf("a route that writes: status %d", w.Code)
+	}
+}
+
+// TestObjects: recommendations of all namespaces or one, and rules, come in gocrane's envelope.
+func TestObjects(t *testing.T) {
+	f := setup(t, rec("shop", "web"), rec("bank", "web"), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
+	names := func(path string) string {
+		data, problem := body(t, f.get(t, "ann", path))
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal([]byte(data), &list); err != nil || problem != "" {
+			t.Fatal(err, problem)
+		}
+		var out []string
+		for _, o := range list.Items {
+			out = append(out, o.Namespace+"/"+o.Name)
+		}
+		return strings.Join(out, " ")
+	}
+	for path, want := range map[string]string{
+		"/api/v1/recommendation": "bank/web shop/web", "/api/v1/recommendation?namespace=shop": "shop/web",
+		"/api/v1/recommendation?namespace=none": "", "/api/v1/recommendationRule": "/all",
+	} {
+		if got := names(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	f.config.Objects = notYet{}
+	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "ask again soon") {
+		t.Errorf("before the cache has started: %q", problem)
+	}
+}
+
+type notYet struct{ client.Reader }
+
+func (notYet) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return &cache.ErrCacheNotStarted{}
+}
+
+// TestQueries: vectors and matrices come as Prometheus writes them; what is wrong with a question is said.
+func TestQueries(t *testing.T) {
+	f := setup(t)
+	expr := url.QueryEscape(`up{job="a"}`)
+	data, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?time=1000.5&query="+expr))
+	if want := `[{"metric":{"pod":"a"},"value":[1000.5,"0.25"]}]`; data != want || problem != "" || f.data.query != `up{job="a"}` {
+		t.Errorf("%s, %s; asked %s", data, problem, f.data.query)
+	}
+	data, problem = body(t, f.get(t, "ann", "/api/v1/prometheus/query_range?start=60&end=180&step=1m&query="+expr))
+	if want := `[{"metric":{"pod":"a"},"values":[[60,"1"],[180,"3"]]}]`; data != want || problem != "" {
+		t.Errorf("%s, %s", data, problem)
+	}
+	if w := f.data.window; w.Start.Unix() != 60 || w.End.Unix() != 240 || w.Step != time.Minute {
+		t.Errorf("window %+v: the end has to be in it", w)
+	}
+	for path, want := range map[string]string{
+		"query?time=1":                                  "query is not given",
+		"query?query=up":                                "time is not given",
+		"query?query=up&time=noon":                      "time: ",
+		"query?query=up&time=NaN":                       "time: ",
+		"query?query=up&time=1e300":                     "time: ",
+		"query?query=up&time=-1":                        "time: ",
+		"query_range?query=up&start=1&end=2":            "step is not given",
+		"query_range?query=up&start=1&end=2&step=10":    "step: ",
+		"query_range?query=up&start=1&end=2&step=1ns":   "step: ",
+		"query_range?query=up&start=2&end=1&step=1s":    "end is before start",
+		"query_range?query=up&start=0&end=100&step=1s":  "more than 100",
+		"query_range?query=up&start=0&end=9e9&step=1ms": "end: ",
+	} {
+		w := f.get(t, "ann", "/api/v1/prometheus/"+path)
+		if data, problem := body(t, w); data != "null" || !strings.Contains(problem, want) || w.Code != http.StatusOK {
+			t.Errorf("%s: %d, %s, %q; want %q", path, w.Code, data, problem, want)
+		}
+	}
+	f.data.err = errors.New("Prometheus is down")
+	if _, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1")); !strings.Contains(problem, "Prometheus is down") {
+		t.Errorf("problem %q", problem)
+	}
+	if w := f.get(t, "ann", "/api/v1/prometheus/query?time=1&query="+strings.Repeat("a", maxURL)); w.Code != http.StatusRequestURITooLong {
+		t.Errorf("an endless query: status %d", w.Code)
+	}
+}
+
+// TestBounds: no more than so many requests are answered at once, each within a time, and none is too long.
+func TestBounds(t *testing.T) {
+	f := setup(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	f.data.wait = func(ctx context.Context) {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("a question without a time limit")
+		}
+		begun <- struct{}{}
+		<-release
+	}
+	done := make(chan int)
+	for range atOnce {
+		go func() { done <- f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1").Code }()
+		<-begun
+	}
+	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("one more: status %d", w.Code)
+	}
+	close(release)
+	for range atOnce {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("status %d", code)
+		}
+	}
+	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusOK {
+		t.Errorf("after the others: status %d", w.Code)
+	}
+	if _, err := encode(envelope{Data: strings.Repeat("x", maxAnswer)}); !errors.Is(err, errTooLong) {
+		t.Errorf("an endless answer: %v", err)
+	}
+}
+
+func prediction() *predictionv1alpha1.TimeSeriesPrediction {
+	return &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{PredictionMetrics: []predictionv1alpha1.PredictionMetric{
+			{ResourceIdentifier: "cpu"}, {ResourceIdentifier: "<script>alert(1)</script>"},
+		}},
+		Status: predictionv1alpha1.TimeSeriesPredictionStatus{
+			Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "AllPredicted", Message: "a < b"}},
+			PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{{
+				ResourceIdentifier: "cpu", Ready: true, Reason: "made by auto",
+				Prediction: []predictionv1alpha1.MetricTimeSeries{{
+					Labels: []predictionv1alpha1.Label{{Name: "pod", Value: "a"}},
+					Samples: []predictionv1alpha1.Sample{
+						{Value: "2", Timestamp: now.Unix()}, {Value: "NaN", Timestamp: now.Unix() + 60}, {Value: "junk", Timestamp: 0}, {Value: "3", Timestamp: now.Unix() + 3600},
+					},
+				}},
+			}},
+		},
+	}
+}
+
+// TestDebugPage: a page shows past and forecast in one chart, tells what is missing, and takes nothing for markup.
+func TestDebugPage(t *testing.T) {
+	f := setup(t, prediction())
+	w := f.get(t, "ann", "/api/prediction/debug/shop/web")
+	page := w.Body.String()
+	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+		t.Fatalf("status %d, %v", w.Code, w.Header())
+	}
+	for _, want := range []string{
+		"shop/web", "AllPredicted", "a &lt; b", "made by auto", `pod=&#34;a&#34;`, `class="past" d="M0.0 165.0L`, `class="forecast" d="M`, "&lt;script&gt;",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "<script>") || strings.Contains(page, "NaN") {
+		t.Error("the page holds what it must not")
+	}
+	f.past = errors.New("the source is down")
+	if page := f.get(t, "ann", "/api/prediction/debug/shop/web").Body.String(); !strings.Contains(page, "the source is down") {
+		t.Error("the page does not tell why there is no past")
+	}
+	if w := f.get(t, "ann", "/api/prediction/debug/shop/none"); w.Code != http.StatusNotFound {
+		t.Errorf("no such prediction: status %d", w.Code)
+	}
+}
+
+func TestIncomplete(t *testing.T) {
+	if _, err := New(Config{}); err == nil {
+		t.Error("an API of nothing")
+	}
+}

@@ -1,0 +1,231 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webapi
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics"
+)
+
+const (
+	// pastDays are shown before now, pastStep apart: two daily rounds, in which most forecasts think.
+	pastDays = 2
+	pastStep = 5 * time.Minute
+	// maxDrawn bounds the series of one metric that are drawn; a page of more is not read.
+	maxDrawn = 20
+	// maxDrawnPoints bounds the points of one line; a screen has no more columns.
+	maxDrawnPoints = 2000
+	chartWidth     = 900
+	chartHeight    = 220
+)
+
+//go:embed debug.html.tmpl
+var debugTemplate string
+
+// page is what the template shows.
+type page struct {
+	Namespace, Name string
+	Now             time.Time
+	Conditions      []metav1.Condition
+	Metrics         []metricView
+}
+
+// metricView is one metric of a prediction.
+type metricView struct {
+	Name, Algorithm, Reason, Skill string
+	Ready                          bool
+	// Problem says why the past is not shown.
+	Problem string
+	Charts  []chart
+	// More is the number of series that are not drawn.
+	More int
+}
+
+// chart is one series: what it was, and what is forecast.
+type chart struct {
+	Labels         string
+	Width, Height  int
+	Past, Forecast string // paths of SVG
+	Now            string // where on the x axis now is
+	From, To       time.Time
+	Low, High      string
+}
+
+// debug answers with a page that shows a prediction beside what came true.
+func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
+	var tsp predictionv1alpha1.TimeSeriesPrediction
+	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if err := a.config.Objects.Get(r.Context(), key, &tsp); err != nil {
+		status := http.StatusServiceUnavailable
+		if apierrors.IsNotFound(err) {
+			status = http.StatusNotFound
+		}
+		refuse(w, status, fmt.Sprintf("prediction %s: %v", key, err))
+		return nil
+	}
+	now := a.config.Clock.Now().UTC()
+	p := page{Namespace: key.Namespace, Name: key.Name, Now: now, Conditions: tsp.Status.Conditions}
+	window := metrics.Window{Start: now.AddDate(0, 0, -pastDays).Truncate(pastStep), End: now, Step: pastStep}
+	for i := range tsp.Spec.PredictionMetrics {
+		metric := &tsp.Spec.PredictionMetrics[i]
+		view := metricView{Name: metric.ResourceIdentifier, Algorithm: string(metric.Algorithm.AlgorithmType)}
+		past, err := a.config.Past(r.Context(), &tsp, metric, window)
+		if err != nil {
+			view.Problem = err.Error()
+		}
+		view.show(statusOf(&tsp, metric.ResourceIdentifier), past, now)
+		p.Metrics = append(p.Metrics, view)
+	}
+	page, err := template.New("debug").Parse(debugTemplate)
+	if err != nil {
+		return fmt.Errorf("reading the page's template: %w", err)
+	}
+	out := &bounded{left: maxAnswer}
+	if err := page.Execute(out, p); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	_, _ = w.Write(out.Bytes()) // Who has gone needs no answer.
+	return nil
+}
+
+func statusOf(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *predictionv1alpha1.PredictionMetricStatus {
+	for i := range tsp.Status.PredictionMetrics {
+		if s := &tsp.Status.PredictionMetrics[i]; s.ResourceIdentifier == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// show joins each forecast with the past of the same labels, and the only one of both with each other.
+func (v *metricView) show(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabelledSeries, now time.Time) {
+	forecasts := map[string][]point{}
+	pasts := map[string][]point{}
+	var order []string
+	note := func(labels string) {
+		if forecasts[labels] == nil && pasts[labels] == nil {
+			order = append(order, labels)
+		}
+	}
+	if status != nil {
+		v.Ready, v.Reason, v.Skill = status.Ready, status.Reason, status.Skill
+		for _, s := range status.Prediction {
+			labels := labelText(s.Labels)
+			note(labels)
+			forecasts[labels] = samples(s.Samples)
+		}
+	}
+	for _, s := range past {
+		var list []predictionv1alpha1.Label
+		for name, value := range s.Labels {
+			list = append(list, predictionv1alpha1.Label{Name: name, Value: value})
+		}
+		labels := labelText(list)
+		if len(past) == 1 && len(forecasts) == 1 {
+			labels = order[0]
+		}
+		note(labels)
+		pasts[labels] = points(s.Series)
+	}
+	for _, labels := range order {
+		if len(v.Charts) == maxDrawn {
+			v.More = len(order) - maxDrawn
+			return
+		}
+		if c, ok := draw(labels, pasts[labels], forecasts[labels], now); ok {
+			v.Charts = append(v.Charts, c)
+		}
+	}
+}
+
+func samples(list []predictionv1alpha1.Sample) []point {
+	out := []point{}
+	for _, s := range list {
+		if v, err := strconv.ParseFloat(s.Value, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			out = append(out, point{time.Unix(s.Timestamp, 0).UTC(), v})
+		}
+	}
+	return out
+}
+
+// draw scales both lines into one chart; ok is false where there is no point.
+func draw(labels string, past, forecast []point, now time.Time) (chart, bool) {
+	past, forecast = thin(past), thin(forecast)
+	low, high := math.Inf(1), math.Inf(-1)
+	from, to := now, now
+	for _, line := range [][]point{past, forecast} {
+		for _, p := range line {
+			low, high = min(low, p.value), max(high, p.value)
+			if p.at.Before(from) {
+				from = p.at
+			}
+			if p.at.After(to) {
+				to = p.at
+			}
+		}
+	}
+	if high < low {
+		return chart{}, false
+	}
+	low = min(low, 0)
+	span, height := max(to.Sub(from).Seconds(), 1), high-low
+	if height == 0 {
+		height = 1
+	}
+	x := func(t time.Time) float64 { return t.Sub(from).Seconds() / span * chartWidth }
+	path := func(line []point) string {
+		var b strings.Builder
+		for i, p := range line {
+			command := "L"
+			if i == 0 {
+				command = "M"
+			}
+			fmt.Fprintf(&b, "%s%.1f %.1f", command, x(p.at), chartHeight-(p.value-low)/height*chartHeight)
+		}
+		return b.String()
+	}
+	return chart{
+		Labels: labels, Width: chartWidth, Height: chartHeight, Past: path(past), Forecast: path(forecast),
+		Now: fmt.Sprintf("%.1f", x(now)), From: from, To: to,
+		Low: strconv.FormatFloat(low, 'g', 4, 64), High: strconv.FormatFloat(high, 'g', 4, 64),
+	}, true
+}
+
+// thin leaves out points evenly where there are more than can be seen.
+func thin(line []point) []point {
+	if len(line) <= maxDrawnPoints {
+		return line
+	}
+	out := make([]point, maxDrawnPoints)
+	for i := range out {
+		out[i] = line[i*len(line)/maxDrawnPoints]
+	}
+	return out
+}
+
+// labelText writes labels in the order of their names.
+func labelText(list []predictionv1alpha1.Label) string {
+	parts := make([]string, len(list))
+	for i, l := range list {
+		parts[i] = l.Name + "=" + strconv.Quote(l.Value)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,119 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics"
+)
+
+const (
+	// Timeout is what answering one request may take. gocrane cut answers off after 10 s, which made its pages time out.
+	Timeout = 60 * time.Second
+	// atOnce bounds the requests that are answered at once; each may hold maxAnswer.
+	atOnce = 8
+	// maxAnswer bounds an answer, in bytes: 20,000 recommendations are some 60 MB.
+	maxAnswer = 64 << 20
+	// maxURL bounds path and query, in bytes. Queries of dashboards have some hundred.
+	maxURL = 16 << 10
+)
+
+// Config is what the API is made of.
+type Config struct {
+	// Objects reads Crane's objects, best from a cache.
+	Objects client.Reader
+	// Queries answers PromQL.
+	Queries metrics.Querier
+	// MaxPoints bounds the points of one series in a range query.
+	MaxPoints int
+	// Past reads what a metric of a prediction was in a window.
+	Past func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
+	// Authenticator and Authorizer say who asks, and whether they may.
+	Authenticator authenticator.Request
+	Authorizer    authorizer.Authorizer
+	Clock         clock.PassiveClock
+}
+
+// API answers requests. It is an http.Handler and a prometheus.Collector.
+type API struct {
+	config   Config
+	mux      *http.ServeMux
+	places   chan struct{}
+	requests *prometheus.CounterVec
+}
+
+// New returns the API. It fails where something is missing.
+func New(config Config) (*API, error) {
+	if config.Objects == nil || config.Queries == nil || config.Past == nil || config.Authenticator == nil ||
+		config.Authorizer == nil || config.Clock == nil || config.MaxPoints < 1 {
+		return nil, errors.New("the web API needs a reader, queries, the past, an authenticator, an authorizer, a clock and a bound")
+	}
+	a := &API{
+		config: config, mux: http.NewServeMux(), places: make(chan struct{}, atOnce),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "crane_web_api_requests_total", Help: "Requests to the web API, by route and by how they ended.",
+		}, []string{"route", "result"}),
+	}
+	for _, r := range a.routes() {
+		a.mux.Handle("GET "+r.path, a.serve(r))
+	}
+	return a, nil
+}
+
+// Describe implements prometheus.Collector.
+func (a *API) Describe(to chan<- *prometheus.Desc) { a.requests.Describe(to) }
+
+// Collect implements prometheus.Collector.
+func (a *API) Collect(to chan<- prometheus.Metric) { a.requests.Collect(to) }
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.URL.RequestURI()) > maxURL {
+		refuse(w, http.StatusRequestURITooLong, "the URL is longer than 16384 bytes")
+		return
+	}
+	// What answers must not be taken for something else, and is nobody's to keep.
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	a.mux.ServeHTTP(w, r)
+}
+
+// serve lets those in who may, a few at once, and answers within the time.
+func (a *API) serve(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), Timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		result := "denied"
+		defer func() { a.requests.WithLabelValues(route.path, result).Inc() }()
+		if route.needs != nil && !a.allowed(w, r, route.needs(r)) {
+			return
+		}
+		select {
+		case a.places <- struct{}{}:
+			defer func() { <-a.places }()
+		default:
+			result = "busy"
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusTooManyRequests, "too many requests at once")
+			return
+		}
+		result = "answered"
+		if err := route.answer(w, r); err != nil {
+			result = "failed"
+			write(w, http.StatusOK, envelope{Error: err.Error()})
+		}
+	})
+}
