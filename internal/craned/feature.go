@@ -38,6 +38,7 @@ func features() []feature {
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
 		{names: []string{effectiveHPAController}, gate: EffectiveHPA, promQL: true, add: addAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
+		{gate: QOSInitializer, add: addQOSInitializer},
 		{add: addWebhooks}, // After all that have something to say about new pods.
 	}
 }

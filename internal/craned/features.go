@@ -16,6 +16,8 @@ const (
 	TimeSeriesPrediction featuregate.Feature = "TimeSeriesPrediction"
 	// ClusterNodePrediction (alpha, off): a TimeSeriesPrediction for each of a set of nodes.
 	ClusterNodePrediction featuregate.Feature = "ClusterNodePrediction"
+	// QOSInitializer (alpha, off): an init container for new pods of low CPU priority.
+	QOSInitializer featuregate.Feature = "QOSInitializer"
 	// EffectiveHPA (alpha, on) is gocrane's gate Autoscaling: EffectiveHorizontalPodAutoscalers and Substitutes.
 	EffectiveHPA featuregate.Feature = "Autoscaling"
 
@@ -24,7 +26,6 @@ const (
 	nodeResourceTopology featuregate.Feature = "NodeResourceTopology"
 	craneCPUManager      featuregate.Feature = "CraneCPUManager"
 	dashboardControl     featuregate.Feature = "DashboardControl"
-	qosInitializer       featuregate.Feature = "QOSInitializer"
 )
 
 func newFeatureGates() featuregate.MutableFeatureGate {
@@ -40,6 +41,6 @@ func featureSpecs() map[featuregate.Feature]featuregate.FeatureSpec {
 	return map[featuregate.Feature]featuregate.FeatureSpec{
 		Analysis: on, EffectiveHPA: on, nodeResource: on, podResource: on, TimeSeriesPrediction: on,
 		nodeResourceTopology: off, ClusterNodePrediction: off, craneCPUManager: off, dashboardControl: off,
-		qosInitializer: off,
+		QOSInitializer: off,
 	}
 }

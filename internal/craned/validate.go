@@ -5,7 +5,6 @@ package craned
 
 import (
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"crane.io/crane/internal/metrics/prometheus"
 )
 
 const (
@@ -36,7 +33,8 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Autoscaling.validate()...)
 	errs = append(errs, validateRebalance(o.Rebalance)...)
 	errs = append(errs, o.OOM.validate()...)
-	errs = append(errs, o.Webhook.validate()...)
+	errs = append(errs, o.Adoption.validate()...)
+	errs = append(errs, o.Webhook.validate(o.FeatureGates.Enabled(QOSInitializer))...)
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
 	}
@@ -128,7 +126,7 @@ func (o *Options) validateDataSources() field.ErrorList {
 		}
 	}
 	if slices.Contains(o.DataSources, dataSourceProm) {
-		errs = append(errs, o.Prometheus.validate()...)
+		errs = append(errs, o.Prometheus.Validate()...)
 	}
 	if slices.Contains(o.DataSources, dataSourceGRPC) {
 		if o.GRPC.Address == "" {
@@ -140,43 +138,6 @@ func (o *Options) validateDataSources() field.ErrorList {
 	}
 	if slices.Contains(o.DataSources, dataSourceCSV) && o.CSVDir == "" {
 		errs = append(errs, field.Required(flag("csv-dir"), "the data source csv needs it"))
-	}
-	return errs
-}
-
-func (p Prometheus) validate() field.ErrorList {
-	var errs field.ErrorList
-	if p.Address == "" {
-		errs = append(errs, field.Required(flag("prometheus-address"), "the data source prom needs the URL of a Prometheus"))
-	} else if u, err := url.Parse(p.Address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, field.Invalid(flag("prometheus-address"), p.Address, "must be a URL that begins with http:// or https://"))
-	}
-	if p.Concurrency < 1 {
-		errs = append(errs, field.Invalid(flag("prometheus-query-concurrency"), p.Concurrency, "must be 1 or more"))
-	}
-	if p.MaxPoints < 2 {
-		errs = append(errs, field.Invalid(flag("prometheus-maxpoints"), p.MaxPoints, "must be 2 or more"))
-	}
-	if p.Timeout <= 0 {
-		errs = append(errs, notPositive("prometheus-timeout", p.Timeout))
-	}
-	if p.KeepAlive < 0 {
-		errs = append(errs, field.Invalid(flag("prometheus-keepalive"), p.KeepAlive.String(), "must be 0 or more"))
-	}
-	if p.BearerToken != "" && p.BearerTokenFile != "" {
-		errs = append(errs, field.Forbidden(flag("prometheus-auth-bearertoken-file"), "--prometheus-auth-bearertoken is set as well"))
-	}
-	if p.Username != "" && (p.BearerToken != "" || p.BearerTokenFile != "") {
-		errs = append(errs, field.Forbidden(flag("prometheus-auth-username"), "a bearer token is set as well: only one of them can be sent"))
-	}
-	if p.Password != "" && p.Username == "" {
-		errs = append(errs, field.Required(flag("prometheus-auth-username"), "--prometheus-auth-password is set"))
-	}
-	if (p.CertFile == "") != (p.KeyFile == "") {
-		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
-	}
-	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
-		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
 	}
 	return errs
 }

@@ -13,11 +13,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/certificates"
+	"crane.io/crane/internal/configfile"
 	"crane.io/crane/internal/webhook"
 	"crane.io/crane/internal/webhook/pods"
+	"crane.io/crane/internal/webhook/qosinitializer"
 )
 
 // Names of what config/webhook holds.
@@ -52,7 +56,7 @@ func (w *Webhook) addFlags(fs *pflag.FlagSet) {
 		"File of kind QOSConfig: what the feature gate QOSInitializer adds to new pods of low CPU priority.")
 }
 
-func (w *Webhook) validate() field.ErrorList {
+func (w *Webhook) validate(qosInitializer bool) field.ErrorList {
 	var errs field.ErrorList
 	if !w.Enabled {
 		return nil
@@ -62,6 +66,9 @@ func (w *Webhook) validate() field.ErrorList {
 	}
 	if w.Host != "" && net.ParseIP(w.Host) == nil {
 		errs = append(errs, field.Invalid(flag("webhook-host"), w.Host, "must be an IP address"))
+	}
+	if qosInitializer && w.QOSConfigFile == "" {
+		errs = append(errs, field.Required(flag("qos-config-file"), "the feature gate QOSInitializer is on"))
 	}
 	return errs
 }
@@ -106,6 +113,41 @@ func addWebhooks(_ context.Context, p *parts) error {
 	}
 	return nil
 }
+
+// addQOSInitializer adds what changes new pods of low CPU priority.
+func addQOSInitializer(ctx context.Context, p *parts) error {
+	if !p.Webhook.Enabled {
+		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
+		return nil
+	}
+	file, err := configfile.Open(p.Webhook.QOSConfigFile, configfile.DefaultInterval, clock.RealClock{}, qosinitializer.Parse)
+	if err != nil {
+		return fmt.Errorf("--qos-config-file: %w", err)
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("file", p.Webhook.QOSConfigFile)
+	follow := onEveryReplica(func(ctx context.Context) error {
+		file.Run(ctx, configfile.Observer[qosinitializer.Config]{
+			Loaded:  func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
+			Refused: func(err error) { log.Info("QOSConfig refused; the old one stays in force", "reason", err.Error()) },
+		})
+		return nil
+	})
+	store := qosinitializer.Store{Cache: p.mgr.GetCache()}
+	for _, r := range []manager.Runnable{follow, store} {
+		if err := p.mgr.Add(r); err != nil {
+			return fmt.Errorf("adding the QOSInitializer: %w", err)
+		}
+	}
+	p.mutators = append(p.mutators, qosinitializer.Mutator{Config: file.Content, PodQOSs: store.List})
+	return nil
+}
+
+// onEveryReplica is a runnable for standbys too.
+type onEveryReplica func(context.Context) error
+
+func (f onEveryReplica) Start(ctx context.Context) error { return f(ctx) }
+
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 func newKeeper(p *parts) (*certificates.Keeper, error) {
 	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())

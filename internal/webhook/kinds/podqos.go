@@ -5,15 +5,13 @@ package kinds
 
 import (
 	"maps"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/podqos"
 )
 
 // PodQOS looks at which actions may be taken on which pods.
@@ -53,8 +51,8 @@ func scope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdi
 		at := path.Child("values").Index(i)
 		switch r.ScopeName {
 		case ensurancev1alpha1.ScopePriority:
-			if low, high, ok := priorities(value); !ok {
-				v.refuse(field.Invalid(at, value, "must be a number from -2147483648 to 2147483647, or two of them with a - between"))
+			if low, high, err := podqos.Priorities(value); err != nil {
+				v.refuse(field.Invalid(at, value, err.Error()))
 			} else if low > high {
 				v.refuse(field.Invalid(at, value, "the range is empty: it begins above its end"))
 			}
@@ -68,22 +66,6 @@ func scope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdi
 		v.warn(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
 	}
 	return v
-}
-
-// priorities reads -100, 1000, 1000-3000 or -100--50. Both ends belong to a range.
-func priorities(text string) (low, high int64, ok bool) {
-	number := func(s string) (int64, bool) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		return n, err == nil && n >= math.MinInt32 && n <= math.MaxInt32
-	}
-	// The first - may be a sign.
-	if i := strings.Index(text[min(1, len(text)):], "-"); i >= 0 {
-		low, first := number(text[:i+1])
-		high, second := number(text[i+2:])
-		return low, high, first && second
-	}
-	low, ok = number(text)
-	return low, low, ok
 }
 
 // emptyScopes warns of conditions that no pod can meet together.

@@ -1,0 +1,172 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podqos
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+)
+
+// Matches tells whether a PodQOS is for a pod: both of its selectors have to match, and one has to be there. An error says which
+// part cannot be read; the PodQOS is then for no pod.
+func Matches(spec *ensurancev1alpha1.PodQOSSpec, pod *corev1.Pod) (bool, error) {
+	if spec.ScopeSelector == nil && emptySelector(spec.LabelSelector) {
+		return false, nil
+	}
+	if !emptySelector(spec.LabelSelector) {
+		selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
+		if err != nil {
+			return false, fmt.Errorf("labelSelector: %w", err)
+		}
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			return false, nil
+		}
+	}
+	if spec.ScopeSelector == nil {
+		return true, nil
+	}
+	for i, r := range spec.ScopeSelector.MatchExpressions {
+		in, err := inScope(r, pod)
+		if err != nil {
+			return false, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
+		}
+		if in != (r.Operator == ensurancev1alpha1.ScopeOperatorIn) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func emptySelector(s *metav1.LabelSelector) bool {
+	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+}
+
+// inScope tells whether the pod has one of the values.
+func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) (bool, error) {
+	switch r.ScopeName {
+	case ensurancev1alpha1.ScopeQOSClass:
+		return slices.Contains(r.Values, string(Class(pod))), nil
+	case ensurancev1alpha1.ScopeNamespace:
+		return slices.Contains(r.Values, pod.Namespace), nil
+	case ensurancev1alpha1.ScopePriority:
+		priority := int32(0)
+		if pod.Spec.Priority != nil {
+			priority = *pod.Spec.Priority
+		}
+		for _, v := range r.Values {
+			low, high, err := Priorities(v)
+			if err != nil {
+				return false, err
+			}
+			if low <= priority && priority <= high {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	return false, fmt.Errorf("unknown scope %q", r.ScopeName)
+}
+
+// Priorities reads a priority such as -100, or a range such as 1000-3000 or -100--50 whose ends both belong to it.
+func Priorities(text string) (low, high int32, err error) {
+	number := func(s string) int32 {
+		n, parsing := strconv.ParseInt(s, 10, 32)
+		if parsing != nil {
+			err = fmt.Errorf("priority %q: must be a number from %d to %d, or two of them with a - between", text, math.MinInt32, math.MaxInt32)
+		}
+		return int32(n)
+	}
+	// The first - may be a sign.
+	if i := strings.Index(text[min(1, len(text)):], "-"); i >= 0 {
+		low, high = number(text[:i+1]), number(text[i+2:])
+		return low, high, err
+	}
+	low = number(text)
+	return low, low, err
+}
+
+// Class is the QoS class of a pod as the API server would work it out: a pod that is just being created has none yet.
+func Class(pod *corev1.Pod) corev1.PodQOSClass {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass
+	}
+	some, guaranteed := false, true
+	whole := pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0)
+	var all []*corev1.ResourceRequirements
+	if whole {
+		all = append(all, pod.Spec.Resources)
+	} else {
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				all = append(all, &list[i].Resources)
+			}
+		}
+	}
+	for _, r := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			some = some || !request.IsZero() || !limit.IsZero()
+			// A missing request is the limit.
+			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
+				guaranteed = false
+			}
+		}
+	}
+	switch {
+	case !some:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// Best returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
+// more conditions on it, then the first by name. It is nil where none matches. One that cannot be read is for no pod.
+func Best(list []*ensurancev1alpha1.PodQOS, pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
+	var best *ensurancev1alpha1.PodQOS
+	for _, q := range list {
+		if ok, err := Matches(&q.Spec, pod); err != nil || !ok {
+			continue
+		}
+		if best == nil || compare(q, best) < 0 {
+			best = q
+		}
+	}
+	return best
+}
+
+// compare orders by how much is said, most first.
+func compare(a, b *ensurancev1alpha1.PodQOS) int {
+	return cmp.Or(
+		cmp.Compare(labelCount(b), labelCount(a)),
+		cmp.Compare(scopeCount(b), scopeCount(a)),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+func labelCount(q *ensurancev1alpha1.PodQOS) int {
+	if q.Spec.LabelSelector == nil {
+		return 0
+	}
+	return len(q.Spec.LabelSelector.MatchLabels)
+}
+
+// scopeCount is -1 without a scope.
+func scopeCount(q *ensurancev1alpha1.PodQOS) int {
+	if q.Spec.ScopeSelector == nil {
+		return -1
+	}
+	return len(q.Spec.ScopeSelector.MatchExpressions)
+}
