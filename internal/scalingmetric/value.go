@@ -124,7 +124,8 @@ func Amount(v float64) resource.Quantity {
 		return *resource.NewMilliQuantity(0, resource.DecimalSI)
 	case v*1000 < most:
 		// What is whole but for the last bits of a product is not a thousandth more.
-		return *resource.NewMilliQuantity(int64(math.Ceil(v*1000*(1-1e-12))), resource.DecimalSI)
+		const slack = 1e-6
+		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
 	}
 	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), most)), resource.DecimalSI)
 }

@@ -42,32 +42,24 @@ func parseTemplate(text string) (*template.Template, error) {
 
 // Custom returns the PromQL of a Pods metric, summed over its pods; found is false where no rule is about it.
 func (r *Rules) Custom(metric string, q Question) (expr string, found bool, err error) {
-	for i := range r.custom {
-		one := &r.custom[i]
-		series, ok := one.of(metric)
-		if !ok {
-			continue
-		}
-		pod, _ := one.labels.label(podLabel)
-		text, err := render(one.template, series, one.labels.conditions(q, true), one.conds, r.extra, pod)
-		return text, true, err
+	one, series := ruleFor(r.custom, metric)
+	if one == nil {
+		return "", false, nil
 	}
-	return "", false, nil
+	pod, _ := one.labels.label(podLabel)
+	text, err := render(one.template, series, one.labels.conditions(q, true), one.conds, r.extra, pod)
+	return text, true, err
 }
 
 // External returns the PromQL of an External metric, summed up as an HPA does; found is false where no rule is about it.
 func (r *Rules) External(metric string, q Question) (expr string, found bool, err error) {
-	for i := range r.external {
-		one := &r.external[i]
-		series, ok := one.of(metric)
-		if !ok {
-			continue
-		}
-		_, known := one.labels.label(namespaceLabel)
-		text, err := render(one.template, series, one.labels.conditions(q, one.namespaced && known), one.conds, r.extra)
-		return text, true, err
+	one, series := ruleFor(r.external, metric)
+	if one == nil {
+		return "", false, nil
 	}
-	return "", false, nil
+	_, known := one.labels.label(namespaceLabel)
+	text, err := render(one.template, series, one.labels.conditions(q, one.namespaced && known), one.conds, r.extra)
+	return text, true, err
 }
 
 // Resource returns the PromQL of the use of cpu or memory by pods, summed over them; found is false without a rule.
@@ -82,6 +74,22 @@ func (r *Rules) Resource(name string, q Question) (expr string, found bool, err 
 	pod, _ := one.labels.label(podLabel)
 	text, err := render(one.template, "", one.labels.conditions(q, true), "", r.extra, pod, one.container)
 	return text, true, err
+}
+
+// ruleFor returns the rule for a metric: the first that names its series, or else the first whose pattern has it. Nobody is asked
+// whether the series is there, so that a pattern for everything must not hide a name.
+func ruleFor(rules []rule, metric string) (*rule, string) {
+	for _, named := range []bool{true, false} {
+		for i := range rules {
+			if (rules[i].literal != "") != named {
+				continue
+			}
+			if series, ok := rules[i].of(metric); ok {
+				return &rules[i], series
+			}
+		}
+	}
+	return nil, ""
 }
 
 // of returns the series that a rule would take for a metric.
@@ -119,6 +127,15 @@ func (l labelling) conditions(q Question, namespaced bool) []prometheus.Matcher 
 
 // render fills in the template and sums what it gives: an HPA's metric is the total of its pods, or of its values.
 func render(t *template.Template, series string, own []prometheus.Matcher, conds string, extra []prometheus.Matcher, by ...string) (string, error) {
+	expr, err := fill(t, series, own, conds, extra, by...)
+	if err != nil {
+		return "", err
+	}
+	return "sum(" + expr + ")", nil
+}
+
+// fill fills in the template.
+func fill(t *template.Template, series string, own []prometheus.Matcher, conds string, extra []prometheus.Matcher, by ...string) (string, error) {
 	var parts []string
 	byName := map[string]string{}
 	for _, m := range slices.Concat(own, extra) {
@@ -138,5 +155,5 @@ func render(t *template.Template, series string, own []prometheus.Matcher, conds
 	if err != nil {
 		return "", fmt.Errorf("query: %w", err)
 	}
-	return "sum(" + b.String() + ")", nil
+	return b.String(), nil
 }

@@ -22,7 +22,7 @@ type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 // below it, and one without skill.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w := newWorld(t)
-	metrics.each(w.ns, 150) // 60 % of 250m
+	metrics.share(w.ns, 300) // 60 % of 250m in each of two pods
 	w.create(deployment("web", 2, 250), scaler("web"))
 	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
@@ -69,10 +69,9 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
-	metrics.each(w.ns, 30) // 20 pods at 30m are 0.6 cores: 4 pods at 150m
+	metrics.share(w.ns, 600) // 4 pods at 150m
 	w.forecast("web", "0.62", 0.3)
 	w.awaitReplicas("web", 4)
-	metrics.each(w.ns, 150)
 	e = w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
 		if p := proposal(e, "prediction of resource.cpu"); e.Status.Winner != "resource.cpu" || p.Replicas == nil || *p.Replicas != 2 {
 			return fmt.Errorf("%s: %+v", e.Status.Winner, e.Status.Proposals)

@@ -35,8 +35,8 @@ type metricsAPI struct {
 	c client.Client
 
 	mu sync.Mutex
-	// use is what each pod of a namespace uses, in milli-cores.
-	use map[string]int64
+	// use is what each pod of a namespace uses, in milli-cores; load what all of its pods share.
+	use, load map[string]int64
 	// queue are external metrics by namespace; absent ones are not served.
 	queue map[string]int64
 	// served tells whether forecasts are.
@@ -53,6 +53,15 @@ func (m *metricsAPI) each(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.use[namespace] = milli
+	delete(m.load, namespace)
+}
+
+// share divides a load of so many milli-cores among the running pods of a namespace from now on.
+func (m *metricsAPI) share(namespace string, milli int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.load[namespace] = milli
+	m.use[namespace] = 0
 }
 
 // enqueue sets the external metric "queue" of a namespace; a negative number takes it away.
@@ -104,6 +113,7 @@ func (m *metricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 	namespace := r.PathValue("namespace")
 	m.mu.Lock()
 	milli, known := m.use[namespace]
+	load, shared := m.load[namespace]
 	m.mu.Unlock()
 	out := metricsv1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/v1beta1"}}
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
@@ -116,12 +126,13 @@ func (m *metricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	for i := range pods.Items {
-		if pods.Items[i].Status.Phase != corev1.PodRunning {
-			continue
-		}
+	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	if shared && len(running) > 0 {
+		milli = load / int64(len(running))
+	}
+	for i := range running {
 		out.Items = append(out.Items, metricsv1beta1.PodMetrics{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pods.Items[i].Name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: running[i].Name},
 			Timestamp:  metav1.Now(), Window: metav1.Duration{Duration: time.Second},
 			Containers: []metricsv1beta1.ContainerMetrics{{
 				Name: "main", Usage: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)},
@@ -181,7 +192,7 @@ func (m *metricsAPI) forecast(r *http.Request) (float64, error) {
 
 // serveMetrics registers the two groups, served by this process.
 func serveMetrics(ctx context.Context, c client.Client) (*metricsAPI, error) {
-	m := &metricsAPI{c: c, use: map[string]int64{}, queue: map[string]int64{}, served: true}
+	m := &metricsAPI{c: c, use: map[string]int64{}, load: map[string]int64{}, queue: map[string]int64{}, served: true}
 	const host = "metrics.crane-system.svc"
 	certPEM, keyPEM, err := control.IssueServing(host, "127.0.0.1")
 	if err != nil {

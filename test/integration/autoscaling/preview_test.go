@@ -40,7 +40,7 @@ func (w *world) stays(name string, want int32) {
 // nothing behind and the replicas where they are.
 func TestPreviewShowsAndScalesNothing(t *testing.T) {
 	w := newWorld(t)
-	metrics.each(w.ns, 300) // 120 % of 250m, the target is 60 %
+	metrics.share(w.ns, 900) // 120 % of 250m in each of three pods; the target is 60 %
 	w.create(deployment("web", 3, 250), scaler("web", preview))
 	w.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
@@ -69,8 +69,7 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	w.awaitReplicas("web", 8)
-	metrics.each(w.ns, 150)
+	w.awaitReplicas("web", 6)
 	t.Log("and back")
 	w.change("web", preview)
 	w.awaitHPA("ehpa-web", "scales the stand-in again", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
@@ -79,13 +78,9 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	metrics.each(w.ns, 75)
-	before, err := w.replicas(t.Context(), "web")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.expects("web", before/2)
-	w.stays("web", before)
+	metrics.share(w.ns, 450)
+	w.expects("web", 3)
+	w.stays("web", 6)
 }
 
 // TestForeignAutoscalersAreNeverFought: an HPA of somebody else is reported; a preview beside it is computed, and one that scales

@@ -1,0 +1,141 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// config is written as prometheus-adapter's users write it.
+const sample = `
+rules:
+- seriesQuery: 'http_requests_total{kubernetes_namespace!="",kubernetes_pod_name!=""}'
+  resources:
+    overrides:
+      kubernetes_namespace: {resource: namespace}
+      kubernetes_pod_name: {resource: pod}
+  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+- seriesQuery: '{__name__=~"^app_.*",container!="POD"}'
+  seriesFilters: [{isNot: "_bucket$"}]
+  resources: {template: "<<.Resource>>"}
+  name: {matches: "^app_(.*)$"}
+  metricsQuery: 'avg_over_time(<<.Series>>{<<.LabelMatchers>>}[5m])'
+externalRules:
+- seriesQuery: '{__name__="queue_depth",env="live"}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'clicks'
+  resources: {namespaced: false}
+  name: {as: "all_clicks"}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+resourceRules:
+  cpu:
+    containerQuery: 'sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by (<<.GroupBy>>)'
+    resources:
+      overrides:
+        instance: {resource: node}
+        namespace: {resource: namespace}
+        pod: {resource: pod}
+    containerLabel: container
+  window: 3m
+`
+
+func rulesOf(t *testing.T, text string, extra ...prometheus.Matcher) *Rules {
+	t.Helper()
+	r, err := Parse([]byte(text), extra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRulesGiveExpressions(t *testing.T) {
+	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: `a"b`})
+	pods := Question{Namespace: "shop", Matchers: prometheus.PodsOf("shop", "StatefulSet", "db")}
+	inDB := pods
+	inDB.Container = "db"
+	queue := Question{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}}
+	for _, c := range []struct {
+		name string
+		ask  func() (string, bool, error)
+		want string
+	}{
+		{
+			"labels are renamed", func() (string, bool, error) { return r.Custom("http_requests_per_second", pods) },
+			`sum(sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name=~"(db)-[0-9]+",cluster="a\"b",kubernetes_namespace!="",kubernetes_pod_name!=""}[2m])) by (kubernetes_pod_name))`,
+		},
+		{
+			"the series follows from the name", func() (string, bool, error) { return r.Custom("busy", pods) },
+			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b",container!="POD"}[5m]))`,
+		},
+		{"what a filter leaves out", func() (string, bool, error) { return r.Custom("busy_bucket", pods) }, ""},
+		{"what no rule is about", func() (string, bool, error) { return r.External("http_requests_total", pods) }, ""},
+		{
+			"external", func() (string, bool, error) { return r.External("queue_depth", queue) },
+			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b",env="live"}) by ())`,
+		},
+		{
+			"external of no namespace", func() (string, bool, error) { return r.External("all_clicks", queue) },
+			`sum(sum(clicks{queue="orders",cluster="a\"b"}))`,
+		},
+		{"external under the name of its series", func() (string, bool, error) { return r.External("clicks", queue) }, ""},
+		{
+			"cpu", func() (string, bool, error) { return r.Resource("cpu", inDB) },
+			`sum(sum(rate(container_cpu_usage_seconds_total{namespace="shop",pod=~"(db)-[0-9]+",container="db",cluster="a\"b",container!=""}[3m])) by (pod,container))`,
+		},
+		{"memory has no rule", func() (string, bool, error) { return r.Resource("memory", pods) }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, found, err := c.ask()
+			if err != nil || got != c.want || found != (c.want != "") {
+				t.Fatalf("%s, %v, %v\nwant %s", got, found, err, c.want)
+			}
+			if !found {
+				return
+			}
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(got); err != nil {
+				t.Errorf("%s: %v", got, err)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string][2]string{
+		"no YAML":           {"rules: [", "configuration"},
+		"no series":         {"rules: [{metricsQuery: a}]", `rules[0]: seriesQuery ""`},
+		"a broken series":   {"rules: [{seriesQuery: 'a{b}', metricsQuery: a}]", "seriesQuery"},
+		"no query":          {"rules: [{seriesQuery: a}]", "rules[0]: the query is empty"},
+		"a broken template": {"externalRules: [{seriesQuery: a, metricsQuery: '<<.Serie>>'}]", "externalRules[0]: query"},
+		"a broken name":     {"rules: [{seriesQuery: a, name: {matches: '('}, metricsQuery: a}]", "name.matches"},
+		"several groups":    {"rules: [{seriesQuery: a, name: {matches: '(a)(b)'}, metricsQuery: a}]", "name.as is needed"},
+		"two filters":       {"rules: [{seriesQuery: a, seriesFilters: [{is: a, isNot: b}], metricsQuery: a}]", "seriesFilters[0]"},
+		"a broken resource": {"resourceRules: {cpu: {containerQuery: '<<'}}", "resourceRules.cpu"},
+	} {
+		if _, err := Parse([]byte(c[0]), nil); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s: %v, want %q in it", name, err, c[1])
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(sample, "http_requests_per_second")
+	f.Add("rules: [{seriesQuery: 'a{b=\"c\"}', metricsQuery: '<<.Series>>'}]", "a")
+	f.Fuzz(func(_ *testing.T, text, metric string) {
+		r, err := Parse([]byte(text), nil)
+		if err != nil {
+			return
+		}
+		q := Question{Namespace: "n", Matchers: prometheus.PodsOf("n", "Deployment", "d")}
+		_, _, _ = r.Custom(metric, q)
+		_, _, _ = r.External(metric, q)
+		_, _, _ = r.Resource("cpu", q)
+	})
+}
