@@ -5,7 +5,9 @@ package simulate
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -145,4 +147,26 @@ func TestPolicies(t *testing.T) {
 	if err != nil || named.usual != named.rebalanced || named.usual.read.Metrics[1].Name != "cpu_usage_max_avg_1h" {
 		t.Errorf("%+v, %v", named, err)
 	}
+}
+
+// TestStopped: who ends a run leaves nothing behind.
+func TestStopped(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := &Options{Scenarios: []string{scenarioFile(t)}, Seeds: 2, FirstSeed: 1, Parallel: 1, Policies: []string{"default", "spread", "oracle"}}
+	if _, err := Run(ctx, o, stopper(cancel)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a run that is stopped: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// stopper stops at the first word.
+type stopper func()
+
+func (s stopper) Write(p []byte) (int, error) {
+	s()
+	return len(p), nil
 }

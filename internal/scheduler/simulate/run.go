@@ -123,7 +123,7 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 		}
 	}
 	c.started, c.total = time.Now(), 0
-	group, ctx := errgroup.WithContext(ctx)
+	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(c.options.Parallel)
 	for i, seed := range seeds {
 		for p, policy := range c.policies {
@@ -133,12 +133,12 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 				}
 				c.count()
 				group.Go(func() error {
-					if ctx.Err() != nil {
+					if running.Err() != nil {
 						return nil //nolint:nilerr // Another run failed, and its error is the one to tell
 					}
 					s := *c.scenario
 					s.Metrics.Delay = metav1.Duration{Duration: delay}
-					run, err := engine.Run(ctx, &s, worlds[i], seed, policy.build)
+					run, err := engine.Run(running, &s, worlds[i], seed, policy.build)
 					if err != nil {
 						return fmt.Errorf("policy %s, seed %d, delay %v: %w", policy.name, seed, delay, err)
 					}
@@ -155,6 +155,9 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err //nolint:wrapcheck // Each error says which run it was.
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("simulating %s: %w", c.scenario.Name, err)
 	}
 	return results, nil
 }

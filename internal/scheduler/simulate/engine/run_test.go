@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/quality"
 	"crane.io/crane/internal/scheduler/simulate/scenario"
 	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/pkg/nodeload"
 )
 
 // small is half an hour of twenty nodes.
@@ -37,9 +38,10 @@ func small(t *testing.T, name string) *scenario.Scenario {
 	return s
 }
 
-func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
+// policyOf reads a policy file of the repository.
+func policyOf(t *testing.T, relative string) (string, *nodeload.Policy) {
 	t.Helper()
-	path, err := filepath.Abs("../../../nodeloadpolicy/default.yaml")
+	path, err := filepath.Abs(filepath.Join("../../../..", relative))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +53,23 @@ func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path, policy
+}
+
+func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
+	t.Helper()
+	path, policy := policyOf(t, "internal/nodeloadpolicy/default.yaml")
 	o := engine.Ours{PolicyPath: path, Policy: policy, Strategy: "Spread", Weight: 5, History: true}
 	if change != nil {
 		change(&o)
 	}
 	return o.Build
+}
+
+// gocranePolicy makes the plugin run with gocrane's metrics, limits and weights.
+func gocranePolicy(t *testing.T, o *engine.Ours) {
+	t.Helper()
+	o.PolicyPath, o.Policy = policyOf(t, "examples/dynamic-scheduler-policy.yaml")
 }
 
 func run(t *testing.T, s *scenario.Scenario, seed uint64, p func(peer.Env) peer.Policy) quality.Run {

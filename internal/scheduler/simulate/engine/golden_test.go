@@ -1,0 +1,80 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/scheduler/simulate/engine"
+	"crane.io/crane/internal/scheduler/simulate/peer"
+)
+
+// updateGolden is the environment variable that makes TestGolden write what it finds.
+const updateGolden = "CRANE_UPDATE_GOLDEN"
+
+// TestGolden: forty minutes of twenty nodes, with faults and without, come out as they did when the file was written, pod for pod.
+// Who changes a decision on purpose writes the file anew, and the difference shows what the change does.
+func TestGolden(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skipf("%s may fuse multiplications with additions, and places a pod elsewhere where two nodes are all but alike", runtime.GOARCH)
+	}
+	const file = "testdata/golden.txt"
+	strategy := func(name string) func(peer.Env) peer.Policy {
+		return ours(t, func(o *engine.Ours) { o.Strategy = name })
+	}
+	var found strings.Builder
+	for _, scenario := range []string{"steady", "faults"} {
+		for _, p := range []struct {
+			name  string
+			build func(peer.Env) peer.Policy
+		}{
+			{"default", peer.Default},
+			{"gocrane", peer.Gocrane},
+			{"koordinator", peer.Koordinator},
+			{"spread", strategy("Spread")},
+			{"pack", strategy("Pack")},
+			{"risk", strategy("Risk")},
+			{"no-history", ours(t, func(o *engine.Ours) { o.History = false })},
+			{"rebalanced", ours(t, func(o *engine.Ours) {
+				o.PolicyPath, o.Policy = policyOf(t, "internal/scheduler/simulate/rebalancing.yaml")
+				o.Rebalance = true
+			})},
+			{"oracle", peer.Oracle},
+		} {
+			r := run(t, small(t, scenario), 1, p.build)
+			fmt.Fprintf(&found, "%-6s  %-11s  sigma %.4f  hot %3.0f  placed %d  waited %.0f  moves %d  patches %d  placements %s\n",
+				scenario, p.name, r.Sigma, r.Hot, r.Placed, r.Waited, r.Moves, r.Patches, r.Placements)
+		}
+	}
+	if os.Getenv(updateGolden) != "" {
+		if err := os.WriteFile(file, []byte(found.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, now := strings.Split(string(want), "\n"), strings.Split(found.String(), "\n")
+	for i := range max(len(before), len(now)) {
+		if i >= len(before) || i >= len(now) || before[i] != now[i] {
+			t.Fatalf("line %d of %s differs (write it anew with %s=1 if that is meant); now:\n%s", i+1, file, updateGolden, found.String())
+		}
+	}
+}
+
+// TestGocranePolicyDoesNotTrap: with the limits on maxima that gocrane ships, pods do not wait without end for nodes on which others
+// came and went.
+func TestGocranePolicyDoesNotTrap(t *testing.T) {
+	s := small(t, "steady")
+	s.Workloads.Lifetime.Mean.Duration /= 6 // more pods come between two readings than ever run at once
+	got := run(t, s, 1, ours(t, func(o *engine.Ours) { gocranePolicy(t, o) }))
+	if got.Placed < 500 || got.Waited > float64(got.Placed)/10 {
+		t.Errorf("%d pods were placed and waited for %.0f minutes together", got.Placed, got.Waited)
+	}
+}
