@@ -1,0 +1,121 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package promflags has the flags that say where a Prometheus is and how to be let in, the same for every binary that reads one.
+package promflags
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Options say where the history is read from, and how. Names and defaults of flags are gocrane's.
+type Options struct {
+	Address            string
+	Username           string
+	Password           string
+	BearerToken        string
+	BearerTokenFile    string
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	InsecureSkipVerify bool
+	Concurrency        int
+	Timeout            time.Duration
+	KeepAlive          time.Duration
+	MaxPoints          int
+	// ExtensionLabels is "k=v,k2=v2", appended to each query.
+	ExtensionLabels string
+}
+
+// New returns the defaults; there is none for the address.
+func New() Options {
+	return Options{Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000}
+}
+
+// AddFlags adds a flag for each option to fs.
+func (p *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.Address, "prometheus-address", p.Address,
+		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
+	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
+	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication.")
+	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken, "Bearer token.")
+	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
+		"File with the bearer token, read again when it changes.")
+	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
+	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
+	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
+	fs.BoolVar(&p.InsecureSkipVerify, "prometheus-insecure-skip-verify", p.InsecureSkipVerify,
+		"Do not check Prometheus's certificate.")
+	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
+	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
+	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
+	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
+	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
+		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
+}
+
+func flag(name string) *field.Path { return field.NewPath("--" + name) }
+
+// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no file.
+func (p Options) Validate() field.ErrorList {
+	var errs field.ErrorList
+	if p.Address == "" {
+		errs = append(errs, field.Required(flag("prometheus-address"), "the data source prom needs the URL of a Prometheus"))
+	} else if u, err := url.Parse(p.Address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, field.Invalid(flag("prometheus-address"), p.Address, "must be a URL that begins with http:// or https://"))
+	}
+	if p.Concurrency < 1 {
+		errs = append(errs, field.Invalid(flag("prometheus-query-concurrency"), p.Concurrency, "must be 1 or more"))
+	}
+	if p.MaxPoints < 2 {
+		errs = append(errs, field.Invalid(flag("prometheus-maxpoints"), p.MaxPoints, "must be 2 or more"))
+	}
+	if p.Timeout <= 0 {
+		errs = append(errs, field.Invalid(flag("prometheus-timeout"), p.Timeout.String(), "must be more than 0"))
+	}
+	if p.KeepAlive < 0 {
+		errs = append(errs, field.Invalid(flag("prometheus-keepalive"), p.KeepAlive.String(), "must be 0 or more"))
+	}
+	if p.BearerToken != "" && p.BearerTokenFile != "" {
+		errs = append(errs, field.Forbidden(flag("prometheus-auth-bearertoken-file"), "--prometheus-auth-bearertoken is set as well"))
+	}
+	if p.Username != "" && (p.BearerToken != "" || p.BearerTokenFile != "") {
+		errs = append(errs, field.Forbidden(flag("prometheus-auth-username"), "a bearer token is set as well: only one of them can be sent"))
+	}
+	if p.Password != "" && p.Username == "" {
+		errs = append(errs, field.Required(flag("prometheus-auth-username"), "--prometheus-auth-password is set"))
+	}
+	if (p.CertFile == "") != (p.KeyFile == "") {
+		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
+	}
+	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
+		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
+	}
+	return errs
+}
+
+// Config is what a client is made of.
+func (p Options) Config() (prometheus.Config, error) {
+	cfg := prometheus.DefaultConfig()
+	matchers, err := prometheus.ParseMatchers(p.ExtensionLabels)
+	if err != nil {
+		return cfg, fmt.Errorf("--extension-labels: %w", err)
+	}
+	cfg.Address = p.Address
+	cfg.Username, cfg.Password = p.Username, p.Password
+	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
+	cfg.TLS = prometheus.TLSConfig{
+		CAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, InsecureSkipVerify: p.InsecureSkipVerify,
+	}
+	cfg.Concurrency, cfg.MaxPoints = p.Concurrency, p.MaxPoints
+	cfg.Timeout, cfg.KeepAlive = p.Timeout, p.KeepAlive
+	cfg.Matchers = matchers
+	return cfg, nil
+}
