@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,6 +21,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metricadapter/status"
 	"crane.io/crane/internal/scalingmetric"
 )
 
@@ -53,14 +53,14 @@ func (p *Provider) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	key, err := scalingmetric.ParseSelector(selector)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(info.Metric + ": " + err.Error())
+		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
 	// The right to read is given by the namespace of the request.
 	if key.TargetNamespace != namespace {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace))
+		return nil, status.BadRequest("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace)
 	}
 	if err := p.Synced(); err != nil {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("%s: %v", info.Metric, err))
+		return nil, status.Unavailable("%s: %v", info.Metric, err)
 	}
 	value := external_metrics.ExternalMetricValue{MetricName: info.Metric, MetricLabels: key.MatchLabels()}
 	if info.Metric == autoscalingv1alpha1.MetricCron {
@@ -90,9 +90,9 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 	if err != nil {
 		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", into.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
 		if errors.Is(err, scalingmetric.ErrSeveralSeries) {
-			return unprocessable(message)
+			return status.Unprocessable("%s", message)
 		}
-		return apierrors.NewServiceUnavailable(message)
+		return status.Unavailable("%s", message)
 	}
 	window := int64(tsp.Spec.PredictionWindowSeconds)
 	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.Amount(forecast.Value), metav1.NewTime(forecast.Made), &window
@@ -130,7 +130,7 @@ func (p *Provider) find(ctx context.Context, key scalingmetric.Key, into client.
 	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
 		client.MatchingFields{indexTarget: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err))
+		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func only[T any](metric, kind string, key scalingmetric.Key, found []T, name fun
 	case 1:
 		return &found[0], nil
 	case 0:
-		return nil, notFound(fmt.Sprintf("%s: there is no %s", what, kind))
+		return nil, status.NotFound("%s: there is no %s", what, kind)
 	}
 	const shown = 3
 	names := make([]string, 0, shown+1)
@@ -152,5 +152,6 @@ func only[T any](metric, kind string, key scalingmetric.Key, found []T, name fun
 	if len(found) > shown {
 		names = append(names, "...")
 	}
-	return nil, unprocessable(fmt.Sprintf("%s: there are %d (%s) where one is wanted: several autoscalers have the same target", what, len(found), strings.Join(names, ", ")))
+	return nil, status.Unprocessable("%s: there are %d (%s) where one is wanted: several autoscalers have the same target",
+		what, len(found), strings.Join(names, ", "))
 }

@@ -102,8 +102,11 @@ func newLabelling(c labelsConfig) (labelling, error) {
 	return l, nil
 }
 
-// label of a resource; known is false where the rule says nothing of it.
-func (l labelling) label(resource string) (label string, known bool) {
+// label of a resource of the core group; known is false where the rule says nothing of it.
+func (l labelling) label(resource string) (label string, known bool) { return l.labelIn("", resource) }
+
+// labelIn is label for a resource of any group.
+func (l labelling) labelIn(group, resource string) (label string, known bool) {
 	if label, known = l.overrides[resource]; known {
 		return label, true
 	}
@@ -111,7 +114,7 @@ func (l labelling) label(resource string) (label string, known bool) {
 		return resource, false
 	}
 	var b strings.Builder
-	if err := l.template.Execute(&b, struct{ Group, Resource string }{"", resource}); err != nil {
+	if err := l.template.Execute(&b, struct{ Group, Resource string }{strings.ReplaceAll(group, ".", "_"), resource}); err != nil {
 		return resource, false
 	}
 	return b.String(), true

@@ -81,6 +81,7 @@ type rule struct {
 	literal  string         // the series, where the rule is about one
 	filters  []filter
 	conds    string // the conditions of seriesQuery, as they stand between the braces
+	listing  string // what asks a server for the names of the series
 	name     naming
 	labels   labelling
 	template *template.Template
@@ -109,7 +110,7 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	var errs []error
 	list := func(name string, from []ruleConfig, into *[]rule) {
 		for i, one := range from {
-			r, err := newRule(one)
+			r, err := newRule(one, extra)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s[%d]: %w", name, i, err))
 				continue
@@ -138,12 +139,13 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	return out, nil
 }
 
-func newRule(c ruleConfig) (rule, error) {
+func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 	r := rule{namespaced: c.Resources.Namespaced == nil || *c.Resources.Namespaced}
 	var err error
 	if r.literal, r.series, r.conds, err = parseSeriesQuery(c.SeriesQuery); err != nil {
 		return rule{}, err
 	}
+	r.listing = listingOf(c.SeriesQuery, extra)
 	for i, f := range c.SeriesFilters {
 		one := filter{want: f.Is != ""}
 		if f.Is != "" && f.IsNot != "" {

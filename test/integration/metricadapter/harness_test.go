@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,9 +123,33 @@ func launch(t *testing.T, args ...string) adapter {
 // clientset of an administrator.
 func clientset() kubernetes.Interface { return kubernetes.NewForConfigOrDie(control.Config()) }
 
-// raw is kubectl get --raw: what is not 200 is an error that holds the message of the status.
-func raw(ctx context.Context, path string) ([]byte, error) {
-	return clientset().Discovery().RESTClient().Get().RequestURI(path).Do(ctx).Raw()
+// raw is kubectl get --raw: what is not 200 is an error that holds the status.
+func raw(ctx context.Context, path string) ([]byte, error) { return rawAs(ctx, control.Config(), path) }
+
+// rawAs is raw as another user.
+func rawAs(ctx context.Context, as *rest.Config, path string) ([]byte, error) {
+	client, err := rest.HTTPClientFor(as)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, as.Host+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return body, err
+	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Message == "" {
+		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+	return nil, &apierrors.StatusError{ErrStatus: status}
 }
 
 // newClient returns a client of an administrator that reads from the API server.

@@ -1,0 +1,160 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/metricadapter/status"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/promadapter"
+)
+
+const (
+	// namesPerQuery bounds the names in one query, maxObjects those in one answer.
+	namesPerQuery = 500
+	maxObjects    = 5000
+)
+
+// Custom serves the custom metrics of a Provider.
+type Custom struct{ *Provider }
+
+var _ provider.CustomMetricsProvider = Custom{}
+
+// Serves tells whether a rule is about a custom metric.
+func (c Custom) Serves(metric string) bool {
+	rules, listing := c.now()
+	return rules.ServesCustom(listing, metric)
+}
+
+// ListAllMetrics implements provider.CustomMetricsProvider.
+func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
+	rules, listing := c.now()
+	if listing == nil {
+		return nil
+	}
+	var all []provider.CustomMetricInfo
+	for _, k := range listing.Custom(rules) {
+		for _, name := range k.Resources {
+			if r, err := c.Resources.named(name); err == nil {
+				all = append(all, provider.CustomMetricInfo{GroupResource: r.groupResource, Namespaced: r.namespaced, Metric: k.Metric})
+			}
+		}
+	}
+	return all
+}
+
+// GetMetricByName implements provider.CustomMetricsProvider.
+func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+	list, err := c.read(ctx, name.Namespace, []string{name.Name}, info, selector)
+	if err != nil {
+		return nil, err
+	}
+	return &list.Items[0], nil
+}
+
+// GetMetricBySelector implements provider.CustomMetricsProvider. An object without a value, or with one that is no number, is left
+// out: an HPA knows how to count a pod that it has no value of.
+func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	r, err := c.Resources.find(info.GroupResource)
+	if err != nil {
+		return nil, err
+	}
+	names, err := c.Objects.names(ctx, r, namespace, selector)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(names) == 0:
+		return nil, status.NotFound("%s: no %s of namespace %q match %q", info.Metric, info.GroupResource.String(), namespace, selector)
+	case len(names) > maxObjects:
+		return nil, status.Unprocessable("%s: %d %s match %q, more than %d", info.Metric, len(names), info.GroupResource.String(), selector, maxObjects)
+	}
+	return c.read(ctx, namespace, names, info, metricSelector)
+}
+
+// read returns the values of objects, one at least.
+func (c Custom) read(ctx context.Context, namespace string, names []string, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	r, err := c.Resources.find(info.GroupResource)
+	if err != nil {
+		return nil, err
+	}
+	matchers, err := promadapter.Matchers(selector)
+	if err != nil {
+		return nil, status.BadRequest("%s: %v", info.Metric, err)
+	}
+	rules, listing := c.now()
+	list := &custom_metrics.MetricValueList{}
+	bad := 0
+	for part := range slices.Chunk(names, namesPerQuery) {
+		expr, label, found, err := rules.ServeCustom(listing, info.Metric, promadapter.Objects{
+			Group: r.groupResource.Group, Resource: r.singular, Namespace: namespace, Names: part,
+		}, matchers)
+		switch {
+		case err != nil:
+			return nil, status.Unprocessable("%s: %v", info.Metric, err)
+		case !found:
+			return nil, status.NotFound("%s: no rule is about this metric of %s", info.Metric, info.GroupResource.String())
+		}
+		samples, err := c.Query(ctx, expr, c.Clock.Now())
+		if err != nil {
+			return nil, status.Unavailable("%s: %v", info.Metric, err)
+		}
+		values, wrong := byName(samples, label, part)
+		bad += wrong
+		for _, name := range part {
+			if v, ok := values[name]; ok {
+				list.Items = append(list.Items, r.value(namespace, name, info.Metric, v))
+			}
+		}
+	}
+	switch {
+	case len(list.Items) > 0:
+		return list, nil
+	case bad > 0:
+		return nil, status.Unavailable("%s: none of %d values is a number: there is nothing to act on", info.Metric, bad)
+	}
+	return nil, status.NotFound("%s: no series for %d %s of namespace %q", info.Metric, len(names), info.GroupResource.String(), namespace)
+}
+
+// byName finds the sample of each object. Several of one object are added up, as a rule without aggregation gives them.
+func byName(samples []metrics.Sample, label string, names []string) (found map[string]metrics.Sample, bad int) {
+	found = make(map[string]metrics.Sample, len(samples))
+	broken := map[string]bool{}
+	for _, s := range samples {
+		name := s.Labels[label]
+		if !slices.Contains(names, name) {
+			continue
+		}
+		if _, ok := quantity(s.Value); !ok {
+			broken[name] = true
+			continue
+		}
+		if had, twice := found[name]; twice {
+			s.Value += had.Value
+		}
+		found[name] = s
+	}
+	for name := range broken {
+		delete(found, name)
+	}
+	return found, len(broken)
+}
+
+// value is a sample as the API has it.
+func (r resourceInfo) value(namespace, name, metric string, s metrics.Sample) custom_metrics.MetricValue {
+	q, _ := quantity(s.Value)
+	return custom_metrics.MetricValue{
+		DescribedObject: custom_metrics.ObjectReference{
+			APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind, Namespace: namespace, Name: name,
+		},
+		Metric: custom_metrics.MetricIdentifier{Name: metric}, Timestamp: metav1.NewTime(s.Time), Value: q,
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/metricadapter/status"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/scalingmetric"
+)
+
+// External serves the external metrics of a Provider.
+type External struct{ *Provider }
+
+var _ provider.ExternalMetricsProvider = External{}
+
+// Serves tells whether a rule is about an external metric.
+func (e External) Serves(metric string) bool {
+	rules, listing := e.now()
+	return rules.ServesExternal(listing, metric)
+}
+
+// ListAllExternalMetrics implements provider.ExternalMetricsProvider.
+func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
+	rules, listing := e.now()
+	if listing == nil {
+		return nil
+	}
+	var all []provider.ExternalMetricInfo
+	for _, k := range listing.External(rules) {
+		all = append(all, provider.ExternalMetricInfo{Metric: k.Metric})
+	}
+	return all
+}
+
+// GetExternalMetric implements provider.ExternalMetricsProvider. A value that is no number makes the whole answer an error: an HPA
+// adds values up, and a part of the sum would be a wrong sum.
+func (e External) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	matchers, err := promadapter.Matchers(selector)
+	if err != nil {
+		return nil, status.BadRequest("%s: %v", info.Metric, err)
+	}
+	rules, listing := e.now()
+	expr, found, err := rules.ServeExternal(listing, info.Metric, namespace, matchers)
+	switch {
+	case err != nil:
+		return nil, status.Unprocessable("%s: %v", info.Metric, err)
+	case !found:
+		return nil, status.NotFound("%s: no rule is about this metric", info.Metric)
+	}
+	samples, err := e.ask(ctx, info.Metric, expr)
+	if err != nil {
+		return nil, err
+	}
+	list := &external_metrics.ExternalMetricValueList{Items: make([]external_metrics.ExternalMetricValue, 0, len(samples))}
+	for _, s := range samples {
+		value, ok := quantity(s.Value)
+		if !ok {
+			return nil, status.Unavailable("%s: the value of %v is %v: there is nothing to act on", info.Metric, s.Labels, s.Value)
+		}
+		delete(s.Labels, "__name__")
+		list.Items = append(list.Items, external_metrics.ExternalMetricValue{
+			MetricName: info.Metric, MetricLabels: s.Labels, Timestamp: metav1.NewTime(s.Time), Value: value,
+		})
+	}
+	return list, nil
+}
+
+// ask evaluates a query for a metric. No series, and too many, are errors.
+func (p *Provider) ask(ctx context.Context, metric, expr string) ([]metrics.Sample, error) {
+	samples, err := p.Query(ctx, expr, p.Clock.Now())
+	switch {
+	case err != nil:
+		return nil, status.Unavailable("%s: %v", metric, err)
+	case len(samples) == 0:
+		return nil, status.NotFound("%s: no series match: %s", metric, expr)
+	case len(samples) > maxValues:
+		return nil, status.Unprocessable("%s: %d series match, more than %d: let the rule aggregate them: %s", metric, len(samples), maxValues, expr)
+	}
+	return samples, nil
+}
+
+// quantity writes a value to the thousandth; ok is false for what is no number.
+func quantity(v float64) (q resource.Quantity, ok bool) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return q, false
+	}
+	q = scalingmetric.Amount(math.Abs(v))
+	if v < 0 {
+		q.Neg()
+	}
+	return q, true
+}

@@ -1,0 +1,140 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"crane.io/crane/internal/metricadapter/status"
+)
+
+const (
+	// maxWatched bounds the resources whose objects are watched.
+	maxWatched = 16
+	// syncBound is how long a request waits for the first list of a resource: less than the API server waits for an answer.
+	syncBound = 5 * time.Second
+)
+
+// Objects knows the names and labels of objects. A resource is watched from the first question about it on, so that a cluster whose
+// rules ask for none pays for none; no more than names and labels are kept.
+type Objects struct {
+	client metadata.Interface
+
+	mu      sync.Mutex
+	stop    chan struct{} // closed at the end
+	stopped bool
+	watched map[schema.GroupVersionResource]*watched
+	running sync.WaitGroup
+}
+
+// watched is the informer of a resource.
+type watched struct {
+	cache.SharedIndexInformer
+
+	mu     sync.Mutex
+	failed string // why the last list or watch failed
+}
+
+// NewObjects returns Objects that watch nothing yet.
+func NewObjects(client metadata.Interface) *Objects {
+	return &Objects{client: client, stop: make(chan struct{}), watched: map[schema.GroupVersionResource]*watched{}}
+}
+
+// Run ends all watches with ctx.
+func (o *Objects) Run(ctx context.Context) error {
+	<-ctx.Done()
+	o.mu.Lock()
+	o.stopped = true
+	close(o.stop)
+	o.mu.Unlock()
+	o.running.Wait()
+	return nil
+}
+
+// names are those of the objects that match, in order.
+func (o *Objects) names(ctx context.Context, r resourceInfo, namespace string, selector labels.Selector) ([]string, error) {
+	w, err := o.watch(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncBound)
+	defer cancel()
+	if !w.HasSynced() && !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
+		if why := w.failure(); why != "" {
+			return nil, status.Unavailable("names of %s cannot be read: %s", r.groupResource.String(), why)
+		}
+		return nil, status.Unavailable("names of %s have not been read yet", r.groupResource.String())
+	}
+	var names []string
+	err = cache.ListAllByNamespace(w.GetIndexer(), namespace, selector, func(object any) {
+		if m, ok := object.(*metav1.PartialObjectMetadata); ok {
+			names = append(names, m.Name)
+		}
+	})
+	if err != nil {
+		return nil, status.Unavailable("names of %s: %v", r.groupResource.String(), err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// watch returns the informer of a resource, which it starts if need be.
+func (o *Objects) watch(r resourceInfo) (*watched, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := o.watched[r.gvr()]; w != nil {
+		return w, nil
+	}
+	switch {
+	case o.stopped:
+		return nil, status.Unavailable("the adapter is stopping")
+	case len(o.watched) == maxWatched:
+		return nil, status.Unprocessable("%s: objects of %d resources are watched already, and no more are", r.groupResource.String(), maxWatched)
+	}
+	informer := metadatainformer.NewFilteredMetadataInformer(o.client, r.gvr(), metav1.NamespaceAll, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
+	w := &watched{SharedIndexInformer: informer}
+	if err := informer.SetTransform(namesAndLabels); err != nil {
+		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
+	}
+	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.fail(err) }); err != nil {
+		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
+	}
+	o.watched[r.gvr()] = w
+	o.running.Go(func() { informer.Run(o.stop) })
+	return w, nil
+}
+
+// namesAndLabels keeps what is asked for.
+func namesAndLabels(object any) (any, error) {
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   m.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, ResourceVersion: m.ResourceVersion},
+		}, nil
+	}
+	return object, nil
+}
+
+func (w *watched) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = err.Error()
+}
+
+func (w *watched) failure() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}

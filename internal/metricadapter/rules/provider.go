@@ -1,0 +1,147 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/promadapter"
+)
+
+const (
+	// retry is the time between two questions to a server that did not answer.
+	retry = 10 * time.Second
+	// maxValues bounds the values of one answer. An HPA adds them up; whoever wants more lets the rule add them up.
+	maxValues = 1000
+)
+
+// Config is what a Provider needs.
+type Config struct {
+	// Rules returns the rules in force.
+	Rules func() *promadapter.Rules
+	// Query evaluates PromQL. NaN is a value.
+	Query func(ctx context.Context, expr string, at time.Time) ([]metrics.Sample, error)
+	// Resources says which resources there are, Objects which objects.
+	Resources *Resources
+	Objects   *Objects
+	// Interval is the time between two looks at which series there are.
+	Interval time.Duration
+	Clock    clock.WithTicker
+}
+
+// Provider serves what rules define.
+type Provider struct {
+	Config
+
+	known   atomic.Pointer[known]
+	changed chan struct{}
+
+	mu sync.Mutex
+	up error // why the server did not answer last; errUnasked at first
+}
+
+// known is what was found by some rules.
+type known struct {
+	rules   *promadapter.Rules
+	listing *promadapter.Listing
+}
+
+var errUnasked = errors.New("the server has not answered yet")
+
+// New returns a Provider; Run keeps it up to date.
+func New(c Config) *Provider {
+	return &Provider{Config: c, changed: make(chan struct{}, 1), up: errUnasked}
+}
+
+// Changed tells Run that other rules are in force.
+func (p *Provider) Changed() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Ready tells why the server did not answer when it was asked last; nil if it did.
+func (p *Provider) Ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
+// Run looks at which series there are until ctx ends.
+func (p *Provider) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx).WithName("rules")
+	told := ""
+	for {
+		err := p.look(ctx)
+		wait, text := p.Interval, ""
+		if err != nil {
+			wait, text = min(retry, p.Interval), err.Error()
+		}
+		if text != told && ctx.Err() == nil {
+			told = text
+			if err != nil {
+				log.Info("Looking for the series of rules failed; trying again", "reason", text)
+			} else {
+				log.Info("Series of rules are found again")
+			}
+		}
+		timer := p.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-p.changed:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// look asks for the series of all rules. It returns why a rule could not be asked about.
+func (p *Provider) look(ctx context.Context) error {
+	rules := p.Rules()
+	var before *promadapter.Listing
+	if had := p.known.Load(); had != nil && had.rules == rules {
+		before = had.listing
+	}
+	answered, asked := false, false
+	listing, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
+		samples, err := p.Query(ctx, expr, p.Clock.Now())
+		asked, answered = true, answered || err == nil
+		names := make([]string, 0, len(samples))
+		for _, s := range samples {
+			names = append(names, s.Labels["__name__"])
+		}
+		return names, err
+	})
+	up := err
+	if !asked {
+		_, up = p.Query(ctx, "vector(1)", p.Clock.Now())
+	} else if answered {
+		up = nil // One bad rule is not the server's fault.
+	}
+	p.mu.Lock()
+	p.up = up
+	p.mu.Unlock()
+	p.known.Store(&known{rules: rules, listing: listing})
+	return errors.Join(err, up)
+}
+
+// now returns the rules in force and what is known by them.
+func (p *Provider) now() (*promadapter.Rules, *promadapter.Listing) {
+	rules := p.Rules()
+	if k := p.known.Load(); k != nil && k.rules == rules {
+		return rules, k.listing
+	}
+	return rules, nil
+}
