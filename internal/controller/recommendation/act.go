@@ -56,9 +56,7 @@ func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
 	for _, rec := range r.stale(rd) {
 		group.Go(func() error {
 			err := r.remove(ctx, rd, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
-			if id := identityOfObject(rec); err != nil || !rd.progress.done[id] {
-				note(id, err)
-			}
+			note(identityOfObject(rec), err)
 			return nil
 		})
 	}
@@ -80,7 +78,7 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 		}
 		rec = created
 	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.OnError(retry.DefaultBackoff, passes, func() error {
 		err := r.update(ctx, rd, p, rec.DeepCopy())
 		if apierrors.IsConflict(err) {
 			fresh := &analysisv1alpha1.Recommendation{}
@@ -102,6 +100,11 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 	}
 	r.Metrics.executed(rec)
 	return nil
+}
+
+// passes tells of errors that may be gone a moment later. What lasts longer is tried again after the target's back-off.
+func passes(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // clear takes away the Recommendation of a target with which nothing is wrong any more.
@@ -136,7 +139,7 @@ func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*a
 	if rec.Namespace == "" {
 		rec.Namespace = r.Namespace
 	}
-	err := r.Client.Create(ctx, rec)
+	err := retry.OnError(retry.DefaultBackoff, passes, func() error { return r.Client.Create(ctx, rec) })
 	switch {
 	case err == nil:
 		return rec, nil

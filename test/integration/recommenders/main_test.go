@@ -25,7 +25,7 @@ import (
 const (
 	ahead       = 10 * 24 * time.Hour
 	historyDays = 8
-	scrape      = time.Minute
+	scrape      = 2 * time.Minute
 	// bound is how long a test waits for what takes a second or two on an idle machine.
 	bound = 2 * time.Minute
 	gib   = 1 << 30

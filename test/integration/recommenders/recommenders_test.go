@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +32,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// startControllers runs the controllers with the rights of craned until the test ends.
-func startControllers(t *testing.T, address string) {
+// startControllers runs the controllers with the rights of craned until they are stopped, or the test ends.
+func startControllers(t *testing.T, address string) (stop func()) {
 	t.Helper()
 	rest, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
@@ -67,12 +68,14 @@ func startControllers(t *testing.T, address string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error("the controllers ended with", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func newClient(t *testing.T) client.Client {
