@@ -142,6 +142,10 @@ func eachPage(
 	ctx context.Context, from Source, newList func() (client.ObjectList, error), q Query, visit func(client.Object) error,
 ) error {
 	opts := &client.ListOptions{Namespace: q.Namespace, LabelSelector: q.Selector, Limit: from.PageSize}
+	if from.PageSize == 0 {
+		// A cache hands out what lies in it: visitors read, and keep copies of what they take.
+		opts.UnsafeDisableDeepCopy = new(true)
+	}
 	for {
 		list, err := newList()
 		if err != nil {

@@ -1,0 +1,366 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/metrics"
+)
+
+// near tells whether the CPU of the one container of a recommended value is so many cores, within 5 %.
+func near(value string, cores float64) bool {
+	var v analysisv1alpha1.ProposedRecommendation
+	if err := yaml.Unmarshal([]byte(value), &v); err != nil || v.ResourceRequest == nil || len(v.ResourceRequest.Containers) != 1 {
+		return false
+	}
+	q, err := apiresource.ParseQuantity(v.ResourceRequest.Containers[0].Target[corev1.ResourceCPU])
+	return err == nil && math.Abs(q.AsApproximateFloat64()/cores-1) < 0.05
+}
+
+// faulty refuses every second write of each path, the first included: in turn because there are too many, and because
+// somebody else was faster. By path, as no target could ever be written if the writes of another kept in step with its own.
+type faulty struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	seen    map[string]int
+	refused atomic.Int64
+}
+
+func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/analysis.crane.io/") {
+		return f.RoundTripper.RoundTrip(r)
+	}
+	f.mu.Lock()
+	f.seen[r.URL.Path]++
+	pass := f.seen[r.URL.Path]%2 == 0
+	f.mu.Unlock()
+	if pass {
+		return f.RoundTripper.RoundTrip(r)
+	}
+	status := apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("somebody was faster")).Status()
+	if f.refused.Add(1)%2 == 1 {
+		status = apierrors.NewTooManyRequests("later", 0).Status()
+	}
+	status.APIVersion, status.Kind = "v1", "Status"
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return &http.Response{
+		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+// TestEverySecondWriteRefused: 429 and conflicts cost tries; nothing is lost and nothing made twice.
+func TestEverySecondWriteRefused(t *testing.T) {
+	w := newWorld(t)
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		w.past.uses = append(w.past.uses, used{"Deployment", name, 1, 0.2, 0.2, 300 * mib})
+	}
+	w.deploy(1, names...)
+	rule := w.rule("refused", "Resource")
+	w.make(rule)
+	f := &faulty{seen: map[string]int{}}
+	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
+		f.RoundTripper = rt
+		return f
+	}})
+	w.eventually("every target done", func(ctx context.Context) error {
+		r := &analysisv1alpha1.RecommendationRule{}
+		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
+			return err
+		}
+		all, err := w.all(ctx) // Fails where one is there twice.
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if one := all["Resource/"+name]; condition(one, "Ready") != "True/RecommendationReady" || one.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
+				return fmt.Errorf("%s: %s %v; rule %+v", name, condition(one, "Ready"), one.Annotations, r.Status)
+			}
+		}
+		if r.Status.RunNumber != 1 {
+			return fmt.Errorf("%+v", r.Status)
+		}
+		return nil
+	})
+	if f.refused.Load() == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+const crds = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: fleets.example.com}
+spec:
+  group: example.com
+  names: {kind: Fleet, plural: fleets}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}, status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: opaques.example.com}
+spec:
+  group: example.com
+  names: {kind: Opaque, plural: opaques}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func (w *world) install() {
+	w.t.Helper()
+	applier, err := manifest.NewApplier(control.Config(), "recommendation-test")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	objects, err := manifest.ParseString(crds)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := applier.Apply(w.t.Context(), objects...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) custom(kind, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(2)}}}
+	u.SetAPIVersion("example.com/v1")
+	u.SetKind(kind)
+	u.SetNamespace(w.namespace)
+	u.SetName(name)
+	return u
+}
+
+// TestCustomKindsThroughScale: a kind without a pod template is read through its scale subresource and a pod. An object
+// whose selector is missing, and a kind without the subresource, are told of, target by target, and stand in nobody's way.
+func TestCustomKindsThroughScale(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	w.past.uses = []used{
+		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib},
+	}
+	w.deploy(2, "web")
+	good, bad, opaque := w.custom("Fleet", "good"), w.custom("Fleet", "bad"), w.custom("Opaque", "one")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "good-1", Labels: map[string]string{"fleet": "good"}}, Spec: podSpec()}
+	w.make(good, bad, opaque, pod)
+	good.Object["status"] = map[string]any{"replicas": int64(2), "selector": "fleet=good"}
+	if err := w.Status().Update(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	rule := w.rule("custom", "Resource", "Replicas")
+	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors,
+		analysisv1alpha1.ResourceSelector{Kind: "Fleet", APIVersion: "example.com/v1"},
+		analysisv1alpha1.ResourceSelector{Kind: "Opaque", APIVersion: "example.com/v1"})
+	w.make(rule)
+	w.start(setup{})
+	w.eventually("all targets looked at", func(ctx context.Context) error {
+		all, err := w.all(ctx)
+		if err != nil {
+			return err
+		}
+		for name, want := range map[string]string{
+			"Resource/web": "True/RecommendationReady", "Resource/good": "True/RecommendationReady", "Replicas/good": "True/RecommendationReady",
+			"Resource/bad": "False/TargetUnreadable", "Resource/one": "False/TargetUnreadable",
+		} {
+			if got := condition(all[name], "Ready"); got != want {
+				return fmt.Errorf("%s: %s, want %s: %s", name, got, want, all[name].Status.Description)
+			}
+		}
+		return nil
+	})
+	all := w.recommendations()
+	for name, says := range map[string]string{"Resource/bad": "no selector", "Resource/one": "no scale subresource"} {
+		if d := all[name].Status.Description; !strings.Contains(d, says) || condition(all[name], "Failed") != "True/TargetUnreadable" {
+			t.Errorf("%s: %q", name, d)
+		}
+	}
+}
+
+// TestKindNotInstalled: a selector of a kind that the API server does not serve is told of, and the others are served.
+// When the kind is gone again later, what there is of it stays.
+func TestKindNotInstalled(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.deploy(2, "web")
+	rule := w.rule("uninstalled", "Resource")
+	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
+	w.make(rule)
+	w.start(setup{})
+	done := w.complete(rule, "SelectorFailed")
+	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
+		t.Error(m)
+	}
+	if r := w.recommendations()["Resource/web"]; condition(r, "Ready") != "True/RecommendationReady" {
+		t.Errorf("%+v", r.Status)
+	}
+}
+
+// TestTargetDeletedMidway: a workload that goes while it is evaluated leaves nothing behind, and the round ends.
+func TestTargetDeletedMidway(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib}}
+	w.deploy(2, "web", "doomed")
+	rule := w.rule("midway", "Resource", "Replicas")
+	w.make(rule)
+	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
+		return client.IgnoreNotFound(w.Delete(ctx, w.deployment("doomed", 2)))
+	}
+	w.start(setup{})
+	w.complete(rule, "RoundCompleted")
+	w.eventually("nothing left of the deleted one", func(ctx context.Context) error {
+		all, err := w.all(ctx)
+		if err == nil && len(all) != 2 {
+			err = fmt.Errorf("%d recommendations, want those of web", len(all))
+		}
+		return err
+	})
+}
+
+// TestTerminatingNamespace: where nothing can be created any more, nothing is, and the other namespaces are served.
+func TestTerminatingNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.deploy(2, "web")
+	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "leaving-"}}
+	w.make(leaving)
+	there := w.deployment("web", 2)
+	there.Namespace = leaving.Name
+	w.make(there)
+	// Without a controller of namespaces it stays on its way out.
+	if err := w.Delete(t.Context(), leaving); err != nil {
+		t.Fatal(err)
+	}
+	rule := w.rule("terminating", "Resource")
+	rule.Spec.NamespaceSelector.MatchNames = append(rule.Spec.NamespaceSelector.MatchNames, leaving.Name)
+	w.make(rule)
+	w.start(setup{})
+	w.complete(rule, "RoundCompleted")
+	if r := w.recommendations()["Resource/web"]; condition(r, "Ready") != "True/RecommendationReady" {
+		t.Errorf("%+v", r.Status)
+	}
+	var list analysisv1alpha1.RecommendationList
+	if err := w.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
+		t.Errorf("%d recommendations in a namespace that is going: %v", len(list.Items), err)
+	}
+}
+
+// TestSlowSource: a rule whose source takes its time does not hold up another one, and is done in the end.
+func TestSlowSource(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.deploy(2, "web")
+	other := newWorld(t)
+	other.past = w.past
+	other.deploy(2, "web")
+	slow, quick := w.rule("slow", "Resource"), other.rule("quick", "Resource")
+	release := make(chan struct{})
+	w.past.before = func(ctx context.Context, req metrics.UsageRequest) error {
+		if req.Namespaces[0] != w.namespace {
+			return nil
+		}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	w.make(slow)
+	w.start(setup{})
+	w.eventually("the slow one reads", func(context.Context) error {
+		if w.past.questions() == 0 {
+			return errors.New("nothing was asked")
+		}
+		return nil
+	})
+	other.make(quick)
+	other.complete(quick, "RoundCompleted")
+	if len(w.recommendations()) > 0 {
+		t.Error("the slow one has been written already")
+	}
+	close(release)
+	w.complete(slow, "RoundCompleted")
+}
+
+// TestManyPods: a rule that selects pods looks at those that are nobody's, however many there are of others.
+func TestManyPods(t *testing.T) {
+	const replicas, bare = 1500, 20
+	w := newWorld(t)
+	w.past.uses = nil
+	yes := true
+	set := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "u", Controller: &yes}}
+	begin := time.Now()
+	errs := make(chan error, 16)
+	for worker := range cap(errs) {
+		go func() {
+			var err error
+			for i := worker; i < replicas+bare && err == nil; i += cap(errs) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("pod-%05d", i)}, Spec: podSpec()}
+				if i < replicas {
+					pod.OwnerReferences = set
+				}
+				err = w.Create(t.Context(), pod)
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d pods made in %v", replicas+bare, time.Since(begin))
+	rule := w.rule("pods", "Resource")
+	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Pod"}}
+	w.make(rule)
+	w.start(setup{})
+	done := w.complete(rule, "RoundCompleted")
+	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
+		t.Error(m)
+	}
+	if n := len(w.recommendations()); n != bare {
+		t.Errorf("%d recommendations, want %d", n, bare)
+	}
+}

@@ -1,0 +1,37 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recommendation_test runs the controllers of recommendations against a real API server, with a history that is
+// known, and with faults between them and the API server. What craned as a process does is tested beside it.
+package recommendation_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/test/integration/harness"
+)
+
+var control *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	failed := 0
+	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
+		control = c
+		err := harness.Install(context.Background(), c.Config(), "recommendation-test", func(kind string) bool {
+			return kind == "CustomResourceDefinition" || kind == "Namespace"
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = 1
+		}
+	})
+	os.Exit(max(status, failed))
+}

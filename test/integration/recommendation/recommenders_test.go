@@ -1,0 +1,179 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	dto "github.com/prometheus/client_model/go"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+// TestReplicasAndHPA: one reading of history serves three recommenders. Memory decides where it is what the pods need
+// most; the autoscaler needs no configuration; what they say is in gocrane's formats.
+func TestReplicasAndHPA(t *testing.T) {
+	w := newWorld(t)
+	// Ten pods between 0.1 and 0.5 cores; web holds 200 MiB a pod, cache 1 GiB.
+	w.past.uses = []used{
+		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib}, {"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib},
+		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib},
+	}
+	w.deploy(10, "web", "cache")
+	w.deploy(2, "idle")
+	rule := w.rule("all", "HPA", "Resource", "Replicas")
+	w.make(rule)
+	w.start(setup{})
+	w.complete(rule, "RoundCompleted")
+	if n := w.past.questions(); n != 2 {
+		t.Errorf("the source was asked %d times for one pass of three recommenders, want 2: cpu and memory", n)
+	}
+	all := w.recommendations()
+	if len(all) != 9 {
+		t.Fatalf("%d recommendations, want 9", len(all))
+	}
+	// P95 of ten pods' wave is just below 5 cores: ten pods at half a core each.
+	for name, want := range map[string]string{"web": "10", "cache": "20", "idle": "1"} {
+		r := all["Replicas/"+name]
+		if r.Status.RecommendedValue != "replicasRecommendation:\n  replicas: "+want+"\n" || r.Status.RecommendedInfo != `{"spec":{"replicas":`+want+`}}` {
+			t.Errorf("replicas of %s: %q %q: %s", name, r.Status.RecommendedValue, r.Status.RecommendedInfo, r.Status.Description)
+		}
+	}
+	if r := all["Replicas/cache"]; r.Status.Action != analysisv1alpha1.ActionPatch || r.Status.CurrentInfo != `{"spec":{"replicas":10}}` ||
+		!strings.Contains(r.Status.Description, "memory 20 pods") || !strings.Contains(r.Status.Description, "Evidence: p95 of cpu") {
+		t.Errorf("it does not say why: %+v", r.Status)
+	}
+	if r := all["Replicas/web"]; r.Status.Action != analysisv1alpha1.ActionNone {
+		t.Errorf("%+v", r.Status)
+	}
+	checkHPA(t, all["HPA/web"])
+	if r := all["HPA/idle"]; condition(r, "Ready") != "True/RecommendationReady" || r.Status.Action != analysisv1alpha1.ActionNone || r.Status.RecommendedInfo != "" {
+		t.Errorf("an autoscaler for what is idle: %+v", r.Status)
+	}
+	if r := all["Resource/web"]; !strings.Contains(r.Status.RecommendedValue, "resourceRequest:") {
+		t.Errorf("%+v", r.Status)
+	}
+	w.eventually("metric of the replicas", func(ctx context.Context) error {
+		return hasSeries(w, "crane_analysis_replicas_recommendation", 3)
+	})
+}
+
+func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
+	t.Helper()
+	var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
+	if err := json.Unmarshal([]byte(r.Status.RecommendedInfo), &e); err != nil {
+		t.Fatalf("%+v: %v", r.Status, err)
+	}
+	to := e.Spec.ScaleTargetRef
+	if r.Status.Action != analysisv1alpha1.ActionCreate || e.Name != "web" || to.Kind != "Deployment" || to.Name != "web" || to.APIVersion != "apps/v1" ||
+		e.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview || e.Spec.MinReplicas == nil || e.Spec.MaxReplicas < *e.Spec.MinReplicas ||
+		len(e.Spec.Metrics) != 1 || e.Spec.Metrics[0].Resource.Name != corev1.ResourceCPU {
+		t.Errorf("%s: %s", r.Status.Action, r.Status.RecommendedInfo)
+	}
+	// Resource proposes another request for the same workload, and the target is a share of that one.
+	if !strings.Contains(r.Status.Description, "changes together with it") {
+		t.Error(r.Status.Description)
+	}
+	if ref := r.Status.TargetRef; ref == nil || ref.Kind != "EffectiveHorizontalPodAutoscaler" {
+		t.Errorf("target %+v", ref)
+	}
+}
+
+// hasSeries tells whether a metric has so many series of the test's namespace; those of other tests may be there as well.
+func hasSeries(w *world, name string, want int) error {
+	families, err := w.registry.Gather()
+	if err != nil {
+		return fmt.Errorf("gathering: %w", err)
+	}
+	n := 0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() != w.namespace }) {
+				continue
+			}
+			n++
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d series of %s, want %d", n, name, want)
+	}
+	return nil
+}
+
+// TestScalePoint: requests and the targets of an autoscaler on them are one decision. Crane's own gets both together;
+// with anybody else's both are proposed, and neither may be applied.
+func TestScalePoint(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib}}
+	w.deploy(4, "foreign", "owned")
+	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
+		percent := int32(50)
+		return &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+				MaxReplicas:    9,
+				Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+					Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+				}}},
+			},
+		}
+	}
+	mine, yes := hpa("owned"), true
+	mine.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "mine", UID: "u", Controller: &yes,
+	}}
+	rule := w.rule("point", "Resource", "HPA", "Replicas")
+	w.make(hpa("foreign"), mine, rule)
+	w.start(setup{})
+	w.complete(rule, "RoundCompleted")
+	all := w.recommendations()
+	foreign, owned := all["Resource/foreign"], all["Resource/owned"]
+	if foreign.Status.Action != analysisv1alpha1.ActionPatch || foreign.Status.RecommendedInfo == "" || foreign.Status.RecommendedInfo != owned.Status.RecommendedInfo {
+		t.Errorf("the requests are not proposed: %+v", foreign.Status)
+	}
+	if c := condition(foreign, analysisv1alpha1.ConditionApplicable); c != "False/AutoscalerNotOwned" {
+		t.Errorf("beside somebody else's autoscaler: %s", c)
+	}
+	if !strings.Contains(foreign.Status.Description, "autoscaler foreign acts on the utilisation of these requests") {
+		t.Error(foreign.Status.Description)
+	}
+	if foreign.Annotations[analysisv1alpha1.AnnotationScalePoint] != "" {
+		t.Error("what is not Crane's is not to be changed")
+	}
+	if c := condition(owned, analysisv1alpha1.ConditionApplicable); c != "absent" {
+		t.Errorf("with Crane's own autoscaler: %s", c)
+	}
+	var point struct {
+		Kind, Name string
+		Targets    []struct {
+			Resource string
+			From, To int32
+		}
+	}
+	if err := json.Unmarshal([]byte(owned.Annotations[analysisv1alpha1.AnnotationScalePoint]), &point); err != nil {
+		t.Fatalf("%v: %v", owned.Annotations, err)
+	}
+	if point.Name != "mine" || len(point.Targets) != 1 || point.Targets[0].Resource != "cpu" || point.Targets[0].From != 50 || point.Targets[0].To <= 50 {
+		t.Errorf("%+v", point)
+	}
+	for _, name := range []string{"HPA/foreign", "Replicas/foreign"} {
+		if r := all[name]; condition(r, analysisv1alpha1.ConditionApplicable) == "absent" && r.Status.RecommendedInfo != "" {
+			t.Errorf("%s may be applied beside somebody else's autoscaler: %+v", name, r.Status)
+		}
+	}
+}
