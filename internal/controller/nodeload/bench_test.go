@@ -21,7 +21,6 @@ import (
 
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/nodeloadpolicy"
-	"crane.io/crane/pkg/nodeload"
 )
 
 // loads is a Prometheus that answers any query with one series for each node. Loads of five minutes wander by a point or
@@ -62,7 +61,7 @@ func (l *loads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// BenchmarkHour5000Nodes is an hour of the usual policy in virtual time: real queries over HTTP, real decoding and
+// BenchmarkHour5000Nodes is an hour of the built-in policy in virtual time: real queries over HTTP, real decoding and
 // decisions; nodes and patches are in memory, so that the API client's share is not in it. The first round, which writes
 // all nodes, is left out of the figures.
 func BenchmarkHour5000Nodes(b *testing.B) {
@@ -77,7 +76,7 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 		b.Fatal(err)
 	}
 	w := newWorld(nodes)
-	policy, err := nodeload.NewPolicy(nodeload.GocraneSpec())
+	policy, err := nodeloadpolicy.Builtin()
 	if err != nil {
 		b.Fatal(err)
 	}
