@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/controller/rebalance"
+	"crane.io/crane/internal/metrics/promflags"
 )
 
 // defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
@@ -65,6 +66,7 @@ type Options struct {
 	Autoscaling Autoscaling
 	Rebalance   rebalance.Settings
 	OOM         OOM
+	Adoption    Adoption
 	Webhook     Webhook
 
 	Controllers  []string
@@ -86,23 +88,7 @@ type LeaderElection struct {
 }
 
 // Prometheus says where the history is read from, and how.
-type Prometheus struct {
-	Address            string
-	Username           string
-	Password           string
-	BearerToken        string
-	BearerTokenFile    string
-	CAFile             string
-	CertFile           string
-	KeyFile            string
-	InsecureSkipVerify bool
-	Concurrency        int
-	Timeout            time.Duration
-	KeepAlive          time.Duration
-	MaxPoints          int
-	// ExtensionLabels is "k=v,k2=v2", appended to each query.
-	ExtensionLabels string
-}
+type Prometheus = promflags.Options
 
 // GRPC says where a data source behind gocrane's protocol is.
 type GRPC struct {
@@ -127,10 +113,8 @@ func NewOptions() *Options {
 		LeaderElection: LeaderElection{
 			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		},
-		DataSources: []string{dataSourceProm},
-		Prometheus: Prometheus{
-			Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000,
-		},
+		DataSources:                     []string{dataSourceProm},
+		Prometheus:                      promflags.New(),
 		GRPC:                            GRPC{Address: "localhost:50051", Timeout: time.Minute},
 		WebAPI:                          newWebAPI(),
 		RecommendationConfigurationFile: defaultConfigurationFile,
@@ -141,6 +125,7 @@ func NewOptions() *Options {
 		Autoscaling:                     newAutoscaling(),
 		Rebalance:                       rebalance.DefaultSettings(),
 		OOM:                             newOOM(),
+		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    newFeatureGates(),
@@ -174,7 +159,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources,
 		"Data sources, the preferred one first: "+knownDataSources()+". The first that can answer a question serves it.")
-	o.addPrometheusFlags(fs)
+	o.Prometheus.AddFlags(fs)
 	fs.StringVar(&o.CSVDir, "csv-dir", o.CSVDir, "Directory with the files of the data source csv.")
 	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc.")
 	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
@@ -193,6 +178,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Autoscaling.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
 	o.OOM.addFlags(fs)
+	o.Adoption.addFlags(fs)
 	o.Webhook.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
@@ -213,26 +199,4 @@ func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {
 		"Directory with tls.crt and tls.key for /metrics, read again when they change. Empty: a certificate is made at the start.")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
 		"Address that serves profiles at /debug/pprof/, without authentication: best on loopback, as 127.0.0.1:6060. Empty: none.")
-}
-
-func (o *Options) addPrometheusFlags(fs *pflag.FlagSet) {
-	p := &o.Prometheus
-	fs.StringVar(&p.Address, "prometheus-address", p.Address,
-		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
-	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
-	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication.")
-	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken, "Bearer token.")
-	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
-		"File with the bearer token, read again when it changes.")
-	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
-	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
-	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
-	fs.BoolVar(&p.InsecureSkipVerify, "prometheus-insecure-skip-verify", p.InsecureSkipVerify,
-		"Do not check Prometheus's certificate.")
-	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
-	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
-	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
-	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
-	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
-		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
 }

@@ -143,20 +143,10 @@ func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, er
 
 // newSource opens Prometheus. It sends nothing yet.
 func newSource(p Prometheus) (*prometheus.Source, error) {
-	matchers, err := prometheus.ParseMatchers(p.ExtensionLabels)
+	cfg, err := p.Config()
 	if err != nil {
-		return nil, fmt.Errorf("--extension-labels: %w", err)
+		return nil, err //nolint:wrapcheck // It names the flag.
 	}
-	cfg := prometheus.DefaultConfig()
-	cfg.Address = p.Address
-	cfg.Username, cfg.Password = p.Username, p.Password
-	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
-	cfg.TLS = prometheus.TLSConfig{
-		CAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, InsecureSkipVerify: p.InsecureSkipVerify,
-	}
-	cfg.Concurrency, cfg.MaxPoints = p.Concurrency, p.MaxPoints
-	cfg.Timeout, cfg.KeepAlive = p.Timeout, p.KeepAlive
-	cfg.Matchers = matchers
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("data source prom: %w", err)

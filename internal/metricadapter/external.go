@@ -5,13 +5,13 @@ package metricadapter
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/metricadapter/status"
 )
 
 // externalSource is one of the sources of external metrics.
@@ -28,6 +28,8 @@ type externalSources struct {
 	figures *figures
 }
 
+var _ provider.ExternalMetricsProvider = (*externalSources)(nil)
+
 func (e *externalSources) add(name string, s externalSource) {
 	e.names, e.sources = append(e.names, name), append(e.sources, s)
 }
@@ -43,20 +45,10 @@ func (e *externalSources) GetExternalMetric(ctx context.Context, namespace strin
 		e.figures.observe("external", e.names[i], time.Since(start), err)
 		return list, err //nolint:wrapcheck // It is a status, which wrapping would hide.
 	}
-	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", external_metrics.Resource("externalmetrics"), info.Metric,
-		"no rule, no remote adapter and not Crane itself serves this metric", 0, false)
+	return nil, status.NotFound("%s: no rule, no remote adapter and not Crane itself serves this metric", info.Metric)
 }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
 func (e *externalSources) ListAllExternalMetrics() []provider.ExternalMetricInfo {
-	var all []provider.ExternalMetricInfo
-	seen := map[provider.ExternalMetricInfo]bool{}
-	for _, s := range e.sources {
-		for _, info := range s.ListAllExternalMetrics() {
-			if !seen[info] {
-				seen[info], all = true, append(all, info)
-			}
-		}
-	}
-	return all
+	return union(e.sources, externalSource.ListAllExternalMetrics)
 }

@@ -10,16 +10,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"crane.io/crane/internal/configfile"
 )
 
 // figures are the metrics of the adapter about itself.
 type figures struct {
+	registry prometheus.Registerer
 	duration *prometheus.HistogramVec
 	requests *prometheus.CounterVec
 }
 
 func newFigures(r prometheus.Registerer) (*figures, error) {
 	f := &figures{
+		registry: r,
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "crane_metric_adapter_request_duration_seconds",
 			Help: "Time to answer a request for a metric, by API, source and HTTP status; without authentication and encoding.",
@@ -64,4 +68,26 @@ type counted struct {
 func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.requests.WithLabelValues(r.Method).Inc()
 	return c.next.RoundTrip(r) //nolint:wrapcheck // As if it were not here.
+}
+
+// follow adds what is told of the file with the rules.
+func (f *figures) follow(state func() configfile.State) error {
+	for _, g := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "crane_metric_adapter_rules_loaded_timestamp_seconds", Help: "When the rules in force were read, in seconds since 1970.",
+		}, func() float64 { return float64(state().Loaded.Unix()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "crane_metric_adapter_rules_invalid", Help: "1 where the file with the rules is bad and older ones are in force.",
+		}, func() float64 {
+			if state().Invalid {
+				return 1
+			}
+			return 0
+		}),
+	} {
+		if err := f.registry.Register(g); err != nil {
+			return err //nolint:wrapcheck // It names the metric.
+		}
+	}
+	return nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/cmd/options"
+
+	"crane.io/crane/internal/metrics/promflags"
 )
 
 const (
@@ -36,11 +38,33 @@ type Options struct {
 	Service string
 	// CertificateSecret holds the certificate that replicas share.
 	CertificateSecret string
+	Prometheus        promflags.Options
+	// Rules is the file with a configuration of prometheus-adapter; empty for none.
+	Rules string
+	// RulesLabels is "k=v,k2=v2", appended to each query that a rule gives.
+	RulesLabels string
+	// ListInterval is the time between two looks at which series there are.
+	ListInterval time.Duration
+
+	Remote RemoteAdapter
+
 	// CronLocalTime reads cron schedules without a time zone in the local one.
 	CronLocalTime bool
 
 	LogFormat string
 	Verbosity int
+}
+
+// RemoteAdapter is another adapter to which requests are passed on.
+type RemoteAdapter struct {
+	Enabled bool
+	// Namespace, Service and Port are of its Service.
+	Namespace, Service string
+	Port               int
+	// Address is connected to instead of the Service's name.
+	Address string
+	// CAFile has the authorities that its certificate is verified with; empty for the system's.
+	CAFile string
 }
 
 // NewOptions returns the defaults.
@@ -54,7 +78,11 @@ func NewOptions() *Options {
 	server.SecureServing.ServerCert.CertDirectory = "" // Without files the adapter makes its certificate.
 	// One review of the HPA controller in this time. Who lost a right reads metrics for so long.
 	server.Authorization.AllowCacheTTL = time.Minute
+	history := promflags.New()
+	// An API server waits a minute for an answer, and an HPA asks again in a quarter of one.
+	history.Timeout = 15 * time.Second
 	return &Options{
+		Prometheus: history, ListInterval: time.Minute, Remote: RemoteAdapter{Port: 6443},
 		Server: server, Namespace: namespace, APIQPS: 300, APIBurst: 400, DiscoveryInterval: 10 * time.Minute,
 		Service: "metric-adapter", CertificateSecret: "metric-adapter-certificate",
 		LogFormat: logFormatText,
@@ -77,6 +105,23 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Service, "service-name", o.Service, "Service through which the API server calls the adapter; the certificate is made for it.")
 	fs.StringVar(&o.CertificateSecret, "certificate-secret", o.CertificateSecret,
 		"Secret in Crane's namespace with the certificate that the adapter makes and renews. Not used with --tls-cert-file.")
+	o.Prometheus.AddAccessFlags(fs)
+	fs.StringVar(&o.Rules, "prometheus-adapter-config", o.Rules,
+		"File with prometheus-adapter's configuration, whose rules define external and custom metrics. It is followed. Empty: none.")
+	fs.StringVar(&o.RulesLabels, "prometheus-adapter-extension-labels", o.RulesLabels,
+		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
+	fs.DurationVar(&o.ListInterval, "metrics-relist-interval", o.ListInterval,
+		"Time between two looks at which series Prometheus has for the rules.")
+	r := &o.Remote
+	fs.BoolVar(&r.Enabled, "remote-adapter", r.Enabled, "Pass requests for metrics that are served by nobody here on to another adapter.")
+	fs.StringVar(&r.Namespace, "remote-adapter-service-namespace", r.Namespace, "Namespace of the other adapter's Service.")
+	fs.StringVar(&r.Service, "remote-adapter-service-name", r.Service,
+		"Name of the other adapter's Service. Its certificate has to be valid for <name>.<namespace>.svc.")
+	fs.IntVar(&r.Port, "remote-adapter-service-port", r.Port, "Port of the other adapter's Service.")
+	fs.StringVar(&r.CAFile, "remote-adapter-ca-file", r.CAFile,
+		"PEM file with the authorities that the other adapter's certificate is verified with, read again when it changes. Empty: the system's.")
+	fs.StringVar(&r.Address, "remote-adapter-address", r.Address,
+		"Host and port to connect to instead of the Service's name, whose certificate it still has to show.")
 	fs.BoolVar(&o.CronLocalTime, "ehpa-cron-local-time", o.CronLocalTime,
 		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC. As craned's.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")

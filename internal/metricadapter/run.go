@@ -37,6 +37,7 @@ type adapter struct {
 	ready []healthz.HealthChecker
 
 	external externalSources
+	custom   customSources
 }
 
 // Run serves until ctx ends.
@@ -46,13 +47,15 @@ func Run(ctx context.Context, o *Options) error {
 	if a.figures, err = newFigures(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	a.external.figures = a.figures
+	a.external.figures, a.custom.figures = a.figures, a.figures
 	if a.config, err = a.clientConfig(); err != nil {
 		return err
 	}
 	s := serving{}
-	if err := a.addCraneMetrics(ctx); err != nil {
-		return err
+	for _, add := range []func(context.Context) error{a.addCraneMetrics, a.addRules, a.addRemote} {
+		if err := add(ctx); err != nil {
+			return err
+		}
 	}
 	waitForCertificate := func(context.Context) error { return nil }
 	if o.ownCertificate() {
@@ -68,7 +71,7 @@ func Run(ctx context.Context, o *Options) error {
 		if err := waitForCertificate(ctx); err != nil {
 			return nil //nolint:nilerr // The end has come before the beginning.
 		}
-		s.external, s.ready = &a.external, a.ready
+		s.external, s.custom, s.ready = &a.external, &a.custom, a.ready
 		server, err := newServer(o, s)
 		if err != nil {
 			return err

@@ -4,8 +4,12 @@
 package metricadapter
 
 import (
+	"net"
+
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/metrics/prometheus"
 )
 
 func flag(name string) *field.Path { return field.NewPath("--" + name) }
@@ -34,8 +38,49 @@ func (o *Options) Validate() field.ErrorList {
 			errs = append(errs, field.Invalid(flag(name), value, reasons[0]))
 		}
 	}
+	errs = append(errs, o.validateRules()...)
+	errs = append(errs, o.validateRemote()...)
 	if o.LogFormat != logFormatText && o.LogFormat != logFormatJSON {
 		errs = append(errs, field.NotSupported(flag("log-format"), o.LogFormat, []string{logFormatText, logFormatJSON}))
+	}
+	return errs
+}
+
+func (o *Options) validateRules() field.ErrorList {
+	var errs field.ErrorList
+	if o.ListInterval <= 0 {
+		errs = append(errs, field.Invalid(flag("metrics-relist-interval"), o.ListInterval.String(), "must be greater than 0"))
+	}
+	if _, err := prometheus.ParseMatchers(o.RulesLabels); err != nil {
+		errs = append(errs, field.Invalid(flag("prometheus-adapter-extension-labels"), o.RulesLabels, err.Error()))
+	}
+	if o.Rules != "" {
+		errs = append(errs, o.Prometheus.Validate()...)
+	}
+	return errs
+}
+
+func (o *Options) validateRemote() field.ErrorList {
+	r := o.Remote
+	if !r.Enabled {
+		return nil
+	}
+	var errs field.ErrorList
+	for name, value := range map[string]string{"remote-adapter-service-namespace": r.Namespace, "remote-adapter-service-name": r.Service} {
+		if reasons := validation.IsDNS1123Label(value); len(reasons) > 0 {
+			errs = append(errs, field.Invalid(flag(name), value, reasons[0]))
+		}
+	}
+	for _, reason := range validation.IsValidPortNum(r.Port) {
+		errs = append(errs, field.Invalid(flag("remote-adapter-service-port"), r.Port, reason))
+	}
+	if r.Address != "" {
+		if _, _, err := net.SplitHostPort(r.Address); err != nil {
+			errs = append(errs, field.Invalid(flag("remote-adapter-address"), r.Address, err.Error()))
+		}
+	}
+	if r.Service == o.Service && r.Namespace == o.Namespace {
+		errs = append(errs, field.Invalid(flag("remote-adapter-service-name"), r.Service, "it is this adapter itself"))
 	}
 	return errs
 }

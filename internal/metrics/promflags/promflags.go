@@ -41,6 +41,14 @@ func New() Options {
 
 // AddFlags adds a flag for each option to fs.
 func (p *Options) AddFlags(fs *pflag.FlagSet) {
+	p.AddAccessFlags(fs)
+	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
+	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
+		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
+}
+
+// AddAccessFlags is AddFlags for who asks for no ranges.
+func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, "prometheus-address", p.Address,
 		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
 	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
@@ -56,9 +64,6 @@ func (p *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
 	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
 	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
-	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
-	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
-		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
 }
 
 func flag(name string) *field.Path { return field.NewPath("--" + name) }

@@ -1,0 +1,143 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	promconfig "github.com/prometheus/common/config"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/metricadapter/status"
+	"crane.io/crane/internal/version"
+)
+
+const (
+	// timeout of one request: less than the API server waits for an answer.
+	timeout = 15 * time.Second
+	// maxBody bounds an answer.
+	maxBody = 8 << 20
+	// atOnce bounds the requests under way.
+	atOnce = 64
+)
+
+// Config says where the other adapter is and how to be let in.
+type Config struct {
+	// Namespace, Service and Port are of its Service: its certificate has to be for <service>.<namespace>.svc.
+	Namespace, Service string
+	Port               int
+	// Address is connected to instead of the Service's name, where it is not empty.
+	Address string
+	// CAFile has the authorities to trust, read again when it changes; empty for the system's.
+	CAFile string
+	// Token or TokenFile is the identity of the adapter.
+	Token, TokenFile string
+}
+
+// host is the name that the certificate has to have.
+func (c Config) host() string { return c.Service + "." + c.Namespace + ".svc" }
+
+// client asks the other adapter.
+type client struct {
+	base  string
+	http  *http.Client
+	slots chan struct{}
+}
+
+func newClient(c Config) (*client, error) {
+	stack := promconfig.HTTPClientConfig{
+		EnableHTTP2: true, FollowRedirects: false,
+		TLSConfig: promconfig.TLSConfig{CAFile: c.CAFile, ServerName: c.host()},
+	}
+	switch {
+	case c.TokenFile != "":
+		stack.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: c.TokenFile}
+	case c.Token != "":
+		stack.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(c.Token)}
+	}
+	if err := stack.Validate(); err != nil {
+		return nil, fmt.Errorf("remote adapter: %w", err)
+	}
+	dialer := &net.Dialer{Timeout: timeout / 3}
+	transport, err := promconfig.NewRoundTripperFromConfig(stack, "remote-adapter",
+		promconfig.WithUserAgent("crane-metric-adapter/"+version.String()),
+		promconfig.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
+			if c.Address != "" {
+				address = c.Address
+			}
+			return dialer.DialContext(ctx, network, address)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("remote adapter: %w", err)
+	}
+	return &client{
+		base:  "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
+		http:  &http.Client{Transport: transport, Timeout: timeout},
+		slots: make(chan struct{}, atOnce),
+	}, nil
+}
+
+// get reads an object. The answers of the other adapter are passed on with what they are about; what it does not answer, and what it
+// thinks of this adapter, is unavailable.
+func (c *client) get(ctx context.Context, path string, query url.Values, into any) error {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return status.Unavailable("remote adapter: %v", context.Cause(ctx))
+	}
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return status.BadRequest("remote adapter: %v", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return status.Unavailable("remote adapter: %v", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return status.Unavailable("remote adapter: %v", err)
+	case len(body) > maxBody:
+		return status.Unprocessable("remote adapter: the answer is longer than %d MiB", maxBody>>20)
+	case resp.StatusCode != http.StatusOK:
+		return refusal(resp.StatusCode, body)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return status.Unavailable("remote adapter: not the metrics API: %v", err)
+	}
+	return nil
+}
+
+// refusal is an answer that is no value.
+func refusal(code int, body []byte) error {
+	var said metav1.Status
+	message := http.StatusText(code)
+	if json.Unmarshal(body, &said) == nil && said.Message != "" {
+		message = said.Message
+	}
+	switch code {
+	case http.StatusNotFound:
+		return status.NotFound("remote adapter: %s", message)
+	case http.StatusBadRequest:
+		return status.BadRequest("remote adapter: %s", message)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return status.Unavailable("remote adapter: it does not let this adapter read: %s", message)
+	}
+	return status.Unavailable("remote adapter: status %d: %s", code, message)
+}

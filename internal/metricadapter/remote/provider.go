@@ -1,0 +1,236 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	customv1beta1 "k8s.io/metrics/pkg/apis/custom_metrics/v1beta1"
+	customv1beta2 "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/apiserver"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/metricadapter/status"
+)
+
+// retry is the time between two questions to an adapter that did not answer.
+const retry = 10 * time.Second
+
+// Provider serves what another adapter serves.
+type Provider struct {
+	client   *client
+	interval time.Duration
+	clock    clock.WithTicker
+
+	mu     sync.Mutex
+	served served
+	up     error // why it did not answer when it was asked last
+}
+
+// served is what the other adapter said that it serves.
+type served struct {
+	external []provider.ExternalMetricInfo
+	custom   []provider.CustomMetricInfo
+	// noExternal and noCustom tell that it does not serve the API at all.
+	noExternal, noCustom bool
+	// oldCustom tells that it serves v1beta1 of custom metrics alone.
+	oldCustom bool
+}
+
+// New returns a Provider that asks the other adapter at an interval what it serves.
+func New(c Config, interval time.Duration, clk clock.WithTicker) (*Provider, error) {
+	client, err := newClient(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{client: client, interval: interval, clock: clk, up: errors.New("the remote adapter has not answered yet")}, nil
+}
+
+// Ready tells why the other adapter did not answer when it was asked last; nil if it did.
+func (p *Provider) Ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
+func (p *Provider) known() served {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.served
+}
+
+// Run asks until ctx ends what the other adapter serves.
+func (p *Provider) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx).WithName("remote")
+	told := ""
+	for {
+		found, err := p.look(ctx)
+		wait, text := p.interval, ""
+		p.mu.Lock()
+		p.up = err
+		if err == nil {
+			p.served = found
+		} else {
+			wait, text = min(retry, p.interval), err.Error()
+		}
+		p.mu.Unlock()
+		if text != told && ctx.Err() == nil {
+			told = text
+			log.Info("The remote adapter was asked what it serves", "error", text)
+		}
+		timer := p.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+	}
+}
+
+// look asks what there is.
+func (p *Provider) look(ctx context.Context) (served, error) {
+	var s served
+	var list metav1.APIResourceList
+	switch err := p.client.get(ctx, apiPath(externalv1beta1.SchemeGroupVersion), nil, &list); {
+	case isNotFound(err):
+		s.noExternal = true
+	case err != nil:
+		return s, err
+	}
+	for _, r := range list.APIResources {
+		s.external = append(s.external, provider.ExternalMetricInfo{Metric: r.Name})
+	}
+	list = metav1.APIResourceList{}
+	err := p.client.get(ctx, apiPath(customv1beta2.SchemeGroupVersion), nil, &list)
+	if isNotFound(err) {
+		s.oldCustom = true
+		err = p.client.get(ctx, apiPath(customv1beta1.SchemeGroupVersion), nil, &list)
+	}
+	switch {
+	case isNotFound(err):
+		s.noCustom = true
+	case err != nil:
+		return s, err
+	}
+	for _, r := range list.APIResources {
+		if kind, metric, ok := strings.Cut(r.Name, "/"); ok {
+			s.custom = append(s.custom, provider.CustomMetricInfo{GroupResource: schema.ParseGroupResource(kind), Namespaced: r.Namespaced, Metric: metric})
+		}
+	}
+	return s, nil
+}
+
+func isNotFound(err error) bool { return apierrors.ReasonForError(err) == metav1.StatusReasonNotFound }
+
+func apiPath(gv schema.GroupVersion) string { return "/apis/" + gv.String() }
+
+// External serves the external metrics of a Provider.
+type External struct{ *Provider }
+
+// Custom serves the custom metrics of a Provider.
+type Custom struct{ *Provider }
+
+var (
+	_ provider.ExternalMetricsProvider = External{}
+	_ provider.CustomMetricsProvider   = Custom{}
+)
+
+// Serves tells whether the other adapter may serve a metric: not all adapters list theirs.
+func (e External) Serves(string) bool { return !e.known().noExternal }
+
+// ListAllExternalMetrics implements provider.ExternalMetricsProvider.
+func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo { return e.known().external }
+
+// GetExternalMetric implements provider.ExternalMetricsProvider.
+func (e External) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	path := apiPath(externalv1beta1.SchemeGroupVersion) + "/namespaces/" + url.PathEscape(namespace) + "/" + url.PathEscape(info.Metric)
+	var list externalv1beta1.ExternalMetricValueList
+	if err := e.client.get(ctx, path, withSelector(nil, "labelSelector", selector), &list); err != nil {
+		return nil, err
+	}
+	out := &external_metrics.ExternalMetricValueList{}
+	if err := apiserver.Scheme.Convert(&list, out, nil); err != nil {
+		return nil, status.Unavailable("remote adapter: %v", err)
+	}
+	return out, nil
+}
+
+// Serves tells whether the other adapter may serve a metric.
+func (c Custom) Serves(string) bool { return !c.known().noCustom }
+
+// ListAllMetrics implements provider.CustomMetricsProvider.
+func (c Custom) ListAllMetrics() []provider.CustomMetricInfo { return c.known().custom }
+
+// GetMetricByName implements provider.CustomMetricsProvider.
+func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+	list, err := c.read(ctx, name.Namespace, name.Name, info, nil, selector)
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, status.NotFound("remote adapter: %d values of %s for %s", len(list.Items), info.Metric, name)
+	}
+	return &list.Items[0], nil
+}
+
+// GetMetricBySelector implements provider.CustomMetricsProvider.
+func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	return c.read(ctx, namespace, "*", info, selector, metricSelector)
+}
+
+func (c Custom) read(ctx context.Context, namespace, name string, info provider.CustomMetricInfo, selector, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	version := customv1beta2.SchemeGroupVersion
+	var list any = &customv1beta2.MetricValueList{}
+	if c.known().oldCustom {
+		version, list = customv1beta1.SchemeGroupVersion, &customv1beta1.MetricValueList{}
+	}
+	path := apiPath(version)
+	switch {
+	case info.GroupResource.Resource == "namespaces" && namespace == "":
+		// The metrics of a namespace have a path of their own.
+		path += "/namespaces/" + url.PathEscape(name) + "/metrics/" + url.PathEscape(info.Metric)
+	default:
+		if namespace != "" {
+			path += "/namespaces/" + url.PathEscape(namespace)
+		}
+		path += "/" + url.PathEscape(info.GroupResource.String()) + "/" + url.PathEscape(name) + "/" + url.PathEscape(info.Metric)
+	}
+	query := withSelector(withSelector(nil, "labelSelector", selector), "metricLabelSelector", metricSelector)
+	if err := c.client.get(ctx, path, query, list); err != nil {
+		return nil, err
+	}
+	out := &custom_metrics.MetricValueList{}
+	if err := apiserver.Scheme.Convert(list, out, nil); err != nil {
+		return nil, status.Unavailable("remote adapter: %v", err)
+	}
+	return out, nil
+}
+
+// withSelector adds a selector that selects something.
+func withSelector(query url.Values, name string, selector labels.Selector) url.Values {
+	if selector == nil || selector.Empty() {
+		return query
+	}
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set(name, selector.String())
+	return query
+}
