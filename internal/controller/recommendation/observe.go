@@ -159,7 +159,8 @@ func existing(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.
 
 func byRule(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
-	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}); err != nil {
+	// They are as they lie in the cache, and read only: a rule may have tens of thousands.
+	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
 	}
 	return list.Items, nil
