@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"crane.io/crane/internal/playground/load"
@@ -51,6 +52,18 @@ func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 	return specs
 }
 
+// spareNodes are n more of the same size, with a taint that no workload tolerates: a pool that outlived its purpose.
+func spareNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
+	specs := make([]simnode.NodeSpec, n)
+	for i := range specs {
+		specs[i] = like
+		specs[i].Name = fmt.Sprintf("spare-%02d", i+1)
+		specs[i].Labels = map[string]string{"crane.io/nodepool": "spare"}
+		specs[i].Taints = []corev1.Taint{{Key: "crane.io/nodepool", Value: "spare", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	return specs
+}
+
 // startNodes starts the simulated kubelets and waits until they are registered and serve.
 func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFunc) error {
 	serving, err := p.serving()
@@ -58,6 +71,9 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 		return err
 	}
 	specs := nodeSpecs(p.options.Nodes, load.Sum(p.workloads))
+	if p.options.scenario != nil {
+		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
+	}
 	p.fleet, err = simnode.New(simnode.Config{
 		Client: p.control.Config(), Nodes: specs, Load: p.source, Serving: serving,
 	})

@@ -25,10 +25,15 @@ import (
 //go:embed demos/*.yaml
 var demos embed.FS
 
+const maxSpareNodes = 10
+
 // Scenario is the content of a scenario file.
 type Scenario struct {
 	// Description is printed before the first step.
 	Description string `json:"description"`
+	// SpareNodes is how many nodes the playground has beside those of its options: nothing but DaemonSets that tolerate any
+	// taint runs there, and never has.
+	SpareNodes int `json:"spareNodes,omitempty"`
 	// Steps in the order of their times.
 	Steps []Step `json:"steps"`
 }
@@ -95,6 +100,9 @@ func Parse(content []byte) (*Scenario, error) {
 	var s Scenario
 	if err := yaml.UnmarshalStrict(content, &s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
+	}
+	if s.SpareNodes < 0 || s.SpareNodes > maxSpareNodes {
+		return nil, fmt.Errorf("scenario: spareNodes: %d is not between 0 and %d", s.SpareNodes, maxSpareNodes)
 	}
 	if len(s.Steps) == 0 {
 		return nil, errors.New("scenario: steps: at least one is required")
