@@ -14,6 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -150,16 +152,25 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.list = append(w.list, text)
 }
 
-// resource returns a client of the kind of an object, and what it is warned of.
-func resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, *warnings, error) {
+// mapper knows the kinds that there are; they do not change while the tests run.
+var mapper = sync.OnceValues(func() (meta.RESTMapper, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(control.Config())
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
+})
+
+// resourceOf returns a client of the kind of an object, and what it is warned of.
+func resourceOf(o *unstructured.Unstructured) (dynamic.ResourceInterface, *warnings, error) {
 	c := control.Config()
 	w := &warnings{}
 	c.WarningHandler = w
-	disco, err := discovery.NewDiscoveryClientForConfig(c)
+	kinds, err := mapper()
 	if err != nil {
 		return nil, nil, err
 	}
-	mapping, err := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)).RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+	mapping, err := kinds.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +205,7 @@ func create(ctx context.Context, text string) (*unstructured.Unstructured, []str
 	if err != nil {
 		return nil, nil, err
 	}
-	client, w, err := resource(o)
+	client, w, err := resourceOf(o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,7 +220,7 @@ func keep(t *testing.T, text string) *unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, _, err := resource(o)
+	client, _, err := resourceOf(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +236,7 @@ func remove(t *testing.T, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for _, o := range objects {
-		client, _, err := resource(o)
+		client, _, err := resourceOf(o)
 		if err == nil {
 			err = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
 		}
@@ -237,7 +248,7 @@ func remove(t *testing.T, objects ...*unstructured.Unstructured) {
 
 // update changes a stored object and returns it, and what was warned of.
 func update(ctx context.Context, o *unstructured.Unstructured, change func(*unstructured.Unstructured)) (*unstructured.Unstructured, []string, error) {
-	client, w, err := resource(o)
+	client, w, err := resourceOf(o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -274,3 +285,5 @@ func newPod(ctx context.Context, c kubernetes.Interface, change func(*corev1.Pod
 func contain(list []string, part string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, part) })
 }
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }

@@ -62,7 +62,7 @@ func TestCranedDownBlocksNoPod(t *testing.T) {
 	if _, _, err := update(t.Context(), scaler, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }); err != nil {
 		t.Errorf("craned is dead: labels: %v", err)
 	}
-	client, _, err := resource(scaler)
+	client, _, err := resourceOf(scaler)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,247 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/certificates"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/webhook"
+	"crane.io/crane/internal/webhook/pods"
+	"crane.io/crane/test/integration/harness"
+)
+
+// TestRotationFailsNoRequest lets hours of a fake clock pass in seconds, with certificates that live for minutes: the authority and
+// the serving certificate are renewed and the old authority is dropped, while requests run whose webhook may not fail.
+func TestRotationFailsNoRequest(t *testing.T) {
+	c := clients(t)
+	address := harness.FreeAddress(t)
+	clk := testingclock.NewFakeClock(time.Now()) // A certificate is valid from an hour before it is made: so far may it run ahead.
+	startServer(t, address, clk)
+	configure(t, address)
+	answers(t)
+	barrier := newBarrier(t, c)
+
+	var requests, failures atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range 2 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				_, _, err := create(ctx, fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {a: b}}"))
+				if ctx.Err() != nil {
+					return
+				}
+				requests.Add(1)
+				if err != nil {
+					failures.Add(1)
+					t.Errorf("at %s of the fake clock: %v", clk.Now().Format(time.TimeOnly), err)
+				}
+			}
+		})
+	}
+
+	seen := map[string]bool{}
+	told := ""
+	most := 0
+	for range 40 {
+		clk.Step(time.Minute)
+		bundle, serving := settled(t, c, clk)
+		seen[serving] = true
+		most = max(most, bytes.Count(bundle, []byte("BEGIN CERTIFICATE")))
+		if string(bundle) != told {
+			told = string(bundle)
+			barrier.wait(t)
+		}
+	}
+	cancel()
+	running.Wait()
+	if n := requests.Load(); n < 10 || failures.Load() > 0 {
+		t.Errorf("%d of %d requests failed, want none of 10 or more", failures.Load(), n)
+	}
+	// 40 minutes: an authority each 20, a serving certificate each 6 and with each authority.
+	if len(seen) < 4 || most != 2 {
+		t.Errorf("%d serving certificates and up to %d authorities were seen, want 4 or more and 2", len(seen), most)
+	}
+	t.Logf("%d requests, %d serving certificates", requests.Load(), len(seen))
+}
+
+// startServer serves webhooks in this process, whose clock can be moved.
+func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
+	t.Helper()
+	host, port, _ := strings.Cut(address, ":")
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(control.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := pods.NewChain(nil)
+	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{Namespace: namespace}, chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper, err := certificates.New(certificates.Config{
+		Clients: clients(t), Dynamic: objects, Namespace: namespace, Secret: rotatedSecret, Hosts: []string{host}, Clock: clk, Manager: fieldManager,
+		Targets: []certificates.Target{
+			certificates.ValidatingWebhooks("crane"), certificates.MutatingWebhooks("crane"), certificates.MutatingWebhooks("crane-pods"),
+		},
+		Lives: certificates.Lives{
+			Authority: 40 * time.Minute, AuthorityRenewal: 20 * time.Minute, Serving: 12 * time.Minute, ServingRenewal: 6 * time.Minute, Overlap: 3 * time.Minute,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := webhook.NewServer(webhook.ServerOptions{Host: host, Port: n, Keeper: keeper}, endpoints)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		err := clients(t).CoreV1().Secrets(namespace).Delete(context.WithoutCancel(t.Context()), rotatedSecret, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the server serves", func(context.Context) error { return server.Check(nil) })
+}
+
+const rotatedSecret = "rotated"
+
+// settled waits until the serving certificate needs nothing at this time and the configuration holds the bundle of the Secret. It
+// returns the bundle and the serial number of the serving certificate.
+func settled(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) (bundle []byte, serial string) {
+	t.Helper()
+	eventually(t, "settled", func(ctx context.Context) error {
+		s, err := c.CoreV1().Secrets(namespace).Get(ctx, rotatedSecret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		v, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crane", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, w := range v.Webhooks {
+			if w.Name != sentinel && !bytes.Equal(w.ClientConfig.CABundle, s.Data["ca.crt"]) {
+				return fmt.Errorf("%s knows another bundle", w.Name)
+			}
+		}
+		block, _ := pem.Decode(s.Data["tls.crt"])
+		if block == nil {
+			return errors.New("no certificate")
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return err
+		}
+		// Renewed six minutes before its end; a minute is a step.
+		if left := cert.NotAfter.Sub(clk.Now()); left < 5*time.Minute {
+			return fmt.Errorf("the serving certificate has %s left", left)
+		}
+		bundle, serial = s.Data["ca.crt"], cert.SerialNumber.String()
+		return nil
+	})
+	return bundle, serial
+}
+
+// sentinel is a webhook that nobody serves, in the same configuration, for ConfigMaps of one name. When creating such a ConfigMap
+// fails, the API server knows the configuration as it was when that name was written, bundle included.
+const sentinel = "sentinel.crane.io"
+
+type barrier struct {
+	clients kubernetes.Interface
+	n       int
+}
+
+func newBarrier(t *testing.T, c kubernetes.Interface) *barrier {
+	t.Helper()
+	objects, err := manifest.ParseString(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: crane}
+webhooks:
+- name: ` + sentinel + `
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]
+  failurePolicy: Fail
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  matchConditions: [{name: one, expression: "object.metadata.name == 'sentinel-0'"}]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(control.Config(), "webhook-sentinel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
+	}
+	return &barrier{clients: c}
+}
+
+// wait returns when the API server knows the configuration as it is now.
+func (b *barrier) wait(t *testing.T) {
+	t.Helper()
+	b.n++
+	name := "sentinel-" + strconv.Itoa(b.n)
+	eventually(t, "the sentinel is written", func(ctx context.Context) error {
+		v, err := b.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crane", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i, w := range v.Webhooks {
+			if w.Name != sentinel {
+				continue
+			}
+			path := fmt.Sprintf("/webhooks/%d/", i)
+			patch, err := json.Marshal([]map[string]any{
+				{"op": "test", "path": path + "name", "value": sentinel},
+				{"op": "replace", "path": path + "matchConditions/0/expression", "value": "object.metadata.name == '" + name + "'"},
+			})
+			if err != nil {
+				return err
+			}
+			_, err = b.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(ctx, "crane", types.JSONPatchType, patch, metav1.PatchOptions{})
+			return err
+		}
+		return errors.New("there is none")
+	})
+	eventually(t, "the API server knows the configuration", func(ctx context.Context) error {
+		_, err := b.clients.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), sentinel) {
+			return fmt.Errorf("a ConfigMap %s: %w", name, err)
+		}
+		return nil
+	})
+}
