@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -216,4 +217,19 @@ func (c *cluster) known(taken *census, e *entry, node *corev1.Node) *nodeload.No
 	n := e.look(&c.reader, node, taken.Rules, c.clock.Now())
 	c.raise(n)
 	return n
+}
+
+// NodeChanged takes up what a node reports. The node informer calls it; who drives the plugin without an informer may.
+func (c *cluster) NodeChanged(object *corev1.Node) {
+	c.raise(c.entry(object.Name).look(&c.reader, object, c.rules.Load(), c.clock.Now()))
+}
+
+// nodeHandler passes on what an informer tells. Nodes that are gone are forgotten by the looks at all of them.
+func (c *cluster) nodeHandler() cache.ResourceEventHandler {
+	changed := func(obj any) {
+		if object, ok := obj.(*corev1.Node); ok {
+			c.NodeChanged(object)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }}
 }

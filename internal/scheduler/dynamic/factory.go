@@ -123,10 +123,14 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 	return nil
 }
 
-// follow makes the plugin hear of pods.
+// follow makes the plugin hear of pods, and of nodes as soon as they change: reading what they report is not left to the pods that
+// are placed, and a node that has become hot is known before the next look at all of them.
 func follow(factory informers.SharedInformerFactory, p *Plugin) error {
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.podHandler()); err != nil {
 		return fmt.Errorf("following pods: %w", err)
+	}
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(p.nodeHandler()); err != nil {
+		return fmt.Errorf("following nodes: %w", err)
 	}
 	return nil
 }

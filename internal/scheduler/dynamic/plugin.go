@@ -77,8 +77,8 @@ type cycle struct {
 func (c *cycle) Clone() fwk.StateData { return c }
 
 // PreFilter looks at the pod and, at most once in a second, at all nodes together. It skips Filter for pods that load must
-// not stop, where too few nodes say how loaded they are, and where even the fullest node is open: what changed since the last
-// look counts if the plugin has seen it, what a node reports anew with the next look, within a second.
+// not stop, where too few nodes say how loaded they are, and where even the fullest node is open, what the plugin has heard of
+// since the last look included.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	c := p.begin(state, pod, nodes)
 	spotless := !c.open && !c.Abstains() && !c.MayClose(c.peaks, c.use)
