@@ -224,11 +224,14 @@ func TestPolicyReload(t *testing.T) {
 	if err := os.WriteFile(s.policy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the empty file is refused", func() string {
+		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "0" {
+			return "valid " + got
+		}
+		return ""
+	})
 	if note := b.event("crane-system", "crane-node-load-policy", "PolicyRefused"); !strings.Contains(note, "the file is empty") {
 		t.Errorf("event %q", note)
-	}
-	if got := s.metric(t, "crane_nodeload_policy_valid"); got != "0" {
-		t.Errorf("the policy is valid by the metric: %q", got)
 	}
 	b.pod("reload-third", "100m")
 	b.pending("reload-third", "too much load by cpu_usage_avg_5m")

@@ -4,6 +4,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,7 +57,7 @@ func (b *bed) topology(name string, policy topology.TopologyManagerPolicy, zones
 	if err := c.Create(b.Context(), o); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = c.Delete(b.Context(), o) })
+	b.Cleanup(func() { _ = c.Delete(context.WithoutCancel(b.Context()), o) })
 	return o
 }
 
@@ -228,9 +229,11 @@ func TestNodesComeAndGo(t *testing.T) {
 func TestPreemption(t *testing.T) {
 	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 1000}
-	if _, err := client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+	classes := client.SchedulingV1().PriorityClasses()
+	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = classes.Delete(context.WithoutCancel(t.Context()), class.Name, metav1.DeleteOptions{}) })
 	b.machine("busy", single, []string{"node0", "node1"}, 4)
 	b.pod("low-0", "4")
 	b.placed("low-0")
