@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the target of the substitute %s: %w", req, err)
 	}
-	if err := r.writeStatus(ctx, s, target); err != nil {
+	if s, err = r.writeStatus(ctx, s, target); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.askAnew(ctx, s, target); err != nil {
@@ -90,17 +90,20 @@ func refOf(s *autoscalingv1alpha1.Substitute) workload.Ref {
 	return workload.Ref{Namespace: s.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
+// writeStatus returns the object as it is then.
+func (r *Reconciler) writeStatus(
+	ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale,
+) (*autoscalingv1alpha1.Substitute, error) {
 	status := autoscalingv1alpha1.SubstituteStatus{LabelSelector: target.Selector, Replicas: target.Counted}
 	if s.Status == status {
-		return nil
+		return s, nil
 	}
 	changed := s.DeepCopy()
 	changed.Status = status
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(s))); err != nil {
-		return fmt.Errorf("writing the status of the substitute %s/%s: %w", s.Namespace, s.Name, err)
+		return nil, fmt.Errorf("writing the status of the substitute %s/%s: %w", s.Namespace, s.Name, err)
 	}
-	return nil
+	return changed, nil
 }
 
 // askAnew sets spec.replicas back to what the workload has, where the HPA's answer has differed for long.

@@ -191,7 +191,8 @@ func TestCrons(t *testing.T) {
 
 // TestAPIServerRestarted: replicas stay while it is away, and what changed meanwhile is seen when it is back.
 func TestAPIServerRestarted(t *testing.T) {
-	w := newWorld(t)
+	// A lease that outlives the restart: a craned that has lost its lease ends, and is started anew by its kubelet.
+	w := newWorld(t, "--lease-duration=120s", "--lease-renew-period=110s")
 	metrics.share(w.ns, 450)
 	w.create(deployment("web", 3, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
