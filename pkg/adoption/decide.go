@@ -121,10 +121,8 @@ func (d *decision) run() {
 		d.begin(Resting)
 	}
 	d.s.By = d.in.By
-	if d.s.UnderWay() {
-		if why := worse(d.in, d.s); why != "" {
-			d.rollBack(why)
-		}
+	if why := worse(d.in, d.s); why != "" {
+		d.rollBack(why)
 	}
 	if d.s.Phase == RollingBack {
 		d.finishRollBack()
@@ -208,6 +206,7 @@ func (d *decision) lower() {
 	d.s.Before, d.s.Current = d.s.Current, to
 	d.s.Throttled = d.in.Signals.Throttled
 	d.s.Steps++
+	d.s.StepAt = d.in.Now
 	d.begin(Lowering)
 	d.tell(false, "AdoptionStep", "step %d down, from %s to %s", d.s.Steps, d.s.Before, d.s.Current)
 	d.plan.Summary = fmt.Sprintf("lowering, step %d: %s", d.s.Steps, d.s.Current)
@@ -234,25 +233,31 @@ func (d *decision) holdsBack() string {
 	}
 }
 
-// settle goes on to the watch when all pods have their size, or have waited long enough for it.
+// slowest is how many times longer than a node a pod may keep a step from going on that could not be given its size at all.
+const slowest = 10
+
+// settle goes on to the watch when all pods have their size, or their nodes have had long enough for it.
 func (d *decision) settle() {
-	left := 0
+	given, left := 0, 0
+	known := knows(d.s)
 	for _, p := range d.in.Pods {
 		to, why := p.Aim(d.s.Current)
-		if p.Fixed != "" || why != "" {
-			continue
-		}
-		if !p.size().Is(to) || p.Resize == InProgress || p.Resize == Deferred || p.Resize == Failed {
+		switch {
+		case p.Fixed != "" || why != "":
+		case !p.size().Is(to) && known(p):
 			left++
+		case p.Resize == InProgress || p.Resize == Deferred || p.Resize == Failed:
+			given++
 		}
 	}
-	if left > 0 && d.in.Now.Sub(d.s.Since) < d.in.Policy.Settle {
-		d.plan.Summary = fmt.Sprintf("lowering, step %d: %s; %d pods to go", d.s.Steps, d.s.Current, left)
+	passed := d.in.Now.Sub(d.s.Since)
+	if left > 0 && passed < slowest*d.in.Policy.Settle || given > 0 && passed < d.in.Policy.Settle {
+		d.plan.Summary = fmt.Sprintf("lowering, step %d: %s; %d pods to go", d.s.Steps, d.s.Current, left+given)
 		d.again(d.in.Policy.Look)
 		return
 	}
-	// Since stays: what got worse while pods were resized counts.
-	d.s.Phase = Watching
+	// StepAt stays: what got worse while pods were resized counts.
+	d.begin(Watching)
 	d.watch()
 }
 

@@ -91,6 +91,19 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
+// TestKilledLater: a kill after the watch, for a day, takes the last step back as well; a restart does not.
+func TestKilledLater(t *testing.T) {
+	b := newBed(t, 2, of(1000, 1000), of(1000, 800))
+	b.wait(time.Hour)
+	b.phase(Resting)
+	b.in.Pods[0].Containers[0].EndedAt = b.in.Now
+	b.look()
+	b.all(of(1000, 800))
+	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
+	b.look()
+	b.all(of(1000, 1000))
+}
+
 // TestGivesUp: after three roll-backs in a row a person has to look.
 func TestGivesUp(t *testing.T) {
 	b := newBed(t, 2, of(1000, 1000), of(500, 500))

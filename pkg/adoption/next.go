@@ -40,7 +40,7 @@ func Lower(from, want Size, p Policy, floor int32) (Size, bool) {
 		if !has || goal >= now || !material(now, goal, p) {
 			continue
 		}
-		step := now - cut(now, p.Step)
+		step := whole(a.field, now, now-cut(now, p.Step))
 		if next := max(goal, step); next < now {
 			to.set(a, next)
 			changed = true
@@ -49,6 +49,18 @@ func Lower(from, want Size, p Policy, floor int32) (Size, bool) {
 	// A limit must not fall below the request that is still above it.
 	fitLimits(&to)
 	return to, changed
+}
+
+// whole rounds memory up to mebibytes, so that people can read it, as long as that is still less.
+func whole(f field, now, next int64) int64 {
+	const unit = 1 << 20
+	if f != memoryRequest && f != memoryLimit {
+		return next
+	}
+	if up := (next + unit - 1) / unit * unit; up < now {
+		return up
+	}
+	return next
 }
 
 // cut is the part of an amount that one step may take: one replica at least, for that is the smallest part.

@@ -33,7 +33,7 @@ type Pod struct {
 	Created   time.Time
 	// Fixed says why the pod cannot be resized; empty where it can: it runs, and nobody is deleting it.
 	Fixed string
-	// Containers of the pod's spec, sidecars included.
+	// Containers of the pod's spec, init containers included.
 	Containers []Container
 	// Resize is how far the last resize has come; Message is the node's.
 	Resize  Resize
@@ -48,6 +48,8 @@ type Container struct {
 	Name string
 	// Size is what its spec asks for.
 	Size rightsize.Resources
+	// Frozen containers cannot be resized: they run to their end before the others start.
+	Frozen bool
 	// RestartsForCPU and RestartsForMemory say that a change of it restarts the container.
 	RestartsForCPU, RestartsForMemory bool
 	// KilledAt is the last end for lack of memory, EndedAt the last of any kind; the zero time for none.
@@ -97,8 +99,12 @@ func (p Pod) size() Size {
 // added, and what the goal lacks is not taken away, for neither could be undone in place. why says that it is given nothing.
 func (p Pod) Aim(goal Size) (to Size, why string) {
 	to = p.size()
+	frozen := map[string]bool{}
+	for _, c := range p.Containers {
+		frozen[c.Name] = c.Frozen
+	}
 	for _, a := range to.amounts() {
-		if v, ok := goal.get(a); ok {
+		if v, ok := goal.get(a); ok && !frozen[a.container] {
 			to.set(a, v)
 		}
 	}

@@ -45,8 +45,9 @@ const (
 // read; fields are only added.
 type State struct {
 	Phase Phase `json:"phase,omitempty"`
-	// Since is when the phase, or the step, began.
-	Since time.Time `json:"since,omitzero"`
+	// Since is when the phase began, StepAt the last step down.
+	Since  time.Time `json:"since,omitzero"`
+	StepAt time.Time `json:"stepAt,omitzero"`
 	// By names the recommendation that is adopted, as namespace/name.
 	By string `json:"by,omitempty"`
 	// Earlier is what the workload asked for before adoption, and Owner the field manager that had said so.

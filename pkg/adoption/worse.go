@@ -19,10 +19,15 @@ type Signals struct {
 	Throttled *series.Ratio
 }
 
-// worse says what got worse since a step began; empty for nothing.
+// worse says what got worse since the last step; empty for nothing. While the step is under way everything counts; after that, for
+// as long as the breaker looks back, kills for lack of memory.
 func worse(in Input, s State) string {
+	rested := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Is(s.Before)
+	if !s.UnderWay() && !rested {
+		return ""
+	}
 	// Ends are told to the second.
-	since := s.Since.Truncate(time.Second)
+	since := s.StepAt.Truncate(time.Second)
 	after := func(t time.Time) bool { return !t.IsZero() && !t.Before(since) }
 	if after(in.Signals.KilledAt) {
 		return "a container was killed for lack of memory at " + clock(in.Signals.KilledAt)
@@ -32,17 +37,20 @@ func worse(in Input, s State) string {
 			if after(c.KilledAt) {
 				return fmt.Sprintf("container %s of pod %s was killed for lack of memory at %s", c.Name, p.Name, clock(c.KilledAt))
 			}
+			if rested {
+				continue
+			}
 			// A container that a resize restarts has ended for that.
 			if after(c.EndedAt) && !c.RestartsForCPU && !c.RestartsForMemory {
 				return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, clock(c.EndedAt))
 			}
 		}
-		if !p.Ready && p.Fixed == "" && p.Created.Before(since) && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace {
+		if !rested && !p.Ready && p.Fixed == "" && p.Created.Before(since) && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace {
 			return fmt.Sprintf("pod %s is not ready since %s", p.Name, clock(p.UnreadySince))
 		}
 	}
 	now, before := in.Signals.Throttled, s.Throttled
-	if now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledMore {
+	if !rested && now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledMore {
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods, %.0f %% before", 100*float64(*now), 100*float64(*before))
 	}
 	return ""

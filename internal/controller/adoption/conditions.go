@@ -22,6 +22,11 @@ const (
 	reasonOtherRule  = "OtherRecommendationAdopted"
 	reasonAnnotated  = "AnnotationWritten"
 	reasonTargetGone = "TargetGone"
+
+	reasonNotSupported    = "KindNotSupported"
+	reasonUnreadableState = "UnreadableState"
+	reasonAutoscaled      = "AutoscalerPresent"
+	reasonStopped         = "Stopped"
 )
 
 // longestMessage of a condition; the API takes 32768.

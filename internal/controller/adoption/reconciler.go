@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +22,10 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/controller/targets"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/oom"
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
 )
 
 // Reconciler looks after one target and what is recommended for it.
@@ -30,8 +36,47 @@ type Reconciler struct {
 	Live   client.Reader
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Settings say how Auto is carried out.
+	Settings Settings
+	// Kills are the recorded OOM kills; nil for none.
+	Kills Ledger
+	// Throttling may be nil: then it is not known.
+	Throttling Throttling
+	Metrics    *Metrics
 
 	written written
+
+	mu     sync.Mutex // guards what follows; held while it is decided
+	book   *adoption.Book
+	loaded bool
+}
+
+// Settings of Auto.
+type Settings struct {
+	// DryRun says in the status what would be done, and does nothing.
+	DryRun bool
+	Policy adoption.Policy
+	// Windows are the times at which something may be lowered; none for always.
+	Windows []scaling.CronWindow
+}
+
+// Ledger holds the recorded OOM kills.
+type Ledger interface {
+	Kills(ctx context.Context) ([]oom.Kill, error)
+}
+
+// Throttling tells how much containers are throttled.
+type Throttling interface {
+	// Throttled is the worst share of throttled CFS periods among the containers of pods, of the last minutes; nil where it is
+	// not known.
+	Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio
+}
+
+// NewReconciler makes one whose book is still empty.
+func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings Settings) *Reconciler {
+	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, book: adoption.NewBook()}
+	r.Metrics = newMetrics(r.underWay, r.breakerOpen)
+	return r
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -42,6 +87,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 	}
 	var again time.Duration
 	var errs []error
+	autos := map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation{}
+	verdicts := map[string]verdict{}
 	for _, kind := range kindsOf(all) {
 		first := speaker(all, kind)
 		for i := range all {
@@ -50,16 +97,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 				continue
 			}
 			v, err := r.adopt(ctx, rec, first)
-			if err == nil {
-				err = r.report(ctx, rec, v)
-			}
 			errs = append(errs, err)
-			if v.again > 0 && (again == 0 || v.again < again) {
-				again = v.again
+			if err == nil && v.reason == "" && rec == first && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
+				autos[kind] = rec
 			}
+			verdicts[rec.Namespace+"/"+rec.Name] = v
+		}
+	}
+	begun := r.begun(ctx, key)
+	for kind := range stateKeys() {
+		rec := autos[kind]
+		if rec == nil && !begun[kind] {
+			r.forget(key, kind)
+			continue // Most targets: nothing is asked of the API server for them.
+		}
+		v, err := r.auto(ctx, key, kind, rec)
+		errs = append(errs, err)
+		if rec != nil {
+			name := rec.Namespace + "/" + rec.Name
+			v.again = soonest(v.again, verdicts[name].again)
+			verdicts[name] = v
+		}
+		again = soonest(again, v.again)
+	}
+	for i := range all {
+		v, looked := verdicts[all[i].Namespace+"/"+all[i].Name]
+		if looked {
+			errs = append(errs, r.report(ctx, &all[i], v))
+			again = soonest(again, v.again)
 		}
 	}
 	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
+}
+
+// soonest of two waits, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // adopt brings one Recommendation to its target; first is the one of its type that speaks for the target.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/controller/targets"
@@ -28,13 +30,23 @@ const targetsAtOnce = 8
 
 // Config is what the controller needs from outside.
 type Config struct {
-	Clock clock.PassiveClock
+	Settings Settings
+	// Kills and Throttling see Reconciler.
+	Kills      Ledger
+	Throttling Throttling
+	// Wake are targets to look at, beside those that the API server tells of; nil for none.
+	Wake <-chan event.TypedGenericEvent[targets.Key]
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.PassiveClock
 }
 
 // AddToManager adds the controller to a manager that has not started. The index of package targets has to be there.
 func AddToManager(mgr manager.Manager, cfg Config) error {
-	r := &Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Clock: cfg.Clock,
+	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
+	r.Kills, r.Throttling = cfg.Kills, cfg.Throttling
+	if err := cfg.Registry.Register(r.Metrics); err != nil {
+		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}
 	b := builder.TypedControllerManagedBy[targets.Key](mgr).
 		Named("adoption").
@@ -42,6 +54,13 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Watches(&analysisv1alpha1.Recommendation{}, ofRecommendations())
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, ofTargets(kind.GVK), builder.WithPredicates(ofInterest()))
+	}
+	if cfg.Wake != nil {
+		b = b.WatchesRawSource(source.TypedChannel(cfg.Wake, handler.TypedFuncs[targets.Key, targets.Key]{
+			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[targets.Key], q workqueue.TypedRateLimitingInterface[targets.Key]) {
+				q.Add(e.Object)
+			},
+		}))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building the controller of adoption: %w", err)
@@ -78,17 +97,35 @@ func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Ob
 	})
 }
 
-// ofInterest lets through what adoption has to react to: the target is gone, or somebody changed an annotation of ours.
+// ofInterest lets through what adoption has to react to: a target that is gone; a change of an annotation or the label of
+// ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
 func ofInterest() predicate.Predicate {
+	adopted := func(o client.Object) bool {
+		for _, key := range stateKeys() {
+			if _, ok := o.GetAnnotations()[key]; ok {
+				return true
+			}
+		}
+		return false
+	}
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
+		CreateFunc:  func(e event.CreateEvent) bool { return adopted(e.Object) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool {
+			if adopted(e.ObjectNew) && e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
+				return true
+			}
+			if e.ObjectOld.GetLabels()[analysisv1alpha1.LabelAdoption] != e.ObjectNew.GetLabels()[analysisv1alpha1.LabelAdoption] {
+				return true
+			}
 			for _, key := range []string{
 				analysisv1alpha1.AnnotationResourceRecommendation,
 				analysisv1alpha1.AnnotationReplicasRecommendation,
 				analysisv1alpha1.AnnotationHPARecommendation,
+				analysisv1alpha1.AnnotationAdoption,
+				analysisv1alpha1.AnnotationReplicasAdoption,
+				analysisv1alpha1.AnnotationAdoptTemplate,
 			} {
 				if e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key] {
 					return true

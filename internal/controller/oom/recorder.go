@@ -48,8 +48,6 @@ type Config struct {
 	Events     events.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
-	// Told is called, by one goroutine, with the kills that were newly recorded; nil for nobody.
-	Told func([]oom.Kill)
 }
 
 // Recorder sees kills in the statuses of pods and writes each of them down once. It is a manager.Runnable that only the
@@ -70,6 +68,7 @@ type Recorder struct {
 
 	wake  chan struct{}
 	again chan struct{}
+	told  func([]oom.Kill)
 }
 
 // sighting is a kill whose owner is still to be found out.
@@ -82,6 +81,9 @@ type sighting struct {
 func NewRecorder(cfg Config) *Recorder {
 	return &Recorder{cfg: cfg, seen: map[string]bool{}, departed: map[podName]bool{}, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 }
+
+// Tell lets told be called, by one goroutine, with the kills that were newly recorded. It has to be said before Start.
+func (r *Recorder) Tell(told func([]oom.Kill)) { r.told = told }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *Recorder) NeedLeaderElection() bool { return true }
@@ -242,8 +244,8 @@ func (r *Recorder) flush(ctx context.Context) error {
 	if overflowed {
 		signal(r.again) // What did not fit is still in the pods' statuses.
 	}
-	if len(added) > 0 && r.cfg.Told != nil {
-		r.cfg.Told(added)
+	if len(added) > 0 && r.told != nil {
+		r.told(added)
 	}
 	return nil
 }

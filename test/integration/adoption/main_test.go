@@ -1,0 +1,153 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package adoption_test runs craned with adoption and the OOM recorder, as a process with the rights of config/rbac, against
+// a real API server, controller manager and scheduler, and simulated nodes that resize and kill as kubelets do.
+package adoption_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode"
+	"crane.io/crane/test/integration/harness"
+)
+
+// What all tests share.
+var (
+	control *controlplane.ControlPlane
+	binary  string
+	admin   client.Client
+	load    = &dial{set: map[string]simnode.Use{}}
+)
+
+// dial is a load that tests set by namespace.
+type dial struct {
+	mu  sync.Mutex
+	set map[string]simnode.Use
+}
+
+// Use implements simnode.Load; what is not set uses a hundredth of a core and 20 MiB.
+func (d *dial) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range []string{pod.Namespace + "/" + pod.Name, pod.Namespace} {
+		if u, ok := d.set[key]; ok {
+			return u
+		}
+	}
+	return simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+}
+
+// turn sets what the pods of a namespace, or one pod of it, use.
+func (d *dial) turn(key string, memory float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.set[key] = simnode.Use{CPU: 0.01, Memory: memory, Known: true}
+}
+
+func nodes() []simnode.NodeSpec {
+	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
+		return simnode.NodeSpec{
+			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool},
+		}
+	}
+	return []simnode.NodeSpec{node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi")}
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	// The tests mostly wait.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "adoption-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "craned")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := harness.Build(ctx, binary, "craned"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ended := make(chan error, 1)
+	failed := 0
+	status := controlplane.ForMain(runner(func() int {
+		if failed != 0 {
+			return failed
+		}
+		code := m.Run()
+		cancel()
+		if err := <-ended; err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}), controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+	}, func(c *controlplane.ControlPlane) {
+		control = c
+		if err := furnish(ctx, c, ended); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = 1
+		}
+	})
+	return max(status, failed)
+}
+
+type runner func() int
+
+func (r runner) Run() int { return r() }
+
+// furnish installs Crane's objects and starts the nodes.
+func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	var err error
+	if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := harness.Install(ctx, c.Config(), "adoption-test", func(kind string) bool {
+		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration"
+	}); err != nil {
+		return err
+	}
+	timing := simnode.DefaultTiming()
+	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
+	fleet, err := simnode.New(simnode.Config{
+		Client: c.Config(), Nodes: nodes(), Load: load, Timing: timing, Sample: 300 * time.Millisecond, Heartbeat: 2 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	go func() { ended <- fleet.Run(ctx) }()
+	select {
+	case <-fleet.Ready():
+		return nil
+	case <-time.After(time.Minute):
+		return errors.New("the simulated nodes are not ready after a minute")
+	}
+}
