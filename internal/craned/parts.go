@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	costcontroller "crane.io/crane/internal/controller/cost"
 	"crane.io/crane/internal/controller/oom"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -35,6 +36,8 @@ type parts struct {
 	owner *predictor.Predictor
 	// mutators are asked about each new pod, in this order; a feature that has one appends it.
 	mutators []pods.Mutator
+	// checkRecommender says why a rule's recommender could not run, nil where nobody runs them.
+	checkRecommender func(analysisv1alpha1.Recommender) error
 }
 
 // newParts builds what features share. It sends nothing.

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/configfile"
 	"crane.io/crane/internal/controller/recommendation"
 	"crane.io/crane/internal/history"
@@ -25,6 +26,7 @@ func addRecommendation(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
+	p.checkRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
 	err = recommendation.AddToManager(ctx, p.mgr, recommendation.Config{
 		History:   history.Source{Usage: p.data.usage(), OOMs: p.oomKills(p.data.kills())},
 		Settings:  settings,

@@ -88,7 +88,9 @@ func addWebhooks(_ context.Context, p *parts) error {
 		return nil
 	}
 	chain := pods.NewChain(p.mutators, systemNamespace, p.Namespace)
-	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{Namespace: p.Namespace, Cache: p.mgr.GetCache()}, chain)
+	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{
+		Namespace: p.Namespace, Cache: p.mgr.GetCache(), Recommender: p.checkRecommender,
+	}, chain)
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}

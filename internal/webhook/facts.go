@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/webhook/kinds"
 )
@@ -27,16 +28,13 @@ type ClusterFacts struct {
 	Namespace string
 	// Cache has the AvoidanceActions; nil where they do not matter.
 	Cache client.Reader
-	// Recommenders returns the names that the configuration has; nil where that is not known.
-	Recommenders func() []string
+	// Recommender says why a recommender could not run with the settings in force; nil where that is not known.
+	Recommender func(analysisv1alpha1.Recommender) error
 }
 
 // Facts implements FactSource.
 func (c ClusterFacts) Facts(ctx context.Context) kinds.Facts {
-	f := kinds.Facts{Namespace: c.Namespace}
-	if c.Recommenders != nil {
-		f.Recommenders = c.Recommenders()
-	}
+	f := kinds.Facts{Namespace: c.Namespace, Recommender: c.Recommender}
 	if c.Cache == nil {
 		return f
 	}

@@ -69,6 +69,12 @@ func ParseSettings(data []byte) (Settings, error) {
 	return s, nil
 }
 
+// Check says why a rule's recommender could not run with these settings, nil if it could.
+func (s Settings) Check(r analysisv1alpha1.Recommender) error {
+	_, err := s.run(r)
+	return err
+}
+
 // run merges the settings of the file with those of a rule, into a map that is nobody else's.
 func (s Settings) run(r analysisv1alpha1.Recommender) (run, error) {
 	base, known := s.recommenders[r.Name]

@@ -77,16 +77,20 @@ func recommenders(list []analysisv1alpha1.Recommender, f Facts, path *field.Path
 		v.refuse(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
 	}
 	for i, r := range list {
-		v.add(recommender(r.Name, f, path.Index(i).Child("name")))
+		v.add(recommender(r, f, path.Index(i)))
 	}
 	return v
 }
 
-// recommender warns of a name that the configuration does not have. It may come with the next one.
-func recommender(name string, f Facts, path *field.Path) Verdict {
+// recommender warns of a name or a setting that the configuration in force does not take. It may with the next one, and the rule
+// says so in its condition Ready until then.
+func recommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
 	var v Verdict
-	if f.Recommenders != nil && !slices.Contains(f.Recommenders, name) {
-		v.warn(path, "there is no recommender %s; the configuration has %s", name, quoted(f.Recommenders))
+	if f.Recommender == nil {
+		return v
+	}
+	if err := f.Recommender(r); err != nil {
+		v.warn(path, "cannot run: %v", err)
 	}
 	return v
 }
@@ -96,7 +100,7 @@ func Analytics(a *analysisv1alpha1.Analytics, f Facts) Verdict {
 	var v Verdict
 	spec := field.NewPath("spec")
 	v.add(resourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
-	v.add(recommender(string(a.Spec.Type), f, spec.Child("type")))
+	v.add(recommender(analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}, f, spec.Child("type")))
 	v.add(completionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	for i, s := range a.Spec.ResourceSelectors {
 		if clusterScoped(s.Kind) && a.Namespace != f.Namespace {

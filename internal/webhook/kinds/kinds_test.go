@@ -70,7 +70,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
 	}
-	facts := Facts{Namespace: "crane-system", Recommenders: []string{"Resource", "Replicas"}, Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
+	facts := Facts{Namespace: "crane-system", Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict-batch": {Eviction: &ensurancev1alpha1.EvictionAction{}},
 	}}
 	looked := 0
@@ -193,7 +193,7 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	if v := RecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
 		t.Errorf("%q", v.Warnings)
 	}
-	if v := RecommendationRule(r, Facts{Recommenders: []string{"Resource"}}); len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "there is no recommender Mine") {
+	if v := RecommendationRule(r, Facts{Recommender: func(r analysisv1alpha1.Recommender) error { return fmt.Errorf("unknown recommender %q", r.Name) }}); len(v.Warnings) != 1 || v.Warnings[0] != `spec.recommenders[0]: cannot run: unknown recommender "Mine"` {
 		t.Errorf("%q", v.Warnings)
 	}
 }

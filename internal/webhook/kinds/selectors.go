@@ -5,7 +5,6 @@ package kinds
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,13 +65,4 @@ func completeRef(ref *corev1.ObjectReference) {
 	if ref != nil && ref.APIVersion == "" {
 		ref.APIVersion = versionOf(ref.Kind)
 	}
-}
-
-// quoted lists names for a sentence.
-func quoted(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	sorted := slices.Sorted(slices.Values(names))
-	return strings.Join(sorted, ", ")
 }

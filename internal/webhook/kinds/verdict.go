@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
@@ -19,8 +20,8 @@ type Facts struct {
 	Namespace string
 	// Actions are the AvoidanceActions by name; nil where they are not known.
 	Actions map[string]ensurancev1alpha1.AvoidanceActionSpec
-	// Recommenders are the names that the configuration has; nil where they are not known.
-	Recommenders []string
+	// Recommender says why a recommender could not run with the settings in force; nil where these are not known.
+	Recommender func(analysisv1alpha1.Recommender) error
 }
 
 // Verdict is what a look at an object found.

@@ -55,7 +55,7 @@ func startCraned(t *testing.T, flags ...string) *process {
 	p := &process{webhooks: harness.FreeAddress(t), probes: harness.FreeAddress(t), metrics: harness.FreeAddress(t)}
 	host, port, _ := strings.Cut(p.webhooks, ":")
 	p.Process = harness.Start(t, bound, binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=cost",
+		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=cost,recommendation",
 		"--health-probe-bind-address=" + p.probes, "--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0",
 		"--webhook-host=" + host, "--webhook-port=" + port,
 	}, flags...)...)

@@ -46,6 +46,7 @@ func questions() map[string]question {
 		"rule, selector":           {text: fmt.Sprintf(rule, ", labelSelector: {matchLabels: {a: '!'}}", "", ""), refused: "spec.resourceSelectors[0].labelSelector.matchLabels"},
 		"rule, interval":           {text: fmt.Sprintf(rule, "", "", ", runInterval: 99999d24h1.5"), refused: "spec.runInterval"},
 		"rule, recommender twice":  {text: fmt.Sprintf(rule, "", ", {name: Resource}", ""), refused: "spec.recommenders[1].name: Duplicate value"},
+		"rule, recommender":        {text: fmt.Sprintf(rule, "", ", {name: Astrology}", ""), warned: []string{"spec.recommenders[1]: cannot run: unknown recommender"}},
 		"rule, nodes by namespace": {text: strings.Replace(fmt.Sprintf(strings.Replace(rule, "Deployment", "Node", 1), "", "", ""), "any: true", "matchNames: [a]", 1), warned: []string{"found only with namespaceSelector.any"}},
 		"rule, nothing":            {text: "{apiVersion: analysis.crane.io/v1alpha1, kind: RecommendationRule, metadata: {name: r}, spec: {resourceSelectors: [], recommenders: [], namespaceSelector: {}}}", warned: []string{"nothing is selected", "nothing is recommended", "selects no namespace"}},
 		"analytics":                {text: "{apiVersion: analysis.crane.io/v1alpha1, kind: Analytics, metadata: {name: a}, spec: {type: Resource, resourceSelectors: [{kind: Deployment, apiVersion: a/b/c}]}}", refused: "spec.resourceSelectors[0].apiVersion"},
