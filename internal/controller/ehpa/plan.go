@@ -291,7 +291,7 @@ func (p *plan) again(o *observation) time.Duration {
 			out = d
 		}
 	}
-	if o.targetErr != nil {
+	if o.targetErr != nil || o.unwatched {
 		sooner(retryMissing)
 	}
 	if p.compute {

@@ -36,6 +36,8 @@ type Reconciler struct {
 	Live    client.Reader
 	Targets *workload.Scales
 	Queries *Queries
+	// KEDA finds autoscalers that have no HPA; nil where nobody looks.
+	KEDA *ScaledObjects
 	// Served tells whether the HPA controller can read forecasts.
 	Served func() Served
 	// Preview computes what an HPA would do where none may be made.
@@ -69,7 +71,9 @@ type observation struct {
 	release, surplus []*autoscalingv2.HorizontalPodAutoscaler
 	// foreign names who else scales the target; elder another EffectiveHorizontalPodAutoscaler that has it.
 	foreign, elder string
-	served         Served
+	// unwatched tells that nobody tells when foreign goes.
+	unwatched bool
+	served    Served
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -154,6 +158,13 @@ func (r *Reconciler) observeAutoscalers(ctx context.Context, o *observation) err
 	}
 	for i := range others.Items {
 		o.classify(&others.Items[i])
+	}
+	if r.KEDA != nil && o.hpa == nil && o.foreign == "" {
+		found, err := r.KEDA.On(ctx, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
+		if err != nil {
+			return err
+		}
+		o.foreign, o.unwatched = found, found != ""
 	}
 	var siblings autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 	if err := r.Client.List(ctx, &siblings, client.InNamespace(ehpa.Namespace), client.MatchingFields{indexTarget: key}); err != nil {

@@ -4,10 +4,13 @@
 package autoscaling_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -151,6 +154,38 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	}
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+}
+
+// TestPausedScaledObject: one of KEDA's without an HPA is left alone too.
+func TestPausedScaledObject(t *testing.T) {
+	w := newWorld(t)
+	metrics.share(w.ns, 300)
+	kind := schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": kind.Group, "scope": "Namespaced",
+		"names": map[string]any{"kind": kind.Kind, "listKind": "ScaledObjectList", "plural": "scaledobjects", "singular": "scaledobject"},
+		"versions": []any{map[string]any{
+			"name": kind.Version, "served": true, "storage": true,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+		}},
+	}}}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	definition.SetName("scaledobjects.keda.sh")
+	if err := w.Create(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Delete(context.WithoutCancel(t.Context()), definition) })
+	paused := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"name": "web"}}}}
+	paused.SetGroupVersionKind(kind)
+	paused.SetNamespace(w.ns)
+	paused.SetName("paused")
+	eventually(t, "the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
+	w.create(deployment("web", 2, 250), scaler("web"))
+	e := w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	says(t, e, "Ready", "ScaledObject paused scales the same target")
+	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.change("web", preview)
+	w.awaitCondition("web", "Ready=True/PreviewComputed")
 }
 
 // TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
