@@ -40,7 +40,7 @@ func TestWebAPI(t *testing.T) {
 		deployment("shop", "web"), deployment("bank", "web"), rule("web-api", "24h", "shop", "bank"), &predictionv1alpha1.TimeSeriesPrediction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
-				PredictionWindowSeconds: 3600, PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
+				PredictionWindowSeconds: 3600, TargetRef: &corev1.ObjectReference{Kind: "Deployment", Name: "web"}, PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
 					ResourceIdentifier: "web-cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
 					ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum(rate(container_cpu_usage_seconds_total{namespace="shop"}[5m]))`},
 				}},
