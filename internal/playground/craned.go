@@ -91,7 +91,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(ctx, 3)
+	addresses, err := freeAddresses(ctx, 4)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	webhookHost, webhookPort, err := splitAddress(addresses[2])
+	webhookHost, webhookPort, err := splitAddress(addresses[3])
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err := p.launchCraned(); err != nil {
 		return err
 	}
-	return p.configureWebhooks(ctx, objects, addresses[2])
+	return p.configureWebhooks(ctx, objects, addresses[3])
 }
 
 // configureWebhooks lets the API server call craned's webhooks at its address on loopback: here no Service leads to it.
