@@ -238,6 +238,17 @@ func newForecast(namespace, target string, values ...string) forecast {
 	return forecast{namespace: namespace, target: target, identifier: "resource.cpu", values: values, from: time.Now(), skill: "0.8", series: 1}
 }
 
+// peakAt are the values of half an hour: a tenth, and a peak at one minute. In a window of ten minutes it counts long enough for any
+// machine.
+func peakAt(minute int, peak string) []string {
+	values := make([]string, 30)
+	for i := range values {
+		values[i] = "0.1"
+	}
+	values[minute] = peak
+	return values
+}
+
 func (f forecast) key() scalingmetric.Key {
 	return scalingmetric.Key{TargetKind: "Deployment", TargetName: f.target, TargetNamespace: f.namespace, Identifier: f.identifier}
 }

@@ -25,7 +25,7 @@ import (
 func TestHPAScalesOnAForecast(t *testing.T) {
 	start(t)
 	c, clients, ns := newClient(t), clientset(), namespaceFor(t)
-	f := newForecast(ns, "shop", "1.1", "2.9", "0.5", "0.5", "0.5", "0.5", "0.5", "0.5", "0.5", "0.5", "0.5", "0.5")
+	f := newForecast(ns, "shop", peakAt(8, "2.9")...)
 	f.write(t, c)
 	pod := map[string]string{"app": "shop"}
 	if _, err := clients.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
@@ -92,7 +92,9 @@ func replicas(ctx context.Context, ns string, want int32) error {
 func TestForecastsOverTheAggregationLayer(t *testing.T) {
 	start(t)
 	c, ns := newClient(t), namespaceFor(t)
-	f := newForecast(ns, "web", "0.2", "0.90001", "0.3", "0.1", "0.1", "0.1", "0.1", "0.1", "0.1", "0.1", "0.1", "7")
+	values := peakAt(8, "0.90001")
+	values[len(values)-1] = "7" // Beyond the window.
+	f := newForecast(ns, "web", values...)
 	f.write(t, c)
 	path := askFor(autoscalingv1alpha1.MetricPrediction, f.key())
 	eventually(t, "the forecast is served", func(ctx context.Context) error {

@@ -1,0 +1,406 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/pki"
+)
+
+// get asks the adapter itself, as a kubelet does, or with a token of an administrator of the adapter's metrics.
+func (a adapter) get(ctx context.Context, path string) (string, error) {
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // A kubelet does not verify either.
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.address+path, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+	return string(body), err
+}
+
+// good writes a forecast that is served as 500m, and returns its path.
+func good(t *testing.T, ns string) string {
+	t.Helper()
+	f := newForecast(ns, "web", peakAt(9, "0.5")...)
+	f.write(t, newClient(t))
+	return askFor(autoscalingv1alpha1.MetricPrediction, f.key())
+}
+
+func is500m(ctx context.Context, path string) error {
+	values, err := external(ctx, path)
+	if err == nil && (len(values) != 1 || values[0].Value.String() != "500m") {
+		err = fmt.Errorf("got %v", values)
+	}
+	return err
+}
+
+// TestBadForecasts: each is an error that says so, and never a value.
+func TestBadForecasts(t *testing.T) {
+	start(t)
+	c, ns := newClient(t), namespaceFor(t)
+	long := func(v string) []string {
+		out := make([]string, 30)
+		for i := range out {
+			out[i] = v
+		}
+		return out
+	}
+	for name, bad := range map[string]struct {
+		change func(*forecast)
+		code   int32
+		say    string
+	}{
+		"stale":          {func(f *forecast) { f.from = f.from.Add(-2 * time.Hour) }, http.StatusServiceUnavailable, "out of date"},
+		"nan":            {func(f *forecast) { f.values = long("NaN") }, http.StatusServiceUnavailable, "NaN"},
+		"no-number":      {func(f *forecast) { f.values = long("many") }, http.StatusServiceUnavailable, "many"},
+		"no-skill":       {func(f *forecast) { f.skill = "0.01" }, http.StatusServiceUnavailable, "no skill"},
+		"several-series": {func(f *forecast) { f.series = 2 }, http.StatusUnprocessableEntity, "several series (2)"},
+		"no-series":      {func(f *forecast) { f.series = 0 }, http.StatusServiceUnavailable, "no forecast yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newForecast(ns, name, long("1")...)
+			bad.change(&f)
+			f.write(t, c)
+			eventually(t, "the error that says so", func(ctx context.Context) error {
+				_, err := raw(ctx, askFor(autoscalingv1alpha1.MetricPrediction, f.key()))
+				return refused(err, bad.code, bad.say, "ehpa-"+name)
+			})
+		})
+	}
+}
+
+// TestCron reads the cron metric: the floor of an open window, and what there is where no autoscaler is meant, or two are.
+func TestCron(t *testing.T) {
+	start(t)
+	c, ns := newClient(t), namespaceFor(t)
+	ehpa := func(name, target string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name = "apps/v1", "Deployment", target
+		e.Spec.MinReplicas, e.Spec.MaxReplicas = new(int32(2)), 20
+		// One that is open from the first minute of each day on, and one of half a year away.
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
+			{CronName: "open", Start: "0 0 * * *", End: "0 0 1 1 *", TargetReplicas: 7},
+			{CronName: "closed", Start: autoscalingv1alpha1.CronExpression(fmt.Sprintf("0 0 1 %d *", (time.Now().Month()+5)%12+1)), End: "* * * * *", TargetReplicas: 19},
+		}
+		return e
+	}
+	for _, e := range []*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ehpa("one", "web"), ehpa("two", "twice"), ehpa("three", "twice")} {
+		if err := c.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := func(target string) string {
+		key := newForecast(ns, target).key()
+		key.Identifier = "cron"
+		return askFor(autoscalingv1alpha1.MetricCron, key)
+	}
+	eventually(t, "the floor is served", func(ctx context.Context) error {
+		values, err := external(ctx, path("web"))
+		if err == nil && (len(values) != 1 || values[0].Value.String() != "7" || time.Since(values[0].Timestamp.Time) > bound) {
+			err = fmt.Errorf("got %v", values)
+		}
+		return err
+	})
+	eventually(t, "two autoscalers of one target are told", func(ctx context.Context) error {
+		_, err := raw(ctx, path("twice"))
+		return refused(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
+	})
+	_, err := raw(t.Context(), path("nobody"))
+	if err := refused(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRights: who may not read metrics is refused; a right in one namespace holds there alone; and requests for metrics cost no
+// requests to the Kubernetes API.
+func TestRights(t *testing.T) {
+	a := start(t)
+	ns, elsewhere := namespaceFor(t), namespaceFor(t)
+	path := good(t, ns)
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+	reader, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("reader"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rawAs(t.Context(), reader, path)
+	if err := refused(err, http.StatusForbidden, "reader"); err != nil {
+		t.Error(err)
+	}
+	rbac := clientset().RbacV1()
+	meta := metav1.ObjectMeta{Name: "read-metrics"}
+	if _, err := rbac.Roles(ns).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"external.metrics.k8s.io"}, Resources: []string{autoscalingv1alpha1.MetricPrediction}, Verbs: []string{"list"},
+	}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "reader"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the reader reads", func(ctx context.Context) error {
+		_, err := rawAs(ctx, reader, path)
+		return err
+	})
+	_, err = rawAs(t.Context(), reader, strings.Replace(path, "/namespaces/"+ns, "/namespaces/"+elsewhere, 1))
+	if err := refused(err, http.StatusForbidden, elsewhere); err != nil {
+		t.Error(err)
+	}
+	// Nobody gets past the API server.
+	if body, err := a.get(t.Context(), path); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("anonymous at the adapter itself: %q, %v", body, err)
+	}
+	// Asked by who asks in a cluster, and of metrics that nobody has asked for before.
+	controller, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("system:serviceaccount:kube-system:horizontal-pod-autoscaler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := a.kubernetesRequests(t)
+	const asked = 300
+	for i := range asked {
+		other := strings.Replace(path, "/namespaces/"+ns, fmt.Sprintf("/namespaces/none-%d", i), 1)
+		_, err := rawAs(t.Context(), controller, other)
+		if err := refused(err, http.StatusBadRequest, "targetNamespace"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cost := a.kubernetesRequests(t) - before; cost > asked/10 {
+		t.Errorf("%d requests for a metric cost %v requests to the Kubernetes API", asked, cost)
+	}
+}
+
+// metrics are what the adapter tells of itself to an administrator, whose certificate it believes as the API server does.
+func (a adapter) metrics(ctx context.Context) (string, error) {
+	as := control.Config()
+	as.Host, as.TLSClientConfig.Insecure, as.TLSClientConfig.CAData = "https://"+a.address, true, nil
+	body, err := rawAs(ctx, as, "/metrics")
+	return string(body), err
+}
+
+// kubernetesRequests counts what the adapter asked of the API server.
+func (a adapter) kubernetesRequests(t *testing.T) float64 {
+	t.Helper()
+	text, err := a.metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, found := 0.0, false
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "crane_metric_adapter_kubernetes_requests_total{"); ok {
+			var v float64
+			_, value, _ := strings.Cut(rest, "} ")
+			if _, err := fmt.Sscan(value, &v); err != nil {
+				t.Fatal(err)
+			}
+			sum, found = sum+v, true
+		}
+	}
+	if !found {
+		t.Fatal("the adapter does not count its requests")
+	}
+	return sum
+}
+
+// TestExpiredCertificate: one that ended is replaced before anything is served with it, and one that somebody puts in its place while
+// the adapter runs as well; the API server is told whom to trust.
+func TestExpiredCertificate(t *testing.T) {
+	secrets := clientset().CoreV1().Secrets(system)
+	past := func() time.Time { return time.Now().Add(-800 * 24 * time.Hour) }
+	authority, err := pki.NewAuthority("crane", 365*24*time.Hour, past)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := authority.IssueServing("metric-adapter.crane-system.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := map[string][]byte{"ca.crt": authority.CertPEM(), "ca.key": authority.KeyPEM(), "tls.crt": pair.CertPEM, "tls.key": pair.KeyPEM}
+	const name = "metric-adapter-certificate"
+	err = secrets.Delete(t.Context(), name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	secret, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: old}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t)
+	path := good(t, namespaceFor(t))
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+
+	if secret, err = secrets.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = old
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another certificate is made and served", func(ctx context.Context) error {
+		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if string(secret.Data["tls.crt"]) == string(pair.CertPEM) {
+			return fmt.Errorf("the Secret still holds the old one")
+		}
+		return is500m(ctx, path)
+	})
+}
+
+// TestReplicas: a second replica takes the certificate of the first and answers alike when that one has gone.
+func TestReplicas(t *testing.T) {
+	first := start(t)
+	path := good(t, namespaceFor(t))
+	eventually(t, "the first serves", func(ctx context.Context) error { return is500m(ctx, path) })
+	second := launch(t)
+	eventually(t, "the second is ready", func(ctx context.Context) error { return second.readyz(ctx, "") })
+	lead(t, second.address)
+	first.Stop(t)
+	eventually(t, "the second serves", func(ctx context.Context) error { return is500m(ctx, path) })
+}
+
+// TestAPIServerRestarted: the adapter goes on with what it knows, and follows again when the API server is back.
+func TestAPIServerRestarted(t *testing.T) {
+	a := start(t)
+	ns := namespaceFor(t)
+	path := good(t, ns)
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.readyz(t.Context(), ""); err != nil {
+		t.Errorf("readiness without an API server: %v", err)
+	}
+	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the forecast is served again", func(ctx context.Context) error { return is500m(ctx, path) })
+	newForecast(ns, "web", peakAt(9, "2")...).write(t, newClient(t))
+	eventually(t, "a new forecast is served", func(ctx context.Context) error {
+		values, err := external(ctx, path)
+		if err == nil && values[0].Value.String() != "2" {
+			err = fmt.Errorf("got %s", values[0].Value.String())
+		}
+		return err
+	})
+	select {
+	case <-a.Done():
+		t.Errorf("the adapter ended: %v", a.Err())
+	default:
+	}
+}
+
+// TestRemoteAdapter: metrics of another adapter are passed on, over TLS that is verified, with the rights of this one.
+func TestRemoteAdapter(t *testing.T) {
+	ns := namespaceFor(t)
+	p := openPrometheus(t, ns)
+	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 4.5, "http_requests_total{namespace=" + ns + ",pod=web-0}": 1.25})
+	makePod(t, ns, "web-0")
+	dir := t.TempDir()
+	certPEM, keyPEM, err := control.IssueServing("other.monitoring.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rulesFile, certFile, keyFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, content := range map[string][]byte{rulesFile: []byte(rulesText), certFile: certPEM, keyFile: keyPEM} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := launch(t, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
+		"--prometheus-adapter-config="+rulesFile, "--prometheus-address="+p.URL(), "--metrics-relist-interval=1s",
+		"--authorization-webhook-cache-unauthorized-ttl=1s")
+	remote := []string{
+		"--remote-adapter", "--remote-adapter-service-namespace=monitoring", "--remote-adapter-service-name=other",
+		"--remote-adapter-address=" + other.address, "--discovery-interval=1s",
+	}
+	mail := externalPath(ns, "queue_len_of_mail", "queue=a")
+
+	t.Run("that nobody vouches for", func(t *testing.T) {
+		start(t, remote...)
+		eventually(t, "the certificate is refused", func(ctx context.Context) error {
+			_, err := raw(ctx, mail)
+			return refused(err, http.StatusServiceUnavailable, "remote adapter", "certificate")
+		})
+	})
+	a := start(t, append(remote, "--remote-adapter-ca-file="+control.CAFile())...)
+	eventually(t, "it does not let this adapter read", func(ctx context.Context) error {
+		_, err := raw(ctx, mail)
+		return refused(err, http.StatusServiceUnavailable, "does not let this adapter read")
+	})
+	rbac := clientset().RbacV1()
+	meta := metav1.ObjectMeta{Name: "metric-adapter-reads-other"}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"external.metrics.k8s.io", "custom.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"},
+	}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: "metric-adapter"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the external metric is passed on", func(ctx context.Context) error {
+		values, err := external(ctx, mail)
+		if err == nil && (len(values) != 1 || values[0].Value.String() != "4500m" || values[0].MetricLabels["queue"] != "a") {
+			err = fmt.Errorf("got %v", values)
+		}
+		return err
+	})
+	eventually(t, "the custom metric is passed on", func(ctx context.Context) error {
+		values, err := custom(ctx, "/namespaces/"+ns+"/pods/*/http_requests_sum?labelSelector=app%3Dweb")
+		if err == nil && (len(values) != 1 || values[0].Value.String() != "1250m") {
+			err = fmt.Errorf("got %v", values)
+		}
+		return err
+	})
+	eventually(t, "its metrics are listed, and the adapter is ready", func(ctx context.Context) error {
+		body, err := raw(ctx, "/apis/external.metrics.k8s.io/v1beta1")
+		var list metav1.APIResourceList
+		if err == nil {
+			err = json.Unmarshal(body, &list)
+		}
+		if err == nil && !strings.Contains(string(body), "queue_len_of_mail") {
+			err = fmt.Errorf("got %s", body)
+		}
+		if err == nil {
+			err = a.readyz(ctx, "")
+		}
+		return err
+	})
+	_, err = raw(t.Context(), externalPath(ns, "nowhere", ""))
+	if err := refused(err, http.StatusNotFound, "remote adapter", "nowhere"); err != nil {
+		t.Error(err)
+	}
+}
