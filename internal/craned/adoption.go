@@ -16,6 +16,7 @@ import (
 
 	"crane.io/crane/internal/controller/adoption"
 	"crane.io/crane/internal/controller/targets"
+	newpods "crane.io/crane/internal/webhook/adoption"
 	decide "crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/series"
@@ -96,7 +97,7 @@ func addTargets(ctx context.Context, p *parts) error {
 }
 
 // addAdoption adds what brings recommended values to their targets.
-func addAdoption(_ context.Context, p *parts) error {
+func addAdoption(ctx context.Context, p *parts) error {
 	windows, err := p.Adoption.windows()
 	if err != nil {
 		return err
@@ -114,5 +115,13 @@ func addAdoption(_ context.Context, p *parts) error {
 	if err := adoption.AddToManager(p.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
+	if !p.Webhook.Enabled || p.Adoption.DryRun {
+		return nil
+	}
+	find, err := newpods.InCache(ctx, p.mgr.GetCache())
+	if err != nil {
+		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
+	}
+	p.mutators = append(p.mutators, newpods.Mutator{Find: find})
 	return nil
 }

@@ -86,6 +86,9 @@ func (p Pod) class() class {
 	}
 }
 
+// Guaranteed tells whether the pod's QoS class is that.
+func (p Pod) Guaranteed() bool { return p.class() == guaranteed }
+
 // size is what the spec of the pod asks for.
 func (p Pod) size() Size {
 	out := Size{Containers: map[string]rightsize.Resources{}}
