@@ -122,6 +122,10 @@ bench-nodeload: $(BIN)/craned $(BIN)/controlplane ## Print queries, patches, CPU
 bench-craned: $(BIN)/craned $(BIN)/controlplane ## Print a pass of recommendations over 20,000 workloads, ten quiet minutes after it, and the heap after roll-outs; ARGS="-workloads 500 -namespaces 20" for less
 	@$(GO) run ./test/bench/craned $(ARGS)
 
+.PHONY: bench-autoscaling
+bench-autoscaling: $(BIN)/craned $(BIN)/controlplane ## Print what craned writes and takes with 5,000 EffectiveHPAs while nothing changes, for ten minutes; ARGS="-scalers 500 -quiet 1m" for less
+	@$(GO) run ./test/bench/autoscaling $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less
 	@hack/bench-scheduler.sh $(ARGS)

@@ -4,13 +4,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -114,53 +111,6 @@ func (c *cluster) deployment(i int) *appsv1.Deployment {
 			}}}},
 		},
 	}
-}
-
-// writes counts the writing requests that the API server has had, by resource and subresource, leases left out.
-func (c *cluster) writes(ctx context.Context) (map[string]int64, error) {
-	page, err := c.rest.Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]int64{}
-	lines := bufio.NewScanner(strings.NewReader(string(page)))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if !strings.HasPrefix(line, "apiserver_request_total{") {
-			continue
-		}
-		verb, of := label(line, "verb"), label(line, "resource")
-		switch verb {
-		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
-		default:
-			continue
-		}
-		// What the API server and its authorization do for themselves is not craned's.
-		if of == "leases" || of == "tokenreviews" || of == "subjectaccessreviews" || of == "serviceaccounts" {
-			continue
-		}
-		if sub := label(line, "subresource"); sub != "" {
-			of += "/" + sub
-		}
-		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		if err != nil {
-			return nil, err
-		}
-		out[verb+" "+of] += int64(value)
-	}
-	return out, lines.Err()
-}
-
-// label reads a label of a line of metrics; empty where there is none.
-func label(line, name string) string {
-	for _, before := range []string{"{", ","} {
-		if _, rest, found := strings.Cut(line, before+name+`="`); found {
-			value, _, _ := strings.Cut(rest, `"`)
-			return value
-		}
-	}
-	return ""
 }
 
 func (c *cluster) stop(ctx context.Context) error { return c.control.Stop(ctx) }

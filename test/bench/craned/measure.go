@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/test/bench/measure"
 )
 
 type measurement struct {
@@ -40,10 +41,10 @@ func (m *measurement) count(ctx context.Context) (counted, error) {
 	if c.queries, err = m.data.requests(ctx); err != nil {
 		return c, err
 	}
-	if c.writes, err = m.cluster.writes(ctx); err != nil {
+	if c.writes, err = measure.Writes(ctx, m.cluster.rest); err != nil {
 		return c, err
 	}
-	c.cpu, err = m.craned.cpu()
+	c.cpu, err = measure.CPU(m.craned.cmd.Process.Pid)
 	return c, err
 }
 
@@ -53,7 +54,7 @@ func (m *measurement) report(ctx context.Context, what string, since counted) er
 	if err != nil {
 		return err
 	}
-	peak, err := m.craned.memory("VmHWM")
+	peak, err := measure.Memory(m.craned.cmd.Process.Pid, "VmHWM")
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (m *measurement) pass(ctx context.Context) error {
 
 // settle waits until the workloads carry their annotations: until nothing has been written for some seconds.
 func (m *measurement) settle(ctx context.Context, since counted) error {
-	last, err := m.cluster.writes(ctx)
+	last, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (m *measurement) settle(ctx context.Context, since counted) error {
 		if err := sleep(ctx, 3*time.Second); err != nil {
 			return err
 		}
-		now, err := m.cluster.writes(ctx)
+		now, err := measure.Writes(ctx, m.cluster.rest)
 		if err != nil {
 			return err
 		}

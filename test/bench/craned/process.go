@@ -82,37 +82,6 @@ func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	return out, nil
 }
 
-// cpu is the CPU time that the process has taken.
-func (d *craned) cpu() (time.Duration, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may hold blanks; utime and stime are the 12th and 13th field after it, in 1/100 s.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, err
-}
-
-// memory is a field of the process's status in bytes: VmHWM, the peak, or VmRSS.
-func (d *craned) memory(field string) (int64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, found := strings.CutPrefix(line, field+":"); found {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no %s", field)
-}
-
 // heap is what is in use after a collection.
 func (d *craned) heap(ctx context.Context) (int64, error) {
 	page, err := get(ctx, "http://"+d.pprof+"/debug/pprof/heap?gc=1&debug=1")

@@ -1,0 +1,110 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command autoscaling measures craned with thousands of EffectiveHorizontalPodAutoscalers whose load does not change: how long the
+// first look at all takes, and what is written, CPU and memory in a quiet time after it. The API server is real and its
+// Deployments are objects without pods; what the HPA controller and the forecasts say is written once by this program, since
+// neither says anything new while nothing changes; craned is the real binary with the rights of config/rbac.
+//
+// It prints figures and judges nothing: what else runs on the machine is part of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"crane.io/crane/test/bench/measure"
+)
+
+type options struct {
+	scalers, namespaces int
+	quiet, bound        time.Duration
+	bin                 string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.scalers, "scalers", 5000, "number of EffectiveHorizontalPodAutoscalers, each with a Deployment of its own")
+	flag.IntVar(&o.namespaces, "namespaces", 50, "number of namespaces")
+	flag.DurationVar(&o.quiet, "quiet", 10*time.Minute, "how long to look while nothing changes")
+	flag.DurationVar(&o.bound, "bound", 20*time.Minute, "longest time for the first look")
+	flag.StringVar(&o.bin, "bin", "bin", "directory of craned and controlplane")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench autoscaling:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	scratch, err := os.MkdirTemp("", "bench-autoscaling-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	c, err := startCluster(ctx, o, filepath.Join(scratch, "control"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.control.Stop(context.WithoutCancel(ctx))) }()
+	d, err := startCraned(ctx, o, c, scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err := c.settle(ctx); err != nil {
+		return errors.Join(err, d.tail())
+	}
+	return quietly(ctx, o, c, d)
+}
+
+// quietly looks at what happens while nothing does.
+func quietly(ctx context.Context, o options, c *cluster, d *craned) error {
+	before, err := measure.Writes(ctx, c.rest)
+	if err != nil {
+		return err
+	}
+	cpu, err := measure.CPU(d.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(o.quiet):
+	}
+	after, err := measure.Writes(ctx, c.rest)
+	if err != nil {
+		return err
+	}
+	used, err := measure.CPU(d.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	rss, err := measure.Memory(d.cmd.Process.Pid, "VmRSS")
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, of := range slices.Sorted(maps.Keys(after)) {
+		if n := after[of] - before[of]; n > 0 {
+			fmt.Printf("quiet: %d writes of %s\n", n, of)
+			total += n
+		}
+	}
+	fmt.Printf("quiet: %v with %d autoscalers: %d writes beside leases, %.3f cores, %d MiB\n",
+		o.quiet, o.scalers, total, (used-cpu).Seconds()/o.quiet.Seconds(), rss>>20)
+	return nil
+}

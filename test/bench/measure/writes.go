@@ -1,0 +1,62 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package measure is what benchmarks of processes against an API server read: what was written, and what a process has taken. It
+// judges nothing.
+package measure
+
+import (
+	"bufio"
+	"context"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// Writes counts the writing requests that the API server has had, by resource and subresource, leases left out.
+func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
+	page, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	lines := bufio.NewScanner(strings.NewReader(string(page)))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "apiserver_request_total{") {
+			continue
+		}
+		verb, of := label(line, "verb"), label(line, "resource")
+		switch verb {
+		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
+		default:
+			continue
+		}
+		// What the API server and its authorization do for themselves is not craned's.
+		if of == "leases" || of == "tokenreviews" || of == "subjectaccessreviews" || of == "serviceaccounts" {
+			continue
+		}
+		if sub := label(line, "subresource"); sub != "" {
+			of += "/" + sub
+		}
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return nil, err
+		}
+		out[verb+" "+of] += int64(value)
+	}
+	return out, lines.Err()
+}
+
+// label reads a label of a line of metrics; empty where there is none.
+func label(line, name string) string {
+	for _, before := range []string{"{", ","} {
+		if _, rest, found := strings.Cut(line, before+name+`="`); found {
+			value, _, _ := strings.Cut(rest, `"`)
+			return value
+		}
+	}
+	return ""
+}
