@@ -34,6 +34,9 @@ type Scenario struct {
 	// SpareNodes is how many nodes the playground has beside those of its options: nothing but DaemonSets that tolerate any
 	// taint runs there, and never has.
 	SpareNodes int `json:"spareNodes,omitempty"`
+	// Craned holds flags of craned, by their names without dashes, that the demo needs beside those of its Deployment: short
+	// times, mostly.
+	Craned map[string]string `json:"craned,omitempty"`
 	// Steps in the order of their times.
 	Steps []Step `json:"steps"`
 }

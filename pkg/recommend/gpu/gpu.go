@@ -170,7 +170,7 @@ func look(c Container, s Settings) verdict {
 	limit := 100 * float64(s.Use)
 	out := verdict{state: recommend.Ready, evidence: []recommend.Evidence{
 		{
-			Name:  fmt.Sprintf("p%g of the use of the busiest GPU of %s by the hour, over %s", 100*float64(s.Percentile), c.Name, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of the use of the busiest GPU of %s by the hour over %s", observation.Rank(s.Percentile), c.Name, observation.Span(s.Hours)),
 			Value: 100 * min(need.Quantile(busiest, s.Percentile), 1), Unit: "%", Limit: &limit,
 		},
 		{Name: "GPUs that a pod uses", Value: float64(busy)},

@@ -79,7 +79,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		return clearOf(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", some(left)))
 	}
 	if len(others) > 0 {
-		plan.Description += fmt.Sprintf(" Its %d pods that do not run on every node have room on the others, by their requests, selectors and tolerations; "+
+		plan.Description += fmt.Sprintf(" Its pods that do not run on every node (%d) have room on the others, by their requests, selectors and tolerations; "+
 			"affinity between pods and the places of their volumes were not looked at.", len(others))
 	}
 	return plan
@@ -141,7 +141,7 @@ func low(in Input, s Settings) recommend.Plan {
 		}
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("p%g of %s over %s", 100*float64(c.at), c.what, hours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
+			Name: fmt.Sprintf("%s of %s over %s", observation.Rank(c.at), c.what, hours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
 		})
 	}
 	switch {
@@ -150,11 +150,7 @@ func low(in Input, s Settings) recommend.Plan {
 	case looked == 0:
 		return clearOf("It runs pods of its own, and no threshold is set.")
 	}
-	parts := make([]string, len(plan.Evidence))
-	for i, e := range plan.Evidence {
-		parts[i] = e.String()
-	}
-	plan.Description = "It is hardly used: " + strings.Join(parts, ", ") + "."
+	plan.Description = fmt.Sprintf("It has hardly been used for %s.", hours(s.Hours))
 	return plan
 }
 

@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		"pods of it not known":       {with(bare(), func(in *Input) { in.Others = nil }), standard, recommend.NoData, "", "No number of its pods is known"},
 		"stale":                      {with(bare(), func(in *Input) { in.Others = append(flat(160, 0), observation.Unknown(8)...) }), standard, recommend.NoData, "", "8h old"},
 		"ran something last night":   {with(bare(), func(in *Input) { in.Others[160] = 2 }), gocrane, recommend.Clear, "", "no threshold"},
-		"ran something small":        {with(bare(), func(in *Input) { in.Others[160] = 2 }), standard, recommend.Ready, LowUse, "It is hardly used"},
+		"ran something small":        {with(bare(), func(in *Input) { in.Others[160] = 2 }), standard, recommend.Ready, LowUse, "It has hardly been used for 7d."},
 		"low use":                    {quiet(), standard, recommend.Ready, LowUse, "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
 		"no threshold":               {quiet(), gocrane, recommend.Clear, "", "no threshold"},
 		"busy cpu":                   {with(quiet(), func(in *Input) { in.CPUUse = flat(168, 1) }), standard, recommend.Clear, "", "cpu use reaches 25 %"},
@@ -96,7 +96,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, c.s)
-			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) {
+			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Explain(), c.says) {
 				t.Errorf("%+v", plan)
 			}
 			if (plan.Action == recommend.Delete) != (c.state == recommend.Ready) || (len(plan.Evidence) > 0) != (c.state == recommend.Ready) {

@@ -85,6 +85,14 @@ func Span(hours int) string {
 	return fmt.Sprintf("%dh", hours)
 }
 
+// Rank names a percentile for people: "p99", or "the most".
+func Rank(q series.Ratio) string {
+	if q >= 1 {
+		return "the most"
+	}
+	return fmt.Sprintf("p%.4g", 100*float64(q))
+}
+
 // Known tells whether v is a value.
 func Known(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
 

@@ -123,7 +123,6 @@ func orphan(in Input, s Settings) recommend.Plan {
 		Description: fmt.Sprintf("For %s nothing has stood behind this %s: %s.", observation.Span(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
 			{Name: "most addresses at once, over " + observation.Span(s.Hours), Value: most, Limit: &limit},
-			{Name: "age", Value: in.Age.Hours(), Unit: "hours"},
 		},
 	}
 }
@@ -160,18 +159,13 @@ func quiet(in Input, s Settings) recommend.Plan {
 			continue
 		}
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("p%g of %s over %s", 100*float64(c.at), c.what, observation.Span(s.Hours)), Value: v, Unit: "bytes/s", Limit: &c.limit,
+			Name: fmt.Sprintf("%s of %s over %s", observation.Rank(c.at), c.what, observation.Span(s.Hours)), Value: v, Unit: "bytes/s", Limit: &c.limit,
 		})
 	}
 	if missing != nil {
 		return *missing
 	}
-	parts := make([]string, len(plan.Evidence))
-	for i, e := range plan.Evidence {
-		parts[i] = e.String()
-	}
-	plan.Description = fmt.Sprintf("The %d pods behind this %s hear next to nothing: %s. Health checks and whatever reaches the pods in other ways are in these figures.",
-		in.Pods, in.Type, strings.Join(parts, ", "))
+	plan.Description = fmt.Sprintf("The pods behind this %s (%d) hear next to nothing. Health checks and whatever reaches them in other ways are in the figures.", in.Type, in.Pods)
 	return plan
 }
 

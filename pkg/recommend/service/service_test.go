@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, c.s)
-			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) || (plan.Action == recommend.Delete) != (c.state == recommend.Ready) {
+			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Explain(), c.says) || (plan.Action == recommend.Delete) != (c.state == recommend.Ready) {
 				t.Errorf("%+v", plan)
 			}
 		})

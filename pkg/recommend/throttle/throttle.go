@@ -115,7 +115,7 @@ func Decide(in Input, s Settings) Plan {
 		}
 		limit := 100 * float64(s.Share)
 		e := recommend.Evidence{
-			Name:  fmt.Sprintf("p%g of the periods in an hour in which %s was held up, over %s", 100*float64(s.Percentile), c.Name, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was held up, over %s", observation.Rank(s.Percentile), c.Name, observation.Span(s.Hours)),
 			Value: 100 * min(share, 1), Unit: "%", Limit: &limit,
 		}
 		plan.Evidence = append(plan.Evidence, e)

@@ -7,7 +7,6 @@ package unused
 
 import (
 	"fmt"
-	"strings"
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
@@ -98,19 +97,15 @@ func Decide(in Input, s Settings) recommend.Plan {
 			continue
 		}
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("p%g of %s of a pod by the hour, over %s", 100*float64(s.Percentile), c.what, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", observation.Rank(s.Percentile), c.what, observation.Span(s.Hours)),
 			Value: v, Unit: c.unit, Limit: &c.limit,
 		})
 	}
 	if missing != nil {
 		return *missing
 	}
-	parts := make([]string, len(plan.Evidence))
-	for i, e := range plan.Evidence {
-		parts[i] = e.String()
-	}
-	plan.Description = fmt.Sprintf("Nobody has used it for %s: %s. Scaled to zero it can come back with %d replicas; whoever needs it only now and then is not seen here.",
-		observation.Span(s.Hours), strings.Join(parts, "; "), in.Replicas)
+	plan.Description = fmt.Sprintf("Nobody has used it for %s. Scaled to zero it can come back as it is (replicas: %d); whoever needs it less often is not seen here.",
+		observation.Span(s.Hours), in.Replicas)
 	return plan
 }
 

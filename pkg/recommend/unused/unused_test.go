@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 		state recommend.State
 		says  string
 	}{
-		"forgotten":             {forgotten(), recommend.Ready, "p100 of received traffic of a pod by the hour, over 7d 80 bytes/s (limit 500)"},
+		"forgotten":             {forgotten(), recommend.Ready, "the most of received traffic of a pod by the hour over 7d 80 bytes/s (limit 500)"},
 		"computes":              {forgotten(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
 		"is asked once a week":  {forgotten(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
 		"sends":                 {forgotten(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
-			if plan.State != c.state || !strings.Contains(plan.Description, c.says) || (plan.Action == recommend.Patch) != (c.state == recommend.Ready) {
+			if plan.State != c.state || !strings.Contains(plan.Explain(), c.says) || (plan.Action == recommend.Patch) != (c.state == recommend.Ready) {
 				t.Errorf("%+v", plan)
 			}
 		})

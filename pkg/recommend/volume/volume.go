@@ -90,9 +90,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	}
 	plan := recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete,
-		Evidence: []recommend.Evidence{
-			{Name: "time as " + phase(in.Phase), Value: in.Since.Hours(), Unit: "hours"}, {Name: "size", Value: float64(in.Capacity), Unit: "bytes"},
-		},
+		Evidence: []recommend.Evidence{{Name: "size", Value: float64(in.Capacity), Unit: "bytes"}},
 	}
 	if !bound {
 		plan.Reason = Unclaimed
