@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -111,22 +112,26 @@ func (p *playground) startCraned(ctx context.Context) error {
 		return err
 	}
 	p.cranedMetrics, p.cranedWeb = addresses[0], addresses[2]
+	flags := map[string]string{
+		"kubeconfig":                kubeconfig,
+		"prometheus-address":        p.prometheus.URL(),
+		"metrics-bind-address":      addresses[0],
+		"metrics-secure":            "false", // Loopback, to be looked at with a browser.
+		"server-bind-address":       webHost,
+		"server-bind-port":          webPort,
+		"health-probe-bind-address": addresses[1],
+		"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
+		"policy-config-path":        policy,
+		"webhook-host":              webhookHost,
+		"webhook-port":              webhookPort,
+	}
+	if p.options.scenario != nil {
+		maps.Copy(flags, p.options.scenario.Craned)
+	}
 	p.cranedSpec = process.Spec{
-		Name: d.name,
-		Path: filepath.Join(p.options.BinDir, d.name),
-		Args: d.with(map[string]string{
-			"kubeconfig":                kubeconfig,
-			"prometheus-address":        p.prometheus.URL(),
-			"metrics-bind-address":      addresses[0],
-			"metrics-secure":            "false", // Loopback, to be looked at with a browser.
-			"server-bind-address":       webHost,
-			"server-bind-port":          webPort,
-			"health-probe-bind-address": addresses[1],
-			"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
-			"policy-config-path":        policy,
-			"webhook-host":              webhookHost,
-			"webhook-port":              webhookPort,
-		}),
+		Name:    d.name,
+		Path:    filepath.Join(p.options.BinDir, d.name),
+		Args:    d.with(flags),
 		Env:     d.env,
 		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
 		Restart: process.Always,
