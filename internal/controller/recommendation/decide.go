@@ -37,7 +37,7 @@ func (r *RuleReconciler) find(ctx context.Context, rd *round) *outcome {
 	}
 	rd.progress = r.rounds.of(rd.rule, rd.number)
 	if rd.settled && !rd.asked() && len(rd.progress.failed) == 0 {
-		r.rounds.end(rd.rule)
+		r.rounds.end(rd.rule.Name)
 		return &outcome{wait: rd.wait}
 	}
 	if len(rd.runs) == 0 {
@@ -63,6 +63,7 @@ func (rd *round) asked() bool {
 // pending are the tasks that the round has still to do.
 func (rd *round) pending() []task {
 	var out []task
+	there := map[identity]bool{}
 	for _, w := range rd.selection.targets {
 		looked := false
 		for _, run := range rd.runs {
@@ -73,7 +74,8 @@ func (rd *round) pending() []task {
 			t := task{id: identityOf(w.Ref, run.name), run: run, target: w}
 			t.old = rd.existing[t.id]
 			t.asked = t.old != nil && askedFor(t.old)
-			if rd.tally.takes(rd, run, w) && rd.wants(t) {
+			there[t.id] = rd.tally.takes(rd, run, w)
+			if there[t.id] && rd.wants(t) {
 				out = append(out, t)
 			}
 		}
@@ -81,17 +83,20 @@ func (rd *round) pending() []task {
 			rd.tally.unsuited++
 		}
 	}
+	rd.progress.forget(func(id identity) bool { return !there[id] })
 	return out
 }
 
 // wants tells whether a task is this round's and not done yet.
 func (rd *round) wants(t task) bool {
+	_, failed := rd.progress.failed[t.id]
 	switch {
 	case !rd.progress.ready(t.id, rd.now):
 		return false
+	case failed: // Why is in its status, which makes it look done.
+		return true
 	case rd.settled:
-		_, failed := rd.progress.failed[t.id]
-		return t.asked || failed
+		return t.asked
 	case rd.follows:
 		return t.asked || t.old == nil && t.target.Created.Add(t.run.cooldown).After(rd.rule.Status.LastUpdateTime.Time)
 	}

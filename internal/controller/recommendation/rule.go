@@ -108,6 +108,7 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resul
 		if apierrors.IsNotFound(err) {
 			r.Backoff.Forget(req)
 			r.Metrics.forgetRule(req.Name)
+			r.rounds.end(req.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading rule %s: %w", req.Name, err)
@@ -198,7 +199,7 @@ func (r *RuleReconciler) afterPass(rd *round) *outcome {
 		}
 		return end
 	}
-	r.rounds.end(rd.rule)
+	r.rounds.end(rd.rule.Name)
 	return r.complete(rd)
 }
 

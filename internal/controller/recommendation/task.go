@@ -6,11 +6,14 @@ package recommendation
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/workload"
@@ -51,11 +54,11 @@ func nextPass(pending []task, size int) (pass, left []task) {
 // progress is how far the round of a rule is. It spares a leader from doing twice what needed no write; a new leader begins
 // with what the annotations of Recommendations say.
 type progress struct {
+	rule       types.UID
 	generation int64
 	number     int32
 	done       map[identity]bool
 	failed     map[identity]failure
-	evaluated  int
 }
 
 // failure is a target that could not be dealt with.
@@ -82,31 +85,19 @@ func (r *rounds) of(rule *analysisv1alpha1.RecommendationRule, number int32) *pr
 	if r.by == nil {
 		r.by = map[string]*progress{}
 	}
-	key := string(rule.UID)
-	p := r.by[key]
-	if p == nil || p.generation != rule.Generation || p.number != number {
-		p = &progress{generation: rule.Generation, number: number, done: map[identity]bool{}, failed: map[identity]failure{}}
-		r.by[key] = p
+	p := r.by[rule.Name]
+	if p == nil || p.rule != rule.UID || p.generation != rule.Generation || p.number != number {
+		p = &progress{rule: rule.UID, generation: rule.Generation, number: number, done: map[identity]bool{}, failed: map[identity]failure{}}
+		r.by[rule.Name] = p
 	}
 	return p
 }
 
-// end forgets a round.
-func (r *rounds) end(rule *analysisv1alpha1.RecommendationRule) {
+// end forgets the round of a rule.
+func (r *rounds) end(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.by, string(rule.UID))
-}
-
-// keep forgets the rounds of all rules but those that are there.
-func (r *rounds) keep(there func(uid string) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for uid := range r.by {
-		if !there(uid) {
-			delete(r.by, uid)
-		}
-	}
+	delete(r.by, rule)
 }
 
 // fail notes one more failure of a target and spaces its tries.
@@ -122,6 +113,11 @@ func (p *progress) succeed(id identity) {
 	delete(p.failed, id)
 }
 
+// forget drops failures of targets that are no longer there: nobody waits for their next try.
+func (p *progress) forget(gone func(identity) bool) {
+	maps.DeleteFunc(p.failed, func(id identity, _ failure) bool { return gone(id) })
+}
+
 // ready tells whether a target is to be looked at now.
 func (p *progress) ready(id identity, now time.Time) bool {
 	f, failed := p.failed[id]
@@ -134,7 +130,7 @@ func (p *progress) waiting(now time.Time) (wait time.Duration, ok bool) {
 		if f.given() {
 			continue
 		}
-		if w := max(f.next.Sub(now), time.Millisecond); !ok || w < wait {
+		if w := max(f.next.Sub(now), time.Second); !ok || w < wait {
 			wait, ok = w, true
 		}
 	}
