@@ -202,3 +202,32 @@ func FuzzConfigFile(f *testing.F) {
 		}
 	})
 }
+
+// TestDocumented: the page for users has each flag without effect, and each gate with its stage and default.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/craned.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, r := range retiredFlags() {
+		if !strings.Contains(r.instead, "logs are lines") && !strings.Contains(page, "`--"+r.name+"`") {
+			t.Errorf("docs/craned.md does not tell of --%s", r.name)
+		}
+	}
+	for name, spec := range featureSpecs() {
+		if !slices.ContainsFunc(strings.Split(page, "\n"), func(line string) bool {
+			cells := strings.Split(line, "|")
+			return len(cells) > 3 && strings.Contains(cells[1], "`"+string(name)+"`") &&
+				strings.TrimSpace(cells[2]) == strings.ToLower(string(spec.PreRelease)) &&
+				strings.TrimSpace(cells[3]) == map[bool]string{true: "on", false: "off"}[spec.Default]
+		}) {
+			t.Errorf("docs/craned.md does not tell gate %s, its stage %s and its default %v", name, spec.PreRelease, spec.Default)
+		}
+	}
+	for _, source := range dataSourceNames() {
+		if !strings.Contains(page, "| `"+source+"`") {
+			t.Errorf("docs/craned.md does not tell of the data source %s", source)
+		}
+	}
+}

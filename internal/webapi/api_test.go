@@ -121,7 +121,7 @@ func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder 
 }
 
 // body is the envelope of an answer.
-func body(t *testing.T, w *httptest.ResponseRecorder) (data string, problem string) {
+func body(t *testing.T, w *httptest.ResponseRecorder) (data, problem string) {
 	t.Helper()
 	var e struct {
 		Error *string

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,11 +70,7 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 	}
 	g := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
-		known := false
-		for _, m := range methods {
-			known = known || m == method
-		}
-		if !known {
+		if !slices.Contains(methods, method) {
 			return status.Error(codes.Unimplemented, method)
 		}
 		var data []byte
