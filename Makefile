@@ -126,6 +126,10 @@ bench-craned: $(BIN)/craned $(BIN)/controlplane ## Print a pass of recommendatio
 bench-autoscaling: $(BIN)/craned $(BIN)/controlplane ## Print what craned writes and takes with 5,000 EffectiveHPAs while nothing changes, for ten minutes; ARGS="-scalers 500 -quiet 1m" for less
 	@$(GO) run ./test/bench/autoscaling $(ARGS)
 
+.PHONY: bench-metric-adapter
+bench-metric-adapter: $(BIN)/metric-adapter $(BIN)/controlplane ## Print the metric adapter's latency, memory and requests to the API server with 5,000 autoscalers; ARGS="-autoscalers 500 -namespaces 10" for less
+	@$(GO) run ./test/bench/metricadapter $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less
 	@hack/bench-scheduler.sh $(ARGS)

@@ -27,11 +27,13 @@ const (
 	componentPrometheus        = "prometheus"
 	componentCraned            = "craned"
 	componentCraneScheduler    = "crane-scheduler"
+	componentMetricAdapter     = "metric-adapter"
 )
 
 func components() []string {
 	return []string{
 		componentAPIServer, componentControllerManager, componentScheduler, componentPrometheus, componentCraned, componentCraneScheduler,
+		componentMetricAdapter,
 	}
 }
 

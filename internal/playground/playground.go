@@ -74,12 +74,16 @@ type playground struct {
 	schedulerSpec process.Spec // crane-scheduler
 	explains      string       // where it says why it chose
 
+	metricAdapterSpec process.Spec
+
 	background sync.WaitGroup // what runs beside: the fleet, the exporter
 	closers    []func(context.Context) error
 
-	mu        sync.Mutex // guards the two below; each is nil where it does not run
+	mu        sync.Mutex // guards the three below; each is nil where it does not run
 	craned    *process.Process
 	scheduler *process.Process
+
+	metricAdapter *process.Process
 }
 
 // Run starts a playground and returns when it has ended: after the first recommendations with Once, else when ctx ends.
@@ -134,6 +138,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		{name: "history", run: func(ctx context.Context) error { return p.startPrometheus(ctx, fail) }, skip: !p.options.runs(componentPrometheus)},
 		{name: "craned", run: p.startCraned, skip: !p.options.runs(componentCraned)},
 		{name: "crane-scheduler", run: p.startCraneScheduler, skip: !p.options.runs(componentCraneScheduler)},
+		{name: "metric-adapter", run: p.startMetricAdapter, skip: !p.options.runs(componentMetricAdapter)},
 	} {
 		if phase.skip {
 			continue
@@ -150,6 +155,9 @@ func (p *playground) prepare(context.Context) error {
 	binaries := []string{"controlplane", componentCraned}
 	if p.options.runs(componentCraneScheduler) {
 		binaries = append(binaries, componentCraneScheduler)
+	}
+	if p.options.runs(componentMetricAdapter) {
+		binaries = append(binaries, componentMetricAdapter)
 	}
 	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
 		return err
@@ -264,6 +272,9 @@ func (p *playground) pids() map[string]int {
 	}
 	if child := p.schedulerProcess(); child != nil {
 		all[componentCraneScheduler] = child.PID()
+	}
+	if child := p.metricAdapterProcess(); child != nil {
+		all[componentMetricAdapter] = child.PID()
 	}
 	maps.DeleteFunc(all, func(_ string, pid int) bool { return pid == 0 })
 	return all

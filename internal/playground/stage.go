@@ -43,6 +43,11 @@ func (p *playground) Stop(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.stopCraneScheduler(ctx)
+	case componentMetricAdapter:
+		if p.metricAdapterProcess() == nil {
+			return notStarted(component)
+		}
+		return p.stopMetricAdapter(ctx)
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StopComponent(ctx, controlplane.Component(component))
 	}
@@ -70,6 +75,11 @@ func (p *playground) Start(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.launchCraneScheduler()
+	case componentMetricAdapter:
+		if p.metricAdapterProcess() == nil {
+			return notStarted(component)
+		}
+		return p.launchMetricAdapter()
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StartComponent(ctx, controlplane.Component(component))
 	}

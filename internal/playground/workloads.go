@@ -19,6 +19,7 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/manifest"
+	adapter "crane.io/crane/internal/metricadapter/direct"
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/playground/load"
 	"crane.io/crane/internal/webhook/direct"
@@ -60,7 +61,7 @@ func (p *playground) install(ctx context.Context) error {
 		return err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || o.GetKind() == "APIService" || direct.IsConfiguration(o)
+		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || adapter.Is(o) || direct.IsConfiguration(o)
 	})
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err

@@ -14,6 +14,11 @@ import (
 // name of the adapter's Service.
 const name = "metric-adapter"
 
+// Is tells whether an object is one of those that Objects changes.
+func Is(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "APIService" || o.GetKind() == "Service" && o.GetName() == name
+}
+
 // Objects returns changed copies of the adapter's Service and of its APIServices among objects.
 func Objects(objects []*unstructured.Unstructured, port int) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
