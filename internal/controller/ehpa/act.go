@@ -46,6 +46,10 @@ func (r *Reconciler) act(ctx context.Context, o *observation, p *plan) error {
 		if err == nil {
 			return true
 		}
+		if apierrors.IsConflict(err) { // Somebody was faster; nothing is wrong.
+			failed = append(failed, err)
+			return false
+		}
 		*into = &state{reason: reason, message: err.Error()}
 		if !errors.Is(err, errTaken) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			failed = append(failed, err)
@@ -129,7 +133,11 @@ func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, wa
 		equality.Semantic.DeepEqual(want.GetOwnerReferences(), have.GetOwnerReferences()) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFrom(have)
+	if !metav1.IsControlledBy(have, o.ehpa) { // What is taken over is kept as it was: it has to be what is there.
+		patch = client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})
+	}
+	if err := r.Client.Patch(ctx, want, patch); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
 	r.event(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())

@@ -36,8 +36,6 @@ type scaler = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-func ptr[T any](v T) *T { return &v }
-
 func utilization(name corev1.ResourceName, percent int32) autoscalingv2.MetricSpec {
 	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 		Name: name, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
@@ -50,9 +48,9 @@ func web(edit ...func(*scaler)) *scaler {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-of-web", Generation: 1, CreationTimestamp: metav1.NewTime(noon())},
 		Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-			MinReplicas:    ptr(int32(2)), MaxReplicas: 20, Metrics: []autoscalingv2.MetricSpec{utilization(corev1.ResourceCPU, 60)},
+			MinReplicas:    new(int32(2)), MaxReplicas: 20, Metrics: []autoscalingv2.MetricSpec{utilization(corev1.ResourceCPU, 60)},
 			Prediction: &autoscalingv1alpha1.Prediction{
-				PredictionWindowSeconds: ptr(int32(3600)), PredictionAlgorithm: &autoscalingv1alpha1.PredictionAlgorithm{},
+				PredictionWindowSeconds: new(int32(3600)), PredictionAlgorithm: &autoscalingv1alpha1.PredictionAlgorithm{},
 			},
 		},
 	}

@@ -5,6 +5,7 @@ package ehpa
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,7 +81,7 @@ func ignored(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
 	var out []autoscalingv1alpha1.ReplicaProposal
 	for _, c := range p.candidates {
 		name := proposalPrediction + c.identifier
-		if containsName(names, name) {
+		if slices.Contains(names, name) {
 			continue
 		}
 		one := autoscalingv1alpha1.ReplicaProposal{Name: name}
@@ -93,15 +94,6 @@ func ignored(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
 		out = append(out, one)
 	}
 	return out
-}
-
-func containsName(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 func cronProposals(p *plan) []autoscalingv1alpha1.ReplicaProposal {

@@ -60,7 +60,7 @@ func (b *bench) decides(t testing.TB, name string, current, desired, percent int
 	t.Helper()
 	h := b.hpa(t, name)
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: ptr(int64(1)), CurrentReplicas: current, DesiredReplicas: desired,
+		ObservedGeneration: new(int64(1)), CurrentReplicas: current, DesiredReplicas: desired,
 		CurrentMetrics: []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
 			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: &percent},
 		}}},
@@ -74,7 +74,7 @@ func (b *bench) decides(t testing.TB, name string, current, desired, percent int
 // TestSteadyStateWritesNothing: what has not changed is not written, though the clock goes on and values move a little.
 func TestSteadyStateWritesNothing(t *testing.T) {
 	b := newBench(t, deployment("web", 4), web(func(e *scaler) {
-		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr(int32(60))}}
+		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(60))}}
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "night", Start: "0 22 * * *", End: "0 6 * * *", TargetReplicas: 3}}
 	}))
 	b.reconcile(t, "web")

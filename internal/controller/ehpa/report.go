@@ -138,7 +138,9 @@ func setConditions(conditions *[]metav1.Condition, o *observation, p *plan) {
 		meta.SetStatusCondition(conditions, c)
 	}
 	set(autoscalingv1alpha1.ConditionReady, p.ready)
-	set(autoscalingv1alpha1.ConditionPredictionReady, p.prediction)
+	if !p.hold { // Nothing was looked at of the forecasts.
+		set(autoscalingv1alpha1.ConditionPredictionReady, p.prediction)
+	}
 	set(autoscalingv1alpha1.ConditionCronReady, p.cron)
 	for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
 		copyCondition(conditions, o, kind)
