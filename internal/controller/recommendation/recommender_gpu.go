@@ -110,7 +110,8 @@ func (j *gpuJob) decide(w *world, target workload.Workload) (decision, error) {
 		after.requests = analysisv1alpha1.ResourceValues{corev1.ResourceName(r.Resource): to}
 		current, recommended = append(current, before), append(recommended, after)
 	}
-	return out, out.writePatch(target.Kind, current, recommended)
+	err := out.writePatch(target.Kind, current, recommended) // Before out is returned, which it changes.
+	return out, err
 }
 
 // gpusOf are the GPUs that the containers of a workload ask for: those of the pod that asks for most, as pods of two

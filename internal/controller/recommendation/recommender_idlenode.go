@@ -168,7 +168,7 @@ func (j *idleNodeJob) decide(w *world, target workload.Workload) (decision, erro
 	if out.plan.Action == recommend.Delete {
 		// The next node is looked at as if this one had gone: all that are named can go together.
 		j.room, _ = packing.Place(in.Demands(), in.Elsewhere)
-		out.savings = w.nodeSavings(node)
+		out.savings, out.unpriced = w.nodeSavings(node), w.read.prices == nil
 	}
 	return out, nil
 }

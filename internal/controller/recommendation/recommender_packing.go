@@ -121,5 +121,6 @@ func (j *packingJob) decide(w *world, target workload.Workload) (decision, error
 		return out, nil
 	}
 	current, recommended := changesOf(target, sized)
-	return out, out.writePatch(target.Kind, current, recommended)
+	err := out.writePatch(target.Kind, current, recommended) // Before out is returned, which it changes.
+	return out, err
 }

@@ -88,7 +88,8 @@ func (j *throttleJob) decide(w *world, target workload.Workload) (decision, erro
 		}
 		current, recommended = append(current, before), append(recommended, after)
 	}
-	return out, out.writePatch(target.Kind, current, recommended)
+	err := out.writePatch(target.Kind, current, recommended) // Before out is returned, which it changes.
+	return out, err
 }
 
 // writePatch writes changes of containers; nothing where there are none.

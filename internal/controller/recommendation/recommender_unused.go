@@ -37,6 +37,7 @@ func (j *unusedJob) gather(ctx context.Context, w *world, targets []workload.Wor
 	if _, err := w.constraints(ctx); err != nil {
 		return err
 	}
+	w.prices(ctx)
 	for _, f := range []struct {
 		limit float64
 		of    metrics.Figure
@@ -79,7 +80,9 @@ func (j *unusedJob) decide(w *world, target workload.Workload) (decision, error)
 		out.plan.Description += " HorizontalPodAutoscaler " + all[0].Name + " does not act on a workload that is scaled to zero."
 	}
 	out.held = proposalOnly("scaling to zero takes a workload away: somebody has to agree to it")
-	return out, writeReplicas(&out, target.Replicas, 0)
+	out.savings, out.unpriced = w.read.prices.savingsOfNone(target), w.read.prices == nil
+	err := writeReplicas(&out, target.Replicas, 0)
+	return out, err
 }
 
 // proposalOnly holds what nothing but a person may carry out.

@@ -14,6 +14,7 @@ import (
 	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/cost"
 	recommended "crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/series"
 )
 
 // Pricer knows what the nodes of the cluster cost and where pods run.
@@ -48,7 +49,29 @@ func (p *prices) savingsOf(target workload.Workload, plan recommended.Plan) *ana
 		return nil
 	}
 	runs := target.Kind == "Job" || target.Kind == "CronJob"
-	s := plan.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, runs)
+	return p.written(plan.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, runs))
+}
+
+// savingsOfNone says what it is worth to have no pods of a workload; nil as above.
+func (p *prices) savingsOfNone(target workload.Workload) *analysisv1alpha1.Savings {
+	if p == nil {
+		return nil
+	}
+	var noCPU series.MilliCPU
+	var noMemory series.Bytes
+	var all []cost.Resize
+	for _, c := range target.Containers {
+		if c.Role == workload.Init {
+			continue
+		}
+		cpu, memory := c.Requests.CPU, c.Requests.Memory
+		all = append(all, cost.Resize{Container: c.Name, CPUNow: &cpu, CPUNew: &noCPU, MemoryNow: &memory, MemoryNew: &noMemory})
+	}
+	return p.written(cost.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, all))
+}
+
+// written is a saving as a Recommendation has it; nil where nothing was counted.
+func (p *prices) written(s cost.Saving) *analysisv1alpha1.Savings {
 	if s.Counted == 0 {
 		return nil
 	}
