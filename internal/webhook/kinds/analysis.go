@@ -21,7 +21,7 @@ func RecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Verdict
 	v.add(resourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
 	for i, s := range r.Spec.ResourceSelectors {
 		if clusterScoped(s.Kind) && !anyNamespace {
-			v.warn(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
+			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
 		}
 	}
 	v.add(namespaceSelector(r.Spec.NamespaceSelector, spec.Child("namespaceSelector")))
@@ -39,7 +39,7 @@ func RecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Verdict
 func resourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *field.Path) Verdict {
 	var v Verdict
 	if len(selectors) == 0 {
-		v.warn(path, "is empty: nothing is selected")
+		v.warnf(path, "is empty: nothing is selected")
 	}
 	for i, s := range selectors {
 		v.refuse(apiVersion(s.APIVersion, path.Index(i).Child("apiVersion"))...)
@@ -48,7 +48,7 @@ func resourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *fiel
 	for _, i := range duplicates(selectors, func(s analysisv1alpha1.ResourceSelector) string {
 		return strings.Join([]string{s.APIVersion, s.Kind, s.Name, s.LabelSelector.String()}, "|")
 	}) {
-		v.warn(path.Index(i), "stands in the list already")
+		v.warnf(path.Index(i), "stands in the list already")
 	}
 	return v
 }
@@ -57,12 +57,12 @@ func namespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field.Path) V
 	var v Verdict
 	switch {
 	case s.Any && len(s.MatchNames) > 0:
-		v.warn(path.Child("matchNames"), "has no effect: any is true")
+		v.warnf(path.Child("matchNames"), "has no effect: any is true")
 	case !s.Any && len(s.MatchNames) == 0:
-		v.warn(path, "selects no namespace; set any: true, or name some in matchNames")
+		v.warnf(path, "selects no namespace; set any: true, or name some in matchNames")
 	}
 	for _, i := range duplicates(s.MatchNames, itself) {
-		v.warn(path.Child("matchNames").Index(i), "%s stands in the list already", s.MatchNames[i])
+		v.warnf(path.Child("matchNames").Index(i), "%s stands in the list already", s.MatchNames[i])
 	}
 	return v
 }
@@ -70,7 +70,7 @@ func namespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field.Path) V
 func recommenders(list []analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
 	var v Verdict
 	if len(list) == 0 {
-		v.warn(path, "is empty: nothing is recommended")
+		v.warnf(path, "is empty: nothing is recommended")
 	}
 	// Two of one name would write one Recommendation in turns.
 	for _, i := range duplicates(list, func(r analysisv1alpha1.Recommender) string { return r.Name }) {
@@ -90,7 +90,7 @@ func recommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Verd
 		return v
 	}
 	if err := f.Recommender(r); err != nil {
-		v.warn(path, "cannot run: %v", err)
+		v.warnf(path, "cannot run: %v", err)
 	}
 	return v
 }
@@ -104,7 +104,7 @@ func Analytics(a *analysisv1alpha1.Analytics, f Facts) Verdict {
 	v.add(completionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	for i, s := range a.Spec.ResourceSelectors {
 		if clusterScoped(s.Kind) && a.Namespace != f.Namespace {
-			v.warn(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
+			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
 		}
 	}
 	return v
@@ -113,7 +113,7 @@ func Analytics(a *analysisv1alpha1.Analytics, f Facts) Verdict {
 func completionStrategy(s *analysisv1alpha1.CompletionStrategy, path *field.Path) Verdict {
 	var v Verdict
 	if s != nil && s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical && s.PeriodSeconds != nil {
-		v.warn(path.Child("periodSeconds"), "has no effect: only %s repeats an analysis", analysisv1alpha1.CompletionStrategyPeriodical)
+		v.warnf(path.Child("periodSeconds"), "has no effect: only %s repeats an analysis", analysisv1alpha1.CompletionStrategyPeriodical)
 	}
 	return v
 }
@@ -133,7 +133,7 @@ func Recommendation(r *analysisv1alpha1.Recommendation, f Facts) Verdict {
 	if r.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto && slices.Contains([]analysisv1alpha1.AnalysisType{
 		analysisv1alpha1.AnalysisTypeIdleNode, analysisv1alpha1.AnalysisTypeVolume, analysisv1alpha1.AnalysisTypeService,
 	}, r.Spec.Type) {
-		v.warn(spec.Child("adoptionType"), "Auto applies nothing for %s: nodes, volumes and services are never deleted by Crane", r.Spec.Type)
+		v.warnf(spec.Child("adoptionType"), "Auto applies nothing for %s: nodes, volumes and services are never deleted by Crane", r.Spec.Type)
 	}
 	v.add(completionStrategy(r.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	return v
@@ -142,7 +142,7 @@ func Recommendation(r *analysisv1alpha1.Recommendation, f Facts) Verdict {
 // ConfigSet looks at the overrides of gocrane's first recommenders.
 func ConfigSet(*analysisv1alpha1.ConfigSet, Facts) Verdict {
 	var v Verdict
-	v.warn(field.NewPath("configs"), "has no effect: set config in the recommenders of a RecommendationRule")
+	v.warnf(field.NewPath("configs"), "has no effect: set config in the recommenders of a RecommendationRule")
 	return v
 }
 

@@ -54,10 +54,10 @@ func cron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHoriz
 		v.refuse(field.Invalid(path, string(c.Start)+" to "+string(c.End), strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	if c.TargetReplicas > s.MaxReplicas {
-		v.warn(path.Child("targetReplicas"), "%d is more than maxReplicas: the target gets %d", c.TargetReplicas, s.MaxReplicas)
+		v.warnf(path.Child("targetReplicas"), "%d is more than maxReplicas: the target gets %d", c.TargetReplicas, s.MaxReplicas)
 	}
 	if s.MinReplicas != nil && c.TargetReplicas <= *s.MinReplicas {
-		v.warn(path.Child("targetReplicas"), "has no effect: the target never has fewer than %d", *s.MinReplicas)
+		v.warnf(path.Child("targetReplicas"), "has no effect: the target never has fewer than %d", *s.MinReplicas)
 	}
 	return v
 }
@@ -65,13 +65,13 @@ func cron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHoriz
 func replicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, spec *field.Path) Verdict {
 	var v Verdict
 	if s.MinReplicas != nil && *s.MinReplicas == s.MaxReplicas {
-		v.warn(spec.Child("maxReplicas"), "equals minReplicas: the target always has %d", s.MaxReplicas)
+		v.warnf(spec.Child("maxReplicas"), "equals minReplicas: the target always has %d", s.MaxReplicas)
 	}
 	if s.MinReplicas != nil && *s.MinReplicas == 0 {
-		v.warn(spec.Child("minReplicas"), "0 needs the feature gate HPAScaleToZero of the API server, and a metric of the type Object or External")
+		v.warnf(spec.Child("minReplicas"), "0 needs the feature gate HPAScaleToZero of the API server, and a metric of the type Object or External")
 	}
 	if s.SpecificReplicas != nil && s.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview {
-		v.warn(spec.Child("specificReplicas"), "has no effect: the strategy is not %s", autoscalingv1alpha1.ScaleStrategyPreview)
+		v.warnf(spec.Child("specificReplicas"), "has no effect: the strategy is not %s", autoscalingv1alpha1.ScaleStrategyPreview)
 	}
 	return v
 }
@@ -92,7 +92,7 @@ func hpaMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Verdict {
 		}
 	}
 	for _, i := range duplicates(metrics, func(m autoscalingv2.MetricSpec) string { return m.String() }) {
-		v.warn(path.Index(i), "stands in the list already")
+		v.warnf(path.Index(i), "stands in the list already")
 	}
 	return v
 }
@@ -111,7 +111,7 @@ func behavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path
 	}
 	for name, rules := range map[string]*autoscalingv2.HPAScalingRules{"scaleUp": b.ScaleUp, "scaleDown": b.ScaleDown} {
 		if rules != nil && rules.SelectPolicy != nil && *rules.SelectPolicy == autoscalingv2.DisabledPolicySelect && len(rules.Policies) > 0 {
-			v.warn(path.Child(name, "policies"), "has no effect: selectPolicy is Disabled")
+			v.warnf(path.Child(name, "policies"), "has no effect: selectPolicy is Disabled")
 		}
 	}
 	slices.Sort(v.Warnings)
@@ -124,7 +124,7 @@ func predictionOf(p *autoscalingv1alpha1.Prediction, path *field.Path) Verdict {
 		return v
 	}
 	if p.PredictionAlgorithm == nil {
-		v.warn(path, "has no effect: without predictionAlgorithm nothing is forecast")
+		v.warnf(path, "has no effect: without predictionAlgorithm nothing is forecast")
 		return v
 	}
 	a := p.PredictionAlgorithm
@@ -143,7 +143,7 @@ func metricQueries(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Verd
 		}
 		path := field.NewPath("metadata", "annotations").Key(key)
 		if e.Spec.Prediction == nil || e.Spec.Prediction.PredictionAlgorithm == nil {
-			v.warn(path, "has no effect: nothing is forecast of metric %s", id)
+			v.warnf(path, "has no effect: nothing is forecast of metric %s", id)
 			continue
 		}
 		v.add(expression(e.Annotations[key], path))

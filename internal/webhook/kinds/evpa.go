@@ -20,7 +20,7 @@ func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodA
 	v.refuse(apiVersion(e.Spec.TargetRef.APIVersion, spec.Child("targetRef", "apiVersion"))...)
 	if p := e.Spec.UpdatePolicy; p != nil && p.MinReplicas != nil && p.UpdateMode != nil &&
 		(*p.UpdateMode == autoscalingv1alpha1.UpdateModeOff || *p.UpdateMode == autoscalingv1alpha1.UpdateModeInitial) {
-		v.warn(spec.Child("updatePolicy", "minReplicas"), "has no effect: in mode %s no running pod is touched", *p.UpdateMode)
+		v.warnf(spec.Child("updatePolicy", "minReplicas"), "has no effect: in mode %s no running pod is touched", *p.UpdateMode)
 	}
 	if p := e.Spec.ResourcePolicy; p != nil {
 		path := spec.Child("resourcePolicy", "containerPolicies")
@@ -41,6 +41,25 @@ func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodA
 }
 
 func containerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {
+	v := bounds(p, path)
+	for i, name := range p.ControlledResources {
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			v.warnf(path.Child("controlledResources").Index(i), "has no effect: requests of %s are never changed, only those of cpu and memory", name)
+		}
+	}
+	if off(p.ScaleUpPolicy) && off(p.ScaleDownPolicy) {
+		v.warnf(path, "scaleUpPolicy and scaleDownPolicy are both Off: requests of %s are never changed", p.ContainerName)
+	}
+	v.add(thresholds(p.ScaleUpPolicy, p.ScaleDownPolicy, path))
+	return v
+}
+
+func off(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
+	return s != nil && s.ScaleMode != nil && *s.ScaleMode == autoscalingv1alpha1.ScaleModeOff
+}
+
+// bounds looks at minAllowed and maxAllowed.
+func bounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {
 	var v Verdict
 	for _, name := range slices.Sorted(maps.Keys(p.MinAllowed)) {
 		least := p.MinAllowed[name]
@@ -56,25 +75,19 @@ func containerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field
 			v.refuse(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
 		}
 	}
-	for i, name := range p.ControlledResources {
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			v.warn(path.Child("controlledResources").Index(i), "has no effect: requests of %s are never changed, only those of cpu and memory", name)
-		}
-	}
-	off := func(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
-		return s != nil && s.ScaleMode != nil && *s.ScaleMode == autoscalingv1alpha1.ScaleModeOff
-	}
-	if off(p.ScaleUpPolicy) && off(p.ScaleDownPolicy) {
-		v.warn(path, "scaleUpPolicy and scaleDownPolicy are both Off: requests of %s are never changed", p.ContainerName)
-	}
-	if p.ScaleUpPolicy == nil || p.ScaleDownPolicy == nil {
+	return v
+}
+
+// thresholds looks at the two directions together.
+func thresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Verdict {
+	var v Verdict
+	if up == nil || down == nil {
 		return v
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.ScaleUpPolicy.MetricThresholds)) {
-		up := p.ScaleUpPolicy.MetricThresholds[name]
-		down, both := p.ScaleDownPolicy.MetricThresholds[name]
-		if both && up.Utilization != nil && down.Utilization != nil && *up.Utilization < *down.Utilization {
-			v.refuse(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *up.Utilization,
+	for _, name := range slices.Sorted(maps.Keys(up.MetricThresholds)) {
+		raise, lower := up.MetricThresholds[name].Utilization, down.MetricThresholds[name].Utilization
+		if raise != nil && lower != nil && *raise < *lower {
+			v.refuse(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *raise,
 				"must not be less than that of scaleDownPolicy: the same request would be raised and lowered in turns"))
 		}
 	}

@@ -23,15 +23,15 @@ const maxExpression = 16 << 10
 func expression(text string, path *field.Path) Verdict {
 	var v Verdict
 	if len(text) > maxExpression {
-		v.warn(path, "is longer than %d bytes and was not read", maxExpression)
+		v.warnf(path, "is longer than %d bytes and was not read", maxExpression)
 		return v
 	}
 	expr, err := parse(text)
 	switch {
 	case err != nil:
-		v.warn(path, "Prometheus could not read this: %v", err)
+		v.warnf(path, "Prometheus could not read this: %v", err)
 	case expr.Type() != parser.ValueTypeVector:
-		v.warn(path, "gives a %s; only an instant vector can be forecast", parser.DocumentedType(expr.Type()))
+		v.warnf(path, "gives a %s; only an instant vector can be forecast", parser.DocumentedType(expr.Type()))
 	}
 	return v
 }
@@ -57,10 +57,10 @@ func algorithm(a predictionv1alpha1.Algorithm, path *field.Path) Verdict {
 		v.refuse(field.Invalid(settings, string(a.AlgorithmType), err.Error()))
 	}
 	if a.DSP != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypeDSP {
-		v.warn(path.Child("dsp"), "has no effect: the algorithm is %s", algorithmName(a))
+		v.warnf(path.Child("dsp"), "has no effect: the algorithm is %s", algorithmName(a))
 	}
 	if a.Percentile != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypePercentile {
-		v.warn(path.Child("percentile"), "has no effect: the algorithm is %s", algorithmName(a))
+		v.warnf(path.Child("percentile"), "has no effect: the algorithm is %s", algorithmName(a))
 	}
 	return v
 }

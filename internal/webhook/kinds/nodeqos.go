@@ -18,7 +18,7 @@ func NodeQOS(q *ensurancev1alpha1.NodeQOS, f Facts) Verdict {
 	spec := field.NewPath("spec")
 	v.refuse(labelSelector(q.Spec.Selector, spec.Child("selector"))...)
 	if len(q.Spec.Rules) == 0 {
-		v.warn(spec.Child("rules"), "is empty: nothing is watched")
+		v.warnf(spec.Child("rules"), "is empty: nothing is watched")
 	}
 	for i := range q.Spec.Rules {
 		v.add(nodeRule(&q.Spec.Rules[i], f, spec.Child("rules").Index(i)))
@@ -35,7 +35,7 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	var v Verdict
 	if f.Actions != nil {
 		if _, ok := f.Actions[r.AvoidanceActionName]; !ok {
-			v.warn(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only keeps new pods away", r.AvoidanceActionName)
+			v.warnf(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only keeps new pods away", r.AvoidanceActionName)
 		}
 	}
 	m := r.MetricRule
@@ -44,13 +44,13 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	}
 	metric := path.Child("metricRule")
 	if !slices.Contains(nodeMetrics(), m.Name) {
-		v.warn(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
+		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
 		v.refuse(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
 	} else if isPercentage(m.Name) && m.Value.CmpInt64(100) >= 0 {
-		v.warn(metric.Child("value"), "the rule never fires: the metric is a percentage and the threshold %s", m.Value.String())
+		v.warnf(metric.Child("value"), "the rule never fires: the metric is a percentage and the threshold %s", m.Value.String())
 	}
 	return v
 }
@@ -76,11 +76,11 @@ func contradictions(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) V
 			order := r.MetricRule.Value.Cmp(other.MetricRule.Value)
 			switch {
 			case order == 0 && r.AvoidanceActionName == other.AvoidanceActionName:
-				v.warn(path.Index(i), "rule %s says the same as rule %s: one threshold, one action", r.Name, other.Name)
+				v.warnf(path.Index(i), "rule %s says the same as rule %s: one threshold, one action", r.Name, other.Name)
 			case order <= 0 && evicts(r) && throttles(other):
-				v.warn(path.Index(i), "rule %s evicts pods before rule %s, with a threshold that is not lower, throttles them", r.Name, other.Name)
+				v.warnf(path.Index(i), "rule %s evicts pods before rule %s, with a threshold that is not lower, throttles them", r.Name, other.Name)
 			case order >= 0 && throttles(r) && evicts(other):
-				v.warn(path.Index(j), "rule %s evicts pods before rule %s, with a threshold that is not lower, throttles them", other.Name, r.Name)
+				v.warnf(path.Index(j), "rule %s evicts pods before rule %s, with a threshold that is not lower, throttles them", other.Name, r.Name)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func unusedOfNode(s *ensurancev1alpha1.NodeQOSSpec, spec *field.Path) Verdict {
 
 func (v *Verdict) unused(set bool, path *field.Path) {
 	if set {
-		v.warn(path, "has no effect: no part of Crane uses it, as none of gocrane did")
+		v.warnf(path, "has no effect: no part of Crane uses it, as none of gocrane did")
 	}
 }
 
@@ -133,11 +133,11 @@ func AvoidanceAction(a *ensurancev1alpha1.AvoidanceAction, _ Facts) Verdict {
 	switch {
 	case t == nil:
 	case t.CPUThrottle == nil && t.MemoryThrottle == nil:
-		v.warn(throttle, "has no effect: neither cpuThrottle nor memoryThrottle is set")
+		v.warnf(throttle, "has no effect: neither cpuThrottle nor memoryThrottle is set")
 	case t.CPUThrottle != nil && t.CPUThrottle.StepCPURatio == 0:
-		v.warn(throttle.Child("cpuThrottle", "stepCPURatio"), "0 takes nothing: the rule never throttles")
+		v.warnf(throttle.Child("cpuThrottle", "stepCPURatio"), "0 takes nothing: the rule never throttles")
 	case t.CPUThrottle != nil && t.CPUThrottle.MinCPURatio == 100:
-		v.warn(throttle.Child("cpuThrottle", "minCPURatio"), "100 leaves a container all that it has: the rule never throttles")
+		v.warnf(throttle.Child("cpuThrottle", "minCPURatio"), "100 leaves a container all that it has: the rule never throttles")
 	}
 	return v
 }

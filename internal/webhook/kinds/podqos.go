@@ -22,9 +22,9 @@ func PodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Verdict {
 	v.refuse(labelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
 	switch {
 	case s.ScopeSelector == nil && (s.LabelSelector == nil || len(s.LabelSelector.MatchLabels)+len(s.LabelSelector.MatchExpressions) == 0):
-		v.warn(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
+		v.warnf(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
 	case s.ScopeSelector != nil && len(s.ScopeSelector.MatchExpressions) == 0:
-		v.warn(spec.Child("scopeSelector"), "is empty and matches every pod")
+		v.warnf(spec.Child("scopeSelector"), "is empty and matches every pod")
 	}
 	if s.ScopeSelector != nil {
 		path := spec.Child("scopeSelector", "matchExpressions")
@@ -35,11 +35,11 @@ func PodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Verdict {
 	}
 	for i, name := range s.AllowedActions {
 		if _, ok := f.Actions[name]; !ok && f.Actions != nil {
-			v.warn(spec.Child("allowedActions").Index(i), "there is no AvoidanceAction %s yet", name)
+			v.warnf(spec.Child("allowedActions").Index(i), "there is no AvoidanceAction %s yet", name)
 		}
 	}
 	for _, i := range duplicates(s.AllowedActions, itself) {
-		v.warn(spec.Child("allowedActions").Index(i), "%s stands in the list already", s.AllowedActions[i])
+		v.warnf(spec.Child("allowedActions").Index(i), "%s stands in the list already", s.AllowedActions[i])
 	}
 	v.add(unusedOfPod(s, spec))
 	return v
@@ -63,7 +63,7 @@ func scope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdi
 		}
 	}
 	for _, i := range duplicates(r.Values, itself) {
-		v.warn(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
+		v.warnf(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
 	}
 	return v
 }
@@ -87,7 +87,7 @@ func emptyScopes(list []ensurancev1alpha1.ScopeSelectorRequirement, path *field.
 			maps.DeleteFunc(left, func(value string, _ bool) bool { return slices.Contains(other.Values, value) != in })
 		}
 		if len(left) == 0 {
-			v.warn(path.Index(i), "matches no pod: other conditions on %s exclude all of its values", r.ScopeName)
+			v.warnf(path.Index(i), "matches no pod: other conditions on %s exclude all of its values", r.ScopeName)
 			return v
 		}
 	}

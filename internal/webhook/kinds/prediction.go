@@ -22,7 +22,7 @@ func TimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) V
 	if ref := p.Spec.TargetRef; ref != nil {
 		v.refuse(apiVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
 		if ref.Namespace != "" && strings.EqualFold(ref.Kind, kindNode) {
-			v.warn(spec.Child("targetRef", "namespace"), "has no effect: a Node has no namespace")
+			v.warnf(spec.Child("targetRef", "namespace"), "has no effect: a Node has no namespace")
 		}
 	}
 	kind := ""
@@ -62,7 +62,7 @@ func predictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind strin
 			{"expressionQuery", m.ExpressionQuery != nil, predictionv1alpha1.ExpressionQueryMetricType},
 		} {
 			if q.set && q.kind != m.Type {
-				v.warn(path.Child(q.name), "has no effect: the type is %s", m.Type)
+				v.warnf(path.Child(q.name), "has no effect: the type is %s", m.Type)
 			}
 		}
 		v.add(algorithm(m.Algorithm, path.Child("algorithm")))
@@ -90,11 +90,11 @@ func ClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts)
 	v.refuse(metav1validation.ValidateLabels(p.Spec.NodeSelector, spec.Child("nodeSelector"))...)
 	template := spec.Child("template")
 	if p.Spec.Template == nil {
-		v.warn(template, "is not set: nothing is forecast")
+		v.warnf(template, "is not set: nothing is forecast")
 		return v
 	}
 	if p.Spec.Template.Spec.TargetRef != nil {
-		v.warn(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
+		v.warnf(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
 	}
 	v.add(predictionMetrics(p.Spec.Template.Spec.PredictionMetrics, kindNode, template.Child("spec")))
 	return v

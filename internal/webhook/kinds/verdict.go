@@ -34,7 +34,7 @@ type Verdict struct {
 
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 
-func (v *Verdict) warn(path *field.Path, format string, args ...any) {
+func (v *Verdict) warnf(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
