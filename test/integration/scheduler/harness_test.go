@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/process"
 )
@@ -165,7 +167,7 @@ func (s *scheduler) get(t testing.TB, path string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}, // its certificate is made at the start
 	}}
@@ -214,15 +216,18 @@ func freePort(t testing.TB) int {
 type bed struct {
 	testing.TB
 	client    kubernetes.Interface
+	process   *scheduler
 	scheduler string
 	label     string
+	// unseen tells that nodes or topologies were made of which the scheduler may not have heard yet.
+	unseen bool
 }
 
 const bedLabel = "crane.io/test"
 
 // newBed removes the test's pods and nodes at its end.
 func newBed(t testing.TB, s *scheduler) *bed {
-	b := &bed{TB: t, client: client, scheduler: s.name, label: s.name}
+	b := &bed{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -237,6 +242,7 @@ func newBed(t testing.TB, s *scheduler) *bed {
 // node makes a node with that many CPUs, 64 GiB and room for 110 pods.
 func (b *bed) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
 	b.Helper()
+	b.unseen = true
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
@@ -252,9 +258,44 @@ func (b *bed) node(name string, cpus int64, annotations map[string]string) *core
 	return n
 }
 
+// heard waits until the scheduler knows the nodes and topologies that there are. A pod that it tries before is placed, or waits, by
+// what it knows then.
+func (b *bed) heard() {
+	b.Helper()
+	if !b.unseen {
+		return
+	}
+	b.unseen = false
+	nodes, err := b.client.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	eventually(b, "the scheduler knows the nodes", func() string {
+		got := b.process.metric(b, `scheduler_cache_size{type="nodes"}`)
+		if n, err := strconv.Atoi(got); err != nil || n < len(nodes.Items) {
+			return fmt.Sprintf("it knows %q of %d", got, len(nodes.Items))
+		}
+		return ""
+	})
+	if b.process.metric(b, "crane_scheduler_topology_available") != "1" {
+		return
+	}
+	var list topology.NodeResourceTopologyList
+	if err := topologies(b, b.process.control.Config()).List(b.Context(), &list); err != nil {
+		b.Fatal(err)
+	}
+	eventually(b, "the scheduler knows the topologies", func() string {
+		if got := b.process.metric(b, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
+			return fmt.Sprintf("it knows %q, there are %d", got, len(list.Items))
+		}
+		return ""
+	})
+}
+
 // pod makes a pod that asks for that much CPU, as limit too, and selects the test's nodes.
 func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
+	b.heard()
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	now := int64(0)
 	pod := &corev1.Pod{

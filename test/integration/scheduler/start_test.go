@@ -77,7 +77,7 @@ func TestMissingDefinition(t *testing.T) {
 	}
 	admin := controlplane.CertificateUser("admin", "system:masters")
 	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
-	b := &bed{TB: t, client: own, scheduler: s.name, label: s.name}
+	b := &bed{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
 	b.node("bare", 64, nil)
 	b.pod("before", "2")
 	if pod := b.placed("before"); zones(t, pod) != "" {

@@ -44,6 +44,7 @@ func (b *bed) machine(name string, policy topology.TopologyManagerPolicy, zones 
 
 func (b *bed) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
 	b.Helper()
+	b.unseen = true
 	o := &topology.NodeResourceTopology{
 		ObjectMeta:         metav1.ObjectMeta{Name: name},
 		CraneManagerPolicy: topology.ManagerPolicy{CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: policy},
