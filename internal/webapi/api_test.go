@@ -147,8 +147,8 @@ func TestWhoMayRead(t *testing.T) {
 		"/api/v1/recommendation?namespace=shop&namespace=all": "list shop/recommendations/",
 		"/api/v1/recommendationRule":                          "list /recommendationrules/",
 		"/api/v1/recommendationRule?namespace=shop":           "list /recommendationrules/",
-		"/api/v1/prometheus/query?query=up&time=1":            "get /api/v1/prometheus/query//",
-		"/api/v1/prometheus/query_range?query=up":             "get /api/v1/prometheus/query_range//",
+		"/api/v1/prometheus/query?query=up&time=1":            "get /crane/prometheus//",
+		"/api/v1/prometheus/query_range?query=up":             "get /crane/prometheus//",
 		"/api/prediction/debug/shop/web":                      "get shop/timeseriespredictions/web",
 	}
 	for _, r := range f.routes() {

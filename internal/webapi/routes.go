@@ -31,8 +31,8 @@ func (a *API) routes() []route {
 		{"/api/version", nil, func(w http.ResponseWriter, _ *http.Request) error { return answer(w, version.Long()) }},
 		{"/api/v1/recommendation", toListNamespaced(analysisv1alpha1.GroupVersion.Group, "recommendations"), a.recommendations},
 		{"/api/v1/recommendationRule", toList(analysisv1alpha1.GroupVersion.Group, "recommendationrules"), a.rules},
-		{"/api/v1/prometheus/query", toGetPath, a.query},
-		{"/api/v1/prometheus/query_range", toGetPath, a.queryRange},
+		{"/api/v1/prometheus/query", toAskPrometheus, a.query},
+		{"/api/v1/prometheus/query_range", toAskPrometheus, a.queryRange},
 		{"/api/prediction/debug/{namespace}/{name}", toGetPrediction, a.debug},
 	}
 }
@@ -53,9 +53,12 @@ func toListNamespaced(group, resource string) func(*http.Request) authorizer.Att
 	}
 }
 
-// toGetPath is the permission to get the path itself, as a ClusterRole gives with nonResourceURLs.
-func toGetPath(r *http.Request) authorizer.AttributesRecord {
-	return authorizer.AttributesRecord{Verb: "get", Path: r.URL.Path}
+// prometheusRight is the path that a ClusterRole names in nonResourceURLs to let somebody ask Prometheus. It is not the
+// route's own: what is below /api everybody may get who is known to the cluster (system:discovery).
+const prometheusRight = "/crane/prometheus"
+
+func toAskPrometheus(*http.Request) authorizer.AttributesRecord {
+	return authorizer.AttributesRecord{Verb: "get", Path: prometheusRight}
 }
 
 func toGetPrediction(r *http.Request) authorizer.AttributesRecord {
