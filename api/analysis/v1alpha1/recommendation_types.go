@@ -169,7 +169,8 @@ type RecommendationStatus struct {
 	// +optional
 	Adoption *AdoptionStatus `json:"adoption,omitempty"`
 
-	// LastUpdateTime is when the values were last computed, even where they stayed the same.
+	// LastUpdateTime is when what is said here last changed. Analyses that come to the same are not written; the time of the
+	// last one is in the status of the rule.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 }
