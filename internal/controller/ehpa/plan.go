@@ -67,9 +67,12 @@ func decide(o *observation, queries *Queries, settings Settings) plan {
 	}
 	if previews(o.ehpa) {
 		p.decidePreview(o, settings)
-		return p
+	} else {
+		p.decideAuto(o, settings)
 	}
-	p.decideAuto(o, settings)
+	if p.hpa == nil && p.tsp != nil {
+		unlist(p.tsp)
+	}
 	return p
 }
 

@@ -129,6 +129,17 @@ func tspOf(o *observation, wanted []candidate) *predictionv1alpha1.TimeSeriesPre
 	return out
 }
 
+// unlist takes the labels off by which the metric adapter finds a prediction: the forecast of an autoscaler that has no HPA is for
+// itself, and another one of the same target must not be mistaken for it.
+func unlist(tsp *predictionv1alpha1.TimeSeriesPrediction) {
+	for _, label := range []string{
+		autoscalingv1alpha1.LabelManagedBy, autoscalingv1alpha1.LabelTargetKind,
+		autoscalingv1alpha1.LabelTargetNamespace, autoscalingv1alpha1.LabelTargetName,
+	} {
+		delete(tsp.Labels, label)
+	}
+}
+
 // accepted are the candidates whose forecast takes part, and when the first of them is out of date.
 func accepted(all []candidate) (out []predictable, until time.Time) {
 	for _, c := range all {

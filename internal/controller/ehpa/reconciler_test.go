@@ -21,6 +21,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/scalingmetric"
 	"crane.io/crane/pkg/scaling"
 )
 
@@ -171,6 +172,38 @@ func TestTargetThatMovesOn(t *testing.T) {
 	e, _ = b.reconcile(t, "web")
 	if got := condition(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
 		t.Errorf("%s, HPA %+v", got, b.hpa(t, "ehpa-web"))
+	}
+}
+
+// TestOneForecastForATarget: of two autoscalers of a target, only the prediction of the one that scales is found by the metric
+// adapter.
+func TestOneForecastForATarget(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web(), web(func(e *scaler) {
+		e.Name, e.UID, e.CreationTimestamp = "young", "uid-of-young", metav1.NewTime(noon().Add(time.Hour))
+	}))
+	key := scalingmetric.Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
+	listed := func(name string) bool {
+		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
+			t.Fatal(err)
+		}
+		return key.SelectsPrediction(tsp)
+	}
+	b.reconcile(t, "web")
+	young, _ := b.reconcile(t, "young")
+	if condition(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
+		t.Errorf("%s, found: old %v, young %v", condition(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
+	}
+	old, _ := b.reconcile(t, "web")
+	if err := b.Client.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || condition(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
+		t.Errorf("after the old one: %s, found %v", condition(young, "Ready"), listed("ehpa-young"))
+	}
+	b.reconcile(t, "young") // sees the HPA that it made
+	if _, n := b.reconcile(t, "young"); n > 0 {
+		t.Errorf("%d writes for nothing", n)
 	}
 }
 
