@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -194,5 +195,27 @@ func TestRoomIsWhatIsLeft(t *testing.T) {
 	}
 	if got := w.room()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestExampleConfiguration: each recommender of the example is there and takes the settings it is given.
+func TestExampleConfiguration(t *testing.T) {
+	data, err := os.ReadFile("../../../examples/recommendation-configuration.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseSettings(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range s.recommenders {
+		if _, err := s.run(analysisv1alpha1.Recommender{Name: name}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, r := range recommenders() {
+		if _, builtin := BuiltinSettings().recommenders[r.name]; !builtin {
+			t.Errorf("%s is not built in", r.name)
+		}
 	}
 }
