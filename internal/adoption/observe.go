@@ -57,6 +57,9 @@ func Pod(pod *corev1.Pod) adoption.Pod {
 		default:
 		}
 	}
+	if seen := pod.Status.ObservedGeneration; out.Resize == adoption.Done && seen != 0 && seen < pod.Generation {
+		out.Resize, out.Message = adoption.InProgress, "its node has not seen it yet" // Nodes before 1.34 do not say what they have seen.
+	}
 	return out
 }
 

@@ -410,6 +410,7 @@ func (d *decision) bring(goal Size) (left int) {
 		if p.size().Is(to) {
 			if w := p.waits(); w != "" {
 				d.remark("%s", w)
+				d.again(d.in.Policy.Settle) // To see that it has it.
 			}
 			if p.Resize == InProgress {
 				left++

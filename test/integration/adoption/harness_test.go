@@ -61,7 +61,7 @@ func startCraned(t *testing.T, flags ...string) *craned {
 	c.Process = harness.Start(t, bound, binary, append(append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=adoption,oom",
 		"--metrics-bind-address=" + c.metrics, "--health-probe-bind-address=" + harness.FreeAddress(t), "--server-bind-port=0",
-		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
+		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
 	}, quick()...), flags...)...)
 	return c
 }
@@ -266,44 +266,49 @@ func notAdopted(t *testing.T, ns, name, reason string) {
 	})
 }
 
-// state reads what is written down on a Deployment.
-func state(ctx context.Context, t *testing.T, ns, name string) adoption.State {
-	t.Helper()
+// stateOf reads what is written down on a Deployment.
+func stateOf(ctx context.Context, ns, name string) (adoption.State, error) {
 	d := &appsv1.Deployment{}
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, d); err != nil {
-		t.Fatal(err)
+		return adoption.State{}, err
 	}
-	s, err := adoption.ParseState(d.Annotations[analysisv1alpha1.AnnotationAdoption])
+	return adoption.ParseState(d.Annotations[analysisv1alpha1.AnnotationAdoption])
+}
+
+// state is stateOf for what has to be there.
+func state(t *testing.T, ns, name string) adoption.State {
+	t.Helper()
+	s, err := stateOf(t.Context(), ns, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// events counts those on an object with a reason.
-func events(ctx context.Context, t *testing.T, ns, kind, name, reason string) int {
-	t.Helper()
+// events counts those on a Deployment with a reason.
+func events(ctx context.Context, ns, name, reason string) (int, error) {
 	var list eventsv1.EventList
 	if err := admin.List(ctx, &list, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	n := 0
 	for i := range list.Items {
-		if e := &list.Items[i]; e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason {
+		if e := &list.Items[i]; e.Regarding.Kind == "Deployment" && e.Regarding.Name == name && e.Reason == reason {
 			n++
 		}
 	}
-	return n
+	return n, nil
 }
 
 // told waits for an event on a Deployment.
 func told(t *testing.T, ns, name, reason string) {
 	t.Helper()
 	eventually(t, "event "+reason+" on "+name, func(ctx context.Context) error {
-		if events(ctx, t, ns, "Deployment", name, reason) == 0 {
-			return errors.New("there is none")
+		n, err := events(ctx, ns, name, reason)
+		if err == nil && n == 0 {
+			err = errors.New("there is none")
 		}
-		return nil
+		return err
 	})
 }
 
