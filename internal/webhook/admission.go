@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,14 +57,29 @@ func (v validator[T]) answer(o T, verdict kinds.Verdict) (admission.Warnings, er
 }
 
 // defaulter fills in defaults of objects of one kind.
-type defaulter[T client.Object] func(T)
+type defaulter[T client.Object] struct {
+	decoder admission.Decoder
+	none    func() T
+	fill    func(T)
+}
 
-// Default fills in what is missing. What is being deleted stays as it is.
-func (d defaulter[T]) Default(_ context.Context, o T) error {
-	if o.GetDeletionTimestamp() == nil {
-		d(o)
+// Handle answers with what filling in changed and nothing else: a quantity stays as it was written. What is being deleted stays as it
+// is, and what cannot be read is for the schema to refuse.
+func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission.Response {
+	o := d.none()
+	if err := d.decoder.Decode(req, o); err != nil || o.GetDeletionTimestamp() != nil {
+		return admission.Allowed("")
 	}
-	return nil
+	before, err := json.Marshal(o)
+	if err != nil {
+		return admission.Allowed("")
+	}
+	d.fill(o)
+	after, err := json.Marshal(o)
+	if err != nil {
+		return admission.Allowed("")
+	}
+	return admission.PatchResponseFromRaw(before, after)
 }
 
 // validating is the endpoint that looks at objects of one kind.
@@ -77,9 +93,12 @@ func validating[T client.Object](
 }
 
 // defaulting is the endpoint that fills in defaults of one kind.
-func defaulting[T client.Object](scheme *runtime.Scheme, kind schema.GroupVersionKind, fill func(T)) Endpoint {
+func defaulting[T any, P interface {
+	*T
+	client.Object
+}](scheme *runtime.Scheme, kind schema.GroupVersionKind, fill func(P)) Endpoint {
 	return Endpoint{
 		Path: pathOf("mutate", kind), Kind: kind, Mutates: true,
-		hook: admission.WithDefaulter(scheme, defaulter[T](fill)),
+		hook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), none: func() P { return new(T) }, fill: fill}},
 	}
 }

@@ -153,8 +153,9 @@ func TestDefaults(t *testing.T) {
 		text string
 		want map[string]any
 	}{
-		"ehpa": {fmt.Sprintf(ehpa, ", crons: [{name: a, start: 0 8 * * *, end: 0 9 * * *, targetReplicas: 5}]"),
-			map[string]any{"spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": "UTC"}},
+		"ehpa": {fmt.Sprintf(ehpa, ", crons: [{name: a, start: 0 8 * * *, end: 0 9 * * *, targetReplicas: 5}], "+
+			"metrics: [{type: Pods, pods: {metric: {name: q}, target: {type: AverageValue, averageValue: 1000m}}}]"),
+			map[string]any{"spec.metrics[0].pods.target.averageValue": "1000m", "spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": "UTC"}},
 		"evpa": {fmt.Sprintf(evpa, ""), map[string]any{"spec.targetRef.apiVersion": "apps/v1"}},
 		"tsp": {fmt.Sprintf(tsp, ", kind: StatefulSet", "type: ResourceQuery, resourceQuery: cpu"),
 			map[string]any{"spec.targetRef.apiVersion": "apps/v1", "spec.targetRef.namespace": "default"}},
