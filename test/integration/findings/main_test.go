@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommenders_test runs the recommenders beside Resource, Replicas and HPA, with the rights of config/rbac, against
+// Package findings_test runs the recommenders beside Resource, Replicas and HPA, with the rights of config/rbac, against
 // a real API server and a real Prometheus that holds eight days of known series. The clock of the controllers is ten days
 // ahead, so that what the tests make is ten days old.
-package recommenders_test
+package findings_test
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
-	dir, err := os.MkdirTemp("", "recommenders-test-")
+	dir, err := os.MkdirTemp("", "findings-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -62,7 +62,7 @@ func run(m *testing.M) int {
 	failed := 0
 	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
 		control = c
-		err := harness.Install(ctx, c.Config(), "recommenders-test", harness.Everything)
+		err := harness.Install(ctx, c.Config(), "findings-test", harness.Everything)
 		if err == nil {
 			err = createCluster(ctx)
 		}
