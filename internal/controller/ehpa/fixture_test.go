@@ -118,6 +118,7 @@ type bench struct {
 	writes writes
 	values readings
 	rules  *promadapter.Rules
+	unread bool
 }
 
 func newBench(t testing.TB, objects ...client.Object) *bench {
@@ -146,7 +147,7 @@ func newBench(t testing.TB, objects ...client.Object) *bench {
 				}
 				return text + "}", nil
 			},
-			Pods: prometheus.PodsOf, Rules: func() *promadapter.Rules { return b.rules },
+			Pods: prometheus.PodsOf, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.unread },
 		},
 		Served: func() Served { return b.served }, Preview: &Previews{Values: b.values}, Events: events.NewFakeRecorder(10_000), Clock: b.clock,
 	}

@@ -44,8 +44,11 @@ type RulesFollower struct {
 	told    string
 }
 
-// Current returns the rules; nil while there are none.
-func (f *RulesFollower) Current() *promadapter.Rules { return f.current.Load() }
+// Current returns the rules, nil while there are none; known is false until those that there should be have been read.
+func (f *RulesFollower) Current() (rules *promadapter.Rules, known bool) {
+	rules = f.current.Load()
+	return rules, rules != nil || f.File == "" && f.ConfigMap.Name == ""
+}
 
 // Start follows until ctx ends.
 func (f *RulesFollower) Start(ctx context.Context) error {

@@ -49,6 +49,10 @@ func candidates(o *observation, queries *Queries) []candidate {
 		c := &out[i]
 		c.identifier = names[i]
 		query, err := queries.of(o.ehpa, &metrics[i], names[i])
+		if _, known := queries.Rules(); !known {
+			// craned has just started. What the rules once said stays: another query would begin without a past.
+			query, err = askedBefore(o.tsp, names[i], query, err)
+		}
 		if err != nil {
 			c.err = err
 			continue
@@ -67,6 +71,20 @@ func candidates(o *observation, queries *Queries) []candidate {
 		c.forecast, c.err = scalingmetric.Prediction(o.tsp, names[i], o.now)
 	}
 	return out
+}
+
+// askedBefore returns the query that a prediction has for a metric, or else the one that is given.
+func askedBefore(
+	tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, otherwise predictionv1alpha1.PredictionMetric, err error,
+) (predictionv1alpha1.PredictionMetric, error) {
+	if tsp != nil {
+		for i := range tsp.Spec.PredictionMetrics {
+			if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
+				return *m.DeepCopy(), nil
+			}
+		}
+	}
+	return otherwise, err
 }
 
 // aimFor is what one pod should have of a metric. The error says why the forecast of it says nothing about replicas.

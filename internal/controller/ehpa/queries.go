@@ -27,8 +27,9 @@ type Queries struct {
 	Selector func(metric string, own ...prometheus.Matcher) (string, error)
 	// Pods are conditions that select the pods of a workload by their names.
 	Pods func(namespace, kind, name string) []prometheus.Matcher
-	// Rules returns the rules of prometheus-adapter's configuration as they are now; nil for none.
-	Rules func() *promadapter.Rules
+	// Rules returns the rules of prometheus-adapter's configuration as they are now, nil for none; known is false until they have
+	// been read.
+	Rules func() (rules *promadapter.Rules, known bool)
 }
 
 // of returns the query of a metric; resourceIdentifier and algorithm are left to the caller. An error is a sentence.
@@ -43,7 +44,7 @@ func (q *Queries) of(
 	}
 	ref := fullRef(ehpa.Spec.ScaleTargetRef)
 	pods := q.Pods(ehpa.Namespace, ref.Kind, ref.Name)
-	if rules := q.Rules(); rules != nil {
+	if rules, _ := q.Rules(); rules != nil {
 		text, found, err := byRule(rules, m, ehpa.Namespace, pods)
 		if err != nil {
 			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("the rule of prometheus-adapter's configuration: %w", err)

@@ -6,6 +6,8 @@ package ehpa
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -364,6 +366,81 @@ func TestQueries(t *testing.T) {
 		if text != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %s, %v", name, text, err)
 		}
+	}
+}
+
+// TestRulesAreReadLate: until prometheus-adapter's configuration has been read, a query that it gave stays; one that changes has
+// another forecast, with its past to read.
+func TestRulesAreReadLate(t *testing.T) {
+	rules, err := promadapter.Parse([]byte("resourceRules: {cpu: {containerQuery: 'busy{<<.LabelMatchers>>}'}}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, deployment("web", 2), web())
+	query := func() string {
+		t.Helper()
+		b.reconcile(t, "web")
+		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
+			t.Fatal(err)
+		}
+		if q := tsp.Spec.PredictionMetrics[0].ExpressionQuery; q != nil {
+			return q.Expression
+		}
+		return ""
+	}
+	b.rules = rules
+	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
+		t.Fatalf("by the rule: %q", got)
+	}
+	b.rules, b.unread = nil, true
+	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
+		t.Errorf("before it is read: %q", got)
+	}
+	b.unread = false
+	if got := query(); got != "" {
+		t.Errorf("without a rule: %q", got)
+	}
+}
+
+func TestRulesFollower(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &RulesFollower{File: path}
+	if _, err := f.look(t.Context()); err == nil {
+		t.Error("a file that is not there is read")
+	}
+	if _, known := f.Current(); known {
+		t.Error("what has not been read is known")
+	}
+	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
+	changed, err := f.look(t.Context())
+	rules, known := f.Current()
+	if err != nil || !changed || !known || rules == nil {
+		t.Errorf("%v, %v, %v", changed, known, err)
+	}
+	if changed, err := f.look(t.Context()); changed || err != nil {
+		t.Errorf("what is the same has changed: %v", err)
+	}
+	write("externalRules: [{}]")
+	changed, err = f.look(t.Context())
+	if again, _ := f.Current(); changed || err == nil || again != rules {
+		t.Errorf("bad rules are in force: %v", err)
+	}
+
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
+	b := newBench(t, m)
+	f = &RulesFollower{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
+	if changed, err := f.look(t.Context()); !changed || err != nil {
+		t.Errorf("%v, %v", changed, err)
+	}
+	f.Key = "other"
+	if _, err := f.look(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
+		t.Errorf("%v", err)
 	}
 }
 
