@@ -17,3 +17,11 @@ if [ $# -gt 0 ]; then
 else
     bin/crane-scheduler simulate --nodes 1000 --seeds 10 --delays 60s,180s
 fi
+
+echo
+echo "== rebalancing: 100 nodes, five seeds, metrics 60 s old"
+bin/crane-scheduler simulate --nodes 100 --seeds 5 --delays 60s --policies default,spread-rebalanced,oracle
+
+echo
+echo "== no metrics at all: 60 nodes, five seeds"
+bin/crane-scheduler simulate --scenario outage --nodes 60 --seeds 5 --policies default,spread,pack,risk

@@ -116,7 +116,7 @@ func serveMetrics(t *testing.T) *metricsServer {
 	})
 	eventually(t, "metrics.k8s.io through the API server", func(ctx context.Context) error {
 		_, err := clients.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").DoRaw(ctx)
-		return err //nolint:wrapcheck // The test says what it waits for.
+		return err
 	})
 	return m
 }
