@@ -172,7 +172,12 @@ func TestAnnotationRefused(t *testing.T) {
 
 // TestTargetGone: a user's own Recommendation says that its target is gone; one of a rule is deleted by its own controller.
 func TestTargetGone(t *testing.T) {
-	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone {
+	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
+	own.Labels = nil
+	if got := look(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone {
+		t.Errorf("%+v", got)
+	}
+	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {
 		t.Errorf("%+v", got)
 	}
 }

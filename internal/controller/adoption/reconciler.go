@@ -140,8 +140,13 @@ func soonest(a, b time.Duration) time.Duration {
 
 // adopt brings one Recommendation to its target; first is the one of its type that speaks for the target.
 func (r *Reconciler) adopt(ctx context.Context, rec, first *analysisv1alpha1.Recommendation) (verdict, error) {
+	if _, known := annotationFor(rec.Spec.Type); !known {
+		return verdict{}, nil // Nothing of it goes to a target.
+	}
 	target, err := targets.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
 	switch {
+	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
+		return verdict{}, nil // A rule's goes with its target.
 	case apierrors.IsNotFound(err):
 		return verdict{reason: reasonTargetGone, message: "The target does not exist."}, nil
 	case err != nil && meta.IsNoMatchError(err):
