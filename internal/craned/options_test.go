@@ -115,6 +115,10 @@ func TestValidate(t *testing.T) {
 		"no moves":            {[]string{address, "--rebalance-max-moves-per-hour=0"}, "--rebalance-max-moves-per-hour: Invalid value"},
 		"no rebalance time":   {[]string{address, "--rebalance-interval=0s"}, "--rebalance-interval: Invalid value"},
 		"negative rest":       {[]string{address, "--rebalance-cool-down=-1s"}, "--rebalance-cool-down: Invalid value"},
+		"two places of rules": {[]string{address, "--prometheus-adapter-config=a", "--prometheus-adapter-configmap-name=b"}, "--prometheus-adapter-config: Forbidden"},
+		"half a ConfigMap":    {[]string{address, "--prometheus-adapter-configmap-name=b"}, "--prometheus-adapter-configmap-namespace: Required value"},
+		"labels of rules":     {[]string{address, "--prometheus-adapter-extension-labels=a"}, "--prometheus-adapter-extension-labels: Invalid value"},
+		"no grace":            {[]string{address, "--ehpa-metrics-grace=0s"}, "--ehpa-metrics-grace: Invalid value"},
 		"no namespace":        {[]string{address}, "CRANE_SYSTEM_NAMESPACE: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
