@@ -266,18 +266,20 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// settled is the number of goroutines when it has come down to want, or has not changed for a second.
+// settled is the number of goroutines when it has come down to want, or, where nothing is wanted, has not changed for a
+// second.
 func settled(t *testing.T, want int) int {
 	t.Helper()
-	last, since := runtime.NumGoroutine(), time.Now()
+	began := time.Now()
+	last, since := runtime.NumGoroutine(), began
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {
 		now := runtime.NumGoroutine()
-		if now <= want || now == last && time.Since(since) > time.Second {
+		switch {
+		case want > 0 && now <= want, want == 0 && now == last && time.Since(since) > time.Second, time.Since(began) > patience:
 			return now
-		}
-		if now != last {
+		case now != last:
 			last, since = now, time.Now()
 		}
 	}
