@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// TestScalePoint: the product of request and target stays, to half a percent of the request, for the whole pod and for one
+// container; who carries it out is said in words.
+func TestScalePoint(t *testing.T) {
+	cpu, memory := series.MilliCPU(2000), series.Bytes(1<<30)
+	week := used(10, 0.5, 100<<20)
+	in := Input{
+		Policy: policy(t), Now: now,
+		Containers: []Container{
+			{Name: "a", Profile: week, Current: rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}, HPA: &rightsize.HPA{CPUUtilization: 0.2}},
+			{Name: "b", Profile: week, Current: rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}, HPA: &rightsize.HPA{CPUUtilization: 0.2}},
+		},
+		Autoscaler: &Autoscaler{Name: "web", Targets: []Target{{Percent: 20}, {Container: "b", Percent: 20}, {Memory: true, Percent: 100}}},
+	}
+	plan := Decide(in)
+	if plan.State != recommend.Ready || plan.Action != recommend.Patch || len(plan.ScalePoint) == 0 {
+		t.Fatalf("%+v", plan)
+	}
+	for _, m := range plan.ScalePoint {
+		now, after := m.requests(plan.Containers)
+		if before, then := float64(m.Percent)*now, float64(m.To)*after; math.Abs(before-then) > after/2+1e-6 {
+			t.Errorf("%+v moves the scale point from %g to %g", m, before, then)
+		}
+	}
+	if got := *plan.Containers[0].Target.CPURequest; got >= cpu {
+		t.Errorf("the request stays at %v", got)
+	}
+	if !strings.Contains(plan.Description, "autoscaler web acts on the utilisation") || !strings.Contains(plan.Description, "cpu of b 20 % ->") ||
+		!strings.Contains(plan.Description, "nothing is applied until both are changed together") {
+		t.Error(plan.Description)
+	}
+	in.Autoscaler.Owned = true
+	if owned := Decide(in); !strings.Contains(owned.Description, "both are applied together") {
+		t.Error(owned.Description)
+	}
+	// Without a request today an autoscaler on it does not act, and there is no point to keep.
+	in.Containers[0].Current.CPURequest, in.Containers[1].Current.CPURequest = nil, nil
+	for _, m := range Decide(in).ScalePoint {
+		if !m.Memory {
+			t.Errorf("%+v", m)
+		}
+	}
+	in.Autoscaler.Targets = nil
+	if plan := Decide(in); len(plan.ScalePoint) > 0 || strings.Contains(plan.Description, "autoscaler web") {
+		t.Errorf("%+v", plan.ScalePoint)
+	}
+}
