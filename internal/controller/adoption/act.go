@@ -193,15 +193,17 @@ func (r *Reconciler) changeTemplate(
 
 // tell writes an event for each thing that has happened, on the Recommendation and on the target.
 func (r *Reconciler) tell(s *scene, rec *analysisv1alpha1.Recommendation, plan adoption.Plan) {
+	// Events that differ in their text alone would be counted as one, and only the first text kept.
+	action := fmt.Sprintf("AdoptStep%d", plan.State.Steps)
 	for _, n := range plan.Notices {
 		kind := corev1.EventTypeNormal
 		if n.Warning {
 			kind = corev1.EventTypeWarning
 		}
 		r.Metrics.told(n.Reason)
-		r.Events.Eventf(s.identity(), nil, kind, n.Reason, "Adopt", "%s", cut(n.Text))
+		r.Events.Eventf(s.identity(), nil, kind, n.Reason, action, "%s", cut(n.Text))
 		if rec != nil {
-			r.Events.Eventf(rec, nil, kind, n.Reason, "Adopt", "%s", cut(n.Text))
+			r.Events.Eventf(rec, nil, kind, n.Reason, action, "%s", cut(n.Text))
 		}
 	}
 }
