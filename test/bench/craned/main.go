@@ -81,14 +81,10 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	m := measurement{options: o, data: data, cluster: c, craned: d}
-	if err := m.pass(ctx); err != nil {
-		return errors.Join(err, d.tail())
+	for _, part := range []func(context.Context) error{m.pass, m.again, m.quietly, m.rollOut} {
+		if err := part(ctx); err != nil {
+			return errors.Join(err, d.tail())
+		}
 	}
-	if err := m.again(ctx); err != nil {
-		return errors.Join(err, d.tail())
-	}
-	if err := m.quietly(ctx); err != nil {
-		return errors.Join(err, d.tail())
-	}
-	return m.rollOut(ctx)
+	return nil
 }

@@ -166,6 +166,9 @@ func (m *measurement) complete(ctx context.Context, round int32) error {
 		if rule.Status.RunNumber >= round {
 			return nil
 		}
+		if err := m.craned.alive(); err != nil {
+			return err
+		}
 		if err := sleep(ctx, time.Second); err != nil {
 			return fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
 		}

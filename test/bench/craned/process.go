@@ -26,6 +26,9 @@ type craned struct {
 	cmd   *exec.Cmd
 	pprof string
 	log   *lastLines
+	// ended is closed when the process has ended, by itself or not.
+	ended chan struct{}
+	err   error
 }
 
 // lastLines keeps the end of a log.
@@ -58,6 +61,8 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 		"--kubeconfig="+kubeconfig, "--prometheus-address="+prometheus, "--webhook-enabled=false",
 		"--metrics-bind-address="+addresses[1], "--health-probe-bind-address="+addresses[2], "--pprof-bind-address="+d.pprof,
 		"--controllers=*,-nodeload,-rebalance", // The data set has no nodes to read the load of.
+		// Whatever else runs on the machine, the lease is not to be lost for it.
+		"--lease-duration=120s", "--lease-renew-period=100s", "--lease-retry-period=5s",
 	)
 	d.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
@@ -66,7 +71,22 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 	if err := d.cmd.Start(); err != nil {
 		return nil, err
 	}
+	d.ended = make(chan struct{})
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
 	return d, nil
+}
+
+// alive is an error where the process has ended.
+func (d *craned) alive() error {
+	select {
+	case <-d.ended:
+		return fmt.Errorf("craned has ended: %w", errors.Join(d.err, d.tail()))
+	default:
+		return nil
+	}
 }
 
 func freeAddresses(ctx context.Context, n int) ([]string, error) {
@@ -104,8 +124,12 @@ func (d *craned) tail() error {
 }
 
 func (d *craned) stop() error {
+	if d.alive() != nil {
+		return nil // It has been told already.
+	}
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return d.cmd.Wait()
+	<-d.ended
+	return d.err
 }
