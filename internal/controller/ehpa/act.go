@@ -76,7 +76,9 @@ func (r *Reconciler) act(ctx context.Context, o *observation, p *plan) error {
 		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, r.remove(ctx, o, o.tsp))
 	}
 	if p.scaleTo != nil && fine {
-		note(&p.ready, autoscalingv1alpha1.ReasonFailedScale, r.scale(ctx, o, *p.scaleTo))
+		scaled, err := r.scale(ctx, o, *p.scaleTo)
+		note(&p.ready, autoscalingv1alpha1.ReasonFailedScale, err)
+		p.scaled = scaled
 	}
 	return errors.Join(append(failed, o.transient())...)
 }
@@ -213,15 +215,15 @@ func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscal
 	return nil
 }
 
-// scale sets the target to a fixed number.
-func (r *Reconciler) scale(ctx context.Context, o *observation, replicas int32) error {
+// scale sets the target to a fixed number, and tells whether that was needed.
+func (r *Reconciler) scale(ctx context.Context, o *observation, replicas int32) (bool, error) {
 	ref := refOf(o.ehpa)
 	from, err := r.Targets.Set(ctx, ref, replicas)
 	if err != nil || from == replicas { // The cache may be behind.
-		return err //nolint:wrapcheck // It names the target.
+		return false, err //nolint:wrapcheck // It names the target.
 	}
 	r.event(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
-	return nil
+	return true, nil
 }
 
 func (r *Reconciler) event(o *observation, kind, reason, format string, args ...any) {

@@ -29,6 +29,8 @@ type plan struct {
 	hold bool
 	// scaleTo is what the target is to be set to; nil leaves it alone.
 	scaleTo *int32
+	// scaled tells that it was.
+	scaled bool
 	// compute asks for the algorithm of the HPA to be run here; preview is what came of it.
 	compute bool
 	preview *preview

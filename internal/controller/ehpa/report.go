@@ -98,6 +98,10 @@ func statusOf(o *observation, p *plan) autoscalingv1alpha1.EffectiveHorizontalPo
 	case o.foreign != "":
 		out.Autoscaler = strings.Replace(strings.Split(o.foreign, " of ")[0], " ", "/", 1)
 	}
+	if p.scaled {
+		now := metav1.NewTime(o.now)
+		out.LastScaleTime = &now
+	}
 	out.Proposals = calm(out.Proposals, old.Proposals)
 	setConditions(&out.Conditions, o, p)
 	return out
