@@ -36,10 +36,18 @@ type Plugin struct {
 	snapshot func() ([]fwk.NodeInfo, error)
 
 	attempts atomic.Uint64
+	// recent is the cycle that began last: it is found faster here than in its state, once for each node.
+	recent atomic.Pointer[recent]
 	// rejected are the pods by UID that the plugin kept off a node in their last attempt, and that are not placed.
 	rejected rejections
 	// reserved are the nodes of pods by UID that this scheduler placed and that the API server does not show there yet.
 	reserved reservations
+}
+
+// recent is a cycle and the state that it is kept in.
+type recent struct {
+	state fwk.CycleState
+	cycle *cycle
 }
 
 var (
@@ -103,11 +111,15 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
 	p.metrics.began(basis, taken.Abstains())
 	state.Write(stateKey, c)
+	p.recent.Store(&recent{state: state, cycle: c})
 	return c
 }
 
 // cycle returns that of the pod. Where a profile does not enable PreFilter it begins here.
 func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
+	if last := p.recent.Load(); last != nil && last.state == state {
+		return last.cycle, nil
+	}
 	if data, err := state.Read(stateKey); err == nil {
 		return data.(*cycle), nil
 	}
