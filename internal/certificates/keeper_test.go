@@ -27,7 +27,7 @@ import (
 )
 
 // bound is how long a test waits for what takes milliseconds.
-const bound = 60 * time.Second
+const bound = 2 * time.Minute
 
 var secretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
