@@ -99,14 +99,15 @@ func TestExpiredCertificateIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clients(t)
-	s, err := c.CoreV1().Secrets(namespace).Get(t.Context(), secret, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Data = map[string][]byte{"ca.crt": old.CertPEM(), "ca.key": old.KeyPEM(), "tls.crt": pair.CertPEM, "tls.key": pair.KeyPEM}
-	if _, err := c.CoreV1().Secrets(namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the Secret is spoilt", func(ctx context.Context) error {
+		s, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.Data = map[string][]byte{"ca.crt": old.CertPEM(), "ca.key": old.KeyPEM(), "tls.crt": pair.CertPEM, "tls.key": pair.KeyPEM}
+		_, err = c.CoreV1().Secrets(namespace).Update(ctx, s, metav1.UpdateOptions{})
+		return err
+	})
 	eventually(t, "the Secret is renewed", func(ctx context.Context) error {
 		s, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
 		if err != nil {
