@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +18,10 @@ import (
 
 // craned is the process that is measured; its log is a file.
 type craned struct {
-	cmd *exec.Cmd
-	log *os.File
+	cmd   *exec.Cmd
+	log   *os.File
+	ended chan struct{}
+	err   error // how it ended; to be looked at after ended
 }
 
 func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*craned, error) {
@@ -30,15 +33,24 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 	if err != nil {
 		return nil, err
 	}
-	d := &craned{log: log}
+	d := &craned{log: log, ended: make(chan struct{})}
 	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
 		"--kubeconfig="+kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=effectivehpa", "--webhook-enabled=false",
-		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0")
+		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
+		// A craned that cannot renew its lease ends. What else runs on the machine must not make it.
+		"--lease-duration=5m", "--lease-renew-period=4m")
 	d.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	d.cmd.WaitDelay = 30 * time.Second
-	return d, d.cmd.Start()
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
+	return d, nil
 }
 
 // tail is the end of the log, as an error to go with another.
@@ -53,8 +65,9 @@ func (d *craned) tail() error {
 
 func (d *craned) stop() error {
 	defer d.log.Close()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return d.cmd.Wait()
+	<-d.ended
+	return d.err
 }

@@ -64,6 +64,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
+	// When craned ends there is nothing left to wait for.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		<-d.ended
+		cancel()
+	}()
 	if err := c.settle(ctx); err != nil {
 		return errors.Join(err, d.tail())
 	}
