@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/promserver"
