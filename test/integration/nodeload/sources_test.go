@@ -32,7 +32,7 @@ const sources = header + `spec:
   syncPolicy:
   - {name: cpu_usage_active, period: 1s, source: MetricsServer}
   - {name: mem_usage_active, period: 1s, source: MetricsServer}
-  - {name: cpu_usage_max_avg_1h, period: 1s, source: Forecast}
+  - {name: mem_usage_max_avg_1h, period: 1s, source: Forecast}
   predicate:
   - {name: cpu_usage_active, maxLimitPecent: 0.65}
   priority:
@@ -121,26 +121,22 @@ func serveMetrics(t *testing.T) *metricsServer {
 	return m
 }
 
-// busyNode is node-exporter's view of a node of which four of ten cores have been busy for hours.
+// busyNode is node-exporter's view of a node of which forty of a hundred gibibytes have been used for hours.
 func busyNode(name string) []promserver.Series {
-	out := make([]promserver.Series, 10)
-	for core := range out {
-		out[core] = promserver.Series{
-			Labels: labels.FromStrings("__name__", "node_cpu_seconds_total", "instance", name+":9100", "cpu", strconv.Itoa(core), "mode", "idle"),
-			Fill: func(dst []float64, at int) {
-				for i := range dst {
-					dst[i] = float64(at+i) * 15 * 0.6
-				}
-			},
-		}
+	of := func(metric string, gib float64) promserver.Series {
+		return promserver.Series{Labels: labels.FromStrings("__name__", metric, "instance", name+":9100"), Fill: func(dst []float64, _ int) {
+			for i := range dst {
+				dst[i] = gib * (1 << 30)
+			}
+		}}
 	}
-	return out
+	return []promserver.Series{of("node_memory_MemTotal_bytes", 100), of("node_memory_MemAvailable_bytes", 60)}
 }
 
 // TestSourcesBesidePrometheus: what nodes use by metrics-server, and the peak that is forecast for them, are written as shares of
 // their capacity; who is not reported or has no history is told, and keeps what it had.
 func TestSourcesBesidePrometheus(t *testing.T) {
-	const active, memory, peak, old = "cpu_usage_active", "mem_usage_active", "cpu_usage_max_avg_1h", "0.11111,2024-01-01T00:00:00Z"
+	const active, memory, peak, old = "cpu_usage_active", "mem_usage_active", "mem_usage_max_avg_1h", "0.11111,2024-01-01T00:00:00Z"
 	c := newClient(t)
 	makeNode(t, c, "measured", nil)
 	makeNode(t, c, "unmeasured", map[string]string{active: old, peak: old})
@@ -152,7 +148,7 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	load(t, c, "measured", memory, "0.30000")
 	told(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
 	told(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
-	eventually(t, "the forecast of a node that is busy by 40 %", func(ctx context.Context) error {
+	eventually(t, "the forecast of a node whose memory is used by 40 %", func(ctx context.Context) error {
 		n, err := getNode(ctx, c, "measured")
 		if err != nil {
 			return err
