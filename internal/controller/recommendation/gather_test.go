@@ -191,7 +191,8 @@ func TestRoomIsWhatIsLeft(t *testing.T) {
 	w.seen.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: has}}}
 	w.seen.pods = []pod{
 		{Pod: workload.Pod{Node: "a", Requests: workload.AmountsOf(corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1500m")})}},
-		{Pod: workload.Pod{Node: "gone"}}, {Pod: workload.Pod{}},
+		{Pod: workload.Pod{Node: "gone"}},
+		{Pod: workload.Pod{}},
 	}
 	if got := w.room()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
 		t.Errorf("%+v", got)

@@ -43,7 +43,8 @@ func (j *unusedJob) gather(ctx context.Context, w *world, targets []workload.Wor
 		of    metrics.Figure
 		into  *map[owner]podHours
 	}{
-		{j.settings.CPU, metrics.PodCPU, &j.cpu}, {j.settings.Receive, metrics.PodReceived, &j.received},
+		{j.settings.CPU, metrics.PodCPU, &j.cpu},
+		{j.settings.Receive, metrics.PodReceived, &j.received},
 		{j.settings.Transmit, metrics.PodSent, &j.sent},
 	} {
 		if f.limit <= 0 {
