@@ -6,6 +6,7 @@ package craned_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,8 @@ import (
 // lease and events, which are no work, are let through.
 type unfriendly struct {
 	url string
+	// authority is that of its certificate, in PEM: clients send no token without TLS.
+	authority []byte
 
 	mu                sync.Mutex
 	writes            int
@@ -62,13 +65,14 @@ func serveUnfriendly(t *testing.T) *unfriendly {
 		}
 		w.WriteHeader(http.StatusBadGateway)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u.refuses(w, r) {
 			return
 		}
 		forward.ServeHTTP(w, r)
 	}))
 	u.url = server.URL
+	u.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -102,8 +106,8 @@ func (u *unfriendly) refuses(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// kubeconfigOf is a kubeconfig of craned for another address of the API server, without TLS.
-func kubeconfigOf(t *testing.T, address string) string {
+// kubeconfig is one of craned for the proxy.
+func (u *unfriendly) kubeconfig(t *testing.T) string {
 	t.Helper()
 	file, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
@@ -114,7 +118,7 @@ func kubeconfigOf(t *testing.T, address string) string {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: address}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: u.url, CertificateAuthorityData: u.authority}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: was.BearerToken}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
@@ -132,7 +136,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	prom := servePrometheus(t)
 	api := serveUnfriendly(t)
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), deployment("bank", "web"), rule("refused", "24h", "shop", "bank"))
-	craned := startCraned(t, prom.URL(), "--kubeconfig="+kubeconfigOf(t, api.url))
+	craned := startCraned(t, prom.URL(), "--kubeconfig="+api.kubeconfig(t))
 	complete(t, c, "refused", "RoundCompleted")
 	waitAnnotated(t, c, "shop", "web")
 	waitAnnotated(t, c, "bank", "web")
