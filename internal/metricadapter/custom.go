@@ -62,7 +62,7 @@ func (c *customSources) ask(info provider.CustomMetricInfo, ask func(customSourc
 			return err
 		}
 	}
-	return status.NotFound("%s of %s: no rule and no remote adapter serves this metric", info.Metric, info.GroupResource.String())
+	return status.NotFound("%s of %s: no rule finds series of it, and no remote adapter serves it", info.Metric, info.GroupResource.String())
 }
 
 // ListAllMetrics implements provider.CustomMetricsProvider.

@@ -45,7 +45,7 @@ func (e *externalSources) GetExternalMetric(ctx context.Context, namespace strin
 		e.figures.observe("external", e.names[i], time.Since(start), err)
 		return list, err //nolint:wrapcheck // It is a status, which wrapping would hide.
 	}
-	return nil, status.NotFound("%s: no rule, no remote adapter and not Crane itself serves this metric", info.Metric)
+	return nil, status.NotFound("%s: no rule finds series of it, and neither a remote adapter nor Crane itself serves it", info.Metric)
 }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.

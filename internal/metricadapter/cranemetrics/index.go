@@ -13,20 +13,21 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// indexTarget finds predictions and autoscalers by what they scale, within a namespace.
-const indexTarget = "crane.io/scale-target"
+// IndexTarget finds predictions and autoscalers by what they scale, within a namespace.
+const IndexTarget = "crane.io/scale-target"
 
 // AddIndexes adds the indexes that the metrics are looked up by. The cache must not have started.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
-		if err := indexer.IndexField(ctx, o, indexTarget, targets); err != nil {
+		if err := indexer.IndexField(ctx, o, IndexTarget, Targets); err != nil {
 			return fmt.Errorf("indexing %T by target: %w", o, err)
 		}
 	}
 	return nil
 }
 
-func targets(o client.Object) []string {
+// Targets are the values of IndexTarget for an object.
+func Targets(o client.Object) []string {
 	switch o := o.(type) {
 	case *predictionv1alpha1.TimeSeriesPrediction:
 		if ref := o.Spec.TargetRef; ref != nil {

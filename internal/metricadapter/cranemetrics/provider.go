@@ -128,7 +128,7 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *extern
 // find lists the objects of a target. What it returns belongs to the cache.
 func (p *Provider) find(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
 	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
-		client.MatchingFields{indexTarget: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{IndexTarget: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
 	}

@@ -80,8 +80,10 @@ func newClient(c Config) (*client, error) {
 		return nil, fmt.Errorf("remote adapter: %w", err)
 	}
 	return &client{
-		base:  "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
-		http:  &http.Client{Transport: transport, Timeout: timeout},
+		base: "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
+		http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // The token is not for whoever is redirected to.
+		}},
 		slots: make(chan struct{}, atOnce),
 	}, nil
 }

@@ -88,16 +88,18 @@ func (l *Listing) customOf() []map[string]string {
 	return l.custom
 }
 
-// find returns the first rule that is about a metric, and its series.
+// find returns the first rule that is about a metric, and its series. Where it is known which series there are, a rule is about those
+// alone: one for all names would otherwise keep every other metric from whoever comes after it.
 func find(rules []rule, listed []map[string]string, metric string, fits func(*rule) bool) (*rule, string) {
 	for i := range rules {
 		if !fits(&rules[i]) {
 			continue
 		}
-		if i < len(listed) {
+		if i < len(listed) && listed[i] != nil {
 			if series, ok := listed[i][metric]; ok {
 				return &rules[i], series
 			}
+			continue
 		}
 		if series, ok := rules[i].of(metric); ok {
 			return &rules[i], series
