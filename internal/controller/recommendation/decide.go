@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -233,9 +234,7 @@ func annotationsOf(rd *round, p proposal) map[string]string {
 		analysisv1alpha1.AnnotationMessage:        p.message,
 		analysisv1alpha1.AnnotationEvaluatedRound: roundMark(rd.rule.Generation, rd.number),
 	}
-	for key, value := range p.annotations {
-		out[key] = value
-	}
+	maps.Copy(out, p.annotations)
 	return out
 }
 

@@ -46,7 +46,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	// A value that cannot be read has no metric; the condition Adopted says what is wrong with it.
-	values, _ := parseValue(rec.Status.RecommendedValue) //nolint:errcheck // As above.
+	values, _ := parseValue(rec.Status.RecommendedValue)
 	r.Metrics.observe(rec, values)
 
 	_, err := targets.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)

@@ -218,9 +218,7 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 
 // AddIndexes adds the indexes that the reconcilers look things up by, but for that of package targets, which others use too.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, func(o client.Object) []string {
-		return rulesOf(o)
-	})
+	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, rulesOf)
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}

@@ -49,7 +49,6 @@ type world struct {
 		constraints *workload.Constraints
 		prices      *prices
 		priced      bool
-		cluster     *workload.Cluster
 	}
 	// seen are the objects that several recommenders look at.
 	seen objects
@@ -123,21 +122,6 @@ func (w *world) constraints(ctx context.Context) (workload.Constraints, error) {
 	}
 	w.read.constraints = &limits
 	return limits, nil
-}
-
-// cluster is nodes, and pods with their workloads and requests.
-func (w *world) cluster(ctx context.Context) (workload.Cluster, error) {
-	if w.read.cluster != nil {
-		return *w.read.cluster, nil
-	}
-	listing, cancel := context.WithTimeout(ctx, w.listTimeout)
-	defer cancel()
-	found, err := w.lister.Cluster(listing, nil)
-	if err != nil {
-		return workload.Cluster{}, fmt.Errorf("reading nodes and pods: %w", err)
-	}
-	w.read.cluster = &found
-	return found, nil
 }
 
 // sourceError tells that the source of history has failed, and not the API server.

@@ -8,6 +8,7 @@ package hpa
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/recommend"
@@ -85,8 +86,8 @@ func Decide(in Input, s Settings) Plan {
 			plan.Action = recommend.NoAction
 		}
 	}
-	plan.Evidence = append(evidence, recommend.Evidence{Name: "p99 of cpu of a pod", Value: in.PodCPU, Unit: "cores"})
-	plan.Evidence = append(plan.Evidence, base.Evidence...)
+	evidence = append(evidence, recommend.Evidence{Name: "p99 of cpu of a pod", Value: in.PodCPU, Unit: "cores"})
+	plan.Evidence = slices.Concat(evidence, base.Evidence)
 	plan.Description = describe(in, plan)
 	return plan
 }

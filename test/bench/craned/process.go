@@ -124,8 +124,10 @@ func (d *craned) tail() error {
 }
 
 func (d *craned) stop() error {
-	if d.alive() != nil {
-		return nil // It has been told already.
+	select {
+	case <-d.ended:
+		return nil // Whoever waited for something has told of it.
+	default:
 	}
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

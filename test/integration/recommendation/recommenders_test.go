@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	dto "github.com/prometheus/client_model/go"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -27,7 +26,8 @@ func TestReplicasAndHPA(t *testing.T) {
 	w := newWorld(t)
 	// Ten pods between 0.1 and 0.5 cores; web holds 200 MiB a pod, cache 1 GiB.
 	w.past.uses = []used{
-		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib}, {"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib},
+		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib},
+		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib},
 		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib},
 	}
 	w.deploy(10, "web", "cache")
