@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -102,13 +103,20 @@ func Get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// FreeAddress returns an address of loopback that nobody listens on.
+// FreeAddress returns an address of loopback that nobody listens on. Its port is below those that the kernel gives to outgoing
+// connections: one of these would take it before the process that is to listen there does.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last, tries = 15_000, 32_000, 100
+	var err error
+	for range tries {
+		var l net.Listener
+		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
+		if l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
