@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
 )
 
 const (
@@ -115,9 +116,16 @@ func (p *Provider) look(ctx context.Context) error {
 		before = had.listing
 	}
 	answered, asked := false, false
+	var gone error // One question that nobody answers is enough: each takes its time.
 	listing, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
+		if gone != nil {
+			return nil, gone
+		}
 		samples, err := p.Query(ctx, expr, p.Clock.Now())
 		asked, answered = true, answered || err == nil
+		if failure := new(prometheus.Error); errors.As(err, &failure) && failure.Kind == prometheus.Unreachable {
+			gone = err
+		}
 		names := make([]string, 0, len(samples))
 		for _, s := range samples {
 			names = append(names, s.Labels["__name__"])
@@ -127,7 +135,7 @@ func (p *Provider) look(ctx context.Context) error {
 	up := err
 	if !asked {
 		_, up = p.Query(ctx, "vector(1)", p.Clock.Now())
-	} else if answered {
+	} else if answered && gone == nil {
 		up = nil // One bad rule is not the server's fault.
 	}
 	p.mu.Lock()

@@ -68,7 +68,7 @@ func (p prometheus) put(t *testing.T, samples map[string]float64) {
 	for text, v := range samples {
 		name, rest, _ := strings.Cut(strings.TrimSuffix(text, "}"), "{")
 		pairs := []string{"__name__", name}
-		for _, pair := range strings.Split(rest, ",") {
+		for pair := range strings.SplitSeq(rest, ",") {
 			if k, v, ok := strings.Cut(pair, "="); ok {
 				pairs = append(pairs, k, v)
 			}
