@@ -287,6 +287,9 @@ func (d *decision) rest() {
 
 // rollBack takes the last step back.
 func (d *decision) rollBack(why string) {
+	if d.s.Phase == Held {
+		d.s.Before, _ = Raise(d.s.Current, d.s.Earlier, Policy{})
+	}
 	d.s.outcome(d.in.Now, why)
 	d.s.give(d.s.Current)
 	d.tell(true, "AdoptionRolledBack", "step %d made it worse: %s; back from %s to %s", d.s.Steps, why, d.s.Current, d.s.Before)

@@ -91,6 +91,21 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
+// TestKilledOn: where one step back was not enough, everything is as it was before adoption.
+func TestKilledOn(t *testing.T) {
+	b := newBed(t, 2, of(1000, 1000), of(1000, 200))
+	b.wait(15 * time.Minute)
+	b.all(of(1000, 640))
+	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
+	b.wait(2 * time.Minute)
+	b.phase(Held)
+	b.all(of(1000, 800))
+	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
+	b.wait(2 * time.Minute)
+	b.phase(Held)
+	b.all(of(1000, 1000))
+}
+
 // TestKilledLater: a kill after the watch, for a day, takes the last step back as well; a restart does not.
 func TestKilledLater(t *testing.T) {
 	b := newBed(t, 2, of(1000, 1000), of(1000, 800))

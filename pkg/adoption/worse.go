@@ -23,11 +23,16 @@ type Signals struct {
 // as long as the breaker looks back, kills for lack of memory.
 func worse(in Input, s State) string {
 	rested := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Is(s.Before)
-	if !s.UnderWay() && !rested {
+	// What one step back did not heal, the way back to the beginning may.
+	held := s.Phase == Held && lowers(s.Earlier, s.Current)
+	if !s.UnderWay() && !rested && !held {
 		return ""
 	}
 	// Ends are told to the second.
 	since := s.StepAt.Truncate(time.Second)
+	if held {
+		since, rested = s.Since.Truncate(time.Second).Add(time.Second), true
+	}
 	after := func(t time.Time) bool { return !t.IsZero() && !t.Before(since) }
 	if after(in.Signals.KilledAt) {
 		return "a container was killed for lack of memory at " + clock(in.Signals.KilledAt)
