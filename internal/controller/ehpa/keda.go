@@ -6,6 +6,8 @@ package ehpa
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,16 +21,20 @@ import (
 type ScaledObjects struct {
 	Live   client.Reader
 	Mapper meta.RESTMapper
+
+	mu sync.Mutex
+	// unknown is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
+	unknown time.Time
 }
 
+// askAgain is how long that is taken for granted.
+const askAgain = time.Minute
+
 // On returns the name of a ScaledObject on a target; empty for none, and where the cluster knows no such kind.
-func (s *ScaledObjects) On(ctx context.Context, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
-	mapping, err := s.Mapper.RESTMapping(schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"})
-	if meta.IsNoMatchError(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("looking for ScaledObjects: %w", err)
+func (s *ScaledObjects) On(ctx context.Context, now time.Time, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
+	mapping, err := s.mapping(now)
+	if err != nil || mapping == nil {
+		return "", err
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind("ScaledObjectList"))
@@ -49,4 +55,22 @@ func (s *ScaledObjects) On(ctx context.Context, namespace string, ref autoscalin
 		}
 	}
 	return "", nil
+}
+
+// mapping is the kind as the cluster serves it; nil where it does not.
+func (s *ScaledObjects) mapping(now time.Time) (*meta.RESTMapping, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unknown.IsZero() && now.Sub(s.unknown) < askAgain {
+		return nil, nil //nolint:nilnil // There is none, and that is no error.
+	}
+	mapping, err := s.Mapper.RESTMapping(schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"})
+	if meta.IsNoMatchError(err) {
+		s.unknown = now
+		return nil, nil //nolint:nilnil // As above.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for ScaledObjects: %w", err)
+	}
+	return mapping, nil
 }

@@ -160,7 +160,7 @@ func (r *Reconciler) observeAutoscalers(ctx context.Context, o *observation) err
 		o.classify(&others.Items[i])
 	}
 	if r.KEDA != nil && o.hpa == nil && o.foreign == "" {
-		found, err := r.KEDA.On(ctx, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
+		found, err := r.KEDA.On(ctx, o.now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
 		if err != nil {
 			return err
 		}
