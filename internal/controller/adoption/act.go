@@ -222,7 +222,7 @@ func (r *Reconciler) show(ctx context.Context, rec *analysisv1alpha1.Recommendat
 	}
 	changed := rec.DeepCopy()
 	changed.Status.Adoption = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(rec)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(rec, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 	rec.Status.Adoption, rec.ResourceVersion = status, changed.ResourceVersion

@@ -135,11 +135,8 @@ func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, wa
 		equality.Semantic.DeepEqual(want.GetOwnerReferences(), have.GetOwnerReferences()) {
 		return nil
 	}
-	patch := client.MergeFrom(have)
-	if !metav1.IsControlledBy(have, o.ehpa) { // What is taken over is kept as it was: it has to be what is there.
-		patch = client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})
-	}
-	if err := r.Client.Patch(ctx, want, patch); err != nil {
+	// What is taken over is kept as it was, and what is ours is changed from what was seen: it has to be what is there.
+	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
 	r.event(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())

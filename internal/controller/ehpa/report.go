@@ -43,28 +43,28 @@ func (r *Reconciler) report(ctx context.Context, o *observation, p *plan) error 
 		return nil
 	}
 	r.tellTransition(o, changed)
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(o.ehpa))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(o.ehpa, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
 	}
-	return r.annotate(ctx, o)
+	return r.annotate(ctx, o, changed)
 }
 
 // annotate keeps gocrane's annotation with the current metrics of the HPA. It is written along with the status, not by itself.
-func (r *Reconciler) annotate(ctx context.Context, o *observation) error {
+func (r *Reconciler) annotate(ctx context.Context, o *observation, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 	if o.hpa == nil || len(o.hpa.Status.CurrentMetrics) == 0 {
 		return nil
 	}
 	text, err := yaml.Marshal(o.hpa.Status.CurrentMetrics)
 	if err != nil {
-		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
+		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
-	if o.ehpa.Annotations[autoscalingv1alpha1.AnnotationCurrentMetrics] == string(text) {
+	if ehpa.Annotations[autoscalingv1alpha1.AnnotationCurrentMetrics] == string(text) {
 		return nil
 	}
-	changed := o.ehpa.DeepCopy()
+	changed := ehpa.DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, autoscalingv1alpha1.AnnotationCurrentMetrics, string(text))
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFrom(o.ehpa))); err != nil {
-		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(ehpa, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return fmt.Errorf("the annotation of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
 	return nil
 }

@@ -225,7 +225,7 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	if equality.Semantic.DeepEqual(cnp.Status, changed.Status) {
 		return nil
 	}
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(cnp))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(cnp, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the cluster node prediction %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
 	return nil

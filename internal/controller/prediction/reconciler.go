@@ -121,7 +121,7 @@ func (r *Reconciler) act(ctx context.Context, tsp *predictionv1alpha1.TimeSeries
 	}
 	changed := tsp.DeepCopy()
 	changed.Status = status
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(tsp))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(tsp, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the prediction %s/%s: %w", tsp.Namespace, tsp.Name, err)
 	}
 	return nil

@@ -100,7 +100,7 @@ func (r *Reconciler) writeStatus(
 	}
 	changed := s.DeepCopy()
 	changed.Status = status
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(s))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return nil, fmt.Errorf("writing the status of the substitute %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	return changed, nil
