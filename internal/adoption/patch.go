@@ -45,7 +45,7 @@ func ResizeOf(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 // TemplateOf is the pod template with the new resources, as it stands in spec.template of an apply or a merge.
 func TemplateOf(spec *corev1.PodSpec, to adoption.Size) map[string]any {
 	pod := &corev1.Pod{Spec: *spec}
-	containers, _, _ := unstructured.NestedMap(ResizeOf(pod, to).Object, "spec") //nolint:errcheck // It was made a map above.
+	containers, _, _ := unstructured.NestedMap(ResizeOf(pod, to).Object, "spec") // It was made a map above.
 	return object{"spec": containers}
 }
 

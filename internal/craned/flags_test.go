@@ -148,7 +148,7 @@ v: 2
 
 func TestBadConfigFile(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown field":      {"prometheus-adress: x\n", "prometheus-adress: Invalid value"},
+		"unknown field":      {"prometheus-addr: x\n", "prometheus-addr: Invalid value"},
 		"twice":              {"v: 1\nv: 2\n", `key "v" already set`},
 		"not YAML":           {"v: [1\n", "yaml"},
 		"a list":             {"- v\n", "want a map"},

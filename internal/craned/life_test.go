@@ -34,8 +34,8 @@ type part struct {
 	stuck chan struct{}
 }
 
-func (w *miniature) part(name string, leader bool) *part {
-	return &part{name: name, world: w, leader: leader, begun: make(chan struct{})}
+func (m *miniature) part(name string, leader bool) *part {
+	return &part{name: name, world: m, leader: leader, begun: make(chan struct{})}
 }
 
 func (p *part) NeedLeaderElection() bool { return p.leader }

@@ -47,7 +47,7 @@ func (f *figures) observe(api, source string, took time.Duration, err error) {
 	code := http.StatusOK
 	if err != nil {
 		code = http.StatusInternalServerError
-		if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // A status is what is answered; a wrapped one is not.
+		if status, ok := err.(apierrors.APIStatus); ok { // A status is what is answered; a wrapped one is not.
 			code = int(status.Status().Code)
 		}
 	}

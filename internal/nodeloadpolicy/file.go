@@ -30,7 +30,9 @@ type Observer interface {
 }
 
 // File is a policy that follows its file. Policy may be called from any goroutine and costs an atomic load.
-type File struct{ file *configfile.File[*nodeload.Policy] }
+type File struct {
+	file *configfile.File[*nodeload.Policy]
+}
 
 // Open reads a file that must be there and be good. Run follows it.
 func Open(path string, interval time.Duration, clk clock.WithTicker) (*File, error) {

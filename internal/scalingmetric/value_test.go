@@ -88,8 +88,17 @@ func TestAmountKeepsPrecision(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{0.9, "900m"}, {1.9, "1900m"}, {0.0001, "1m"}, {2, "2"}, {0, "0"}, {-1, "0"}, {math.NaN(), "0"}, {3e9, "3G"},
-		{0.1 + 0.2, "300m"}, {1e18, "1E"}, {math.Inf(1), "4611686018427387904"},
+		{0.9, "900m"},
+		{1.9, "1900m"},
+		{0.0001, "1m"},
+		{2, "2"},
+		{0, "0"},
+		{-1, "0"},
+		{math.NaN(), "0"},
+		{3e9, "3G"},
+		{0.1 + 0.2, "300m"},
+		{1e18, "1E"},
+		{math.Inf(1), "4611686018427387904"},
 	} {
 		if got := Amount(c.value); got.String() != c.want {
 			t.Errorf("%v is %s, want %s", c.value, got.String(), c.want)

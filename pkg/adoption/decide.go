@@ -146,7 +146,7 @@ func (d *decision) run() {
 
 func (d *decision) begin(phase Phase) { d.s.Phase, d.s.Since = phase, d.in.Now }
 
-func (d *decision) tell(warning bool, reason, format string, args ...any) {
+func (d *decision) tellf(warning bool, reason, format string, args ...any) {
 	d.plan.Notices = append(d.plan.Notices, Notice{Warning: warning, Reason: reason, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -181,7 +181,7 @@ func (d *decision) raise() {
 	}
 	d.start()
 	d.s.give(d.s.Current)
-	d.tell(false, "AdoptionRaised", "raised at once, from %s to %s", d.s.Current, to)
+	d.tellf(false, "AdoptionRaised", "raised at once, from %s to %s", d.s.Current, to)
 	// What is rolled back later must not take away what was raised now.
 	d.s.Before, _ = Raise(d.s.Before, to, Policy{})
 	d.s.Current = to
@@ -208,7 +208,7 @@ func (d *decision) lower() {
 	d.s.Steps++
 	d.s.StepAt = d.in.Now
 	d.begin(Lowering)
-	d.tell(false, "AdoptionStep", "step %d down, from %s to %s", d.s.Steps, d.s.Before, d.s.Current)
+	d.tellf(false, "AdoptionStep", "step %d down, from %s to %s", d.s.Steps, d.s.Before, d.s.Current)
 	d.plan.Summary = fmt.Sprintf("lowering, step %d: %s", d.s.Steps, d.s.Current)
 	d.again(d.in.Policy.Look)
 }
@@ -292,7 +292,7 @@ func (d *decision) rollBack(why string) {
 	}
 	d.s.outcome(d.in.Now, why)
 	d.s.give(d.s.Current)
-	d.tell(true, "AdoptionRolledBack", "step %d made it worse: %s; back from %s to %s", d.s.Steps, why, d.s.Current, d.s.Before)
+	d.tellf(true, "AdoptionRolledBack", "step %d made it worse: %s; back from %s to %s", d.s.Steps, why, d.s.Current, d.s.Before)
 	d.s.Current, d.s.Reason = d.s.Before.Clone(), why
 	d.s.Rollbacks++
 	d.begin(RollingBack)
@@ -318,7 +318,7 @@ func (d *decision) finishRollBack() {
 func (d *decision) stop(why string) {
 	d.s.Reason = why
 	d.begin(Stopped)
-	d.tell(true, "AdoptionStopped", "%s; nothing more is done. Delete the annotation that holds the state of adoption to begin anew", why)
+	d.tellf(true, "AdoptionStopped", "%s; nothing more is done. Delete the annotation that holds the state of adoption to begin anew", why)
 	d.plan.Summary = "stopped: " + why
 }
 
@@ -329,7 +329,7 @@ func (d *decision) withdraw() {
 	}
 	if d.s.Phase != Withdrawing {
 		d.s.give(d.s.Current)
-		d.tell(false, "AdoptionWithdrawn", "no longer adopted: back from %s to %s", d.s.Current, d.s.Earlier)
+		d.tellf(false, "AdoptionWithdrawn", "no longer adopted: back from %s to %s", d.s.Current, d.s.Earlier)
 		d.begin(Withdrawing)
 	}
 	d.plan.Summary = "giving back what there was before: " + d.s.Earlier.String()
@@ -361,7 +361,7 @@ func (d *decision) changeTemplate() {
 		}
 		d.s.give(d.in.Template)
 		d.s.Template, d.s.TemplateSeen = &to, false
-		d.tell(false, "AdoptionTemplate", "the pod template gets %s", to)
+		d.tellf(false, "AdoptionTemplate", "the pod template gets %s", to)
 	}
 	d.plan.Template = &to
 }
@@ -407,12 +407,12 @@ func (d *decision) bring(goal Size) (left int) {
 		}
 		to, why := p.Aim(goal)
 		if why != "" {
-			d.remark("pod %s: %s", p.Name, why)
+			d.remarkf("pod %s: %s", p.Name, why)
 			continue
 		}
 		if p.size().Is(to) {
 			if w := p.waits(); w != "" {
-				d.remark("%s", w)
+				d.remarkf("%s", w)
 				d.again(d.in.Policy.Settle) // To see that it has it.
 			}
 			if p.Resize == InProgress {
@@ -421,7 +421,7 @@ func (d *decision) bring(goal Size) (left int) {
 			continue
 		}
 		if !known(p) {
-			d.remark("pod %s was made with %s, which is neither its template's nor adopted; it is left alone", p.Name, p.size().only(goal))
+			d.remarkf("pod %s was made with %s, which is neither its template's nor adopted; it is left alone", p.Name, p.size().only(goal))
 			continue
 		}
 		left++
@@ -434,7 +434,7 @@ func (d *decision) bring(goal Size) (left int) {
 		}
 		if change.Restarts {
 			if restarts <= 0 {
-				d.remark("pod %s: resizing restarts it, and a disruption budget or the share of pods at once keeps it for now", p.Name)
+				d.remarkf("pod %s: resizing restarts it, and a disruption budget or the share of pods at once keeps it for now", p.Name)
 				continue
 			}
 			restarts--
@@ -454,7 +454,7 @@ func (d *decision) scale(goal Size) (left int) {
 	return 1
 }
 
-func (d *decision) remark(format string, args ...any) {
+func (d *decision) remarkf(format string, args ...any) {
 	if len(d.plan.Remarks) < kept {
 		d.plan.Remarks = append(d.plan.Remarks, fmt.Sprintf(format, args...))
 	}

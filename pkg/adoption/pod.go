@@ -66,20 +66,20 @@ const (
 )
 
 func (p Pod) class() class {
-	any, all := false, len(p.Containers) > 0
+	some, all := false, len(p.Containers) > 0
 	for _, c := range p.Containers {
 		s := Size{Containers: map[string]rightsize.Resources{"": c.Size}}
 		for _, pair := range [][2]field{{cpuRequest, cpuLimit}, {memoryRequest, memoryLimit}} {
 			request, r := s.get(amount{field: pair[0]})
 			limit, l := s.get(amount{field: pair[1]})
-			any = any || r && request > 0 || l && limit > 0
+			some = some || r && request > 0 || l && limit > 0
 			all = all && r && l && request == limit && limit > 0
 		}
 	}
 	switch {
 	case all:
 		return guaranteed
-	case any:
+	case some:
 		return burstable
 	default:
 		return bestEffort

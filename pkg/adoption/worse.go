@@ -33,30 +33,40 @@ func worse(in Input, s State) string {
 	if held {
 		since, rested = s.Since.Truncate(time.Second).Add(time.Second), true
 	}
-	after := func(t time.Time) bool { return !t.IsZero() && !t.Before(since) }
-	if after(in.Signals.KilledAt) {
+	if notBefore(in.Signals.KilledAt, since) {
 		return "a container was killed for lack of memory at " + clock(in.Signals.KilledAt)
 	}
 	for _, p := range in.Pods {
-		for _, c := range p.Containers {
-			if after(c.KilledAt) {
-				return fmt.Sprintf("container %s of pod %s was killed for lack of memory at %s", c.Name, p.Name, clock(c.KilledAt))
-			}
-			if rested {
-				continue
-			}
-			// A container that a resize restarts has ended for that.
-			if after(c.EndedAt) && !c.RestartsForCPU && !c.RestartsForMemory {
-				return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, clock(c.EndedAt))
-			}
-		}
-		if !rested && !p.Ready && p.Fixed == "" && p.Created.Before(since) && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace {
-			return fmt.Sprintf("pod %s is not ready since %s", p.Name, clock(p.UnreadySince))
+		if why := worsePod(in, p, since, rested); why != "" {
+			return why
 		}
 	}
 	now, before := in.Signals.Throttled, s.Throttled
 	if !rested && now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledMore {
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods, %.0f %% before", 100*float64(*now), 100*float64(*before))
+	}
+	return ""
+}
+
+// notBefore tells whether something happened at all, and not before since.
+func notBefore(t, since time.Time) bool { return !t.IsZero() && !t.Before(since) }
+
+// worsePod is worse for one pod; rested leaves it at kills.
+func worsePod(in Input, p Pod, since time.Time, rested bool) string {
+	after := func(t time.Time) bool { return notBefore(t, since) }
+	for _, c := range p.Containers {
+		if after(c.KilledAt) {
+			return fmt.Sprintf("container %s of pod %s was killed for lack of memory at %s", c.Name, p.Name, clock(c.KilledAt))
+		}
+		// A container that a resize restarts has ended for that.
+		if !rested && after(c.EndedAt) && !c.RestartsForCPU && !c.RestartsForMemory {
+			return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, clock(c.EndedAt))
+		}
+	}
+	unready := !p.Ready && p.Fixed == "" && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace
+	// A pod that the step made was never ready before it.
+	if !rested && unready && p.Created.Before(since) {
+		return fmt.Sprintf("pod %s is not ready since %s", p.Name, clock(p.UnreadySince))
 	}
 	return ""
 }

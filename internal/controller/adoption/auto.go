@@ -75,7 +75,7 @@ func (r *Reconciler) input(
 	if rec != nil {
 		wanted, err := shared.Wanted(rec)
 		if err != nil {
-			return in, verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil
+			return in, verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
 		}
 		in.Wanted, in.By = wanted, rec.Namespace+"/"+rec.Name
 		if meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {

@@ -202,7 +202,7 @@ func owner(o client.Object) string {
 	fields := o.GetManagedFields()
 	for i := range fields {
 		f := &fields[i]
-		if f.Subresource != "" || f.Manager == managerOf(analysisv1alpha1.AnalysisTypeResource) || f.FieldsV1 == nil || !mentionsResources(f.FieldsV1.Raw) {
+		if f.Subresource != "" || f.Manager == managerOf(analysisv1alpha1.AnalysisTypeResource) || f.FieldsV1 == nil || !mentionsResources(f.FieldsV1.GetRawBytes()) {
 			continue
 		}
 		if last == nil || f.Time != nil && last.Time != nil && last.Time.Before(f.Time) {

@@ -156,7 +156,7 @@ func (r *Reconciler) adopt(ctx context.Context, rec, first *analysisv1alpha1.Rec
 		return verdict{}, err //nolint:wrapcheck // It names the target.
 	}
 	if err := readable(rec); err != nil {
-		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil
+		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
 	}
 	switch {
 	case !wantsTarget(rec):

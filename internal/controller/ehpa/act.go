@@ -107,7 +107,7 @@ func (r *Reconciler) actHPA(ctx context.Context, o *observation, p *plan) error 
 			return err
 		}
 		if have == o.adopt && have != nil {
-			r.event(o, corev1.EventTypeNormal, eventAdopted, "took over HorizontalPodAutoscaler %s", have.Name)
+			r.eventf(o, corev1.EventTypeNormal, eventAdopted, "took over HorizontalPodAutoscaler %s", have.Name)
 		}
 	}
 	for _, hpa := range append(o.surplus, o.hpa) {
@@ -127,7 +127,7 @@ func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, wa
 		if err := r.create(ctx, o, want); err != nil {
 			return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 		}
-		r.event(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
+		r.eventf(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
 		return nil
 	}
 	if !differs(want, have) && equality.Semantic.DeepEqual(want.GetLabels(), have.GetLabels()) &&
@@ -139,7 +139,7 @@ func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, wa
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
-	r.event(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
+	r.eventf(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, have client.Obj
 		return fmt.Errorf("deleting %s %s: %w", kindOf(have), have.GetName(), err)
 	}
 	if err == nil {
-		r.event(o, corev1.EventTypeNormal, kindOf(have)+eventDeleted, "deleted %s %s", kindOf(have), have.GetName())
+		r.eventf(o, corev1.EventTypeNormal, kindOf(have)+eventDeleted, "deleted %s %s", kindOf(have), have.GetName())
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscal
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("giving HorizontalPodAutoscaler %s back: %w", have.Name, err)
 	}
-	r.event(o, corev1.EventTypeNormal, eventReleased, "gave HorizontalPodAutoscaler %s back", have.Name)
+	r.eventf(o, corev1.EventTypeNormal, eventReleased, "gave HorizontalPodAutoscaler %s back", have.Name)
 	return nil
 }
 
@@ -219,11 +219,11 @@ func (r *Reconciler) scale(ctx context.Context, o *observation, replicas int32) 
 	if err != nil || from == replicas { // The cache may be behind.
 		return false, err //nolint:wrapcheck // It names the target.
 	}
-	r.event(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
+	r.eventf(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
 	return true, nil
 }
 
-func (r *Reconciler) event(o *observation, kind, reason, format string, args ...any) {
+func (r *Reconciler) eventf(o *observation, kind, reason, format string, args ...any) {
 	r.Events.Eventf(o.ehpa, nil, kind, reason, "Scale", format, args...)
 }
 

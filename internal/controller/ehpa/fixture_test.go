@@ -6,6 +6,7 @@ package ehpa
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,14 +139,11 @@ func newBench(t testing.TB, objects ...client.Object) *bench {
 		Client: c, Live: c, Targets: &workload.Scales{Cached: c, Live: c, Client: c},
 		Queries: &Queries{
 			Selector: func(metric string, own ...prometheus.Matcher) (string, error) {
-				text := metric + "{"
+				texts := make([]string, len(own))
 				for i, m := range own {
-					if i > 0 {
-						text += ","
-					}
-					text += m.String()
+					texts[i] = m.String()
 				}
-				return text + "}", nil
+				return metric + "{" + strings.Join(texts, ",") + "}", nil
 			},
 			Pods: prometheus.PodsOf, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.unread },
 		},

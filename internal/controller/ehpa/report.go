@@ -74,7 +74,7 @@ func (r *Reconciler) tellTransition(o *observation, changed *autoscalingv1alpha1
 	was := meta.FindStatusCondition(o.ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady)
 	is := meta.FindStatusCondition(changed.Status.Conditions, autoscalingv1alpha1.ConditionReady)
 	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
-		r.event(o, corev1.EventTypeWarning, is.Reason, "%s", is.Message)
+		r.eventf(o, corev1.EventTypeWarning, is.Reason, "%s", is.Message)
 	}
 }
 

@@ -31,7 +31,7 @@ func NewMetrics() *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &Metrics{
-		//nolint:promlinter // gocrane's name, which dashboards know.
+		// gocrane's name, which dashboards know.
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_autoscaling_oom_count", Help: "Containers killed or evicted for lack of memory since craned leads, each counted once.",
 		}, []string{"namespace", "pod", "container"}),

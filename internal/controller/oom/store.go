@@ -121,9 +121,9 @@ func (r *Recorder) save(ctx context.Context, b book) error {
 		}
 		data[stateKey] = string(raw)
 	}
-	maps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
+	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
 	if b.object == nil {
-		_, err = maps.Create(ctx, &corev1.ConfigMap{
+		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: Name}, Data: data,
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
@@ -131,10 +131,8 @@ func (r *Recorder) save(ctx context.Context, b book) error {
 		if next.Data == nil {
 			next.Data = map[string]string{}
 		}
-		for key, value := range data {
-			next.Data[key] = value
-		}
-		_, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+		maps.Copy(next.Data, data)
+		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)

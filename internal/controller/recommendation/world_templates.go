@@ -6,6 +6,7 @@ package recommendation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,10 +113,8 @@ func (t templates) wantClaim(c claim) []string {
 }
 
 func (t template) wants(claim string) bool {
-	for _, name := range t.claims {
-		if name == claim {
-			return true
-		}
+	if slices.Contains(t.claims, claim) {
+		return true
 	}
 	for _, prefix := range t.makes {
 		rest, found := strings.CutPrefix(claim, prefix)

@@ -25,14 +25,14 @@ func described(t *testing.T) protoreflect.FileDescriptor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := &descriptorpb.FileDescriptorProto{Name: proto.String("datasource.proto"), Syntax: proto.String("proto3")}
+	file := &descriptorpb.FileDescriptorProto{Name: new("datasource.proto"), Syntax: new("proto3")}
 	message := regexp.MustCompile(`(?ms)^message (\w+) \{\n(.*?)^\}`)
 	field := regexp.MustCompile(`(?m)^\s+(repeated )?(\w+) (\w+) = (\d+);$`)
 	for _, m := range message.FindAllStringSubmatch(string(text), -1) {
-		one := &descriptorpb.DescriptorProto{Name: proto.String(m[1])}
+		one := &descriptorpb.DescriptorProto{Name: new(m[1])}
 		at := strings.Index(m[2], "oneof ")
 		if at >= 0 {
-			one.OneofDecl = []*descriptorpb.OneofDescriptorProto{{Name: proto.String("info")}}
+			one.OneofDecl = []*descriptorpb.OneofDescriptorProto{{Name: new("info")}}
 		}
 		for _, f := range field.FindAllStringSubmatchIndex(m[2], -1) {
 			part := func(i int) string {
@@ -45,7 +45,7 @@ func described(t *testing.T) protoreflect.FileDescriptor {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := &descriptorpb.FieldDescriptorProto{Name: proto.String(part(3)), Number: proto.Int32(int32(number))}
+			d := &descriptorpb.FieldDescriptorProto{Name: new(part(3)), Number: new(int32(number))}
 			d.Label = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()
 			if part(1) != "" {
 				d.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
@@ -58,7 +58,7 @@ func described(t *testing.T) protoreflect.FileDescriptor {
 			case "double":
 				d.Type = descriptorpb.FieldDescriptorProto_TYPE_DOUBLE.Enum()
 			default:
-				d.Type, d.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), proto.String("."+kind)
+				d.Type, d.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), new("."+kind)
 			}
 			if at >= 0 && f[0] > at {
 				d.OneofIndex = proto.Int32(0)

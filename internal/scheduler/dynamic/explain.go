@@ -76,7 +76,7 @@ func (n noted) explain(profile string) nodeload.Explanation {
 	}
 	for slot, w := range n.words {
 		// Where no node can be closed, the one that is chosen without a score was the only one that others left.
-		if w.filter|w.score == 0 && !(n.clear.Load() && taken.roster[slot] == n.node) {
+		if w.filter|w.score == 0 && (!n.clear.Load() || taken.roster[slot] != n.node) {
 			e.NotAsked++
 			continue
 		}

@@ -90,7 +90,7 @@ func testTemplate(t *testing.T) {
 func owns(d *appsv1.Deployment, manager string) error {
 	var found []string
 	for _, f := range d.ManagedFields {
-		if f.FieldsV1 != nil && containsAll(string(f.FieldsV1.Raw), `"f:requests"`, `"f:cpu"`) {
+		if f.FieldsV1 != nil && containsAll(f.FieldsV1.GetRawString(), `"f:requests"`, `"f:cpu"`) {
 			found = append(found, f.Manager)
 		}
 	}

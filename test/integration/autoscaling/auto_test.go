@@ -72,7 +72,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	metrics.share(w.ns, 600) // 4 pods at 150m
 	w.forecast("web", "0.62", 0.3)
 	w.awaitReplicas("web", 4)
-	e = w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
+	w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
 		if p := proposal(e, "prediction of resource.cpu"); e.Status.Winner != "resource.cpu" || p.Replicas == nil || *p.Replicas != 2 {
 			return fmt.Errorf("%s: %+v", e.Status.Winner, e.Status.Proposals)
 		}

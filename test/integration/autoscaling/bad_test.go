@@ -82,7 +82,7 @@ func TestMetricsThatFail(t *testing.T) {
 	t.Log("one metric disappears: nothing scales down, though the other asks for less")
 	metrics.each(w.ns, -1)
 	metrics.enqueue(w.ns, 30)
-	e = w.awaitScaler("web", "says which is missing", func(e *ehpa) error {
+	w.awaitScaler("web", "says which is missing", func(e *ehpa) error {
 		if p := proposal(e, "resource.cpu"); p.Message == "" || p.Replicas != nil {
 			return fmt.Errorf("%+v", e.Status.Proposals)
 		}

@@ -100,8 +100,8 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	theirs.Spec.Metrics[0].Resource.Target.AverageUtilization = &percent
 	w.create(deployment("web", 3, 250), theirs, scaler("web", preview))
 
-	e := w.awaitCondition("web", "Ready=True/PreviewComputed")
-	e = w.expects("web", 6)
+	w.awaitCondition("web", "Ready=True/PreviewComputed")
+	e := w.expects("web", 6)
 	if e.Status.Autoscaler != "Preview" || e.Status.Winner != "resource.cpu" || e.Status.Why == "" {
 		t.Errorf("status %+v", e.Status)
 	}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -110,13 +109,13 @@ func (m *maker) node(name string) {
 func (m *maker) daemonPod(node string) {
 	m.pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "agent-" + node,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: new(true)}},
 	}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "agent", Image: "i"}}}})
 }
 
 // pod makes a pod that runs where it has a node.
 func (m *maker) pod(p *corev1.Pod) {
-	p.Spec.AutomountServiceAccountToken = ptr.To(false)
+	p.Spec.AutomountServiceAccountToken = new(false)
 	m.createStatus(p, func() {
 		if p.Spec.NodeName == "" {
 			p.Status.Phase = corev1.PodPending
@@ -177,7 +176,7 @@ func (m *maker) app(a app) {
 }
 
 func owned(kind string, by client.Object) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: by.GetName(), UID: by.GetUID(), Controller: ptr.To(true)}}
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: by.GetName(), UID: by.GetUID(), Controller: new(true)}}
 }
 
 // statefulSet is scaled to zero and has made a claim for its first pod.
@@ -186,7 +185,7 @@ func statefulSet(name string) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "i"}}},
@@ -200,7 +199,7 @@ func claimOf(name, volume string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: ptr.To(""),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: new(""),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
 		},
 	}
@@ -219,7 +218,7 @@ func (m *maker) volumes() {
 		}
 		m.createStatus(v, func() {
 			v.Status.Phase = phase
-			v.Status.LastPhaseTransitionTime = ptr.To(metav1.NewTime(since))
+			v.Status.LastPhaseTransitionTime = new(metav1.NewTime(since))
 		})
 	}
 	longAgo := now.Add(-ahead)

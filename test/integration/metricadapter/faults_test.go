@@ -250,7 +250,7 @@ func TestExpiredCertificate(t *testing.T) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	secret, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: old}, metav1.CreateOptions{})
+	_, err = secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: old}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,8 @@ func TestExpiredCertificate(t *testing.T) {
 	path := good(t, namespaceFor(t))
 	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
 
-	if secret, err = secrets.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	secret, err := secrets.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	secret.Data = old

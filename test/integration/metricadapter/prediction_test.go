@@ -126,7 +126,8 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 		},
 		"another namespace": {
 			externalPath("default", autoscalingv1alpha1.MetricPrediction, "targetKind=Deployment,targetName=web,targetNamespace="+ns+",resourceIdentifier=resource.cpu"),
-			http.StatusBadRequest, []string{"targetNamespace", "default"},
+			http.StatusBadRequest,
+			[]string{"targetNamespace", "default"},
 		},
 		"a metric that nobody serves": {externalPath(ns, "queue_length", ""), http.StatusNotFound, []string{"queue_length", "no rule"}},
 	} {

@@ -153,18 +153,28 @@ func TestDefaults(t *testing.T) {
 		text string
 		want map[string]any
 	}{
-		"ehpa": {fmt.Sprintf(ehpa, ", crons: [{name: a, start: 0 8 * * *, end: 0 9 * * *, targetReplicas: 5}], "+
-			"metrics: [{type: Pods, pods: {metric: {name: q}, target: {type: AverageValue, averageValue: 1000m}}}]"),
-			map[string]any{"spec.metrics[0].pods.target.averageValue": "1000m", "spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": "UTC"}},
+		"ehpa": {
+			fmt.Sprintf(ehpa, ", crons: [{name: a, start: 0 8 * * *, end: 0 9 * * *, targetReplicas: 5}], "+
+				"metrics: [{type: Pods, pods: {metric: {name: q}, target: {type: AverageValue, averageValue: 1000m}}}]"),
+			map[string]any{"spec.metrics[0].pods.target.averageValue": "1000m", "spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": "UTC"},
+		},
 		"evpa": {fmt.Sprintf(evpa, ""), map[string]any{"spec.targetRef.apiVersion": "apps/v1"}},
-		"tsp": {fmt.Sprintf(tsp, ", kind: StatefulSet", "type: ResourceQuery, resourceQuery: cpu"),
-			map[string]any{"spec.targetRef.apiVersion": "apps/v1", "spec.targetRef.namespace": "default"}},
-		"tsp of a node": {fmt.Sprintf(tsp, ", kind: Node", "type: ResourceQuery, resourceQuery: cpu"),
-			map[string]any{"spec.targetRef.apiVersion": "v1", "spec.targetRef.namespace": nil}},
-		"analytics": {"{apiVersion: analysis.crane.io/v1alpha1, kind: Analytics, metadata: {name: a}, spec: {type: Resource, resourceSelectors: [{kind: Deployment}], completionStrategy: {completionStrategyType: Periodical}}}",
-			map[string]any{"spec.completionStrategy.periodSeconds": int64(86400)}},
-		"recommendation": {"{apiVersion: analysis.crane.io/v1alpha1, kind: Recommendation, metadata: {name: r}, spec: {type: Resource, targetRef: {kind: CronJob, name: x, namespace: default}, completionStrategy: {completionStrategyType: Once}}}",
-			map[string]any{"spec.targetRef.apiVersion": "batch/v1", "spec.completionStrategy.periodSeconds": nil}},
+		"tsp": {
+			fmt.Sprintf(tsp, ", kind: StatefulSet", "type: ResourceQuery, resourceQuery: cpu"),
+			map[string]any{"spec.targetRef.apiVersion": "apps/v1", "spec.targetRef.namespace": "default"},
+		},
+		"tsp of a node": {
+			fmt.Sprintf(tsp, ", kind: Node", "type: ResourceQuery, resourceQuery: cpu"),
+			map[string]any{"spec.targetRef.apiVersion": "v1", "spec.targetRef.namespace": nil},
+		},
+		"analytics": {
+			"{apiVersion: analysis.crane.io/v1alpha1, kind: Analytics, metadata: {name: a}, spec: {type: Resource, resourceSelectors: [{kind: Deployment}], completionStrategy: {completionStrategyType: Periodical}}}",
+			map[string]any{"spec.completionStrategy.periodSeconds": int64(86400)},
+		},
+		"recommendation": {
+			"{apiVersion: analysis.crane.io/v1alpha1, kind: Recommendation, metadata: {name: r}, spec: {type: Resource, targetRef: {kind: CronJob, name: x, namespace: default}, completionStrategy: {completionStrategyType: Once}}}",
+			map[string]any{"spec.targetRef.apiVersion": "batch/v1", "spec.completionStrategy.periodSeconds": nil},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := create(t.Context(), d.text)
