@@ -78,7 +78,9 @@ func setBody(r *http.Response, body []byte) {
 }
 
 // usageOf tells the series of use (a pod's container) from counts by namespace, and from what tells page cache apart.
-func usageOf(s promSeries) bool { return s.Metric["container"] != "" && s.Metric["pod"] != "" && !hourly(s) }
+func usageOf(s promSeries) bool {
+	return s.Metric["container"] != "" && s.Metric["pod"] != "" && !hourly(s)
+}
 
 // hourly tells the series that say by the hour what page cache leaves of memory: where an hour is missing in them, all memory of
 // the day counts, which is another number, and meant.
