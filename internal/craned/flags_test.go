@@ -129,7 +129,7 @@ v: 2
 		t.Fatal(err)
 	}
 	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
-		o.LeaderElection.Enabled || o.Verbosity != 2 || !o.requireConfiguration ||
+		o.LeaderElection.Enabled || o.Log.Verbosity != 2 || !o.requireConfiguration ||
 		!o.FeatureGates.Enabled(ClusterNodePrediction) || o.FeatureGates.Enabled(Analysis) {
 		t.Errorf("%+v", o)
 	}

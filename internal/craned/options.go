@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/controller/rebalance"
+	"crane.io/crane/internal/logging"
 	"crane.io/crane/internal/metrics/promflags"
 )
 
@@ -72,8 +73,7 @@ type Options struct {
 	Controllers  []string
 	FeatureGates featuregate.MutableFeatureGate
 
-	LogFormat string
-	Verbosity int
+	Log logging.Options
 }
 
 // LeaderElection are the settings of the lease that only one replica of craned holds.
@@ -129,7 +129,7 @@ func NewOptions() *Options {
 		Webhook:                         newWebhook(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    newFeatureGates(),
-		LogFormat:                       logFormatText,
+		Log:                             logging.DefaultOptions(),
 	}
 }
 
@@ -184,8 +184,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)
 
-	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
+	o.Log.AddFlags(fs)
 	addRetiredFlags(fs) // After all others.
 }
 

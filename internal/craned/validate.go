@@ -14,11 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const (
-	logFormatText = "text"
-	logFormatJSON = "json"
-)
-
 // Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no
 // file and no connection.
 func (o *Options) Validate() field.ErrorList {
@@ -41,13 +36,7 @@ func (o *Options) Validate() field.ErrorList {
 	if o.CostInterval < shortestCostInterval {
 		errs = append(errs, field.Invalid(flag("cost-interval"), o.CostInterval.String(), "must be at least "+shortestCostInterval.String()))
 	}
-	if o.LogFormat != logFormatText && o.LogFormat != logFormatJSON {
-		errs = append(errs, field.NotSupported(flag("log-format"), o.LogFormat, []string{logFormatText, logFormatJSON}))
-	}
-	if o.Verbosity < 0 {
-		errs = append(errs, field.Invalid(flag("v"), o.Verbosity, "must be 0 or more"))
-	}
-	return errs
+	return append(errs, o.Log.Validate()...)
 }
 
 func flag(name string) *field.Path { return field.NewPath("--" + name) }

@@ -5,10 +5,7 @@ package metricadapter
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,7 +29,7 @@ func NewCommand() *cobra.Command {
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
-			log := newLogger(cmd.ErrOrStderr(), o)
+			log := o.Log.New(cmd.ErrOrStderr())
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
 			return Run(ctrl.LoggerInto(cmd.Context(), log), o)
@@ -40,14 +37,4 @@ func NewCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd.Flags())
 	return cmd
-}
-
-// newLogger writes structured lines. logr's verbosity n is slog's level -n.
-func newLogger(w io.Writer, o *Options) logr.Logger {
-	opts := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity)}
-	var handler slog.Handler = slog.NewTextHandler(w, opts)
-	if o.LogFormat == logFormatJSON {
-		handler = slog.NewJSONHandler(w, opts)
-	}
-	return logr.FromSlogHandler(handler)
 }

@@ -10,16 +10,12 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/cmd/options"
 
+	"crane.io/crane/internal/logging"
 	"crane.io/crane/internal/metrics/promflags"
 )
 
-const (
-	// defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
-	defaultNamespace = "crane-system"
-
-	logFormatText = "text"
-	logFormatJSON = "json"
-)
+// defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
+const defaultNamespace = "crane-system"
 
 // Options are the settings of metric-adapter. Names and defaults are gocrane's where gocrane had the flag.
 type Options struct {
@@ -51,8 +47,7 @@ type Options struct {
 	// CronLocalTime reads cron schedules without a time zone in the local one.
 	CronLocalTime bool
 
-	LogFormat string
-	Verbosity int
+	Log logging.Options
 }
 
 // RemoteAdapter is another adapter to which requests are passed on.
@@ -85,7 +80,7 @@ func NewOptions() *Options {
 		Prometheus: history, ListInterval: time.Minute, Remote: RemoteAdapter{Port: 6443},
 		Server: server, Namespace: namespace, APIQPS: 300, APIBurst: 400, DiscoveryInterval: 10 * time.Minute,
 		Service: "metric-adapter", CertificateSecret: "metric-adapter-certificate",
-		LogFormat: logFormatText,
+		Log: logging.DefaultOptions(),
 	}
 }
 
@@ -124,8 +119,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Host and port to connect to instead of the Service's name, whose certificate it still has to show.")
 	fs.BoolVar(&o.CronLocalTime, "ehpa-cron-local-time", o.CronLocalTime,
 		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC. As craned's.")
-	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
+	o.Log.AddFlags(fs)
 	fs.String("msg", "", "")
 	_ = fs.MarkDeprecated("msg", "it has no effect") // It fails only where there is no such flag.
 }

@@ -40,10 +40,7 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateRules()...)
 	errs = append(errs, o.validateRemote()...)
-	if o.LogFormat != logFormatText && o.LogFormat != logFormatJSON {
-		errs = append(errs, field.NotSupported(flag("log-format"), o.LogFormat, []string{logFormatText, logFormatJSON}))
-	}
-	return errs
+	return append(errs, o.Log.Validate()...)
 }
 
 func (o *Options) validateRules() field.ErrorList {
