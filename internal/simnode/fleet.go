@@ -67,6 +67,8 @@ type Fleet struct {
 	beats   workqueue.TypedRateLimitingInterface[string]
 	pods    listersv1.PodLister
 	factory informers.SharedInformerFactory
+	// cluster watches what is not bound to nodes: the Node objects, of which little is kept.
+	cluster informers.SharedInformerFactory
 	ready   chan struct{}
 }
 
@@ -101,6 +103,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		}))
 	f.pods = f.factory.Core().V1().Pods().Lister()
+	f.cluster = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepConditions))
 	for i, spec := range config.Nodes {
 		m := &member{spec: spec, node: kubelet.NewNode(spec, config.Timing, loopback, podPrefix(i))}
 		if config.Serving != nil && config.Serving.Tunnel != nil {
@@ -133,6 +136,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer f.factory.Shutdown()
+	defer f.cluster.Shutdown()
 	defer f.beats.ShutDown()
 	defer f.queue.ShutDown()
 	defer cancel()
@@ -157,6 +161,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 		return err
 	}
 	if err := f.watch(ctx); err != nil {
+		return err
+	}
+	if err := f.watchNodes(ctx); err != nil {
 		return err
 	}
 	for range f.config.Workers {

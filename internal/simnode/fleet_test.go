@@ -143,6 +143,41 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 	})
 }
 
+// A cluster that gave a node up for late heartbeats hears from it at once, as soon as it may; one that is down stays silent.
+func TestFleetContradictsTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, client := running(t)
+		giveUp := func(name string) {
+			n, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].Status = corev1.ConditionUnknown
+			}
+			if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		status := func(name string) corev1.ConditionStatus {
+			n, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n.Status.Conditions[len(n.Status.Conditions)-1].Status
+		}
+		if err := f.FailNode("n2"); err != nil {
+			t.Fatal(err)
+		}
+		giveUp("n1")
+		giveUp("n2")
+		time.Sleep(time.Second)
+		if a, b := status("n1"), status("n2"); a != corev1.ConditionTrue || b != corev1.ConditionUnknown {
+			t.Errorf("Ready: %s, of the failed node %s", a, b)
+		}
+	})
+}
+
 // A restart of the API server must cost no more than the time until it is back.
 func TestFleetTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

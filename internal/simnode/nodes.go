@@ -86,7 +86,10 @@ func (f *Fleet) report(ctx context.Context, m *member) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if last.IsZero() || now.Sub(last) >= statusReport {
+		// Before it is written, so that what asks for another report meanwhile is not forgotten.
+		m.setReported(now)
 		if err := f.writeNode(ctx, m, now); err != nil {
+			m.setReported(time.Time{})
 			return err
 		}
 	}
@@ -140,10 +143,14 @@ func (f *Fleet) writeNode(ctx context.Context, m *member, now time.Time) error {
 			return fmt.Errorf("node %s: report: %w", want.Name, err)
 		}
 	}
-	m.mu.Lock()
-	m.reported = now
-	m.mu.Unlock()
 	return nil
+}
+
+// setReported notes when the Node object's status was written; zero asks for the next heartbeat to write it.
+func (m *member) setReported(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reported = at
 }
 
 // updateNode keeps what others put on the object and sets what is the kubelet's.
