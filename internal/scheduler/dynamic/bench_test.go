@@ -67,6 +67,21 @@ func BenchmarkFilterAndScore(b *testing.B) {
 	b.ReportMetric(float64(best)/float64(len(bed.infos)), "best-ns/op")
 }
 
+// BenchmarkScoreOfTheNext is what Score costs for one node and a pod whose like came before: one node has changed since.
+func BenchmarkScoreOfTheNext(b *testing.B) {
+	bed, ctx := large(b), b.Context()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for done := 0; done < b.N; done += len(bed.infos) {
+		pod, s := asking(fmt.Sprint("web-", done), "100m", "1Gi"), &state{}
+		bed.PreFilter(ctx, s, pod, bed.infos)
+		for _, info := range bed.infos {
+			bed.Score(ctx, s, pod, info)
+		}
+		bed.Reserve(ctx, s, pod, bed.infos[done%len(bed.infos)].Node().Name)
+	}
+}
+
 // BenchmarkPreFilter is what the plugin costs for one pod before any node is asked, without a census.
 func BenchmarkPreFilter(b *testing.B) {
 	bed, ctx := large(b), b.Context()

@@ -49,6 +49,7 @@ type cluster struct {
 	// objects are the entries by the objects that the last census saw. They are not part of it, because attempts that are
 	// remembered keep theirs, and would keep objects that are long replaced.
 	objects atomic.Pointer[objects]
+	memos   memos
 
 	mu     sync.Mutex // one census at a time
 	number uint64     // guarded by mu
@@ -210,18 +211,18 @@ func (c *cluster) forget() {
 }
 
 // known is what is known of a node in a cycle of a census.
-func (c *cluster) known(taken *census, e *entry, node *corev1.Node) *nodeload.Node {
+func (c *cluster) known(taken *census, e *entry, node *corev1.Node) *view {
 	if v := e.view.Load(); v != nil && v.object == node && v.Rules == taken.Rules {
-		return &v.Node
+		return v
 	}
-	n := e.look(&c.reader, node, taken.Rules, c.clock.Now())
-	c.raise(n)
-	return n
+	v := e.look(&c.reader, node, taken.Rules, c.clock.Now())
+	c.raise(&v.Node)
+	return v
 }
 
 // NodeChanged takes up what a node reports. The node informer calls it; who drives the plugin without an informer may.
 func (c *cluster) NodeChanged(object *corev1.Node) {
-	c.raise(c.entry(object.Name).look(&c.reader, object, c.rules.Load(), c.clock.Now()))
+	c.raise(&c.entry(object.Name).look(&c.reader, object, c.rules.Load(), c.clock.Now()).Node)
 }
 
 // nodeHandler passes on what an informer tells. Nodes that are gone are forgotten by the looks at all of them.

@@ -52,9 +52,9 @@ type reader struct {
 }
 
 // look is what is known of the node by the rules; read anew only where the object or the rules are others than last time.
-func (e *entry) look(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
+func (e *entry) look(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
-		return &v.Node
+		return v
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,9 +62,9 @@ func (e *entry) look(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 }
 
 // read needs mu.
-func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
+func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
-		return &v.Node
+		return v
 	}
 	if e.uid != object.UID {
 		e.uid, e.varies = object.UID, [2]nodeload.Deviation{}
@@ -86,12 +86,12 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 }
 
 // make needs mu.
-func (e *entry) make(object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
+func (e *entry) make(object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
 	v := &view{Node: *rules.Look(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
 	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
 		e.expired.Store(true)
 	}
-	return &v.Node
+	return v
 }
 
 // stalePeriod is how often the pods on their way to a node without fresh metrics are looked at.
@@ -109,7 +109,7 @@ func (e *entry) tick(now time.Time) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v = e.view.Load()
-	return e.make(v.object, v.Rules, now)
+	return &e.make(v.object, v.Rules, now).Node
 }
 
 // peek is what would be known of the node if it were object; nothing is changed.
@@ -150,7 +150,7 @@ func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeloa
 	if v == nil {
 		return nil
 	}
-	return e.make(v.object, v.Rules, now)
+	return &e.make(v.object, v.Rules, now).Node
 }
 
 // onWay is the number of pods on their way.

@@ -71,6 +71,8 @@ type cycle struct {
 	// now in nanoseconds since 1970.
 	now int64
 	use nodeload.Amount
+	// memo is what Score found for pods that use as much; nil for none.
+	memo memo
 	// number of the attempt, from 1 up.
 	number uint64
 	// open says that load is no reason to keep the pod off a node.
@@ -106,7 +108,7 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 	use, basis := p.estimate(pod, taken.Share)
 	c := &cycle{
 		census: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
-		open: isDaemon(pod) || isCritical(pod),
+		open: isDaemon(pod) || isCritical(pod), memo: p.memos.of(taken, use),
 	}
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
 	p.metrics.began(basis, taken.Abstains())
@@ -145,7 +147,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	e := p.find(c, object)
-	node := p.known(c.census, e, object)
+	node := &p.known(c.census, e, object).Node
 	limit, unknown := c.Closed(node, c.use, c.now)
 	c.attempt.filtered(e, node, limit, unknown)
 	if unknown {
@@ -199,10 +201,17 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 		return 0, nil
 	}
 	e := p.find(c, object)
-	node := p.known(c.census, e, object)
-	parts := c.Weigh(node, c.use, c.now)
-	c.attempt.scored(e, parts)
-	return int64(float64(parts.Cost) * costScale), nil
+	slot := int(e.slot.Load())
+	if w := c.memo.find(slot, e, object); w != nil {
+		c.attempt.scored(slot, w.word)
+		return w.cost, nil
+	}
+	v := p.known(c.census, e, object)
+	parts := c.Weigh(&v.Node, c.use, c.now)
+	w := weighed{view: v, object: object, word: scoreWord(parts), cost: int64(float64(parts.Cost) * costScale)}
+	c.memo.keep(slot, w)
+	c.attempt.scored(slot, w.word)
+	return w.cost, nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.

@@ -129,17 +129,19 @@ func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) 
 	a.answers[slot].filter.Store(word)
 }
 
-// scored notes what Score found.
-func (a *attempt) scored(e *entry, p nodeload.Parts) {
-	slot := int(e.slot.Load())
-	if uint(slot) >= uint(len(a.answers)) {
-		return
+// scored notes what Score found, as scoreWord says it.
+func (a *attempt) scored(slot int, word uint64) {
+	if uint(slot) < uint(len(a.answers)) {
+		a.answers[slot].score.Store(word)
 	}
+}
+
+func scoreWord(p nodeload.Parts) uint64 {
 	word := uint64(wasAsked)
 	if p.Unknown {
 		word |= wasUnknown
 	}
-	a.answers[slot].score.Store(word | fixedCost(p.Cost)<<32 | fixed(float64(p.Load))<<16 | signed(float64(p.OnWay)))
+	return word | fixedCost(p.Cost)<<32 | fixed(float64(p.Load))<<16 | signed(float64(p.OnWay))
 }
 
 func (a *attempt) scaled(scale nodeload.Scale) { a.scale.Store(&scale) }
