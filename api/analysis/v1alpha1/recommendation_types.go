@@ -133,6 +133,42 @@ type RecommendationSpec struct {
 	// +optional
 	// +kubebuilder:default=StatusAndAnnotation
 	AdoptionType AdoptionType `json:"adoptionType,omitempty"`
+
+	// Adoption says how a value of type Resource reaches pods where adoptionType is Auto. Absent means in place.
+	// +optional
+	Adoption *AdoptionSpec `json:"adoption,omitempty"`
+}
+
+// AdoptionReach says which pods get a value, and how.
+//
+// +kubebuilder:validation:Enum=InPlace;NewPods;Recreate;InPlaceOrRecreate
+type AdoptionReach string
+
+// The reaches. New pods get the value from the pod webhook in all of them.
+const (
+	// AdoptionReachInPlace resizes running pods in place.
+	AdoptionReachInPlace AdoptionReach = "InPlace"
+	// AdoptionReachNewPods touches no running pod.
+	AdoptionReachNewPods AdoptionReach = "NewPods"
+	// AdoptionReachRecreate evicts running pods, so that others take their place.
+	AdoptionReachRecreate AdoptionReach = "Recreate"
+	// AdoptionReachInPlaceOrRecreate resizes in place, and evicts a pod whose size can never be changed so.
+	AdoptionReachInPlaceOrRecreate AdoptionReach = "InPlaceOrRecreate"
+)
+
+// AdoptionSpec says how a value reaches pods.
+type AdoptionSpec struct {
+	// Reach is InPlace, NewPods (as they are created), Recreate (by eviction, within disruption budgets) or InPlaceOrRecreate.
+	// Defaults to InPlace.
+	// +optional
+	// +kubebuilder:default=InPlace
+	Reach AdoptionReach `json:"reach,omitempty"`
+
+	// MinReplicas is the number of running pods that the target needs before one is touched, from 1 up. Absent means 2 for an
+	// eviction and 1 for a resize in place.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
 // CompletionStrategy says whether an analysis is repeated, and how often.

@@ -12,7 +12,7 @@ import (
 
 // UpdateMode says when new requests are applied to pods.
 //
-// +kubebuilder:validation:Enum=Off;Initial;Recreate;Auto
+// +kubebuilder:validation:Enum=Off;Initial;Recreate;Auto;InPlace
 type UpdateMode string
 
 // The update modes.
@@ -21,10 +21,13 @@ const (
 	UpdateModeOff UpdateMode = "Off"
 	// UpdateModeInitial applies requests to pods when they are created.
 	UpdateModeInitial UpdateMode = "Initial"
-	// UpdateModeRecreate also replaces running pods.
+	// UpdateModeRecreate also replaces running pods, by evicting them.
 	UpdateModeRecreate UpdateMode = "Recreate"
-	// UpdateModeAuto applies requests in the gentlest way that there is.
+	// UpdateModeAuto applies requests in the gentlest way that there is: in place, and by eviction only where the node can
+	// never give a pod its size, or that would change the pod's QoS class.
 	UpdateModeAuto UpdateMode = "Auto"
+	// UpdateModeInPlace resizes running pods in place and evicts none. gocrane did not know it.
+	UpdateModeInPlace UpdateMode = "InPlace"
 )
 
 // ScaleMode switches one direction of scaling.
@@ -61,6 +64,9 @@ const DefaultContainer = "*"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=evpa
+// +kubebuilder:printcolumn:name="Mode",type=string,priority=1,JSONPath=`.spec.updatePolicy.updateMode`
+// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Applied",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type EffectiveVerticalPodAutoscaler struct {
 	metav1.TypeMeta `json:",inline"`
@@ -98,11 +104,13 @@ type EffectiveVerticalPodAutoscalerSpec struct {
 
 // PodUpdatePolicy says how requests are applied to pods.
 type PodUpdatePolicy struct {
-	// UpdateMode is Off (compute only), Initial (new pods), Recreate (also replace running pods) or Auto.
+	// UpdateMode is Off (compute only), Initial (new pods), Recreate (also replace running pods), InPlace (also resize running
+	// pods, and evict none) or Auto (in place, and by eviction where that can never be). Absent means Off.
 	// +optional
 	UpdateMode *UpdateMode `json:"updateMode,omitempty"`
 
-	// MinReplicas is the number of replicas that the workload needs before a running pod is touched, from 1 up.
+	// MinReplicas is the number of running pods that the workload needs before one is touched, from 1 up. Absent means 2 for an
+	// eviction and 1 for a resize in place.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
@@ -146,7 +154,8 @@ type ContainerResourcePolicy struct {
 	// +kubebuilder:validation:MaxItems=16
 	ControlledResources []corev1.ResourceName `json:"controlledResources,omitempty"`
 
-	// ControlledValues is RequestsAndLimits (limits keep their proportion) or RequestsOnly. gocrane ignored it.
+	// ControlledValues is RequestsAndLimits (limits keep their proportion) or RequestsOnly. Absent means RequestsAndLimits.
+	// gocrane ignored it.
 	// +optional
 	ControlledValues *ControlledValues `json:"controlledValues,omitempty"`
 }
@@ -163,13 +172,13 @@ type ContainerScalingPolicy struct {
 	// +kubebuilder:default=Auto
 	ScaleMode *ScaleMode `json:"mode,omitempty"`
 
-	// MetricThresholds are by resource the threshold beyond which requests are changed. Absent means the defaults: 95 %
-	// up; down 35 % for cpu and 40 % for memory.
+	// MetricThresholds are by resource the threshold beyond which requests are changed: raised above it, lowered below it.
+	// Absent means the defaults: 95 % up; down 35 % for cpu and 40 % for memory.
 	// +optional
 	MetricThresholds ResourceMetricThresholds `json:"metricThresholds,omitempty"`
 
-	// StabilizationWindowSeconds is the least time between two changes in this direction, in seconds, from 0 up.
-	// Defaults to 3600 where the policy is given; without the policy it is 150 up and 43200 down.
+	// StabilizationWindowSeconds is the least time between two changes in this direction, in seconds, from 0 up; for
+	// lowering also the least time since requests were raised. Defaults to 3600 where the policy is given; without the policy it is 150 up and 43200 down.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0
@@ -189,7 +198,8 @@ type MetricThreshold struct {
 
 // ResourceEstimator is an estimator of requests.
 type ResourceEstimator struct {
-	// Type is Percentile, OOM, or the name of an external one that writes status.currentEstimators itself.
+	// Type is Percentile, OOM, Forecast (a TimeSeriesPrediction), External (an external metric), or the name of one that writes
+	// its answers into status.currentEstimators itself.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
@@ -213,11 +223,70 @@ type EffectiveVerticalPodAutoscalerStatus struct {
 	// +optional
 	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
 
-	// Conditions say whether the autoscaler works and why not. Types: Ready.
+	// Decisions say, for each container and resource, what was decided and why. gocrane did not have them. At most 200.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=200
+	Decisions []VerticalDecision `json:"decisions,omitempty"`
+
+	// Conditions say whether the autoscaler works and why not. Types: Ready; Estimating (False while an estimator fails) and
+	// Applied (False while the requests are not brought to pods).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VerticalAction is what was decided about one request.
+//
+// +kubebuilder:validation:Enum=Raise;Lower;Hold;None
+type VerticalAction string
+
+// The actions.
+const (
+	// VerticalActionRaise raises the request.
+	VerticalActionRaise VerticalAction = "Raise"
+	// VerticalActionLower lowers it.
+	VerticalActionLower VerticalAction = "Lower"
+	// VerticalActionHold leaves it as it is.
+	VerticalActionHold VerticalAction = "Hold"
+	// VerticalActionNone means that nothing can be said of it.
+	VerticalActionNone VerticalAction = "None"
+)
+
+// VerticalDecision is what was decided about one resource of one container.
+type VerticalDecision struct {
+	// ContainerName is the name of the container.
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName"`
+
+	// Resource is cpu or memory.
+	Resource corev1.ResourceName `json:"resource"`
+
+	// Estimator is the type of the estimator whose answer won; empty where none has one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Estimator string `json:"estimator,omitempty"`
+
+	// Action is Raise, Lower, Hold or None.
+	Action VerticalAction `json:"action"`
+
+	// Request is what the container shall request now; absent where it is left as it is.
+	// +optional
+	Request *resource.Quantity `json:"request,omitempty"`
+
+	// Reason says why, in words.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+
+	// RaisedAt and LoweredAt are when the request was last changed in either direction; absent where it was not. The
+	// stabilisation windows count from them.
+	// +optional
+	RaisedAt *metav1.Time `json:"raisedAt,omitempty"`
+	// LoweredAt see RaisedAt.
+	// +optional
+	LoweredAt *metav1.Time `json:"loweredAt,omitempty"`
 }
 
 // ResourceEstimatorStatus is the answer of one estimator.
