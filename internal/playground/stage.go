@@ -117,7 +117,7 @@ func (p *playground) Apply(ctx context.Context, manifest string) error {
 func (p *playground) Show(ctx context.Context, args []string) error {
 	kubectl, err := findKubectl(p.options.BinDir)
 	if err != nil {
-		p.console.resultf("$ kubectl %s\n(not run: %v)", strings.Join(args, " "), err)
+		p.console.resultf("$ kubectl %s\n(not run: %v)", words(args), err)
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
@@ -125,7 +125,7 @@ func (p *playground) Show(ctx context.Context, args []string) error {
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
-	p.console.resultf("$ kubectl %s\n%s", strings.Join(args, " "), output)
+	p.console.resultf("$ kubectl %s\n%s", words(args), output)
 	return ctx.Err()
 }
 
@@ -152,8 +152,19 @@ func (p *playground) Crane(ctx context.Context, args []string) error {
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
-	p.console.resultf("$ crane %s\n%s", strings.Join(full, " "), output)
+	p.console.resultf("$ crane %s\n%s", words(full), output)
 	return ctx.Err()
+}
+
+// words joins arguments as a shell reads them, so that a command which was shown can be run again.
+func words(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // Say implements scenario.Stage.

@@ -1,0 +1,25 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// TestWordsAreReadBack: a shell splits what is shown into the arguments that were given.
+func TestWordsAreReadBack(t *testing.T) {
+	args := []string{"get", "-o", "jsonpath={.data.data}", "-p", `{"a": "it's $HOME\n"}`, "", "a\tb", "-l", "app in (x,y)", "--for=a"}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\000' `+words(args)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for _, a := range args {
+		want += a + "\x00"
+	}
+	if string(out) != want {
+		t.Errorf("read back %q, want %q", out, want)
+	}
+}
