@@ -43,6 +43,13 @@ type Plant struct {
 	Stabilisation time.Duration
 }
 
+// PerPod is the load that the HPA aims for in one pod.
+func (p Plant) PerPod() float64 { return p.Capacity * p.Target }
+
+// Aim returns the load that makes an HPA, which aims for PerPod in each pod, ask for what a level asks for where the forecast peaks at
+// a load.
+func (p Plant) Aim(l Level, peak float64) float64 { return peak * p.Target / l.Use }
+
 const (
 	// longestSpan is the longest time between two samples that is booked; what lies in a longer gap is unknown.
 	longestSpan = 10 * time.Minute
@@ -71,6 +78,20 @@ type Ledger struct {
 	asked    []request // as far back as stabilisation and lag reach
 }
 
+// SetPlant takes another plant. The account goes on: its times and its ratios of replicas hold for any. An error leaves the old one.
+func (l *Ledger) SetPlant(plant Plant) error {
+	if err := plant.validate(); err != nil {
+		return err
+	}
+	if plant != l.plant {
+		l.plant, l.asked = plant, l.asked[:0]
+	}
+	return nil
+}
+
+// Last is the time of the newest sample; zero before the first.
+func (l *Ledger) Last() time.Time { return l.last }
+
 // request is what load asked of the HPA at a time, and what each level asked for.
 type request struct {
 	at       time.Time
@@ -80,15 +101,22 @@ type request struct {
 
 // NewLedger returns an empty ledger.
 func NewLedger(plant Plant) (*Ledger, error) {
-	switch {
-	case !(plant.Capacity > 0) || math.IsInf(plant.Capacity, 0):
-		return nil, fmt.Errorf("capacity %v: must be a positive number", plant.Capacity)
-	case !(plant.Target > 0 && plant.Target <= 1):
-		return nil, fmt.Errorf("target %v: must be in (0, 1]", plant.Target)
-	case plant.Lag < 0 || plant.Stabilisation < 0 || plant.Lag+plant.Stabilisation > maxReach:
-		return nil, fmt.Errorf("lag %s and stabilisation %s: must be neither negative nor more than %s together", plant.Lag, plant.Stabilisation, maxReach)
+	if err := plant.validate(); err != nil {
+		return nil, err
 	}
 	return &Ledger{plant: plant}, nil
+}
+
+func (p Plant) validate() error {
+	switch {
+	case !(p.Capacity > 0) || math.IsInf(p.Capacity, 0):
+		return fmt.Errorf("capacity %v: must be a positive number", p.Capacity)
+	case !(p.Target > 0 && p.Target <= 1):
+		return fmt.Errorf("target %v: must be in (0, 1]", p.Target)
+	case p.Lag < 0 || p.Stabilisation < 0 || p.Lag+p.Stabilisation > maxReach:
+		return fmt.Errorf("lag %s and stabilisation %s: must be neither negative nor more than %s together", p.Lag, p.Stabilisation, maxReach)
+	}
+	return nil
 }
 
 // Observe takes the load at a time and what the forecast said at that time of the load to come (peak returns the highest value
@@ -185,7 +213,8 @@ const (
 // spared or the past is too short.
 func (l *Ledger) Choose(budget float64) Choice {
 	if l.seen < ledgerLearning {
-		return Choice{Why: fmt.Sprintf("learning: %s of %s seen", l.seen.Round(time.Minute), ledgerLearning)}
+		// In whole hours: the text stands in a status, and is to move no faster than forecasts are written.
+		return Choice{Why: fmt.Sprintf("learning: %d of %d hours seen", int(l.seen.Hours()), int(ledgerLearning.Hours()))}
 	}
 	if l.reactive.short < 1 {
 		return Choice{Why: "the HPA alone was never under capacity"}

@@ -9,16 +9,11 @@ import (
 
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/scaling/ahead"
 )
 
-const (
-	// refresh is how often a forecast is made anew, and a level chosen.
-	refresh = 15 * time.Minute
-	// horizon is how far it reaches.
-	horizon = time.Hour
-	// reserve is how much sooner than the lag load is looked for: a forecast is some minutes early or late.
-	reserve = 75 * time.Second
-)
+// window is the prediction window that an EffectiveHorizontalPodAutoscaler has where nothing is said: a forecast is published once in it.
+const window = time.Hour
 
 // Forecaster is a model that learns sample by sample.
 type Forecaster interface {
@@ -29,72 +24,62 @@ type Forecaster interface {
 // Ahead is Reactive with a forecast beside it, at the level that the workload's own past shows to be worth its replicas.
 type Ahead struct {
 	Reactive
-	capacity float64
-	lead     time.Duration
+	plant    scaling.Plant
 	model    Forecaster
-	ledger   *scaling.Ledger
-
-	forecast forecast.Forecast
-	made     time.Time
-	choice   scaling.Choice
+	follower *ahead.Follower
 }
 
 // NewAhead returns a scaler for a configuration.
 func NewAhead(cfg Config, model Forecaster) (*Ahead, error) {
-	lag := cfg.Startup + cfg.Delay + cfg.Sync
-	ledger, err := scaling.NewLedger(scaling.Plant{
-		Capacity: cfg.Capacity, Target: cfg.Target, Lag: lag, Stabilisation: cfg.Behavior.Down.Stabilisation,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("keeping account of the forecast: %w", err)
+	plant := scaling.Plant{
+		Capacity: cfg.Capacity, Target: cfg.Target, Lag: cfg.Startup + cfg.Delay + cfg.Sync, Stabilisation: cfg.Behavior.Down.Stabilisation,
 	}
-	return &Ahead{
-		Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance},
-		capacity: cfg.Capacity, lead: lag + reserve, model: model, ledger: ledger,
-	}, nil
+	follower, err := ahead.New(plant, window)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It says what it is.
+	}
+	return &Ahead{Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, plant: plant, model: model, follower: follower}, nil
 }
 
 // Name implements Scaler.
 func (*Ahead) Name() string { return "ehpa" }
 
 // Choice is the level that it scales by now.
-func (a *Ahead) Choice() scaling.Choice { return a.choice }
+func (a *Ahead) Choice() scaling.Choice { return a.follower.Choice() }
+
+// seasonal tells whether the forecast follows a season.
+func (a *Ahead) seasonal() bool {
+	return ahead.Budget(a.follower.Forecast()) == scaling.SeasonalBudget && a.follower.Forecast().Skill >= scaling.MinSkill
+}
 
 // Observe implements Scaler.
 func (a *Ahead) Observe(at time.Time, load float64) {
 	a.model.Observe(at, load)
-	if at.Sub(a.made) >= refresh {
+	if a.follower.Due(at) {
 		// Without a forecast the old one ages until its horizon ends; then there is none.
-		if f, err := a.model.Forecast(horizon); err == nil {
-			a.forecast = f
+		f, err := a.model.Forecast(ahead.WindowsKept * window)
+		if err != nil {
+			f = forecast.Forecast{}
 		}
-		a.made = at
-		a.choice = a.ledger.Choose(budget(a.forecast))
+		a.follower.Follow(f, at)
 	}
-	a.ledger.Observe(at, load, func(quantile float64) (float64, bool) {
-		return a.forecast.Max(quantile, at, at.Add(a.lead))
-	})
+	a.follower.Observe(at, load)
 }
 
-func budget(f forecast.Forecast) float64 {
-	if f.Period > 0 && f.Skill >= scaling.MinSkill {
-		return scaling.SeasonalBudget
-	}
-	return scaling.OtherBudget
-}
-
-// Propose implements Scaler.
+// Propose implements Scaler. The forecast comes to the HPA as an external metric with an average value, so it has the HPA's tolerance.
 func (a *Ahead) Propose(v View) ([]scaling.Proposal, int32) {
 	out := []scaling.Proposal{a.current(v)}
-	if !a.choice.Use {
+	choice, lead := a.follower.Choice(), ahead.Lead(a.plant)
+	if !choice.Use {
 		return out, 0
 	}
-	peak, ok := a.forecast.Max(a.choice.Level.Quantile, v.Now, v.Now.Add(a.lead))
+	peak, ok := a.follower.Forecast().Max(choice.Level.Quantile, v.Now, v.Now.Add(lead))
 	if !ok {
 		return out, 0
 	}
-	return append(out, scaling.Proposal{
-		Metric: "prediction", Replicas: a.choice.Level.Replicas(peak, a.capacity),
-		Why: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", a.choice.Level.Quantile, a.lead, peak),
-	}), 0
+	one := scaling.Proposal{
+		Metric: "prediction", Why: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", choice.Level.Quantile, lead, peak),
+	}
+	one.Replicas, one.Err = scaling.Total(a.plant.Aim(choice.Level, peak), a.plant.PerPod(), v.Current, a.Tolerance)
+	return append(out, one), 0
 }

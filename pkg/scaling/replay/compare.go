@@ -82,7 +82,7 @@ func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
 				}
 				r := Result{Series: name, Scaler: s.Name(), Pods: pods, Startup: startup, Score: score}
 				if s == Scaler(ahead) {
-					r.Seasonal, r.Why = budget(ahead.forecast) == scaling.SeasonalBudget, ahead.choice.Why
+					r.Seasonal, r.Why = ahead.seasonal(), ahead.Choice().Why
 				}
 				out = append(out, r)
 			}

@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ahead follows one series of load and says how much of its forecast is worth acting on: which quantile, looked for
+// how far ahead, for pods how full. The replay and the controllers of a cluster go through it alike, so that the figures of the one
+// are what the other gets.
+//
+// It is told samples and forecasts in the order of time and keeps account (scaling.Ledger) of what acting on them would have cost
+// and spared. It knows neither models nor clusters.
+package ahead
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/scaling"
+)
+
+const (
+	// reserve is how much sooner than the lag load is looked for: a forecast is some minutes early or late.
+	reserve = 75 * time.Second
+	// Past is how much of a past that is known already is played through when a series is first followed: what is older has lost most
+	// of its weight in the account.
+	Past = 7 * 24 * time.Hour
+	// WindowsKept is how many windows a forecast reaches: it is made anew after one, and the other bridges a fault.
+	WindowsKept = 2
+)
+
+// Follower keeps account of one series. It is not safe for concurrent use.
+type Follower struct {
+	plant    scaling.Plant
+	window   time.Duration
+	ledger   *scaling.Ledger
+	forecast forecast.Forecast
+	made     time.Time
+	choice   scaling.Choice
+}
+
+// New returns a follower that knows nothing yet. window is the time between two forecasts; > 0.
+func New(plant scaling.Plant, window time.Duration) (*Follower, error) {
+	if window <= 0 {
+		return nil, fmt.Errorf("window %s: must be positive", window)
+	}
+	ledger, err := scaling.NewLedger(plant)
+	if err != nil {
+		return nil, fmt.Errorf("keeping account of the forecast: %w", err)
+	}
+	return &Follower{plant: plant, window: window, ledger: ledger}, nil
+}
+
+// Change takes another plant and window; the account goes on. An error leaves the old ones.
+func (f *Follower) Change(plant scaling.Plant, window time.Duration) error {
+	if window <= 0 {
+		return fmt.Errorf("window %s: must be positive", window)
+	}
+	if err := f.ledger.SetPlant(plant); err != nil {
+		return fmt.Errorf("keeping account of the forecast: %w", err)
+	}
+	f.plant, f.window = plant, window
+	return nil
+}
+
+// State returns the account in some hundred bytes, for Restore.
+func (f *Follower) State() []byte {
+	state, err := f.ledger.MarshalBinary()
+	if err != nil { // It never fails; without a state the account begins anew.
+		return nil
+	}
+	return state
+}
+
+// Restore goes on from a state. The error wraps scaling.ErrState and leaves the follower as it was.
+func (f *Follower) Restore(state []byte) error {
+	return f.ledger.UnmarshalBinary(state) //nolint:wrapcheck // It says what it is.
+}
+
+// Knows tells whether a sample of that time has been booked already, by the account that State returned.
+func (f *Follower) Knows(at time.Time) bool { return !at.After(f.ledger.Last()) }
+
+// Lead is how far ahead load is looked for: as long as it takes from load to ready pods, and a reserve.
+func Lead(plant scaling.Plant) time.Duration { return plant.Lag + reserve }
+
+// Due tells whether the forecast that is followed is a window old.
+func (f *Follower) Due(at time.Time) bool { return at.Sub(f.made) >= f.window }
+
+// Follow takes a forecast that was made at a time, chooses what to do about it and returns that. One without a step ages the old one:
+// what is left of it is followed to its end.
+func (f *Follower) Follow(forecast forecast.Forecast, at time.Time) scaling.Choice {
+	if len(forecast.Values) > 0 {
+		f.forecast = forecast
+	}
+	f.made = at
+	f.choice = f.choose()
+	return f.choice
+}
+
+// choose asks the account, where the forecast is one that may be acted on at all.
+func (f *Follower) choose() scaling.Choice {
+	if skill := f.forecast.Skill; !(skill >= scaling.MinSkill) {
+		return scaling.Choice{Why: fmt.Sprintf("the forecast has no skill: on the series' own past it is %.2f, and less than %v is not acted on", skill, scaling.MinSkill)}
+	}
+	return f.ledger.Choose(Budget(f.forecast))
+}
+
+// Budget is how many more replica hours a forecast may cost: those that follow a season have more.
+func Budget(f forecast.Forecast) float64 {
+	if f.Period > 0 {
+		return scaling.SeasonalBudget
+	}
+	return scaling.OtherBudget
+}
+
+// Choice is what was chosen last.
+func (f *Follower) Choice() scaling.Choice { return f.choice }
+
+// Forecast is the one that is followed.
+func (f *Follower) Forecast() forecast.Forecast { return f.forecast }
+
+// Observe books a sample. Those that are no load, or not newer than the last, are left out.
+func (f *Follower) Observe(at time.Time, load float64) {
+	lead := Lead(f.plant)
+	f.ledger.Observe(at, load, func(quantile float64) (float64, bool) {
+		return f.forecast.Max(quantile, at, at.Add(lead))
+	})
+}

@@ -1,0 +1,122 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+// TestLedgerGoesOnFromItsState: what a restart loses is the minutes that nothing was booked in, and no decision.
+func TestLedgerGoesOnFromItsState(t *testing.T) {
+	knowing := func(at time.Time, _ float64) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true }
+	whole := days(t, 4, knowing)
+	state, err := whole.MarshalBinary()
+	if err != nil || len(state) > 128 {
+		t.Fatalf("%d bytes of state, error %v", len(state), err)
+	}
+	again, err := NewLedger(plant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.UnmarshalBinary(state); err != nil {
+		t.Fatal(err)
+	}
+	want, got := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget)
+	if !want.Use || got.Level != want.Level || math.Abs(got.Extra-want.Extra) > 1e-5 || math.Abs(got.Spared-want.Spared) > 1e-5 {
+		t.Errorf("chooses %+v, and %+v after a restart", want, got)
+	}
+	if !again.Last().Equal(whole.Last()) {
+		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.Last(), again.Last())
+	}
+	// Both see another day; only the first minutes of it are not booked.
+	for m := range 24 * 60 {
+		at := whole.Last().Add(time.Minute)
+		for _, l := range []*Ledger{whole, again} {
+			l.Observe(at, jump(at), func(q float64) (float64, bool) { return knowing(at, q) })
+		}
+		_ = m
+	}
+	if a, b := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget); a.Level != b.Level || math.Abs(a.Extra-b.Extra) > 0.01 {
+		t.Errorf("a day later: %+v and %+v", a, b)
+	}
+}
+
+func TestLedgerRefusesBadState(t *testing.T) {
+	good, err := days(t, 2, func(time.Time, float64) (float64, bool) { return 5, true }).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(at int, b byte) []byte {
+		out := bytes.Clone(good)
+		out[at] = b
+		return out
+	}
+	for name, state := range map[string][]byte{
+		"nothing":                nil,
+		"too short":              good[:len(good)-1],
+		"too long":               append(bytes.Clone(good), 0),
+		"another version":        change(0, 9),
+		"a time that nobody has": change(8, 0x7f),
+		"more seen than passed":  change(16, 0x01),
+		"NaN":                    append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
+		"negative":               change(20, 0xc0),
+	} {
+		l := days(t, 1, func(time.Time, float64) (float64, bool) { return 5, true })
+		before := l.Choose(SeasonalBudget)
+		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrState) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if l.Choose(SeasonalBudget) != before {
+			t.Errorf("%s: changed the ledger", name)
+		}
+	}
+}
+
+func TestLedgerTakesAnotherPlant(t *testing.T) {
+	l := days(t, 4, func(at time.Time, _ float64) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
+	before := l.Choose(SeasonalBudget)
+	bigger := plant()
+	bigger.Capacity = 2
+	if err := l.SetPlant(bigger); err != nil {
+		t.Fatal(err)
+	}
+	if after := l.Choose(SeasonalBudget); after != before || !after.Use {
+		t.Errorf("pods of another size: %+v, then %+v", before, after)
+	}
+	bigger.Target = 2
+	if err := l.SetPlant(bigger); err == nil {
+		t.Error("takes a target of 200 %")
+	}
+}
+
+func FuzzLedgerState(f *testing.F) {
+	l, err := NewLedger(plant())
+	if err != nil {
+		f.Fatal(err)
+	}
+	empty, err := l.MarshalBinary()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(empty)
+	f.Fuzz(func(t *testing.T, state []byte) {
+		l, err := NewLedger(plant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.UnmarshalBinary(state) != nil {
+			return
+		}
+		c := l.Choose(SeasonalBudget)
+		if c.Use && !(c.Extra <= SeasonalBudget && c.Spared <= 1) {
+			t.Errorf("chooses %+v", c)
+		}
+		l.Observe(l.Last().Add(time.Minute), 5, func(float64) (float64, bool) { return 6, true })
+		l.Choose(OtherBudget)
+	})
+}
