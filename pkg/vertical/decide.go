@@ -1,0 +1,217 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vertical
+
+import (
+	"fmt"
+	"time"
+)
+
+// Action is what is done about a request.
+type Action string
+
+// The actions.
+const (
+	Raise Action = "Raise"
+	Lower Action = "Lower"
+	Hold  Action = "Hold"
+	// None: nothing can be said, or nothing shall be set.
+	None Action = "None"
+)
+
+// Input is all that a decision about one resource of one container needs.
+type Input struct {
+	Resource Resource
+	Now      time.Time
+	Policy   Policy
+	// Estimates are the answers of all estimators, in any order.
+	Estimates []Estimate
+	// Request and Limit are those of the pod template, 0 for none. Present is what is requested now: the last decision that was
+	// carried out, else Request.
+	Request, Limit, Present int64
+	// Node is what the largest node has for pods; 0 where it is not known.
+	Node int64
+	// Moved is when Present was changed last.
+	Moved Moves
+}
+
+// Sizing is what was decided about one resource of one container.
+type Sizing struct {
+	Resource Resource
+	// Target is what it needs, within the policy; Uncapped the same without. Lower and Upper bound the need. 0 where not known.
+	Target, Uncapped, Lower, Upper int64
+	// Estimator is the one whose answer won; empty for none.
+	Estimator string
+	Action    Action
+	// Request is what it shall request now, Limit what its limit shall be; 0 leaves them as they are.
+	Request, Limit int64
+	// Reason says why, in words.
+	Reason string
+	// Faulty tells that the policy contradicts itself.
+	Faulty bool
+	// Moved is Input.Moved with this decision in it, for the case that it is carried out.
+	Moved Moves
+	// Again is when a window ends that holds a change back; 0 for none.
+	Again time.Duration
+}
+
+// Decide says what one resource of one container shall request.
+func Decide(in Input) Sizing {
+	r := in.Resource
+	out := Sizing{Resource: r, Action: None, Moved: in.Moved}
+	if !in.Policy.controls(r) {
+		out.Reason = "not among the controlled resources"
+		return out
+	}
+	if why := in.Policy.contradiction(r); why != "" {
+		out.Reason, out.Faulty = why, true
+		return out.keep(in)
+	}
+	c := combine(r, in.Estimates)
+	if c.value <= 0 {
+		out.Reason = "no estimator has an answer"
+		if c.silent != "" {
+			out.Reason += ": " + c.silent
+		}
+		return out.keep(in)
+	}
+	limit := in.Limit
+	out.Uncapped, out.Estimator = r.whole(c.value), c.wins
+	var bounded string
+	out.Target, bounded = in.Policy.bound(r, out.Uncapped, in.Node, limit)
+	out.bounds(in, c)
+	out.move(in, c)
+	out.Reason = fmt.Sprintf("%s says %s (%s)", c.wins, r.Format(out.Uncapped), c.why) + because(", ", bounded) + "; " + out.Reason
+	if out.Request > 0 {
+		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
+	}
+	return out
+}
+
+func because(separator, why string) string {
+	if why == "" {
+		return ""
+	}
+	return separator + why
+}
+
+// keep leaves what is requested now in force, where something else than the template's is.
+func (s Sizing) keep(in Input) Sizing {
+	if in.Present > 0 && in.Present != in.Request {
+		s.Action, s.Request = Hold, in.Present
+		s.Limit = in.Policy.limitFor(s.Request, in.Request, in.Limit)
+	}
+	return s
+}
+
+// bounds are around the target, and within the same policy.
+func (s *Sizing) bounds(in Input, c combined) {
+	within := func(v float64) int64 {
+		if !s.Resource.valid(v) {
+			return 0
+		}
+		to, _ := in.Policy.bound(s.Resource, s.Resource.whole(v), in.Node, in.Limit)
+		return to
+	}
+	if s.Lower = within(c.lower); s.Lower > 0 {
+		s.Lower = min(s.Lower, s.Target)
+	}
+	if s.Upper = within(c.upper); s.Upper > 0 {
+		s.Upper = max(s.Upper, s.Target)
+	}
+}
+
+// move decides whether it is time to bring the request to the target.
+func (s *Sizing) move(in Input, c combined) {
+	if in.Present <= 0 {
+		s.first(in)
+		return
+	}
+	r, now := s.Resource, in.Present
+	s.Action, s.Request = Hold, now
+	share := 100 * float64(s.Target) / float64(now)
+	low, high := in.Policy.Min[r], in.Policy.Max[r]
+	switch {
+	case s.Target == now:
+		s.Reason = "that is what it requests"
+	case s.Target > now:
+		must := low > 0 && now < low
+		s.raise(in, share, must)
+	default:
+		must := high > 0 && now > high
+		s.lower(in, c, share, must)
+	}
+}
+
+// first gives a request to a container that has none.
+func (s *Sizing) first(in Input) {
+	if in.Policy.Up.Off {
+		s.Action, s.Reason = None, "it requests nothing, and raising is off"
+		return
+	}
+	s.Action, s.Request, s.Reason = Raise, s.Target, "it requests nothing yet"
+	s.Moved.RaisedAt = in.Now
+}
+
+// raise brings the request up to the target, where it is time to; must tells that it is below what is allowed.
+func (s *Sizing) raise(in Input, share float64, must bool) {
+	r, threshold := s.Resource, in.Policy.Up.Thresholds[s.Resource]
+	now := r.Format(in.Present)
+	wait := left(in.Now, in.Policy.Up.Window, in.Moved.RaisedAt)
+	switch {
+	case in.Policy.Up.Off:
+		s.Reason = "raising is off, it stays " + now
+	case !must && share <= float64(threshold):
+		s.Reason = fmt.Sprintf("that is %.0f %% of %s, and it is raised above %d %%", share, now, threshold)
+	case !must && wait > 0:
+		s.held(in, wait, "raised", in.Moved.RaisedAt)
+	default:
+		s.Action, s.Request = Raise, s.Target
+		s.Reason = fmt.Sprintf("raised from %s", now)
+		s.Moved.RaisedAt = in.Now
+	}
+}
+
+// lower brings the request down to the target, where it is time to; must tells that it is above what is allowed.
+func (s *Sizing) lower(in Input, c combined, share float64, must bool) {
+	r, threshold := s.Resource, in.Policy.Down.Thresholds[s.Resource]
+	now, window := r.Format(in.Present), in.Policy.Down.Window
+	what, at := "lowered", in.Moved.LoweredAt
+	if left(in.Now, window, in.Moved.RaisedAt) > left(in.Now, window, at) {
+		what, at = "raised", in.Moved.RaisedAt
+	}
+	wait := left(in.Now, window, at)
+	switch {
+	case in.Policy.Down.Off:
+		s.Reason = "lowering is off, it stays " + now
+	case !must && share >= float64(threshold):
+		s.Reason = fmt.Sprintf("that is %.0f %% of %s, and it is lowered below %d %%", share, now, threshold)
+	case !must && c.unsure != "":
+		s.Reason = fmt.Sprintf("it stays %s: %s, and without that nothing is lowered", now, c.unsure)
+	case !must && wait > 0:
+		s.held(in, wait, what, at)
+	default:
+		s.Action, s.Request = Lower, s.Target
+		s.Reason = fmt.Sprintf("lowered from %s", now)
+		s.Moved.LoweredAt = in.Now
+	}
+}
+
+// held says until when the request stays. The text does not change while it waits.
+func (s *Sizing) held(in Input, wait time.Duration, what string, at time.Time) {
+	s.Again = wait
+	s.Reason = fmt.Sprintf("it stays %s until %s, as it was %s at %s",
+		s.Resource.Format(in.Present), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
+}
+
+// skew is by how much clocks may differ: a change that lies further ahead did not happen.
+const skew = time.Minute
+
+// left is how much of a window since a change is left; 0 where there was none.
+func left(now time.Time, window time.Duration, at time.Time) time.Duration {
+	if at.IsZero() || at.Sub(now) > skew {
+		return 0
+	}
+	return max(0, at.Add(window).Sub(now))
+}

@@ -1,0 +1,196 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vertical
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// anyPolicy is a random one that does not contradict itself.
+func anyPolicy(r *rand.Rand) Policy {
+	p := DefaultPolicy()
+	p.Up.Window, p.Down.Window = time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(36000))*time.Second
+	down := int64(r.IntN(99))
+	p.Down.Thresholds = Amounts{CPU: down, Memory: down}
+	up := down + int64(r.IntN(60))
+	p.Up.Thresholds = Amounts{CPU: up, Memory: up}
+	if r.IntN(3) == 0 {
+		p.Min = Amounts{CPU: 1 + r.Int64N(300)}
+		p.Max = Amounts{CPU: p.Min[CPU] + r.Int64N(3000)}
+	}
+	p.RequestsOnly = r.IntN(4) == 0
+	return p
+}
+
+// anyEstimates are random answers, hostile ones among them.
+func anyEstimates(r *rand.Rand) []Estimate {
+	var out []Estimate
+	for i := range r.IntN(4) {
+		e := Estimate{Estimator: fmt.Sprint("e", i), Priority: r.IntN(3) - 1, Value: math.Exp(r.Float64() * 12), Floor: r.IntN(5) == 0}
+		switch r.IntN(12) {
+		case 0:
+			e.Value = math.NaN()
+		case 1:
+			e.Value = math.Inf(1 - 2*r.IntN(2))
+		case 2:
+			e.Value = -e.Value
+		case 3:
+			e.Failed = "no"
+		case 4:
+			e.Pending = "not yet"
+		case 5:
+			e.Lower, e.Upper = math.NaN(), math.Inf(1)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// change is one that was made.
+type change struct {
+	at     time.Time
+	action Action
+}
+
+// live runs a decision over a series of answers, as the controller does, and returns what it changed.
+func live(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (all []change, end Input) {
+	for i := range steps {
+		estimates, passed := next(i)
+		in.Estimates, in.Now = estimates, in.Now.Add(passed)
+		got := Decide(in)
+		if got.Action == Raise || got.Action == Lower {
+			all = append(all, change{in.Now, got.Action})
+		}
+		if got.Request > 0 {
+			in.Present = got.Request
+		}
+		in.Moved = got.Moved
+	}
+	return all, in
+}
+
+// TestWindowsHold: whatever the estimators say, two changes one way are at least a window apart, and nothing is lowered within
+// the window after it was raised.
+func TestWindowsHold(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		in := Input{Resource: CPU, Now: start, Policy: anyPolicy(r), Request: 1 + r.Int64N(2000)}
+		in.Present = in.Request
+		// Within what is allowed from the beginning, so that nothing must be done at once.
+		if in.Policy.Max[CPU] > 0 {
+			in.Present = min(max(in.Present, in.Policy.Min[CPU]), in.Policy.Max[CPU])
+		}
+		in.Limit = in.Present * r.Int64N(3)
+		changes, _ := live(in, 60, func(int) ([]Estimate, time.Duration) {
+			return anyEstimates(r), time.Duration(r.IntN(1800)) * time.Second
+		})
+		var raised, lowered time.Time
+		for _, c := range changes {
+			if c.action == Raise {
+				if !raised.IsZero() && c.at.Sub(raised) < in.Policy.Up.Window {
+					t.Fatalf("seed %d: raised at %s and %s, window %s", seed, raised, c.at, in.Policy.Up.Window)
+				}
+				raised = c.at
+				continue
+			}
+			for _, before := range []time.Time{raised, lowered} {
+				if !before.IsZero() && c.at.Sub(before) < in.Policy.Down.Window {
+					t.Fatalf("seed %d: changed at %s and lowered at %s, window %s", seed, before, c.at, in.Policy.Down.Window)
+				}
+			}
+			lowered = c.at
+		}
+	}
+}
+
+// TestNoFlapping: answers that swing by less than the distance of the thresholds move a request once, upwards, and never again,
+// however long they swing.
+func TestNoFlapping(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		p := DefaultPolicy()
+		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone have to do.
+		high := 100 + r.Float64()*5000
+		low := high * (0.36 + 0.6*r.Float64())
+		in := Input{Resource: CPU, Now: start, Policy: p, Request: 50, Present: 50}
+		changes, end := live(in, 200, func(int) ([]Estimate, time.Duration) {
+			return []Estimate{says(low + (high-low)*r.Float64())}, time.Minute
+		})
+		for _, c := range changes {
+			if c.action == Lower {
+				t.Fatalf("seed %d: lowered although the answers lay between %v and %v", seed, low, high)
+			}
+		}
+		if end.Present > CPU.whole(high) {
+			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Present)
+		}
+	}
+}
+
+// TestSettles: answers that do not change are followed within two windows, or stay within the thresholds, and then nothing moves.
+func TestSettles(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		in := Input{Resource: CPU, Now: start, Policy: anyPolicy(r), Request: 1 + r.Int64N(2000)}
+		in.Present = in.Request
+		need := says(math.Exp(r.Float64() * 9))
+		changes, _ := live(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
+		if len(changes) > 1 {
+			t.Fatalf("seed %d: %v for one and the same answer", seed, changes)
+		}
+	}
+}
+
+// TestAlwaysSane: whatever comes in, what comes out is a size that is allowed, or none; and it says why.
+func TestAlwaysSane(t *testing.T) {
+	for seed := range uint64(5000) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		for _, resource := range Resources() {
+			in := Input{Resource: resource, Now: start, Policy: anyPolicy(r), Estimates: anyEstimates(r), Request: r.Int64N(3000), Node: r.Int64N(2) * 4000}
+			in.Present = in.Request
+			in.Limit = in.Request * r.Int64N(3)
+			got := Decide(in)
+			if got.Reason == "" {
+				t.Fatalf("seed %d: no reason: %+v", seed, got)
+			}
+			if got.Request < 0 || got.Target < 0 || got.Limit < 0 {
+				t.Fatalf("seed %d: negative: %+v", seed, got)
+			}
+			if (got.Action == Raise) != (got.Request > in.Present) || (got.Action == Lower) != (got.Request > 0 && got.Request < in.Present) {
+				t.Fatalf("seed %d: %s from %d to %d", seed, got.Action, in.Present, got.Request)
+			}
+			if got.Limit > 0 && got.Limit < got.Request {
+				t.Fatalf("seed %d: a limit below its request: %+v", seed, got)
+			}
+			if high := in.Policy.Max[resource]; got.Target > 0 && high > 0 && got.Target > high {
+				t.Fatalf("seed %d: above maxAllowed: %+v", seed, got)
+			}
+			if got.Lower > got.Target || got.Upper > 0 && got.Upper < got.Target {
+				t.Fatalf("seed %d: the target is not within its bounds: %+v", seed, got)
+			}
+		}
+	}
+}
+
+// TestMoreNeedsNoLess: a larger answer never leads to a smaller target.
+func TestMoreNeedsNoLess(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		in := Input{Resource: Memory, Now: start, Policy: anyPolicy(r), Estimates: anyEstimates(r), Request: r.Int64N(3000)}
+		if len(in.Estimates) == 0 {
+			continue
+		}
+		before := Decide(in)
+		more := append([]Estimate(nil), in.Estimates...)
+		more[r.IntN(len(more))].Value *= 2
+		in.Estimates = more
+		if after := Decide(in); after.Target < before.Target && before.Target > 0 {
+			t.Fatalf("seed %d: %+v, then %+v", seed, before, after)
+		}
+	}
+}
