@@ -1,0 +1,265 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+const (
+	guaranteed = "6f1c2b1a-0d6e-4a9e-9d53-5a7f0f6f1a01"
+	burstable  = "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02"
+	bestEffort = "c2b9f6a0-7f43-4f0e-bb65-1f0f2a9d8e03"
+	static     = "0d1f2e3c4b5a69788796a5b4c3d2e1f0"
+)
+
+// open writes a recording and reads it.
+func open(t *testing.T, name string) (kernel.Recording, string, Layout, *Tree) {
+	t.Helper()
+	rec, err := kernel.Recorded(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := rec.Write(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	layout, err := Detect(host.Root(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := NewTree(layout, &host.Reader{})
+	t.Cleanup(tree.Close)
+	return rec, dir, layout, tree
+}
+
+func look(t *testing.T, tree *Tree) map[string]*Pod {
+	t.Helper()
+	if err := tree.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Read(CPU|Quota|Memory|Pressure, CPU|Quota|Memory); err != nil {
+		t.Fatal(err)
+	}
+	pods := map[string]*Pod{}
+	for _, p := range tree.Pods() {
+		pods[p.UID] = p
+	}
+	return pods
+}
+
+func TestDetect(t *testing.T) {
+	for name, want := range map[string]Layout{
+		"hybrid-cgroupfs":       {Version: Hybrid, Driver: CgroupFS, Pods: "kubepods"},
+		"v2-systemd-containerd": {Version: V2, Driver: Systemd, Pods: "kubepods.slice"},
+		"v2-systemd-crio":       {Version: V2, Driver: Systemd, Pods: "kubepods.slice"},
+	} {
+		_, _, got, _ := open(t, name)
+		if got.Version != want.Version || got.Driver != want.Driver || got.Pods != want.Pods || got.Missing("cpu") != "" || got.Missing("memory") != "" {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestDetectOthers(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Detect(host.Root(dir)); !errors.Is(err, ErrNoCgroups) {
+		t.Errorf("an empty host: %v", err)
+	}
+	for _, d := range []string{"cpu,cpuacct/kubelet/kubepods", "memory"} {
+		if err := os.MkdirAll(filepath.Join(dir, mountPoint, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := Detect(host.Root(dir))
+	if err != nil || l.Version != V1 || l.cpu != l.cpuacct || l.Pods != "kubelet/kubepods" || l.Driver != CgroupFS || l.unified != "" {
+		t.Errorf("v1 with controllers mounted together: %+v, %v", l, err)
+	}
+	// v2 is mounted, but the controllers are elsewhere or switched off.
+	dir = t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, mountPoint), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, mountPoint, "cgroup.controllers"), []byte("hugetlb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Detect(host.Root(dir)); err != nil || l.Missing("cpu") == "" || l.Missing("memory") == "" || l.Pods != "" {
+		t.Errorf("v2 without controllers: %+v, %v", l, err)
+	}
+}
+
+// TestPods: systemd's names and CRI-O's are understood as well as the others (gocrane saw no pod of systemd and no container of CRI-O).
+func TestPods(t *testing.T) {
+	for name, runtime := range map[string]string{"hybrid-cgroupfs": "containerd", "v2-systemd-containerd": "containerd", "v2-systemd-crio": "cri-o"} {
+		t.Run(name, func(t *testing.T) {
+			_, _, _, tree := open(t, name)
+			pods := look(t, tree)
+			want := map[string]Class{guaranteed: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
+			if name != "hybrid-cgroupfs" {
+				want[static] = Burstable
+			}
+			if len(pods) != len(want) {
+				t.Errorf("%d pods, want %d", len(pods), len(want))
+			}
+			containers := map[string]int{guaranteed: 2, burstable: 1, bestEffort: 1, static: 1}
+			for uid, class := range want {
+				p := pods[uid]
+				if p == nil || p.Class != class || len(p.Containers) != containers[uid] {
+					t.Fatalf("%s: %+v, want class %s with %d containers", uid, p, class, containers[uid])
+				}
+				for _, c := range p.Containers {
+					if c.Runtime != runtime || len(c.ID) != idLength {
+						t.Errorf("container %+v, want one of %s", c, runtime)
+					}
+				}
+			}
+			p := pods[guaranteed]
+			if p.Stat.Limit.Unlimited() || p.Stat.Limit.Cores() != 0.5 || !pods[bestEffort].Stat.Limit.Unlimited() {
+				t.Errorf("limits %+v and %+v, want half a core and none", p.Stat.Limit, pods[bestEffort].Stat.Limit)
+			}
+			if p.Stat.Has != CPU|Quota|Memory|Pressure || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
+				t.Errorf("%+v", p.Stat)
+			}
+			if p.Stat.Stalled.CPU.Some.Total == 0 {
+				t.Errorf("no time stalled for cpu: %+v", p.Stat.Stalled)
+			}
+		})
+	}
+}
+
+// TestRates: units of v1 (nanoseconds) and v2 (microseconds) come out the same.
+func TestRates(t *testing.T) {
+	for name, want := range map[string]struct{ cores, tolerance float64 }{"hybrid-cgroupfs": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}} {
+		rec, dir, _, tree := open(t, name)
+		before := look(t, tree)[guaranteed].Stat
+		if err := rec.Write(dir, 1); err != nil {
+			t.Fatal(err)
+		}
+		after := look(t, tree)[guaranteed].Stat
+		cores := float64(after.CPUTime-before.CPUTime) / float64(rec.Moments[1].At)
+		if math.Abs(cores-want.cores) > want.tolerance {
+			t.Errorf("%s: %g cores, want %g", name, cores, want.cores)
+		}
+		if after.Periods <= before.Periods || after.Throttled <= before.Throttled {
+			t.Errorf("%s: periods %d to %d, throttled %d to %d", name, before.Periods, after.Periods, before.Throttled, after.Throttled)
+		}
+	}
+}
+
+// TestVanish: a pod that goes between list and read is no error and has no figures; the next scan forgets it and its files.
+func TestVanish(t *testing.T) {
+	_, dir, layout, tree := open(t, "v2-systemd-containerd")
+	pods := look(t, tree)
+	if err := os.RemoveAll(filepath.Join(dir, mountPoint, pods[bestEffort].Path)); err != nil {
+		t.Fatal(err)
+	}
+	gone := pods[bestEffort]
+	gone.group.close() // The test's files are plain ones, which would still be readable.
+	if err := tree.Read(CPU|Memory, 0); err != nil {
+		t.Errorf("reading a pod that vanished: %v", err)
+	}
+	if gone.Stat.Has != 0 {
+		t.Errorf("a pod that vanished has %+v", gone.Stat)
+	}
+	if pods = look(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
+		t.Errorf("%d pods, want 3", len(pods))
+	}
+	// Another comes.
+	path := filepath.Join(dir, mountPoint, layout.Pods, "kubepods-pod11111111_2222_3333_4444_555555555555.slice")
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if pods = look(t, tree); pods["11111111-2222-3333-4444-555555555555"] == nil || pods["11111111-2222-3333-4444-555555555555"].Stat.Has != 0 {
+		t.Errorf("a new pod without files: %+v", pods)
+	}
+}
+
+// TestBadFiles: what one file lacks costs that part and no other.
+func TestBadFiles(t *testing.T) {
+	for file, lost := range map[string]Part{"cpu.stat": CPU, "cpu.max": Quota, "memory.current": Memory, "memory.stat": Memory, "io.pressure": Pressure} {
+		for content, failed := range map[string]bool{"": true, "usage_usec 12": true, "nonsense\n": true, "\x00\xff\n": true} {
+			_, dir, _, tree := open(t, "v2-systemd-containerd")
+			pod := look(t, tree)[guaranteed]
+			if err := os.WriteFile(filepath.Join(dir, mountPoint, pod.Path, file), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := tree.Read(CPU|Quota|Memory|Pressure, 0)
+			if (err != nil) != failed || failed && !strings.Contains(err.Error(), file) {
+				t.Errorf("%s = %q: %v", file, content, err)
+			}
+			if want := (CPU | Quota | Memory | Pressure) &^ lost; pod.Stat.Has != want {
+				t.Errorf("%s = %q: has %b, want %b", file, content, pod.Stat.Has, want)
+			}
+		}
+	}
+}
+
+func TestParseCPUMax(t *testing.T) {
+	for text, want := range map[string]Bandwidth{
+		"max 100000\n":   {-1, 100 * time.Millisecond},
+		"50000 100000\n": {50 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		if got, err := ParseCPUMax([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"", "max\n", "max 0\n", "-1 100000\n", "50000 max\n", "50000 100000"} {
+		if got, err := ParseCPUMax([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{
+		"pod" + guaranteed, "kubepods-burstable-pod9b8de3f4_3c1b_4a57_8f4e_2f6a1a3f7c02.slice", "kubepods-pod.slice", "-pod-pod.slice",
+		"cri-containerd-" + strings.Repeat("a", 64) + ".scope", "crio-conmon-" + strings.Repeat("a", 64) + ".scope", strings.Repeat("0", 64), "pod../../x", ".scope",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, d := range []Driver{CgroupFS, Systemd} {
+			if uid := podUID([]byte(name), d); uid != nil && (len(uid) == 0 || strings.ContainsAny(string(uid), "/_ \n")) {
+				t.Errorf("%q is the pod %q", name, uid)
+			}
+			runtime, id := containerID([]byte(name), d)
+			if (runtime == "") != (id == nil) || id != nil && len(id) != idLength {
+				t.Errorf("%q is the container %q of %q", name, id, runtime)
+			}
+		}
+	})
+}
+
+// FuzzStat: whatever the files of a group hold, no figure is out of its range.
+func FuzzStat(f *testing.F) {
+	for _, seed := range []string{"usage_usec 5\nnr_periods 1\n", "max 100000\n", "-1\n", "anon 1\nfile 2\ninactive_file 3\n", "total_rss 1\ntotal_cache 2\ntotal_inactive_file 9\n", "18446744073709551615\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, v := range []Version{V1, V2} {
+			var s Stat
+			if err := parseCPUStat(content, v, &s); err == nil && (s.CPUTime < 0 || s.ThrottledTime < 0) {
+				t.Errorf("%+v", s)
+			}
+			if _, err := parseMemoryStat(content, v, &s); err == nil && (s.RSS < 0 || s.Cache < 0) {
+				t.Errorf("%+v", s)
+			}
+		}
+		if b, err := ParseCPUMax(content); err == nil && (b.Period <= 0 || !b.Unlimited() && b.Quota < 0) {
+			t.Errorf("%+v", b)
+		}
+		if q, err := parseQuotaV1(content); err == nil && q < -1 {
+			t.Errorf("%d", q)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// Version is which cgroups a host has.
+type Version string
+
+// The versions.
+const (
+	V1 Version = "v1"
+	V2 Version = "v2"
+	// Hybrid has the controllers on v1 and a v2 tree without cpu and memory beside them, which has pressure files.
+	Hybrid Version = "hybrid"
+)
+
+// Driver is who makes the kubelet's cgroups and so how they are named.
+type Driver string
+
+// The drivers.
+const (
+	CgroupFS Driver = "cgroupfs"
+	Systemd  Driver = "systemd"
+)
+
+// ErrNoCgroups tells of a host without mounted cgroups.
+var ErrNoCgroups = errors.New("no cgroup hierarchy with the cpu controller is mounted")
+
+const mountPoint = "sys/fs/cgroup"
+
+// Layout is where the cgroups of a host are.
+type Layout struct {
+	Version Version
+	// Driver and Pods are empty on a host without a kubelet.
+	Driver Driver
+	// Pods is the directory of all pods, relative to the hierarchies: kubepods, kubepods.slice or one below.
+	Pods string
+	// cpu, cpuacct and memory are the roots of the hierarchies; all the same on v2. unified is that of v2, empty without.
+	cpu, cpuacct, memory, unified string
+}
+
+// podRoots are where kubelets keep pods: by default, and where a kubelet in a container such as kind's does.
+var podRoots = []struct {
+	path   string
+	driver Driver
+}{
+	{"kubepods.slice", Systemd},
+	{"kubepods", CgroupFS},
+	{"kubelet.slice/kubelet-kubepods.slice", Systemd},
+	{"kubelet/kubepods", CgroupFS},
+}
+
+// Detect looks at the directories below root, not at mounts, which a container and a recorded tree do not share with the host.
+func Detect(root host.Root) (Layout, error) {
+	base := root.Path(mountPoint)
+	var l Layout
+	if exists(filepath.Join(base, "cgroup.controllers")) {
+		l = Layout{Version: V2, cpu: base, cpuacct: base, memory: base, unified: base}
+	} else {
+		l = Layout{Version: V1, cpu: v1Root(base, "cpu"), cpuacct: v1Root(base, "cpuacct"), memory: v1Root(base, "memory")}
+		if unified := filepath.Join(base, "unified"); exists(filepath.Join(unified, "cgroup.controllers")) {
+			l.Version, l.unified = Hybrid, unified
+		}
+		if l.cpu == "" {
+			return Layout{}, fmt.Errorf("%s: %w", base, ErrNoCgroups)
+		}
+	}
+	for _, r := range podRoots {
+		if exists(filepath.Join(l.cpu, r.path)) {
+			l.Pods, l.Driver = r.path, r.driver
+			break
+		}
+	}
+	return l, nil
+}
+
+// v1Root is the directory of the hierarchy that has a controller, which may be mounted with others: cpu,cpuacct.
+func v1Root(base, controller string) string {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if slices.Contains(strings.Split(e.Name(), ","), controller) {
+			return filepath.Join(base, e.Name())
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// controls tells whether the kernel can limit cpu of pods: v2 may be mounted without its controllers.
+func (l Layout) controls(controller string) bool {
+	if l.Version != V2 {
+		return controller != "memory" || l.memory != ""
+	}
+	content, err := os.ReadFile(filepath.Join(l.unified, "cgroup.controllers"))
+	return err == nil && slices.Contains(strings.Fields(string(content)), controller)
+}
+
+// Missing says why a controller cannot be used, empty where it can.
+func (l Layout) Missing(controller string) string {
+	if l.controls(controller) {
+		return ""
+	}
+	return fmt.Sprintf("cgroup %s has no controller %s", l.Version, controller)
+}
+
+// Has tells whether the groups of pods, or the root where there are none, have a file of a controller.
+func (l Layout) Has(controller, file string) bool {
+	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "memory": l.memory, "unified": l.unified}[controller]
+	if dir == "" {
+		return false
+	}
+	return exists(filepath.Join(dir, l.Pods, file))
+}

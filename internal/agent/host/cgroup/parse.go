@@ -1,0 +1,198 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/series"
+)
+
+// readCPU reads cpu.stat, and on v1 cpuacct.usage for the time used. v1 counts in nanoseconds, v2 in microseconds
+// (Documentation/admin-guide/cgroup-v1/cpuacct.rst, Documentation/scheduler/sched-bwc.rst, cgroup-v2.rst).
+func readCPU(g *group, r *host.Reader, v Version, s *Stat) error {
+	content, err := g.content(r, fileCPUStat)
+	if err != nil {
+		return err
+	}
+	if err := parseCPUStat(content, v, s); err != nil {
+		return fmt.Errorf("%s: %w", g.files[fileCPUStat].Path(), err)
+	}
+	if v == V2 {
+		return nil
+	}
+	if content, err = g.content(r, fileCPUUsage); err != nil {
+		return err
+	}
+	used, err := host.Single(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.files[fileCPUUsage].Path(), err)
+	}
+	s.CPUTime = duration(used, time.Nanosecond)
+	return nil
+}
+
+func parseCPUStat(content []byte, v Version, s *Stat) error {
+	used := v != V2
+	err := host.Keyed(content, func(key []byte, n uint64) {
+		switch string(key) {
+		case "usage_usec":
+			s.CPUTime, used = duration(n, time.Microsecond), true
+		case "nr_periods":
+			s.Periods = n
+		case "nr_throttled":
+			s.Throttled = n
+		case "throttled_time":
+			s.ThrottledTime = duration(n, time.Nanosecond)
+		case "throttled_usec":
+			s.ThrottledTime = duration(n, time.Microsecond)
+		}
+	})
+	if err == nil && !used {
+		err = errors.New("no usage_usec")
+	}
+	return err
+}
+
+// duration is n units, at most the longest there is.
+func duration(n uint64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, uint64(math.MaxInt64/unit))) * unit
+}
+
+func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
+	content, err := g.content(r, fileQuota)
+	if err != nil {
+		return err
+	}
+	if v == V2 {
+		s.Limit, err = ParseCPUMax(content)
+		return wrap(g, fileQuota, err)
+	}
+	quota, err := parseQuotaV1(content)
+	if err != nil {
+		return wrap(g, fileQuota, err)
+	}
+	if content, err = g.content(r, filePeriod); err != nil {
+		return err
+	}
+	period, err := host.Single(content)
+	if err == nil && period == 0 {
+		err = errors.New("a period of 0")
+	}
+	s.Limit = Bandwidth{Quota: quota, Period: duration(period, time.Microsecond)}
+	return wrap(g, filePeriod, err)
+}
+
+func wrap(g *group, file int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", g.files[file].Path(), err)
+}
+
+// parseQuotaV1 reads cpu.cfs_quota_us: microseconds, -1 for none.
+func parseQuotaV1(content []byte) (time.Duration, error) {
+	var quota time.Duration
+	err := host.Lines(content, func(line []byte) error {
+		n, err := host.Int(line)
+		if n < 0 {
+			quota = -1
+		} else {
+			quota = duration(uint64(n), time.Microsecond)
+		}
+		return err
+	})
+	return quota, err
+}
+
+// ParseCPUMax reads cpu.max of v2: "max 100000" or "50000 100000", in microseconds.
+func ParseCPUMax(content []byte) (Bandwidth, error) {
+	var b Bandwidth
+	err := host.Lines(content, func(line []byte) error {
+		quota, rest := host.Field(line)
+		period, _ := host.Field(rest)
+		p, err := host.Uint(period)
+		if err != nil || p == 0 {
+			return fmt.Errorf("period %.40q is no number above 0", period)
+		}
+		b = Bandwidth{Quota: -1, Period: duration(p, time.Microsecond)}
+		if string(quota) == "max" {
+			return nil
+		}
+		q, err := host.Uint(quota)
+		b.Quota = duration(q, time.Microsecond)
+		return err
+	})
+	return b, err
+}
+
+// readMemory reads what is used. The working set is the kubelet's: all without inactive files.
+func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
+	content, err := g.content(r, fileMemoryUsed)
+	if err != nil {
+		return err
+	}
+	used, err := host.Single(content)
+	if err != nil {
+		return wrap(g, fileMemoryUsed, err)
+	}
+	if content, err = g.content(r, fileMemoryStat); err != nil {
+		return err
+	}
+	inactive, err := parseMemoryStat(content, v, s)
+	if err != nil {
+		return wrap(g, fileMemoryStat, err)
+	}
+	s.Used = toBytes(used)
+	s.WorkingSet = toBytes(used - min(used, inactive))
+	return nil
+}
+
+func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err error) {
+	// The keys of v1 without total_ leave out the groups below.
+	rss, cache, idle := "total_rss", "total_cache", "total_inactive_file"
+	if v == V2 {
+		rss, cache, idle = "anon", "file", "inactive_file"
+	}
+	seen := 0
+	err = host.Keyed(content, func(key []byte, n uint64) {
+		switch string(key) {
+		case rss:
+			s.RSS = toBytes(n)
+		case cache:
+			s.Cache = toBytes(n)
+		case idle:
+			inactive = n
+		default:
+			return
+		}
+		seen++
+	})
+	if err == nil && seen < 3 {
+		err = fmt.Errorf("wants %s, %s and %s", rss, cache, idle)
+	}
+	return inactive, err
+}
+
+func toBytes(n uint64) series.Bytes { return series.Bytes(min(n, math.MaxInt64)) }
+
+func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
+	for _, f := range [...]struct {
+		file int
+		into *host.Pressure
+	}{{filePressureCPU, &s.Stalled.CPU}, {filePressureMemory, &s.Stalled.Memory}, {filePressureIO, &s.Stalled.IO}} {
+		content, err := g.content(r, f.file)
+		if err != nil {
+			return err
+		}
+		if *f.into, err = host.ParsePressure(content); err != nil {
+			return wrap(g, f.file, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// sector is what /proc/diskstats counts in, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst).
+const sector = 512
+
+// Disk are the counters of a block device since boot.
+type Disk struct {
+	Reads, Writes         uint64
+	ReadBytes, WriteBytes uint64
+	// Busy is the time in which at least one request was in progress.
+	Busy time.Duration
+}
+
+// ParseDiskstats calls each for every device of /proc/diskstats, partitions among them.
+func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
+	if len(content) == 0 {
+		return nil // no block device at all
+	}
+	err := Lines(content, func(line []byte) error {
+		_, rest := Field(line)
+		_, rest = Field(rest)
+		name, rest := Field(rest)
+		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
+		var c [10]uint64
+		if n, err := columns(rest, c[:]); err != nil || n < len(c) {
+			return errors.Join(err, fmt.Errorf("%.40q wants ten counters", name))
+		}
+		each(name, Disk{
+			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sector, WriteBytes: c[6] * sector,
+			Busy: time.Duration(min(c[9], 1<<40)) * time.Millisecond,
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("diskstats: %w", err)
+	}
+	return nil
+}
+
+// Interface are the counters of a network interface.
+type Interface struct {
+	ReceivedBytes, SentBytes     uint64
+	ReceivedPackets, SentPackets uint64
+	DroppedIn, DroppedOut        uint64
+}
+
+// ParseNetDev calls each for every interface of /proc/PID/net/dev.
+func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
+	header := 2
+	err := Lines(content, func(line []byte) error {
+		if header > 0 {
+			header--
+			return nil
+		}
+		// A name may hold any byte but blanks and /; counters begin after the last colon.
+		colon := bytes.LastIndexByte(line, ':')
+		if colon < 0 {
+			return fmt.Errorf("%.40q has no colon", line)
+		}
+		name, _ := Field(line[:colon])
+		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
+		var c [12]uint64
+		if n, err := columns(line[colon+1:], c[:]); err != nil || n < len(c) {
+			return errors.Join(err, fmt.Errorf("%.40q wants twelve counters", name))
+		}
+		each(name, Interface{
+			ReceivedBytes: c[0], ReceivedPackets: c[1], DroppedIn: c[3],
+			SentBytes: c[8], SentPackets: c[9], DroppedOut: c[11],
+		})
+		return nil
+	})
+	if err == nil && header > 0 {
+		err = errors.New("no header")
+	}
+	if err != nil {
+		return fmt.Errorf("net/dev: %w", err)
+	}
+	return nil
+}

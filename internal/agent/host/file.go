@@ -1,0 +1,111 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrGone tells that a file has vanished: its cgroup was removed, or its process has ended.
+var ErrGone = errors.New("vanished")
+
+const (
+	firstBuffer = 16 << 10
+	// maxFile bounds what is read of one file. /proc/stat of 8192 CPUs has about 1 MiB.
+	maxFile = 4 << 20
+)
+
+// Root is the directory under which the host's file system is seen, / or that of a mount in a container.
+type Root string
+
+// Path is the path of a file of the host, given by its parts.
+func (r Root) Path(parts ...string) string {
+	return filepath.Join(append([]string{string(r)}, parts...)...)
+}
+
+// File is a file of the kernel that stays open between reads: reading it again is one system call. The zero value has no path; use
+// NewFile. A File is not safe for concurrent use.
+type File struct {
+	path string
+	fd   int
+	open bool
+}
+
+// NewFile names a file; the first read opens it.
+func NewFile(path string) File { return File{path: path} }
+
+// Path is where the file is.
+func (f *File) Path() string { return f.path }
+
+// Close gives the descriptor back. The next read opens the file again.
+func (f *File) Close() {
+	if f.open {
+		_ = syscall.Close(f.fd) // It was only read.
+		f.open = false
+	}
+}
+
+// Reader reads files into one buffer. It is not safe for concurrent use. The zero value is ready.
+type Reader struct {
+	buf []byte
+}
+
+// Read returns the whole content of a file, which is valid until the next Read. The error is ErrGone where the file is not there
+// (any more); the file is then closed.
+func (r *Reader) Read(f *File) ([]byte, error) {
+	if !f.open {
+		fd, err := retry(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+		if err != nil {
+			return nil, fileError(f.path, err)
+		}
+		f.fd, f.open = fd, true
+	}
+	content, err := r.all(f.fd)
+	if err != nil {
+		f.Close()
+		return nil, fileError(f.path, err)
+	}
+	return content, nil
+}
+
+func (r *Reader) all(fd int) ([]byte, error) {
+	if r.buf == nil {
+		r.buf = make([]byte, firstBuffer)
+	}
+	for n := 0; ; {
+		got, err := retry(func() (int, error) { return syscall.Pread(fd, r.buf[n:], int64(n)) })
+		if err != nil {
+			return nil, err
+		}
+		if got == 0 {
+			return r.buf[:n], nil
+		}
+		if n += got; n < len(r.buf) {
+			continue
+		}
+		if len(r.buf) >= maxFile {
+			return nil, fmt.Errorf("longer than %d bytes", maxFile)
+		}
+		r.buf = append(r.buf, make([]byte, len(r.buf))...)
+	}
+}
+
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func fileError(path string, err error) error {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s: %w", path, ErrGone)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

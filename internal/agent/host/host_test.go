@@ -1,0 +1,218 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParsePressure(t *testing.T) {
+	const good = "some avg10=73.67 avg60=57.83 avg300=46.00 total=7580141393\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=12\n"
+	p, err := ParsePressure([]byte(good))
+	want := Pressure{Some: Stall{73.67, 57.83, 7580141393 * time.Microsecond}, Full: Stall{0.5, 0, 12 * time.Microsecond}}
+	if err != nil || math.Abs(p.Some.Avg10-73.67) > 1e-9 || math.Abs(p.Some.Avg60-57.83) > 1e-9 || p.Some.Total != want.Some.Total || p.Full != want.Full {
+		t.Errorf("%+v, %v; want %+v", p, err, want)
+	}
+	// Older kernels have no line "full" for cpu.
+	if p, err := ParsePressure([]byte(good[:strings.Index(good, "full")])); err != nil || p.Full != (Stall{}) {
+		t.Errorf("without full: %+v, %v", p, err)
+	}
+	for _, bad := range []string{
+		"", good[:len(good)-1], "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", "some avg10=x avg60=0 avg300=0 total=0\n",
+		"some avg10=1 avg60=0 total=\n", "some avg10=1 total=4\n", "some avg10=-1 avg60=0 total=0\n", "some avg10=1e3 avg60=0 total=0\n", "some avg10=250 avg60=0 total=0\n",
+	} {
+		if p, err := ParsePressure([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, p)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	got, err := ParseStat([]byte("cpu  10 20 30 400 50 1 2 3 4 5\ncpu0 5 10 15 200 25 0 1 1 2 2\ncpu1 5 10 15 200 25 1 1 2 2 3\nintr 1 2\n"))
+	// Guest times (4, 5) are within user and nice already; iowait (50) is idle.
+	if want := (CPUTimes{Busy: 10 + 20 + 30 + 1 + 2 + 3, Idle: 450, CPUs: 2}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	for _, bad := range []string{"", "cpu 1 2 3 4\n", "cpu0 1 2 3 4\n", "cpu 1 2 3\ncpu0 1\n", "cpu 1 -2 3 4\ncpu0 1\n", "cpu 1 2 3 4\ncpu0 1"} {
+		if got, err := ParseStat([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
+func TestParseMeminfo(t *testing.T) {
+	got, err := ParseMeminfo([]byte("MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:   22707160 kB\n"))
+	if want := (Memory{24684096 << 10, 22707160 << 10}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	for _, bad := range []string{"", "MemTotal: 5 kB\n", "MemAvailable: 5 kB\n", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 99999999999999999 kB\nMemAvailable: 1 kB\n"} {
+		if got, err := ParseMeminfo([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
+func TestParseLoadavg(t *testing.T) {
+	if got, err := ParseLoadavg([]byte("3.57 3.05 2.00 7/118 7830\n")); err != nil || math.Abs(got[0]-3.57) > 1e-9 || got[2] != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "1 2\n", "a b c\n", "1 2 3"} {
+		if got, err := ParseLoadavg([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestParseDevices(t *testing.T) {
+	disks := map[string]Disk{}
+	err := ParseDiskstats([]byte(" 254       0 vda 10 1 200 3 40 5 600 7 0 800 9 1 2 3 4\n"), func(name []byte, d Disk) { disks[string(name)] = d })
+	if want := (Disk{Reads: 10, Writes: 40, ReadBytes: 200 * 512, WriteBytes: 600 * 512, Busy: 800 * time.Millisecond}); err != nil || disks["vda"] != want {
+		t.Errorf("%+v, %v; want %+v", disks, err, want)
+	}
+	interfaces := map[string]Interface{}
+	err = ParseNetDev([]byte("Inter-| Receive | Transmit\n face |bytes\n  eth0:532 31 1 2 0 0 0 0 251 23 0 4 0 0 0 0\n eth0:1: 1 2 3 4 5 6 7 8 9 10 11 12 13\n"),
+		func(name []byte, i Interface) { interfaces[string(name)] = i })
+	if want := (Interface{532, 251, 31, 23, 2, 4}); err != nil || interfaces["eth0"] != want || interfaces["eth0:1"].SentBytes != 9 {
+		t.Errorf("%+v, %v; want %+v", interfaces, err, want)
+	}
+	for _, bad := range []string{"1 1 sda 1 2 3\n", "1 1 sda 1 2 3 4 5 6 7 8 9 x\n", "1 1 sda 1 2"} {
+		if err := ParseDiskstats([]byte(bad), func([]byte, Disk) {}); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+	for _, bad := range []string{"", "a\n", "a\nb\neth0 1 2\n", "a\nb\neth0: 1 2\n"} {
+		if err := ParseNetDev([]byte(bad), func([]byte, Interface) {}); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for text, want := range map[string]uint64{"0": 0, "18446744073709551615": math.MaxUint64, "007": 7} {
+		if got, err := Uint([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"", "18446744073709551616", "-1", "+1", "1 ", "0x1", "max"} {
+		if got, err := Uint([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %d", bad, got)
+		}
+	}
+	for text, want := range map[string]int64{"-1": -1, "5": 5} {
+		if got, err := Int([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, bad := range []string{"", "-", "--1", "9223372036854775808"} {
+		if got, err := Int([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %d", bad, got)
+		}
+	}
+}
+
+func TestReader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r Reader
+	f := NewFile(path)
+	defer f.Close()
+	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	for _, content := range []string{"one\n", "two\n", strings.Repeat("x", 3*firstBuffer), ""} {
+		write(content)
+		if got, err := r.Read(&f); err != nil || string(got) != content {
+			t.Errorf("%d bytes, %v; want %d", len(got), err, len(content))
+		}
+	}
+	write("1 2 3\n")
+	if allocations := testing.AllocsPerRun(100, func() {
+		if _, err := r.Read(&f); err != nil {
+			t.Error(err)
+		}
+	}); allocations > 0 {
+		t.Errorf("reading an open file again allocates %g times", allocations)
+	}
+	write(strings.Repeat("x", maxFile+1))
+	if _, err := r.Read(&f); err == nil {
+		t.Error("a file without bounds is read")
+	}
+}
+
+// TestThisHost reads what the kernel of this machine writes.
+func TestThisHost(t *testing.T) {
+	if _, err := os.Stat("/proc/stat"); err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	var r Reader
+	for name, parse := range map[string]func([]byte) error{
+		"stat":      func(b []byte) error { _, err := ParseStat(b); return err },
+		"meminfo":   func(b []byte) error { _, err := ParseMeminfo(b); return err },
+		"loadavg":   func(b []byte) error { _, err := ParseLoadavg(b); return err },
+		"diskstats": func(b []byte) error { return ParseDiskstats(b, func([]byte, Disk) {}) },
+		"net/dev":   func(b []byte) error { return ParseNetDev(b, func([]byte, Interface) {}) },
+	} {
+		f := NewFile(Root("/").Path("proc", name))
+		content, err := r.Read(&f)
+		if err == nil {
+			err = parse(content)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.Close()
+	}
+}
+
+// FuzzParsers: whatever a file holds, a parser returns an error or numbers that are in their ranges.
+func FuzzParsers(f *testing.F) {
+	for _, seed := range []string{
+		"some avg10=73.67 avg60=57.83 avg300=46.00 total=7580141393\nfull avg10=0 avg60=0 avg300=0 total=0\n",
+		"cpu  10 20 30 400 50 1 2 3 4 5\ncpu0 5 10 15 200 25 0 1 1 2 2\n", "MemTotal: 5 kB\nMemAvailable: 9 kB\n", "3.57 3.05 2.00 7/118 7830\n",
+		" 254 0 vda 10 1 200 3 40 5 600 7 0 800 9 1 2 3 4\n", "a\nb\n eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13\n", "max\n", "12\n", "\n", "nr_periods 5\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if p, err := ParsePressure(content); err == nil {
+			for _, v := range []float64{p.Some.Avg10, p.Some.Avg60, p.Full.Avg10, p.Full.Avg60} {
+				if !(v >= 0 && v <= 100) {
+					t.Errorf("a share of %v", v)
+				}
+			}
+			if p.Some.Total < 0 || p.Full.Total < 0 {
+				t.Errorf("a time of %v", p)
+			}
+		}
+		if c, err := ParseStat(content); err == nil && c.CPUs < 1 {
+			t.Error("no CPU")
+		}
+		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0) {
+			t.Errorf("%+v", m)
+		}
+		if l, err := ParseLoadavg(content); err == nil && !(l[0] >= 0 && !math.IsInf(l[0], 0)) {
+			t.Errorf("%v", l)
+		}
+		_ = ParseDiskstats(content, func(_ []byte, d Disk) {
+			if d.Busy < 0 {
+				t.Errorf("%+v", d)
+			}
+		})
+		_ = ParseNetDev(content, func([]byte, Interface) {})
+		_ = Keyed(content, func([]byte, uint64) {})
+		if n, err := Single(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
+			t.Errorf("%q is a number", content)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stall is a line of a pressure file (Documentation/accounting/psi.rst): the share of time in which tasks waited.
+type Stall struct {
+	// Avg10 and Avg60 are shares of the last 10 and 60 seconds in percent, 0 to 100.
+	Avg10, Avg60 float64
+	// Total is the time stalled since the start.
+	Total time.Duration
+}
+
+// Pressure is a pressure file.
+type Pressure struct {
+	// Some is when at least one task waited, Full when all did. Kernels before 5.13 have no Full for cpu.
+	Some, Full Stall
+}
+
+const maxPercent = 100
+
+// ParsePressure reads cpu.pressure, memory.pressure, io.pressure or a file of /proc/pressure.
+func ParsePressure(content []byte) (Pressure, error) {
+	var p Pressure
+	some := false
+	err := Lines(content, func(line []byte) error {
+		kind, rest := Field(line)
+		switch string(kind) {
+		case "some":
+			some = true
+			return stall(rest, &p.Some)
+		case "full":
+			return stall(rest, &p.Full)
+		}
+		return nil // a kind that newer kernels may add
+	})
+	if err == nil && !some {
+		err = errors.New("no line \"some\"")
+	}
+	if err != nil {
+		return Pressure{}, fmt.Errorf("pressure: %w", err)
+	}
+	return p, nil
+}
+
+func stall(line []byte, s *Stall) error {
+	seen := 0
+	for {
+		var field []byte
+		if field, line = Field(line); len(field) == 0 {
+			break
+		}
+		key, value, _ := bytes.Cut(field, []byte("="))
+		var err error
+		switch string(key) {
+		case "avg10":
+			s.Avg10, err = percent(value)
+			seen++
+		case "avg60":
+			s.Avg60, err = percent(value)
+			seen++
+		case "total":
+			var n uint64
+			n, err = Uint(value)
+			s.Total = time.Duration(min(n, uint64(1<<62)/uint64(time.Microsecond))) * time.Microsecond
+			seen++
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if seen != 3 {
+		return errors.New("wants avg10, avg60 and total")
+	}
+	return nil
+}
+
+func percent(text []byte) (float64, error) {
+	v, err := decimal(text)
+	// The kernel's fixed-point averages round to a little more than 100 at times.
+	if err == nil && v > maxPercent+1 {
+		err = fmt.Errorf("%s is more than 100 percent", text)
+	}
+	return min(v, maxPercent), err
+}

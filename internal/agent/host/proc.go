@@ -1,0 +1,115 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"crane.io/crane/pkg/series"
+)
+
+// CPUTimes are the times of all CPUs together since boot, in ticks of 10 ms (proc(5), /proc/stat).
+type CPUTimes struct {
+	// Busy is user, nice, system, irq, softirq and steal. Waiting for disks is not being busy; guests are within user and nice.
+	Busy uint64
+	// Idle is idle and iowait.
+	Idle uint64
+	// CPUs is the number of CPUs that are online.
+	CPUs int
+}
+
+// ParseStat reads /proc/stat.
+func ParseStat(content []byte) (CPUTimes, error) {
+	var t CPUTimes
+	total := false
+	err := Lines(content, func(line []byte) error {
+		name, rest := Field(line)
+		if !bytes.HasPrefix(name, []byte("cpu")) {
+			return nil
+		}
+		if len(name) > len("cpu") {
+			t.CPUs++
+			return nil
+		}
+		var c [8]uint64 // user nice system idle iowait irq softirq steal
+		n, err := columns(rest, c[:])
+		if err != nil || n < 4 {
+			return errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
+		}
+		total = true
+		t.Busy, t.Idle = c[0]+c[1]+c[2]+c[5]+c[6]+c[7], c[3]+c[4]
+		return nil
+	})
+	if err == nil && (!total || t.CPUs == 0) {
+		err = errors.New("no line for all CPUs or none for one")
+	}
+	if err != nil {
+		return CPUTimes{}, fmt.Errorf("stat: %w", err)
+	}
+	return t, nil
+}
+
+// Memory is what /proc/meminfo says of the host.
+type Memory struct {
+	Total, Available series.Bytes
+}
+
+// ParseMeminfo reads /proc/meminfo. Available is never more than Total.
+func ParseMeminfo(content []byte) (Memory, error) {
+	var total, available uint64
+	seen := 0
+	err := Lines(content, func(line []byte) error {
+		key, rest := Field(line)
+		var into *uint64
+		switch string(key) {
+		case "MemTotal:":
+			into = &total
+		case "MemAvailable:":
+			into = &available
+		default:
+			return nil
+		}
+		number, _ := Field(rest)
+		n, err := Uint(number)
+		if err != nil || n > 1<<50 {
+			return fmt.Errorf("%s %.40q is no number of KiB", key, number)
+		}
+		*into = n << 10
+		seen++
+		return nil
+	})
+	if err == nil && (seen != 2 || total == 0) {
+		err = errors.New("no MemTotal or no MemAvailable")
+	}
+	if err != nil {
+		return Memory{}, fmt.Errorf("meminfo: %w", err)
+	}
+	return Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}, nil
+}
+
+// Load is the load averages of 1, 5 and 15 minutes.
+type Load [3]float64
+
+// ParseLoadavg reads /proc/loadavg.
+func ParseLoadavg(content []byte) (Load, error) {
+	var l Load
+	err := Lines(content, func(line []byte) error {
+		for i := range l {
+			var field []byte
+			field, line = Field(line)
+			v, err := decimal(field)
+			if err != nil {
+				return err
+			}
+			l[i] = v
+		}
+		return nil
+	})
+	if err != nil {
+		return Load{}, fmt.Errorf("loadavg: %w", err)
+	}
+	return l, nil
+}

@@ -1,0 +1,149 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrHalf tells of a file that does not end with a newline: the kernel ends every one with it, so something is missing.
+var ErrHalf = errors.New("ends in the middle of a line")
+
+var errNumber = errors.New("not a number from 0 to 18446744073709551615")
+
+// Lines calls each with every line of a kernel file, without the newline. It fails where the file is empty or ends in the middle of
+// a line, before it calls each, or with the error of each.
+func Lines(content []byte, each func(line []byte) error) error {
+	if len(content) == 0 || content[len(content)-1] != '\n' {
+		return ErrHalf
+	}
+	for len(content) > 0 {
+		end := bytes.IndexByte(content, '\n')
+		if err := each(content[:end]); err != nil {
+			return err
+		}
+		content = content[end+1:]
+	}
+	return nil
+}
+
+// Field cuts the first field, between blanks, off a line.
+func Field(line []byte) (field, rest []byte) {
+	for len(line) > 0 && blank(line[0]) {
+		line = line[1:]
+	}
+	end := 0
+	for end < len(line) && !blank(line[end]) {
+		end++
+	}
+	return line[:end], line[end:]
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\t' }
+
+// Uint reads a decimal number without a sign.
+func Uint(text []byte) (uint64, error) {
+	if len(text) == 0 {
+		return 0, errNumber
+	}
+	var n uint64
+	for _, c := range text {
+		d := uint64(c - '0')
+		if d > 9 || n > (math.MaxUint64-d)/10 {
+			return 0, fmt.Errorf("%.40q: %w", text, errNumber)
+		}
+		n = 10*n + d
+	}
+	return n, nil
+}
+
+// Int reads a decimal number that may have a minus.
+func Int(text []byte) (int64, error) {
+	negative := len(text) > 0 && text[0] == '-'
+	if negative {
+		text = text[1:]
+	}
+	n, err := Uint(text)
+	if err != nil {
+		return 0, err
+	}
+	if n > math.MaxInt64 {
+		return 0, fmt.Errorf("%.40q: %w", text, errNumber)
+	}
+	if negative {
+		return -int64(n), nil
+	}
+	return int64(n), nil
+}
+
+// Single reads a file that holds one number.
+func Single(content []byte) (n uint64, err error) {
+	lines := 0
+	err = Lines(content, func(line []byte) error {
+		if lines++; lines > 1 {
+			return errors.New("more than one line")
+		}
+		var failed error
+		n, failed = Uint(line)
+		return failed
+	})
+	return n, err
+}
+
+// decimal reads a number with a few decimals, as in 12.34, without a sign or an exponent.
+func decimal(text []byte) (float64, error) {
+	whole, part, hasPart := bytes.Cut(text, []byte("."))
+	n, err := Uint(whole)
+	if err != nil || !hasPart {
+		return float64(n), err
+	}
+	if len(part) > 9 {
+		return 0, fmt.Errorf("%.40q: more than 9 decimals", text)
+	}
+	f, err := Uint(part)
+	if err != nil {
+		return 0, err
+	}
+	scale := 1.0
+	for range part {
+		scale *= 10
+	}
+	return float64(n) + float64(f)/scale, nil
+}
+
+// Keyed calls each for the lines "key number" of a file. Lines whose value is no single number are an error.
+func Keyed(content []byte, each func(key []byte, value uint64)) error {
+	return Lines(content, func(line []byte) error {
+		key, rest := Field(line)
+		number, rest := Field(rest)
+		if end, _ := Field(rest); len(end) > 0 {
+			return fmt.Errorf("%.40q: wants a key and a number", line)
+		}
+		n, err := Uint(number)
+		if err != nil {
+			return fmt.Errorf("%.40s: %w", key, err)
+		}
+		each(key, n)
+		return nil
+	})
+}
+
+// columns reads the numbers of a line into out and returns how many there were; further ones are skipped.
+func columns(line []byte, out []uint64) (int, error) {
+	for i := range out {
+		var field []byte
+		if field, line = Field(line); len(field) == 0 {
+			return i, nil
+		}
+		n, err := Uint(field)
+		if err != nil {
+			return i, err
+		}
+		out[i] = n
+	}
+	return len(out), nil
+}

@@ -1,0 +1,109 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed recorded/*.txt
+var recorded embed.FS
+
+// Recording is the files of a host at several times.
+type Recording struct {
+	// Moments are in order of time.
+	Moments []Moment
+}
+
+// Moment is what changed by a time.
+type Moment struct {
+	// At is since the first moment.
+	At time.Duration
+	// Files are contents by path below the host's root.
+	Files map[string]string
+}
+
+// Recorded returns one of the recordings of this package: hybrid-cgroupfs, v2-systemd-containerd or v2-systemd-crio.
+func Recorded(name string) (Recording, error) {
+	content, err := recorded.ReadFile("recorded/" + name + ".txt")
+	if err != nil {
+		return Recording{}, fmt.Errorf("recording %s: %w", name, err)
+	}
+	r, err := Parse(string(content))
+	if err != nil {
+		return Recording{}, fmt.Errorf("recording %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// Parse reads a recording: lines "== 2.5s ==" begin a moment, lines "-- path --" a file, comments stand before all.
+func Parse(text string) (Recording, error) {
+	var r Recording
+	var path string
+	for line := range strings.Lines(text) {
+		if at, ok := between(line, "== "); ok {
+			d, err := time.ParseDuration(at)
+			if err != nil {
+				return Recording{}, fmt.Errorf("moment: %w", err)
+			}
+			r.Moments = append(r.Moments, Moment{At: d, Files: map[string]string{}})
+			path = ""
+			continue
+		}
+		if len(r.Moments) == 0 {
+			if !strings.HasPrefix(line, "#") {
+				return Recording{}, fmt.Errorf("%q before the first moment", line)
+			}
+			continue
+		}
+		files := r.Moments[len(r.Moments)-1].Files
+		if name, ok := between(line, "-- "); ok {
+			if !filepath.IsLocal(name) {
+				return Recording{}, fmt.Errorf("file %q leaves the root", name)
+			}
+			path, files[name] = name, ""
+			continue
+		}
+		if path == "" {
+			return Recording{}, fmt.Errorf("%q belongs to no file", line)
+		}
+		files[path] += line
+	}
+	if len(r.Moments) == 0 {
+		return Recording{}, errors.New("has no moment")
+	}
+	return r, nil
+}
+
+func between(line, mark string) (string, bool) {
+	text, ok := strings.CutSuffix(strings.TrimSuffix(line, "\n"), reverse(mark))
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(text, mark)
+}
+
+// reverse turns "== " into " ==".
+func reverse(mark string) string { return " " + strings.TrimSpace(mark) }
+
+// Write brings dir to moment i: it writes all files that had changed by then. Files stay the same files, so that a reader that keeps
+// them open sees the change, as in a kernel.
+func (r Recording) Write(dir string, i int) error {
+	for path, content := range r.Moments[i].Files {
+		file := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("write recording: %w", err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("write recording: %w", err)
+		}
+	}
+	return nil
+}
