@@ -102,7 +102,7 @@ func (j *idleNodeJob) gather(ctx context.Context, w *world, targets []workload.W
 // nodeUse is the most that nodes used in each hour.
 func nodeUse(ctx context.Context, w *world, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
 	if w.aggregates == nil {
-		return nil, queried(errNoQuerier)
+		return nil, queried(errNoFigures)
 	}
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
 	defer cancel()

@@ -79,26 +79,8 @@ func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Wo
 	j.addresses = hoursOf(list, func(h metrics.Hourly) client.ObjectKey {
 		return client.ObjectKey{Namespace: h.Key.Workload.Namespace, Name: h.Key.Workload.Name}
 	})
-	return j.readTraffic(ctx, w, targets)
-}
-
-// readTraffic reads what pods hear and say where that is looked at, by workload: pods that are gone have no labels any more.
-func (j *serviceJob) readTraffic(ctx context.Context, w *world, targets []workload.Workload) error {
-	for _, f := range []struct {
-		limit float64
-		of    metrics.Figure
-		into  *map[owner]podHours
-	}{{j.settings.Receive, metrics.PodReceived, &j.received}, {j.settings.Transmit, metrics.PodSent, &j.sent}} {
-		if f.limit <= 0 {
-			continue
-		}
-		list, err := w.hourly(ctx, f.of, targets, j.settings.Hours)
-		if err != nil {
-			return err
-		}
-		*f.into = byOwner(list, j.settings.Hours)
-	}
-	return nil
+	return w.readPods(ctx, targets, j.settings.Hours,
+		podFigure{j.settings.Receive, metrics.PodReceived, &j.received}, podFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
 }
 
 func (j *serviceJob) decide(w *world, target workload.Workload) (decision, error) {

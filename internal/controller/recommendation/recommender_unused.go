@@ -38,25 +38,10 @@ func (j *unusedJob) gather(ctx context.Context, w *world, targets []workload.Wor
 		return err
 	}
 	w.prices(ctx)
-	for _, f := range []struct {
-		limit float64
-		of    metrics.Figure
-		into  *map[owner]podHours
-	}{
-		{j.settings.CPU, metrics.PodCPU, &j.cpu},
-		{j.settings.Receive, metrics.PodReceived, &j.received},
-		{j.settings.Transmit, metrics.PodSent, &j.sent},
-	} {
-		if f.limit <= 0 {
-			continue
-		}
-		list, err := w.hourly(ctx, f.of, targets, j.settings.Hours)
-		if err != nil {
-			return err
-		}
-		*f.into = byOwner(list, j.settings.Hours)
-	}
-	return nil
+	return w.readPods(ctx, targets, j.settings.Hours,
+		podFigure{j.settings.CPU, metrics.PodCPU, &j.cpu},
+		podFigure{j.settings.Receive, metrics.PodReceived, &j.received},
+		podFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
 }
 
 func (j *unusedJob) decide(w *world, target workload.Workload) (decision, error) {

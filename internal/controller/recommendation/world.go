@@ -17,8 +17,8 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 )
 
-// errNoQuerier tells a recommender that needs to ask free questions that the source answers none.
-var errNoQuerier = errors.New("the data source answers no queries: this recommender needs Prometheus")
+// errNoFigures tells a recommender that reads figures by the hour that no data source has them.
+var errNoFigures = errors.New("no data source has figures by the hour: this recommender needs Prometheus")
 
 // world is what one pass reads. All recommenders of a rule share it: whatever two of them ask for is read once, when the
 // first asks. It is used by one goroutine.
@@ -29,10 +29,11 @@ type world struct {
 	// reader reads watched kinds from the cache; live reads the API server, which for lists means page by page.
 	reader, live client.Reader
 	lister       *workload.Lister
-	// querier and aggregates are nil where the source has none.
-	querier    metrics.Querier
+	// hours and aggregates are nil where the source has none.
+	hours      metrics.HourlyReader
 	aggregates metrics.AggregateReader
 
+	// history keeps what it finds out about pods, where it can, for as long as the pass reads.
 	history        history.Source
 	historyTimeout time.Duration
 	listTimeout    time.Duration
@@ -63,8 +64,11 @@ func (r *RuleReconciler) newWorld(now time.Time, tasks []task) *world {
 		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
 		plans: map[workload.Ref]resource.Plan{},
 	}
-	w.querier, _ = r.History.Usage.(metrics.Querier)
-	w.aggregates, _ = r.History.Usage.(metrics.AggregateReader)
+	if again, can := w.history.Usage.(metrics.Rereader); can {
+		w.history.Usage = again.Rereading()
+	}
+	w.hours, _ = w.history.Usage.(metrics.HourlyReader)
+	w.aggregates, _ = w.history.Usage.(metrics.AggregateReader)
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.run.job.(usageReader)
@@ -129,10 +133,13 @@ type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// queried marks an error of the querier or the aggregates.
+// queried marks an error of the source; where it has no such figures, that is what is said.
 func queried(err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, metrics.ErrUnsupported):
+		return &sourceError{errNoFigures}
 	}
 	return &sourceError{err}
 }

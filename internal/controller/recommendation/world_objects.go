@@ -236,13 +236,12 @@ func (w *world) each(ctx context.Context, newList func() client.ObjectList, visi
 
 // hourly reads a figure of all that is in the namespaces of some targets, over so many hours.
 func (w *world) hourly(ctx context.Context, of metrics.Figure, targets []workload.Workload, hours int) ([]metrics.Hourly, error) {
-	reader, ok := w.history.Usage.(metrics.HourlyReader)
-	if !ok {
-		return nil, queried(errNoQuerier)
+	if w.hours == nil {
+		return nil, queried(errNoFigures)
 	}
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
 	defer cancel()
-	out, err := reader.Hourly(reading, metrics.HourlyRequest{Figure: of, Namespaces: namespacesOf(targets), End: w.end, Hours: hours})
+	out, err := w.hours.Hourly(reading, metrics.HourlyRequest{Figure: of, Namespaces: namespacesOf(targets), End: w.end, Hours: hours})
 	return out, queried(err)
 }
 
@@ -297,6 +296,29 @@ func byOwner(list []metrics.Hourly, hours int) map[owner]podHours {
 		of.pods.Add(one)
 	}
 	return out
+}
+
+// podFigure is a figure of pods that a recommender reads where it has a limit for it.
+type podFigure struct {
+	// limit of 0 or less switches the figure off.
+	limit float64
+	of    metrics.Figure
+	into  *map[owner]podHours
+}
+
+// readPods reads figures of the pods of targets, added up by workload: pods that are gone have no labels any more.
+func (w *world) readPods(ctx context.Context, targets []workload.Workload, hours int, figures ...podFigure) error {
+	for _, f := range figures {
+		if f.limit <= 0 {
+			continue
+		}
+		list, err := w.hourly(ctx, f.of, targets, hours)
+		if err != nil {
+			return err
+		}
+		*f.into = byOwner(list, hours)
+	}
+	return nil
 }
 
 // mean is the figure for one pod.

@@ -214,6 +214,49 @@ func (r rereader) NodeUsage(context.Context, metrics.NodesRequest) (map[string]s
 	return map[string]series.Series{"n": {}}, nil
 }
 
+// figures is a source with figures by the hour.
+type figures struct {
+	*history
+	name string
+}
+
+func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.Hourly, error) {
+	f.asked++
+	if f.err != nil {
+		return nil, f.err
+	}
+	return []metrics.Hourly{{Key: metrics.ContainerKey{Node: f.name}}}, nil
+}
+
+// TestHourly: figures come from the first source that has them, whatever else the sources before it can.
+func TestHourly(t *testing.T) {
+	for name, c := range map[string]struct {
+		sources []Source
+		want    string
+		err     error
+	}{
+		"the first that can":      {[]Source{{"now", &present{}}, {"h", &history{}}, {"a", figures{&history{}, "a"}}, {"b", figures{&history{}, "b"}}}, "a", nil},
+		"the first fails":         {[]Source{{"a", figures{&history{err: errDown}, "a"}}, {"b", figures{&history{}, "b"}}}, "b", nil},
+		"all fail":                {[]Source{{"a", figures{&history{err: errDown}, "a"}}, {"b", figures{&history{err: errDown}, "b"}}}, "", errDown},
+		"the question is wrong":   {[]Source{{"a", figures{&history{err: errQuery}, "a"}}, {"b", figures{&history{}, "b"}}}, "", errQuery},
+		"none has any":            {[]Source{{"now", &present{}}, {"h", &history{}}}, "", metrics.ErrUnsupported},
+		"kept by who reads again": {[]Source{{"now", &present{}}, {"a", figures{&history{}, "a"}}}, "a", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			again, can := list(c.sources...).Rereading().(metrics.HourlyReader)
+			if !can {
+				t.Fatal("a list that is read again has no figures")
+			}
+			for _, reader := range []metrics.HourlyReader{list(c.sources...), again} {
+				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Figure: metrics.NodePods, Hours: 1})
+				if !errors.Is(err, c.err) || (c.want == "") != (len(got) == 0) || len(got) == 1 && got[0].Key.Node != c.want {
+					t.Errorf("%v, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
 // TestAbilities: a list can what its sources can, and says so where none can.
 func TestAbilities(t *testing.T) {
 	h := &history{name: "h", chunks: 1}

@@ -19,6 +19,7 @@ var (
 	_ metrics.Rereader        = (*List)(nil)
 	_ metrics.Querier         = (*List)(nil)
 	_ metrics.AggregateReader = (*List)(nil)
+	_ metrics.HourlyReader    = (*List)(nil)
 	_ metrics.RealtimeReader  = (*List)(nil)
 )
 
@@ -107,6 +108,16 @@ func (l *List) NodeUsage(ctx context.Context, req metrics.NodesRequest) (out map
 	err = first(ctx, l, "history of nodes", func(r metrics.AggregateReader) answer {
 		var err error
 		out, err = r.NodeUsage(ctx, req)
+		return answer{err: err}
+	})
+	return out, err
+}
+
+// Hourly implements metrics.HourlyReader.
+func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) (out []metrics.Hourly, err error) {
+	err = first(ctx, l, "figures by the hour", func(r metrics.HourlyReader) answer {
+		var err error
+		out, err = r.Hourly(ctx, req)
 		return answer{err: err}
 	})
 	return out, err

@@ -16,6 +16,10 @@ var _ metrics.HourlyReader = (*Source)(nil)
 
 // Hourly implements metrics.HourlyReader.
 func (s *Source) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.Hourly, error) {
+	return s.hourly(ctx, req, nil)
+}
+
+func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *keptOwners) ([]metrics.Hourly, error) {
 	f, known := s.figure(req.Figure)
 	if !known || req.Hours < 1 {
 		return nil, fmt.Errorf("figure %q for %d hours: there is no such figure, or no hour", req.Figure, req.Hours)
@@ -40,7 +44,19 @@ func (s *Source) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metri
 	if err != nil {
 		return nil, fmt.Errorf("%s over %d hours: %w", req.Figure, req.Hours, err)
 	}
-	return s.hourly(ctx, f, found, metrics.Window{Start: w.Start.Add(-time.Hour), End: end})
+	out, namespaces := f.read(found)
+	if !f.pods || len(out) == 0 {
+		return out, nil
+	}
+	owners, err := s.ownersOf(ctx, metrics.Window{Start: w.Start.Add(-time.Hour), End: end}, in, namespaces, kept)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		key := &out[i].Key
+		key.Workload, key.Node = owners.resolve(key.Workload.Namespace, key.Pod)
+	}
+	return out, nil
 }
 
 // figure is how a figure is asked for, and what its series are about.
@@ -53,9 +69,9 @@ type figure struct {
 	pods bool
 }
 
-func (s *Source) hourly(ctx context.Context, f figure, found []metrics.LabelledSeries, w metrics.Window) ([]metrics.Hourly, error) {
-	out := make([]metrics.Hourly, 0, len(found))
-	var namespaces []string
+// read makes figures of series, and names their namespaces.
+func (f figure) read(found []metrics.LabelledSeries) (out []metrics.Hourly, namespaces []string) {
+	out = make([]metrics.Hourly, 0, len(found))
 	for _, l := range found {
 		one := f.key(l.Labels)
 		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || f.pods && one.Key.Pod == "" {
@@ -65,18 +81,26 @@ func (s *Source) hourly(ctx context.Context, f figure, found []metrics.LabelledS
 		out = append(out, one)
 		namespaces = append(namespaces, one.Key.Workload.Namespace)
 	}
-	if !f.pods || len(out) == 0 {
-		return out, nil
+	slices.Sort(namespaces)
+	return out, slices.Compact(namespaces)
+}
+
+// ownersOf are the owners of pods in the namespaces in which some were found, from those that are kept where they are among
+// them. Where owners are kept, those of all namespaces that were asked for are read: the next figure finds others.
+func (s *Source) ownersOf(ctx context.Context, w metrics.Window, asked scope, found []string, kept *keptOwners) (*owners, error) {
+	in := scope{names: found}
+	if o := kept.find(w.Start, w.End, in); o != nil {
+		return o, nil
 	}
-	owners, err := s.readOwners(ctx, w.Start, w.End, scope{names: slices.Compact(slices.Sorted(slices.Values(namespaces)))})
+	if kept != nil && !asked.all {
+		in = asked
+	}
+	o, err := s.readOwners(ctx, w.Start, w.End, in)
 	if err != nil {
 		return nil, err
 	}
-	for i := range out {
-		key := &out[i].Key
-		key.Workload, key.Node = owners.resolve(key.Workload.Namespace, key.Pod)
-	}
-	return out, nil
+	kept.keep(w.Start, w.End, in, o)
+	return o, nil
 }
 
 // hour is the range of one step.

@@ -88,6 +88,53 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	}
 }
 
+// TestHourlyOwnersOnce: who reads several figures in one go asks for owners once, and gets what it would get one by one.
+func TestHourlyOwnersOnce(t *testing.T) {
+	w := hourlyWorld()
+	for _, ns := range []string{"shop", "bank"} {
+		w.owned(podOwnerMetric, ns, "pod", "web-6d4cf56db6-bbbbb", "ReplicaSet", "web-6d4cf56db6", constant(1))
+		w.owned(replicaSetOwnerMetric, ns, "replicaset", "web-6d4cf56db6", "Deployment", "front", constant(1))
+	}
+	w.cpu("shop", "web-6d4cf56db6-bbbbb", "app", constant(0.2))
+	w.cpu("bank", "web-6d4cf56db6-bbbbb", "app", constant(0.4))
+	w.counter(100, "__name__", "container_network_receive_bytes_total", "interface", "eth0", "namespace", "shop", "pod", "web-6d4cf56db6-bbbbb")
+	source := w.source(t, nil)
+	read := func(from metrics.HourlyReader, of metrics.Figure, namespaces ...string) (names []string, queries int64) {
+		before := source.Stats().Queries
+		list, err := from.Hourly(t.Context(), metrics.HourlyRequest{Figure: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range list {
+			names = append(names, h.Key.Workload.String())
+		}
+		slices.Sort(names)
+		return names, source.Stats().Queries - before
+	}
+	again, can := source.Rereading().(metrics.HourlyReader)
+	if !can {
+		t.Fatal("a source that is read again has no figures")
+	}
+	for i, c := range []struct {
+		of         metrics.Figure
+		namespaces []string
+	}{
+		{metrics.PodReceived, []string{"shop", "bank"}}, // The owners of bank are read as well, which has no traffic.
+		{metrics.PodCPU, []string{"bank", "shop"}},
+		{metrics.PodCPU, []string{"bank"}},
+		{metrics.PodSent, []string{"shop"}},
+	} {
+		got, queries := read(again, c.of, c.namespaces...)
+		want, _ := read(source, c.of, c.namespaces...)
+		if !slices.Equal(got, want) || (i == 0) != (queries > 1) {
+			t.Errorf("%d: %v with %d queries, want %v, and more than one query the first time alone", i, got, queries, want)
+		}
+	}
+	if same, can := again.(metrics.Rereader); !can || same.Rereading() != metrics.UsageReader(same) {
+		t.Error("a reader that keeps something is not the one that goes on to read")
+	}
+}
+
 func TestHourlyThrottling(t *testing.T) {
 	w := hourlyWorld()
 	add := func(container string, periods, held float64) {

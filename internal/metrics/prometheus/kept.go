@@ -21,12 +21,22 @@ type rereading struct {
 
 var (
 	_ metrics.Rereader     = (*Source)(nil)
+	_ metrics.Rereader     = (*rereading)(nil)
 	_ metrics.DayReader    = (*rereading)(nil)
+	_ metrics.HourlyReader = (*rereading)(nil)
 	_ metrics.MemoryTeller = (*rereading)(nil)
 )
 
 // Rereading implements metrics.Rereader.
 func (s *Source) Rereading() metrics.UsageReader { return &rereading{Source: s} }
+
+// Rereading implements metrics.Rereader: what is kept serves whoever reads next.
+func (r *rereading) Rereading() metrics.UsageReader { return r }
+
+// Hourly implements metrics.HourlyReader.
+func (r *rereading) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.Hourly, error) {
+	return r.hourly(ctx, req, &r.kept)
+}
 
 // Usage implements metrics.UsageReader.
 func (r *rereading) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
@@ -57,7 +67,7 @@ func (k *keptOwners) find(from, to time.Time, in scope) *owners {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.stretches {
-		if !s.from.After(from) && !s.to.Before(to) && s.scope.same(in) {
+		if !s.from.After(from) && !s.to.Before(to) && s.scope.covers(in) {
 			return s.owners
 		}
 	}
@@ -78,7 +88,16 @@ func (k *keptOwners) keep(from, to time.Time, in scope, o *owners) {
 	k.stretches = append(k.stretches, keptStretch{from, to, in, o})
 }
 
-// same tells whether two scopes lead to the same owners: all of them, or those of the same namespaces.
-func (in scope) same(other scope) bool {
-	return in.all == other.all && (in.all || slices.Equal(in.names, other.names))
+// covers tells whether the owners of one scope hold those of another: all of them, or those of at least the same namespaces.
+// The names of both are sorted.
+func (in scope) covers(other scope) bool {
+	if in.all || other.all {
+		return in.all
+	}
+	for _, ns := range other.names {
+		if _, found := slices.BinarySearch(in.names, ns); !found {
+			return false
+		}
+	}
+	return true
 }

@@ -44,6 +44,13 @@ func TestKeptOwners(t *testing.T) {
 	if kept.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
 		t.Error("the owners of all namespaces depend on which were met")
 	}
+	if kept.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
+		t.Error("the owners of all namespaces are not those of one")
+	}
+	two := scope{names: []string{"bank", "shop"}}
+	if !two.covers(shop) || !two.covers(scope{}) || shop.covers(two) || two.covers(scope{all: true}) {
+		t.Error("some namespaces, and which others they hold")
+	}
 	large := some(maxKeptOwners)
 	kept.keep(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
 	if kept.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
