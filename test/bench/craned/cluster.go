@@ -34,6 +34,8 @@ type cluster struct {
 	control *controlplane.ControlPlane
 	client  client.Client
 	rest    rest.Interface
+	// said is how it was made.
+	said string
 }
 
 func startCluster(ctx context.Context, o options, scratch string) (*cluster, error) {
@@ -79,7 +81,8 @@ func (c *cluster) fill(ctx context.Context) error {
 	if err := c.each(ctx, c.workloads, func(ctx context.Context, i int) error { return c.client.Create(ctx, c.deployment(i)) }); err != nil {
 		return err
 	}
-	fmt.Printf("cluster: %d Deployments in %d namespaces, made in %v\n", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
+	c.said = fmt.Sprintf("%d Deployments in %d namespaces, made in %v", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
+	say("cluster: %s", c.said)
 	return nil
 }
 

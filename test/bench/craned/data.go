@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,71 +24,113 @@ type data struct {
 	url   string
 	cmd   *exec.Cmd
 	stdin io.Closer
+	// said is what it is and how it was made.
+	said string
 }
 
-// openData writes the history unless it is there, with the generator of the bench of history, and serves it.
+// openData writes the history unless there is one that reaches to now, with the generator of the bench of history, and
+// serves it.
 func openData(ctx context.Context, o options, scratch string) (*data, error) {
 	tool := filepath.Join(scratch, "history")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", tool, "./test/bench/history").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the generator: %w\n%s", err, out)
 	}
-	end, err := endOfData(o)
-	if err != nil {
-		return nil, err
+	end, kept := keptData(o)
+	if !kept {
+		end = time.Now().UTC().Truncate(time.Hour).Add(dataAhead)
 	}
 	args := func(role string) []string {
 		return []string{
 			"-role", role, "-dir", o.dir, "-containers", strconv.Itoa(o.workloads * o.podsPerWorkload),
-			"-namespaces", strconv.Itoa(o.namespaces), "-days", strconv.Itoa(o.days), "-scrape", o.scrape.String(),
+			"-namespaces", strconv.Itoa(o.namespaces), "-days", strconv.Itoa(o.days + int(dataAhead/(24*time.Hour))), "-scrape", o.scrape.String(),
 			"-pods-per-workload", strconv.Itoa(o.podsPerWorkload), "-end", strconv.FormatInt(end.Unix(), 10),
 		}
 	}
-	if !o.keep {
-		began := time.Now()
-		build := exec.CommandContext(ctx, tool, args("build")...)
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return nil, fmt.Errorf("writing the history: %w", err)
-		}
-		fmt.Printf("data set: %d containers, %d days at %v, written in %v\n", o.workloads*o.podsPerWorkload, o.days, o.scrape, time.Since(began).Round(time.Second))
-		if err := os.WriteFile(filepath.Join(o.dir, endFile), []byte(end.Format(time.RFC3339)), 0o600); err != nil {
+	d := &data{said: fmt.Sprintf("%d containers, %d days at %v, of an earlier run", o.workloads*o.podsPerWorkload, o.days, o.scrape)}
+	if !kept {
+		if err := d.write(ctx, o, end, exec.CommandContext(ctx, tool, args("build")...)); err != nil {
 			return nil, err
 		}
 	}
-	d := &data{cmd: exec.CommandContext(ctx, tool, args("serve")...)}
+	say("data set: %s", d.said)
+	return d, d.serve(exec.CommandContext(ctx, tool, args("serve")...))
+}
+
+// write writes the history, and what it is and when it ends beside it.
+func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.Cmd) error {
+	began := time.Now()
+	mark := filepath.Join(o.dir, o.mark())
+	if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ended := make(chan error, 1)
+	build.Stderr = os.Stderr
+	if err := build.Start(); err != nil {
+		return fmt.Errorf("writing the history: %w", err)
+	}
+	go func() { ended <- build.Wait() }()
+	err := follow(ctx, ended, func() { say("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
+	if err != nil {
+		return fmt.Errorf("writing the history: %w", err)
+	}
+	d.said = fmt.Sprintf("%d containers, %d days at %v, written in %v", o.workloads*o.podsPerWorkload, o.days, o.scrape, time.Since(began).Round(time.Second))
+	return os.WriteFile(mark, []byte(end.Format(time.RFC3339)), 0o600)
+}
+
+// follow waits for the end of something, and tells every now and then that it goes on.
+func follow(ctx context.Context, ended <-chan error, tell func()) error {
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), <-ended)
+		case <-tick.C:
+			tell()
+		}
+	}
+}
+
+func (d *data) serve(server *exec.Cmd) (err error) {
+	d.cmd = server
 	d.cmd.Stderr = os.Stderr
 	if d.stdin, err = d.cmd.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := d.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the server said no address: %w", err), d.close())
+		return errors.Join(fmt.Errorf("the server said no address: %w", err), d.close())
 	}
 	d.url = strings.TrimSpace(line)
-	return d, nil
+	return nil
 }
 
-// endFile says when a data set ends.
-const endFile = "end"
+// dataAhead is how far a history reaches beyond the time at which it is written: craned has a clock of its own, and for so
+// long the same history serves one run after the other.
+const dataAhead = 24 * time.Hour
 
-// endOfData is when the history ends: some hours from now, as craned has a clock of its own, or when the one that is there
-// does.
-func endOfData(o options) (time.Time, error) {
-	if !o.keep {
-		return time.Now().UTC().Truncate(time.Hour).Add(4 * time.Hour), nil
-	}
-	raw, err := os.ReadFile(filepath.Join(o.dir, endFile))
+// mark is the file that says when a history of this size ends.
+func (o options) mark() string {
+	return fmt.Sprintf("end-%d-%d-%d-%d-%v", o.workloads, o.podsPerWorkload, o.namespaces, o.days, o.scrape)
+}
+
+// keptData is when the history that is there ends; ok is false where there is none, or it has ended.
+func keptData(o options) (end time.Time, ok bool) {
+	raw, err := os.ReadFile(filepath.Join(o.dir, o.mark()))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("there is no data set to keep: %w", err)
+		return time.Time{}, false
 	}
-	return time.Parse(time.RFC3339, string(raw))
+	end, err = time.Parse(time.RFC3339, string(raw))
+	return end, err == nil && (o.keep || end.After(time.Now().Add(2*o.bound)))
 }
 
 // requests is how many the server has had.

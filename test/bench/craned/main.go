@@ -6,7 +6,8 @@
 // engine in a process of its own, on a data set that is written once, whose time is reported apart; craned is the real
 // binary with the rights of config/rbac.
 //
-// It prints figures and judges nothing: what else runs on the machine is part of them.
+// While it runs it prints where it is, at the end one table of the figures beside what they aim at. It judges nothing: what else
+// runs on the machine is part of them.
 package main
 
 import (
@@ -29,7 +30,8 @@ type options struct {
 	rollOuts, rolled                             int
 	bin, dir                                     string
 	keep                                         bool
-	bound                                        time.Duration
+	bound, rollOutBound                          time.Duration
+	profiles                                     string
 }
 
 func main() {
@@ -40,12 +42,14 @@ func main() {
 	flag.IntVar(&o.days, "days", 7, "days of history")
 	flag.DurationVar(&o.scrape, "scrape", 5*time.Minute, "distance between samples")
 	flag.DurationVar(&o.quiet, "quiet", 10*time.Minute, "how long to look while nothing changes")
-	flag.IntVar(&o.rolled, "rolled", 1000, "how many workloads are rolled out")
+	flag.IntVar(&o.rolled, "rolled", 1000, "how many workloads are rolled out: their templates change, and each gets a new pod that runs in the place of the last one")
 	flag.IntVar(&o.rollOuts, "roll-outs", 50, "how often; 0 leaves this out, the heap is compared with the one after a fifth of them")
+	flag.DurationVar(&o.rollOutBound, "roll-outs-bound", 30*time.Minute, "longest time for the roll-outs; the table says how many there were")
 	flag.StringVar(&o.bin, "bin", "bin", "directory of craned and controlplane")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench", "craned"), "directory of the data set")
-	flag.BoolVar(&o.keep, "keep", false, "take the data set that is there, however old it is")
-	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for the pass")
+	flag.BoolVar(&o.keep, "keep", false, "take the data set that is there, however old it is; without it, one that no longer reaches to now is written anew")
+	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for a pass")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for CPU and heap profiles of craned during and after the pass; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -81,10 +85,14 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	m := measurement{options: o, data: data, cluster: c, craned: d}
+	m.table.note("data set", data.said, "")
+	m.table.note("cluster", c.said, "")
 	for _, part := range []func(context.Context) error{m.pass, m.again, m.quietly, m.rollOut} {
 		if err := part(ctx); err != nil {
+			m.table.print()
 			return errors.Join(err, d.tail())
 		}
 	}
+	m.table.print()
 	return nil
 }

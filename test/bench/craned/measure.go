@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,51 +25,7 @@ type measurement struct {
 	data    *data
 	cluster *cluster
 	craned  *craned
-}
-
-// counted is what had happened at one time.
-type counted struct {
-	at      time.Time
-	queries int64
-	writes  map[string]int64
-	cpu     time.Duration
-}
-
-func (m *measurement) count(ctx context.Context) (counted, error) {
-	c := counted{at: time.Now()}
-	var err error
-	if c.queries, err = m.data.requests(ctx); err != nil {
-		return c, err
-	}
-	if c.writes, err = measure.Writes(ctx, m.cluster.rest); err != nil {
-		return c, err
-	}
-	c.cpu, err = measure.CPU(m.craned.cmd.Process.Pid)
-	return c, err
-}
-
-// report prints what has happened since.
-func (m *measurement) report(ctx context.Context, what string, since counted) error {
-	now, err := m.count(ctx)
-	if err != nil {
-		return err
-	}
-	peak, err := measure.Memory(m.craned.cmd.Process.Pid, "VmHWM")
-	if err != nil {
-		return err
-	}
-	wall := now.at.Sub(since.at)
-	fmt.Printf("%s: wall %v, craned %v CPU (%.4f of a core), %d queries, peak memory so far %d MiB\n", what, wall.Round(100*time.Millisecond),
-		(now.cpu - since.cpu).Round(10*time.Millisecond), (now.cpu-since.cpu).Seconds()/wall.Seconds(), now.queries-since.queries, peak>>20)
-	total := int64(0)
-	for _, key := range slices.Sorted(maps.Keys(now.writes)) {
-		if n := now.writes[key] - since.writes[key]; n > 0 {
-			fmt.Printf("    %7d %s\n", n, key)
-			total += n
-		}
-	}
-	fmt.Printf("    %7d writes in all, leases left out\n", total)
-	return nil
+	table   table
 }
 
 const ruleName = "bench"
@@ -93,48 +49,99 @@ func (m *measurement) pass(ctx context.Context) error {
 	if err := m.cluster.client.Create(ctx, rule); err != nil {
 		return err
 	}
-	if err := m.complete(ctx, 1); err != nil {
+	profiled := make(chan error, 1)
+	go func() { profiled <- m.craned.profile(ctx, m.profiles, "cpu.pb.gz", "profile?seconds=60") }()
+	after, err := m.complete(ctx, "one pass", 1, before)
+	if err != nil {
 		return err
 	}
-	if err := m.report(ctx, "one pass of Resource, from the rule to its status", before); err != nil {
+	ready, all, err := m.ready(ctx)
+	if err != nil {
 		return err
 	}
+	m.table.note("one pass of Resource, from the rule to its status", wallOf(before, after), "5 min")
+	m.table.note("  recommendations, of them ready", fmt.Sprintf("%d, %d", all, ready), "")
+	m.spent("  ", after.since(before))
+	if after, err = m.settle(ctx); err != nil {
+		return err
+	}
+	m.table.note("until the last workload was annotated", wallOf(before, after), "")
+	m.writes(after.since(before), all)
+	m.table.note("  peak memory of craned", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+	if err := <-profiled; err != nil {
+		return err
+	}
+	return m.craned.profile(ctx, m.profiles, "heap.pb.gz", "heap?gc=1")
+}
+
+func wallOf(before, after counted) string { return after.at.Sub(before.at).Round(time.Second).String() }
+
+// ready counts the Recommendations, and those with a number.
+func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := m.cluster.client.List(ctx, &list); err != nil {
-		return err
+		return 0, 0, err
 	}
-	ready := 0
 	for i := range list.Items {
 		if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, analysisv1alpha1.ConditionReady) {
 			ready++
 		}
 	}
-	fmt.Printf("    %d recommendations, %d of them ready\n", len(list.Items), ready)
-	return m.settle(ctx, before)
+	return ready, len(list.Items), nil
 }
 
-// settle waits until the workloads carry their annotations: until nothing has been written for some seconds.
-func (m *measurement) settle(ctx context.Context, since counted) error {
-	last, err := measure.Writes(ctx, m.cluster.rest)
+// spent notes what a pass took.
+func (m *measurement) spent(indent string, d counted) {
+	m.table.note(indent+"queries", fmt.Sprint(d.queries), "")
+	m.table.note(indent+"CPU of craned, the API server, Prometheus", fmt.Sprintf("%.0f s, %.0f s, %.0f s", d.craned.Seconds(), d.server.Seconds(), d.prometheus.Seconds()), "")
+}
+
+// writes notes what was written of each of so many Recommendations.
+func (m *measurement) writes(d counted, of int) {
+	share := func(n int64) string { return fmt.Sprintf("%.3f", float64(n)/float64(max(1, of))) }
+	sum := func(verbs ...string) (n int64) {
+		for _, v := range verbs {
+			n += d.writes[v]
+		}
+		return n
+	}
+	objects := sum("POST recommendations", "PATCH recommendations", "PUT recommendations", "APPLY recommendations")
+	statuses := sum("PATCH recommendations/status", "PUT recommendations/status", "APPLY recommendations/status")
+	annotations := sum("APPLY deployments", "PATCH deployments", "PUT deployments")
+	m.table.note("  writes of the object, for each recommendation", share(objects), "1")
+	m.table.note("  writes of its status, likewise", share(statuses), "1")
+	m.table.note("  writes of the annotated workload, likewise", share(annotations), "1")
+	m.table.note("  all other writes", share(d.total()-objects-statuses-annotations)+", "+listed(d.writes), "")
+}
+
+// listed is a map of counts as text.
+func listed(counts map[string]int64) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", key, counts[key]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// settle waits until nothing has been written for some seconds, and returns what was counted when the last write was seen.
+func (m *measurement) settle(ctx context.Context) (counted, error) {
+	last, err := m.count(ctx)
 	if err != nil {
-		return err
+		return last, err
 	}
-	for still := 0; still < 5; {
+	for still := 0; still < 5; still++ {
 		if err := sleep(ctx, 3*time.Second); err != nil {
-			return err
+			return last, err
 		}
-		now, err := measure.Writes(ctx, m.cluster.rest)
+		now, err := m.count(ctx)
 		if err != nil {
-			return err
+			return last, err
 		}
-		if maps.Equal(now, last) {
-			still++
-		} else {
-			still = 0
+		if !maps.Equal(now.writes, last.writes) {
+			last, still = now, -1
 		}
-		last = now
 	}
-	return m.report(ctx, "until the workloads were annotated as well, and 15s more", since)
+	return last, nil
 }
 
 // again runs a second round, in which the numbers are those of the first or next to it.
@@ -148,93 +155,83 @@ func (m *measurement) again(ctx context.Context) error {
 	if err := m.cluster.client.Patch(ctx, rule, patch); err != nil {
 		return err
 	}
-	if err := m.complete(ctx, 2); err != nil {
+	after, err := m.complete(ctx, "second pass", 2, before)
+	if err != nil {
 		return err
 	}
-	return m.settle(ctx, before)
+	m.table.note("a second pass, in which hardly anything has changed", wallOf(before, after), "")
+	m.spent("  ", after.since(before))
+	if after, err = m.settle(ctx); err != nil {
+		return err
+	}
+	d := after.since(before)
+	m.table.note("  writes", fmt.Sprintf("%d: %s", d.total(), listed(d.writes)), "")
+	m.table.note("  peak memory of craned since its start", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+	return nil
 }
 
-// complete waits for the end of a round.
-func (m *measurement) complete(ctx context.Context, round int32) error {
+// complete waits for the end of a round, and tells how far it is.
+func (m *measurement) complete(ctx context.Context, what string, round int32, before counted) (counted, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.bound)
 	defer cancel()
 	rule := &analysisv1alpha1.RecommendationRule{}
+	told := time.Now()
 	for {
 		if err := m.cluster.client.Get(ctx, client.ObjectKey{Name: ruleName}, rule); err != nil {
-			return err
+			return counted{}, err
 		}
 		if rule.Status.RunNumber >= round {
-			return nil
+			return m.count(ctx)
 		}
 		if err := m.craned.alive(); err != nil {
-			return err
+			return counted{}, err
+		}
+		if time.Since(told) >= progressInterval {
+			now, err := m.count(ctx)
+			if err != nil {
+				return now, err
+			}
+			d := now.since(before).writes
+			say("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
+			told = time.Now()
 		}
 		if err := sleep(ctx, time.Second); err != nil {
-			return fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
+			return counted{}, fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
 		}
 	}
 }
 
 // quietly looks while nothing changes.
 func (m *measurement) quietly(ctx context.Context) error {
-	before, err := m.count(ctx)
+	if m.quiet <= 0 {
+		return nil
+	}
+	say("looking for %v while nothing changes", m.quiet)
+	// What it reads to measure is small beside what it measures, so it looks at the begin and at the end alone.
+	before, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {
 		return err
 	}
+	cpu, err := measure.CPU(m.craned.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
 	if err := sleep(ctx, m.quiet); err != nil {
 		return err
 	}
-	return m.report(ctx, fmt.Sprintf("%v in which nothing changed", m.quiet), before)
-}
-
-// rollOut changes the templates of workloads again and again, each time with a new pod in the place of the last one.
-func (m *measurement) rollOut(ctx context.Context) error {
-	var early, late int64
-	for i := range m.rollOuts {
-		err := m.cluster.each(ctx, m.rolled, func(ctx context.Context, w int) error { return m.cluster.roll(ctx, w, i) })
-		if err != nil {
-			return err
-		}
-		if n := i + 1; n == m.rollOuts/5 || n == m.rollOuts {
-			if err := sleep(ctx, 10*time.Second); err != nil { // What was written arrives.
-				return err
-			}
-			if late, err = m.craned.heap(ctx); err != nil {
-				return err
-			}
-			if early == 0 {
-				early = late
-			}
-			fmt.Printf("heap after a collection, after roll-out %d of %d workloads: %.1f MiB (%+.1f %%)\n", n, m.rolled, float64(late)/(1<<20), 100*(float64(late)/float64(early)-1))
-		}
+	used, err := measure.CPU(m.craned.cmd.Process.Pid)
+	if err != nil {
+		return err
 	}
+	wall := time.Since(began)
+	after, err := measure.Writes(ctx, m.cluster.rest)
+	if err != nil {
+		return err
+	}
+	d := counted{writes: after}.since(counted{writes: before})
+	m.table.note(fmt.Sprintf("%v in which nothing changes", m.quiet), "", "")
+	m.table.note("  writes but leases", strings.TrimSpace(fmt.Sprintf("%d %s", d.total(), listed(d.writes))), "0")
+	m.table.note("  craned", fmt.Sprintf("%.4f of a core", (used-cpu).Seconds()/wall.Seconds()), "0.02")
 	return nil
-}
-
-// roll changes one workload's template and replaces its pod.
-func (c *cluster) roll(ctx context.Context, w, round int) error {
-	d := c.deployment(w)
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"%d"}}}}}`, round)
-	if err := c.client.Patch(ctx, d, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
-		return err
-	}
-	pod := func(round int) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: fmt.Sprintf("%s-%08x-xxxxx", d.Name, round), Labels: d.Labels},
-			Spec:       d.Spec.Template.Spec,
-		}
-	}
-	if err := c.client.Create(ctx, pod(round)); err != nil || round == 0 {
-		return err
-	}
-	return client.IgnoreNotFound(c.client.Delete(ctx, pod(round-1), client.GracePeriodSeconds(0)))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -116,6 +116,21 @@ func (d *craned) heap(ctx context.Context) (int64, error) {
 	return 0, errors.New("the profile does not say how large the heap is")
 }
 
+// profile writes one of craned's profiles into a file of a directory; nothing without one.
+func (d *craned) profile(ctx context.Context, dir, file, path string) error {
+	if dir == "" {
+		return nil
+	}
+	page, err := get(ctx, "http://"+d.pprof+"/debug/pprof/"+path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, file), []byte(page), 0o600)
+}
+
 // tail is the end of the log, as an error to go with another.
 func (d *craned) tail() error {
 	d.log.mu.Lock()

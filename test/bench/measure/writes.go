@@ -8,8 +8,10 @@ package measure
 import (
 	"bufio"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -48,6 +50,21 @@ func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
 		out[verb+" "+of] += int64(value)
 	}
 	return out, lines.Err()
+}
+
+// ServerCPU is the CPU time that the API server has taken, the store in its process included.
+func ServerCPU(ctx context.Context, api rest.Interface) (time.Duration, error) {
+	page, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, found := strings.CutPrefix(line, "process_cpu_seconds_total "); found {
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return time.Duration(seconds * float64(time.Second)), err
+		}
+	}
+	return 0, errors.New("the API server does not say what CPU it has taken")
 }
 
 // label reads a label of a line of metrics; empty where there is none.
