@@ -125,8 +125,8 @@ func (r *Reconciler) apply(ctx context.Context, rec *analysisv1alpha1.Recommenda
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager)); err != nil {
 		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
 	}
-	r.Events.Eventf(rec, nil, corev1.EventTypeNormal, reasonAnnotated, "Annotate",
-		"Wrote annotation %s on %s %s/%s", annotation, ref.Kind, ref.Namespace, ref.Name)
+	// No event: what was written is there to be read, and after a round over a whole cluster there would be as many events as
+	// workloads.
 	return nil
 }
 

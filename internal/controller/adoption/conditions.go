@@ -20,7 +20,6 @@ import (
 // Reasons of conditions and events.
 const (
 	reasonOtherRule  = "OtherRecommendationAdopted"
-	reasonAnnotated  = "AnnotationWritten"
 	reasonTargetGone = "TargetGone"
 
 	reasonNotSupported    = "KindNotSupported"
