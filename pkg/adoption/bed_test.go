@@ -104,6 +104,13 @@ func (b *bed) look() Plan {
 			}
 		}
 	}
+	for _, to := range plan.Targets {
+		for i := range b.in.Targets {
+			if b.in.Targets[i].of(to) {
+				b.in.Targets[i] = to
+			}
+		}
+	}
 	if plan.Replicas != nil {
 		b.in.Template.Replicas = plan.Replicas
 	}

@@ -4,6 +4,7 @@
 package adoption
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -23,6 +24,12 @@ type Input struct {
 	// Template is what the workload itself asks for, of the containers that are wanted; Owner the field manager that says so.
 	Template Size
 	Owner    string
+	// Barred says why nothing may be begun, neither up nor down: something else would have to change with it. What has begun is
+	// still watched, and taken back where it must be.
+	Barred string
+	// Targets are those of the workload's autoscaler, where it may be changed with the requests.
+	Targets []Target
+
 	// OptedOut, by the owner's label, and Ending, with its namespace: nothing is touched.
 	OptedOut, Ending bool
 	// Rolling tells that a roll-out of the owner's is under way.
@@ -61,6 +68,8 @@ type Plan struct {
 	State State
 	// Changes are the pods to resize now.
 	Changes []Change
+	// Targets of the autoscaler to write, before any pod is changed.
+	Targets []Target
 	// Replicas is the number to scale to, nil to leave it.
 	Replicas *int32
 	// Template is what to write into the pod template; nil to leave it. Restore says that it goes back to its owner.
@@ -126,6 +135,7 @@ func (d *decision) run() {
 	}
 	if d.s.Phase == RollingBack {
 		d.finishRollBack()
+		d.follow()
 		return
 	}
 	d.raise()
@@ -141,6 +151,7 @@ func (d *decision) run() {
 		d.lower()
 	}
 	d.bringAll()
+	d.follow()
 	d.changeTemplate()
 }
 
@@ -158,6 +169,7 @@ func (d *decision) start() {
 	d.s.Earlier, d.s.Owner = d.in.Template.Clone(), d.in.Owner
 	d.s.Before, d.s.Current = d.in.Template.Clone(), d.in.Template.Clone()
 	d.begin(Resting)
+	d.tie()
 }
 
 // from is what the workload has now.
@@ -175,8 +187,8 @@ func (d *decision) raise() {
 	if !changed {
 		return
 	}
-	if d.in.Room.Broken != "" {
-		d.plan.Summary = d.in.Room.Broken
+	if why := cmp.Or(d.in.Barred, d.in.Room.Broken); why != "" {
+		d.plan.Summary = why
 		return
 	}
 	d.start()
@@ -216,6 +228,8 @@ func (d *decision) lower() {
 // holdsBack says why nothing is lowered now.
 func (d *decision) holdsBack() string {
 	switch {
+	case d.in.Barred != "":
+		return d.in.Barred
 	case d.in.Stale != "":
 		return d.in.Stale
 	case d.in.Room.Broken != "":
@@ -338,7 +352,8 @@ func (d *decision) withdraw() {
 		d.plan.Template, d.plan.Restore = &earlier, true
 	}
 	left := d.bring(d.s.Earlier)
-	if left > 0 && d.in.Now.Sub(d.s.Since) < d.in.Policy.Settle || d.plan.Replicas != nil || d.plan.Template != nil && !d.in.Template.has(d.s.Earlier) {
+	back := d.follow()
+	if (left > 0 || !back) && d.in.Now.Sub(d.s.Since) < d.in.Policy.Settle || d.plan.Replicas != nil || d.plan.Template != nil && !d.in.Template.has(d.s.Earlier) {
 		d.again(d.in.Policy.Look)
 		return
 	}
@@ -355,7 +370,7 @@ func (d *decision) changeTemplate() {
 	}
 	to := d.s.Current.Clone()
 	if d.s.Template == nil || !d.s.Template.Is(to) {
-		if d.in.Room.Closed != "" || d.in.Room.Broken != "" || d.in.Rolling {
+		if d.in.Room.Closed != "" || d.in.Room.Broken != "" || d.in.Barred != "" || d.in.Rolling {
 			d.again(d.in.Policy.Look)
 			return
 		}

@@ -4,6 +4,7 @@
 package adoption
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -13,7 +14,7 @@ func drift(in Input, s State) string {
 	if s.Earlier.Replicas != nil {
 		return replicasDrift(in, s)
 	}
-	if why := templateDrift(in, s); why != "" {
+	if why := cmp.Or(templateDrift(in, s), targetDrift(in, s)); why != "" {
 		return why
 	}
 	if s.Phase == Lowering || s.Phase == RollingBack {

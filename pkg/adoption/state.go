@@ -70,6 +70,8 @@ type State struct {
 	Reason string `json:"reason,omitempty"`
 	// Outcomes are the last steps down, oldest first.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// Tied are the targets of the workload's autoscaler that move with the requests.
+	Tied []Tied `json:"tied,omitempty"`
 	// Given are sizes of earlier steps, which pods may still have.
 	Given []Size `json:"given,omitempty"`
 }
@@ -89,7 +91,7 @@ func (s State) Clone() State {
 		t := s.Template.Clone()
 		out.Template = &t
 	}
-	out.Outcomes = slices.Clone(s.Outcomes)
+	out.Outcomes, out.Tied = slices.Clone(s.Outcomes), slices.Clone(s.Tied)
 	out.Given = nil
 	for _, g := range s.Given {
 		out.Given = append(out.Given, g.Clone())
@@ -161,6 +163,11 @@ func ParseState(text string) (State, error) {
 			if v, _ := size.get(a); v < 0 {
 				return State{}, fmt.Errorf("state of adoption: %s: %s: negative", name, a.container)
 			}
+		}
+	}
+	for _, t := range s.Tied {
+		if t.Percent < 1 || t.Set < 1 || t.Was < 1 {
+			return State{}, fmt.Errorf("state of adoption: target %s: must be 1 or more", t.Target)
 		}
 	}
 	if s.Earlier.Empty() || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
