@@ -209,6 +209,7 @@ func conditionsOf(p proposal) []state {
 	case recommend.Ready, recommend.Clear:
 	case recommend.Learning:
 		ready.ok, ready.reason, ready.message = false, reasonLearning, p.plan.Description
+		learning.ok = true
 	case recommend.NoData, recommend.Refused:
 		if because == "" {
 			because = map[recommend.State]string{recommend.NoData: reasonNoUsage, recommend.Refused: reasonRefused}[p.plan.State]

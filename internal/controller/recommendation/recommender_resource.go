@@ -5,13 +5,11 @@ package recommendation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
@@ -87,48 +85,13 @@ type autoscaler struct {
 	targets []workload.UtilizationTarget
 }
 
-// autoscaler is that of a workload. Several HorizontalPodAutoscalers of one workload are nobody's to coordinate: they
-// count as one that is not Crane's.
+// autoscaler is that of a workload.
 func (w *world) autoscaler(ref workload.Ref) autoscaler {
-	var out autoscaler
-	for i, a := range w.read.constraints.Autoscalers(ref) {
-		if targets := a.UtilizationTargets(); len(targets) > 0 {
-			out.targets = append(out.targets, targets...)
-			if out.Autoscaler = a; i > 0 {
-				out.Owner = ""
-			}
-		}
-	}
-	return out
+	one, targets := w.read.constraints.Utilization(ref)
+	return autoscaler{one, targets}
 }
 
-func (a autoscaler) asInput() *resource.Autoscaler {
-	if len(a.targets) == 0 {
-		return nil
-	}
-	in := &resource.Autoscaler{Name: a.Name, Owned: a.Owner != ""}
-	for _, t := range a.targets {
-		in.Targets = append(in.Targets, resource.Target{
-			Memory: t.Resource == corev1.ResourceMemory, Container: t.Container, Percent: t.Percent,
-		})
-	}
-	return in
-}
-
-// scalePoint is the annotation of that name.
-type scalePoint struct {
-	Kind    string            `json:"kind"`
-	Name    string            `json:"name"`
-	Targets []scalePointShift `json:"targets"`
-}
-
-// scalePointShift is a target that moves, in percent of the request.
-type scalePointShift struct {
-	Resource  corev1.ResourceName `json:"resource"`
-	Container string              `json:"container,omitempty"`
-	From      int32               `json:"from"`
-	To        int32               `json:"to"`
-}
+func (a autoscaler) asInput() *resource.Autoscaler { return shared.Autoscaler(a.Autoscaler, a.targets) }
 
 // bind ties the requests to the autoscaler: they change together or not at all.
 func (a autoscaler) bind(out *decision, moves []resource.Move) error {
@@ -143,18 +106,10 @@ func (a autoscaler) bind(out *decision, moves []resource.Move) error {
 		}
 		return nil
 	}
-	point := scalePoint{Kind: "EffectiveHorizontalPodAutoscaler", Name: a.Owner}
-	for _, m := range moves {
-		of := corev1.ResourceCPU
-		if m.Memory {
-			of = corev1.ResourceMemory
-		}
-		point.Targets = append(point.Targets, scalePointShift{Resource: of, Container: m.Container, From: m.Percent, To: m.To})
-	}
-	raw, err := json.Marshal(point)
+	text, err := shared.ScalePoint(a.Owner, moves)
 	if err != nil {
-		return fmt.Errorf("encoding the scale point: %w", err)
+		return err //nolint:wrapcheck // It says what it is.
 	}
-	out.annotations[analysisv1alpha1.AnnotationScalePoint] = string(raw)
+	out.annotations[analysisv1alpha1.AnnotationScalePoint] = text
 	return nil
 }

@@ -64,6 +64,9 @@ func Decide(in Input, s Settings) Plan {
 	if base.State != recommend.Ready {
 		return Plan{Plan: recommend.Plan{State: base.State, Reason: base.Reason, Description: base.Description}}
 	}
+	if base.Incomplete { // An autoscaler takes pods away, and its bounds are for the busiest hour of a week.
+		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: base.Missing}}
+	}
 	use := in.Replicas.CPU.Between(in.Replicas.Now.Add(-s.Replicas.Window), in.Replicas.Now)
 	evidence, why, reason := worthwhile(use, s)
 	if reason != "" {

@@ -89,10 +89,13 @@ func TestNothingProposed(t *testing.T) {
 		state  recommend.State
 		reason string
 	}{
-		"little use":    {func(in *Input, _ *Settings) { in.Replicas.CPU = wave(0.1, 0.5) }, recommend.Ready, ReasonLowUsage},
-		"flat use":      {func(in *Input, _ *Settings) { in.Replicas.CPU = wave(3, 4) }, recommend.Ready, ReasonFlat},
-		"scaled down":   {func(in *Input, _ *Settings) { in.Replicas.Replicas = 0 }, recommend.Refused, replicas.ReasonScaledDown},
-		"no history":    {func(in *Input, _ *Settings) { in.Replicas.CPU = series.Series{} }, recommend.NoData, ""},
+		"little use":  {func(in *Input, _ *Settings) { in.Replicas.CPU = wave(0.1, 0.5) }, recommend.Ready, ReasonLowUsage},
+		"flat use":    {func(in *Input, _ *Settings) { in.Replicas.CPU = wave(3, 4) }, recommend.Ready, ReasonFlat},
+		"scaled down": {func(in *Input, _ *Settings) { in.Replicas.Replicas = 0 }, recommend.Refused, replicas.ReasonScaledDown},
+		"no history":  {func(in *Input, _ *Settings) { in.Replicas.CPU = series.Series{} }, recommend.NoData, ""},
+		"half a history": {func(in *Input, _ *Settings) {
+			in.Replicas.CPU = in.Replicas.CPU.Between(now.Add(-week/2), now)
+		}, recommend.Learning, ""},
 		"no use of one": {func(in *Input, _ *Settings) { in.PodCPU = math.NaN() }, recommend.NoData, ""},
 		"noise": {func(in *Input, s *Settings) {
 			s.Predictable, s.Fluctuation = true, 1

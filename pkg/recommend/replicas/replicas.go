@@ -40,6 +40,8 @@ type Plan struct {
 	Replicas int32
 	// ByCPU and ByMemory are what each resource needs; 0 where it has no say.
 	ByCPU, ByMemory int32
+	// Missing says what of the history is not known where the plan is Incomplete.
+	Missing string
 }
 
 // Reasons of plans without a number.
@@ -55,19 +57,21 @@ const (
 //
 // pods; the larger counts, and never less than the setting's minimum. Source of the formula: gocrane's Replicas
 // recommender, in which the memory is the CPU by mistake.
+//
+// No forecast is asked for: the window stands for the time after it. Where less of it is known than should be, and more than
+// a day, the plan is Incomplete and has a number that is never less than the pods that there are: what the rest of a week
+// would have shown can only need more.
 func Decide(in Input, s Settings) Plan {
 	if plan, refused := refuse(in, s); refused {
 		return plan
 	}
-	hours := int(s.Window / time.Hour)
-	for _, of := range []struct {
-		name string
-		use  series.Series
-	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
-		state, why := observation.Default(hours).Enough(of.name, hourly(of.use, in.Now, hours))
-		if state != recommend.Ready {
-			return Plan{Plan: recommend.Plan{State: state, Description: why}}
-		}
+	state, why := known(in, s)
+	if state != recommend.Ready && state != recommend.Learning {
+		return Plan{Plan: recommend.Plan{State: state, Description: why}}
+	}
+	short := state == recommend.Learning
+	if state, lately := known(in, s.over(shortest)); short && state != recommend.Ready {
+		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: why + " " + lately}}
 	}
 	start := in.Now.Add(-s.Window)
 	cpu := series.Quantile(in.CPU.Between(start, in.Now).Values, float64(s.CPUPercentile))
@@ -77,6 +81,9 @@ func Decide(in Input, s Settings) Plan {
 		ByMemory: pods(memory, float64(s.MemoryTarget)*float64(in.MemoryRequest)),
 	}
 	plan.Replicas = max(s.DefaultMin, plan.ByCPU, plan.ByMemory)
+	if short {
+		plan.Incomplete, plan.Missing, plan.Replicas = true, why, max(plan.Replicas, in.Replicas)
+	}
 	plan.State, plan.Action = recommend.Ready, recommend.Patch
 	if plan.Replicas == in.Replicas {
 		plan.Action = recommend.NoAction
@@ -86,7 +93,38 @@ func Decide(in Input, s Settings) Plan {
 		{Name: fmt.Sprintf("p%g of memory of all pods over %s", 100*float64(s.MemoryPercentile), series.FormatDuration(s.Window)), Value: memory, Unit: "bytes"},
 	}
 	plan.Description = describe(in, s, plan)
+	if short {
+		plan.Description += " " + why + " No forecast stands in for the rest, so that fewer pods than there are are not recommended before it is known."
+	}
 	return plan
+}
+
+// shortest is the history below which nothing is said: a day has its busy hours in it.
+const shortest = 24 * time.Hour
+
+// over are the settings with another window.
+func (s Settings) over(window time.Duration) Settings {
+	s.Window = min(s.Window, window)
+	return s
+}
+
+// known tells whether the use of the window is known well enough: the worse of CPU and memory.
+func known(in Input, s Settings) (recommend.State, string) {
+	hours := int(s.Window / time.Hour)
+	worst, because := recommend.Ready, ""
+	for _, of := range []struct {
+		name string
+		use  series.Series
+	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
+		state, why := observation.Default(hours).Enough(of.name, hourly(of.use, in.Now, hours))
+		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
+			worst, because = state, why
+		}
+		if worst == recommend.NoData {
+			break
+		}
+	}
+	return worst, because
 }
 
 // refuse says why a workload is not looked at.

@@ -85,7 +85,8 @@ func TestNoNumber(t *testing.T) {
 		"no pod request":     {func(in *Input) { in.MemoryRequest = 0 }, recommend.Refused, "request no cpu or no memory"},
 		"nothing seen":       {func(in *Input) { in.CPU, in.Memory = series.Series{}, series.Series{} }, recommend.NoData, "No cpu use"},
 		"no memory seen":     {func(in *Input) { in.Memory = series.Series{} }, recommend.NoData, "No memory use"},
-		"too young":          {func(in *Input) { in.CPU = flat(2, 48*time.Hour) }, recommend.Learning, "cpu use is known for 48"},
+		"younger than a day": {func(in *Input) { in.CPU = flat(2, 20*time.Hour) }, recommend.Learning, "cpu use is known for 20 of the last 24 hours"},
+		"holes":              {func(in *Input) { in.CPU = withHoles(in.CPU) }, recommend.Learning, "cpu use is known for 84 of the last 168 hours"},
 		"old news":           {func(in *Input) { in.CPU.Start = in.CPU.Start.Add(-6 * time.Hour) }, recommend.NoData, "last cpu use"},
 		"not a number is no": {func(in *Input) { in.CPU = flat(math.NaN(), week) }, recommend.NoData, "No cpu use"},
 	} {
@@ -97,6 +98,50 @@ func TestNoNumber(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// withHoles is a use of which every second hour is missing.
+func withHoles(s series.Series) series.Series {
+	for i := range s.Values {
+		if i/12%2 == 0 {
+			s.Values[i] = math.NaN()
+		}
+	}
+	return s
+}
+
+// TestShortHistory: a day is enough to say that there are too few pods, and not that there are too many; why is said.
+func TestShortHistory(t *testing.T) {
+	const two = 48 * time.Hour
+	for name, c := range map[string]struct {
+		cpu, memory series.Series
+		replicas    int32
+		action      recommend.Action
+		says        string
+	}{
+		"more are needed":   {flat(8, two), flat(1<<30, two), 16, recommend.Patch, "cpu use is known for 48 of the last 168 hours"},
+		"fewer are not":     {flat(2, two), flat(1<<30, two), 10, recommend.NoAction, "It stays at 10 pods"},
+		"one of them short": {flat(8, week), flat(1<<30, two), 16, recommend.Patch, "memory use is known for 48"},
+		"just a day":        {flat(8, 24*time.Hour), flat(1<<30, 24*time.Hour), 16, recommend.Patch, "24 of the last 168"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := web()
+			in.CPU, in.Memory = c.cpu, c.memory
+			p := Decide(in, defaults(t))
+			if p.State != recommend.Ready || !p.Incomplete || p.Replicas != c.replicas || p.Action != c.action {
+				t.Errorf("%+v", p)
+			}
+			if !strings.Contains(p.Description, c.says) || !strings.Contains(p.Description, "No forecast stands in for the rest") {
+				t.Error(p.Description)
+			}
+		})
+	}
+	in, s := web(), defaults(t)
+	in.CPU, in.Memory = flat(2, 30*time.Hour), flat(1<<30, 30*time.Hour)
+	s.Window = 24 * time.Hour
+	if p := Decide(in, s); p.State != recommend.Ready || p.Incomplete || p.Replicas != 4 {
+		t.Errorf("a window of a day that is known: %+v", p)
 	}
 }
 

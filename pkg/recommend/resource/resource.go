@@ -114,10 +114,10 @@ func Decide(in Input) Plan {
 		plan.State = recommend.NoData
 	}
 	plan.Pod = podRequest(in.Containers, plan)
-	plan.ScalePoint = in.scalePoint(plan)
+	plan.ScalePoint = in.Autoscaler.Moves(plan.Containers)
 	plan.MeanPods = in.meanPods()
 	plan.Description = describe(plan, unseen, in.PolicyWhy)
-	if text := in.Autoscaler.describe(plan.ScalePoint); text != "" {
+	if text := in.Autoscaler.Describe(plan.ScalePoint); text != "" {
 		plan.Description += " " + text
 	}
 	return plan

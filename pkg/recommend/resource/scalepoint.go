@@ -37,15 +37,15 @@ type Move struct {
 	To int32
 }
 
-// scalePoint finds the targets that keep the scale point with the requests of the plan. Targets are whole percent, so
-// the point may move by half a percent of the request.
-func (in Input) scalePoint(plan Plan) []Move {
-	if in.Autoscaler == nil {
+// Moves finds the targets that keep the scale point when containers go from what they request to what they shall. Targets are
+// whole percent, so the point may move by half a percent of the request.
+func (a *Autoscaler) Moves(containers []rightsize.Recommendation) []Move {
+	if a == nil {
 		return nil
 	}
 	var out []Move
-	for _, t := range in.Autoscaler.Targets {
-		now, after := t.requests(plan.Containers)
+	for _, t := range a.Targets {
+		now, after := t.requests(containers)
 		if now <= 0 || after <= 0 {
 			continue // Without a request a utilisation has no meaning.
 		}
@@ -86,8 +86,8 @@ func amount[T ~int64](v *T) float64 {
 	return float64(*v)
 }
 
-// describe says what has to happen to the autoscaler, and whether it does.
-func (a *Autoscaler) describe(moves []Move) string {
+// Describe says what has to happen to the autoscaler, and whether it does; empty where nothing has to.
+func (a *Autoscaler) Describe(moves []Move) string {
 	if a == nil || len(moves) == 0 {
 		return ""
 	}

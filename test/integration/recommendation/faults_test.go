@@ -86,7 +86,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	w := newWorld(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
-		w.past.uses = append(w.past.uses, used{"Deployment", name, 1, 0.2, 0.2, 300 * mib})
+		w.past.uses = append(w.past.uses, used{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
 	}
 	w.deploy(1, names...)
 	rule := w.rule("refused", "Resource")
@@ -179,7 +179,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	w := newWorld(t)
 	w.install()
 	w.past.uses = []used{
-		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib},
+		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0},
 	}
 	w.deploy(2, "web")
 	good, bad, opaque := w.custom("Fleet", "good"), w.custom("Fleet", "bad"), w.custom("Opaque", "one")
@@ -222,7 +222,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 // When the kind is gone again later, what there is of it stays.
 func TestKindNotInstalled(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	rule := w.rule("uninstalled", "Resource")
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
@@ -240,7 +240,7 @@ func TestKindNotInstalled(t *testing.T) {
 // TestTargetDeletedMidway: a workload that goes while it is evaluated leaves nothing behind, and the round ends.
 func TestTargetDeletedMidway(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web", "doomed")
 	rule := w.rule("midway", "Resource", "Replicas")
 	w.make(rule)
@@ -261,7 +261,7 @@ func TestTargetDeletedMidway(t *testing.T) {
 // TestTerminatingNamespace: where nothing can be created any more, nothing is, and the other namespaces are served.
 func TestTerminatingNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "leaving-"}}
 	w.make(leaving)
@@ -289,7 +289,7 @@ func TestTerminatingNamespace(t *testing.T) {
 // TestSlowSource: a rule whose source takes its time does not hold up another one, and is done in the end.
 func TestSlowSource(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	other := newWorld(t)
 	other.past = w.past

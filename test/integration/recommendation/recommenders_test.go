@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -26,9 +27,9 @@ func TestReplicasAndHPA(t *testing.T) {
 	w := newWorld(t)
 	// Ten pods between 0.1 and 0.5 cores; web holds 200 MiB a pod, cache 1 GiB.
 	w.past.uses = []used{
-		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib},
-		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib},
-		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib},
+		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib, 0},
+		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib, 0},
+		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib, 0},
 	}
 	w.deploy(10, "web", "cache")
 	w.deploy(2, "idle")
@@ -67,6 +68,36 @@ func TestReplicasAndHPA(t *testing.T) {
 	w.eventually("metric of the replicas", func(ctx context.Context) error {
 		return hasSeries(w, "crane_analysis_replicas_recommendation", 3)
 	})
+}
+
+// TestShortHistory: with two days of history there is a number of pods that can only be more than there are, and it says why;
+// an autoscaler waits. Without any history neither has one.
+func TestShortHistory(t *testing.T) {
+	w := newWorld(t)
+	w.past.uses = []used{
+		{kind: "Deployment", name: "full", pods: 2, low: 1, high: 3, bytes: 200 * mib, since: 48 * time.Hour},
+		{kind: "Deployment", name: "empty", pods: 4, low: 0.01, high: 0.01, bytes: 50 * mib, since: 48 * time.Hour},
+	}
+	w.deploy(2, "full", "unseen")
+	w.deploy(4, "empty")
+	rule := w.rule("short", "Replicas", "HPA")
+	w.make(rule)
+	w.start(setup{})
+	w.complete(rule, "RoundCompleted")
+	all := w.recommendations()
+	for name, want := range map[string]struct{ ready, learning, value, says string }{
+		// P95 of two pods' wave is just below 6 cores: 12 pods at half a core each.
+		"Replicas/full":   {"True/RecommendationReady", "True/InsufficientHistory", `{"spec":{"replicas":12}}`, "No forecast stands in for the rest"},
+		"Replicas/empty":  {"True/RecommendationReady", "True/InsufficientHistory", `{"spec":{"replicas":4}}`, "It stays at 4 pods"},
+		"Replicas/unseen": {"False/NoUsage", "False/NoUsage", "", "No cpu use is known"},
+		"HPA/full":        {"False/InsufficientHistory", "True/InsufficientHistory", "", "of the last 168 hours"},
+		"HPA/unseen":      {"False/NoUsage", "False/NoUsage", "", "No cpu use is known"},
+	} {
+		r := all[name]
+		if condition(r, "Ready") != want.ready || condition(r, "Learning") != want.learning || r.Status.RecommendedInfo != want.value || !strings.Contains(r.Status.Description, want.says) {
+			t.Errorf("%s: Ready %s, Learning %s, %s: %s", name, condition(r, "Ready"), condition(r, "Learning"), r.Status.RecommendedInfo, r.Status.Description)
+		}
+	}
 }
 
 func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
@@ -118,7 +149,7 @@ func hasSeries(w *world, name string, want int) error {
 // with anybody else's both are proposed, and neither may be applied.
 func TestScalePoint(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(4, "foreign", "owned")
 	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
 		percent := int32(50)

@@ -26,7 +26,7 @@ import (
 // TestAskedFor: lowering the run number of one Recommendation has that one evaluated, at once, and no other.
 func TestAskedFor(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web", "api")
 	rule := w.rule("asked", "Resource")
 	w.make(rule)
@@ -67,7 +67,7 @@ func TestAskedFor(t *testing.T) {
 // TestAnalytics: an Analytics has a rule while it is there, with its settings, and none when it is gone.
 func TestAnalytics(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	seconds := int64(7200)
 	analytics := &analysisv1alpha1.Analytics{
@@ -138,7 +138,7 @@ func TestAnalytics(t *testing.T) {
 // leaves the old one in force and is told in a metric.
 func TestConfigurationReloaded(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
@@ -179,7 +179,7 @@ func TestConfigurationReloaded(t *testing.T) {
 // new one's.
 func TestChangedDuringItsRun(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	rule := w.rule("changed", "Resource")
 	rule.Spec.Recommenders[0].Config = map[string]string{"cpu-request-margin-fraction": "0.15"}
@@ -215,7 +215,7 @@ func TestChangedDuringItsRun(t *testing.T) {
 // TestTwoRules: rules that look at one workload do not stand in each other's way, and metrics tell of it once.
 func TestTwoRules(t *testing.T) {
 	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib}}
+	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	one, two := w.rule("one", "Resource"), w.rule("two", "Resource")
 	w.make(one, two)

@@ -51,6 +51,8 @@ type used struct {
 	pods       int
 	low, high  float64
 	bytes      float64
+	// since is for how long before the end there is a history; 0 for all of it.
+	since time.Duration
 }
 
 // past is a history. Its fields are guarded by mu, as tests change them while controllers read.
@@ -87,7 +89,7 @@ func (p *past) Usage(ctx context.Context, req metrics.UsageRequest, visit func(m
 					if req.Resource == metrics.CPU {
 						values[i] = u.low + (u.high-u.low)*(1-math.Cos(2*math.Pi*float64(i)/288))/2
 					}
-					if !at.Before(req.End) {
+					if !at.Before(req.End) || u.since > 0 && at.Before(req.End.Add(-u.since)) {
 						values[i] = series.Gap()
 					}
 				}
