@@ -36,3 +36,19 @@ func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 	}
 	return out
 }
+
+// Utilization is the autoscaler that acts on the utilisation of a workload's requests, and its targets; there are none where
+// nothing does. Several of one workload are nobody's to coordinate: they count as one that is not Crane's.
+func (c Constraints) Utilization(ref Ref) (Autoscaler, []UtilizationTarget) {
+	var out Autoscaler
+	var all []UtilizationTarget
+	for i, a := range c.Autoscalers(ref) {
+		if targets := a.UtilizationTargets(); len(targets) > 0 {
+			all = append(all, targets...)
+			if out = a; i > 0 {
+				out.Owner = ""
+			}
+		}
+	}
+	return out, all
+}

@@ -168,7 +168,7 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 		s.held(in, wait, "raised", in.Moved.RaisedAt)
 	default:
 		s.Action, s.Request = Raise, s.Target
-		s.Reason = fmt.Sprintf("raised from %s", now)
+		s.Reason = fmt.Sprintf("to be raised from %s", now)
 		s.Moved.RaisedAt = in.Now
 	}
 }
@@ -193,7 +193,7 @@ func (s *Sizing) lower(in Input, c combined, share float64, must bool) {
 		s.held(in, wait, what, at)
 	default:
 		s.Action, s.Request = Lower, s.Target
-		s.Reason = fmt.Sprintf("lowered from %s", now)
+		s.Reason = fmt.Sprintf("to be lowered from %s", now)
 		s.Moved.LoweredAt = in.Now
 	}
 }

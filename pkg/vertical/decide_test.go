@@ -34,10 +34,10 @@ func TestDecide(t *testing.T) {
 		request, target int64
 		reason          string
 	}{
-		"more is needed":          {Input{Policy: same, Present: 500, Estimates: []Estimate{says(600)}}, Raise, 600, 600, "raised from 500m"},
+		"more is needed":          {Input{Policy: same, Present: 500, Estimates: []Estimate{says(600)}}, Raise, 600, 600, "to be raised from 500m"},
 		"a little less":           {Input{Policy: same, Present: 500, Estimates: []Estimate{says(490)}}, Hold, 500, 490, "98 % of 500m"},
 		"less, above 35 %":        {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(360)}}, Hold, 1000, 360, "lowered below 35 %"},
-		"much less":               {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(340)}}, Lower, 340, 340, "lowered from 1"},
+		"much less":               {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(340)}}, Lower, 340, 340, "to be lowered from 1"},
 		"no request":              {Input{Policy: same, Estimates: []Estimate{says(340)}}, Raise, 340, 340, "requests nothing yet"},
 		"equal":                   {Input{Policy: same, Present: 340, Estimates: []Estimate{says(340)}}, Hold, 340, 340, "what it requests"},
 		"nobody knows":            {Input{Policy: same, Present: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 		"a floor hides nothing":   {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900), {Estimator: TypeOOM, Priority: 9, Value: 700, Floor: true}}}, Raise, 900, 900, "Percentile"},
 		"a floor never lowers":    {Input{Policy: same, Present: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, Floor: true}}}, Hold, 5000, 700, "needs at most is not known"},
 		"maxAllowed":              {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Present: 500, Estimates: []Estimate{says(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
-		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Present: 900, Estimates: []Estimate{says(900)}}, Lower, 800, 800, "lowered from 900m"},
+		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Present: 900, Estimates: []Estimate{says(900)}}, Lower, 800, 800, "to be lowered from 900m"},
 		"minAllowed":              {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{CPU: 300} }), Present: 1000, Estimates: []Estimate{says(10)}}, Lower, 300, 300, "minAllowed is 300m"},
 		"min above max":           {Input{Policy: policy(func(p *Policy) { p.Min, p.Max = Amounts{CPU: 300}, Amounts{CPU: 200} }), Present: 1000, Request: 1000, Estimates: []Estimate{says(10)}}, None, 0, 0, "is above maxAllowed 200m"},
 		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{CPU: 99} }), Present: 1000, Request: 1000, Estimates: []Estimate{says(10)}}, None, 0, 0, "threshold"},

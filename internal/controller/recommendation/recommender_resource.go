@@ -106,7 +106,7 @@ func (a autoscaler) bind(out *decision, moves []resource.Move) error {
 		}
 		return nil
 	}
-	text, err := shared.ScalePoint(a.Owner, moves)
+	text, err := shared.ScalePointText(a.Owner, moves)
 	if err != nil {
 		return err //nolint:wrapcheck // It says what it is.
 	}
