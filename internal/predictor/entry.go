@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/scaling/ahead"
 	"crane.io/crane/pkg/series"
 )
 
@@ -42,6 +43,8 @@ type entry struct {
 	dropped  int // series beyond the limit in the last answer
 	dirty    bool
 	cache    cached
+	// followers keep account of the series for callers that scale by it, where it is one.
+	followers map[account]*ahead.Follower
 }
 
 // phase says what has to be done for an entry next.
@@ -102,6 +105,9 @@ func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits 
 		for i, v := range f.Values {
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
 				t.observe(at, v)
+				if len(found) == 1 {
+					e.follow(t, at, end.Add(-ahead.Past), v)
+				}
 				e.dirty = true
 			}
 		}

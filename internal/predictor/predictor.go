@@ -133,18 +133,28 @@ func (p *Predictor) Set(caller string, requests []Request) []Ticket {
 	before := len(p.entries)
 	for i := range plans {
 		if tickets[i].Err == nil {
-			if tickets[i].Err = p.want(caller, plans[i]); tickets[i].Err == nil {
+			if tickets[i].Err = p.want(caller, plans[i], requests[i].Scaling); tickets[i].Err == nil {
 				wanted[plans[i].key] = struct{}{}
 			}
 		}
 	}
 	added := len(p.entries) > before
-	gone := p.release(caller, wanted)
+	gone, left := p.release(caller, wanted)
+	accounts := make(map[*entry][]int, len(wanted))
+	for i := range plans {
+		if e := p.entries[plans[i].key]; tickets[i].Err == nil {
+			accounts[e] = append(accounts[e], i)
+		}
+	}
 	if len(wanted) > 0 {
 		p.callers[caller] = wanted
 	}
 	p.mu.Unlock()
 	p.store.remove(gone...)
+	for _, e := range left {
+		_ = e.keepAccounts(caller, nil) // To keep none never fails.
+	}
+	keepEach(caller, accounts, requests, tickets)
 	if added {
 		p.stir()
 	}
@@ -154,14 +164,17 @@ func (p *Predictor) Set(caller string, requests []Request) []Ticket {
 // Forget drops a caller.
 func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 
-// want is called with mu held.
-func (p *Predictor) want(caller string, one plan) error {
+// want is called with mu held. The account of a series that is new begins before anything of it is read.
+func (p *Predictor) want(caller string, one plan, first *Scaling) error {
 	e := p.entries[one.key]
 	if e == nil {
 		if len(p.entries) >= p.config.MaxSeries || p.models >= p.config.MaxSeries {
 			return fmt.Errorf("the limit of %d series is reached", p.config.MaxSeries)
 		}
 		e = &entry{plan: one, callers: map[string]struct{}{}, due: p.config.Clock.Now()}
+		if err := e.keepAccounts(caller, []*Scaling{first}); err != nil { // Nobody else has seen it yet: its lock is free.
+			return err
+		}
 		p.entries[one.key] = e
 	}
 	e.callers[caller] = struct{}{}
@@ -169,9 +182,8 @@ func (p *Predictor) want(caller string, one plan) error {
 }
 
 // release is called with mu held. It takes a caller off all series but those that it wants, and returns the keys of those
-// that nobody is left for.
-func (p *Predictor) release(caller string, wanted map[Key]struct{}) []Key {
-	var gone []Key
+// that nobody is left for, and the entries that others still want.
+func (p *Predictor) release(caller string, wanted map[Key]struct{}) (gone []Key, left []*entry) {
 	for key := range p.callers[caller] {
 		if _, kept := wanted[key]; kept {
 			continue
@@ -182,10 +194,12 @@ func (p *Predictor) release(caller string, wanted map[Key]struct{}) []Key {
 			delete(p.entries, key)
 			p.models -= e.models
 			gone = append(gone, key)
+			continue
 		}
+		left = append(left, e)
 	}
 	delete(p.callers, caller)
-	return gone
+	return gone, left
 }
 
 func (p *Predictor) find(key Key) (*entry, error) {

@@ -45,6 +45,8 @@ type Request struct {
 	Options   registry.Options
 	// Aggregated puts all series of the query into one distribution; for percentile alone.
 	Aggregated bool
+	// Scaling asks for an account beside the forecast, which is the caller's own; nil for none.
+	Scaling *Scaling
 }
 
 // Key identifies what a Request asks for; equal requests have equal keys.

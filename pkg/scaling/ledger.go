@@ -213,8 +213,8 @@ const (
 // spared or the past is too short.
 func (l *Ledger) Choose(budget float64) Choice {
 	if l.seen < ledgerLearning {
-		// In whole hours: the text stands in a status, and is to move no faster than forecasts are written.
-		return Choice{Why: fmt.Sprintf("learning: %d of %d hours seen", int(l.seen.Hours()), int(ledgerLearning.Hours()))}
+		// Without the hours: the text stands in statuses, which are not to be written for it alone.
+		return Choice{Why: fmt.Sprintf("learning: less than %d hours of the past are known", int(ledgerLearning.Hours()))}
 	}
 	if l.reactive.short < 1 {
 		return Choice{Why: "the HPA alone was never under capacity"}

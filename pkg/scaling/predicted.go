@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 	"time"
 )
 
@@ -28,16 +29,26 @@ type Point struct {
 	Value float64
 }
 
+// Within returns which of n points, whose times are in order, count from now to the end of a window: points[from:to]. The one that holds
+// now counts, however long ago it begins; one that begins as the window ends does not. A point holds until the next one; the last
+// one counts until it begins.
+func Within(n int, at func(i int) time.Time, now time.Time, window time.Duration) (from, to int) {
+	from = sort.Search(n, func(i int) bool { return !at(i).Before(now) })
+	if from > 0 && from < n && at(from).After(now) {
+		from--
+	}
+	end := now.Add(window)
+	to = from + sort.Search(n-from, func(i int) bool { return !at(from + i).Before(end) })
+	return from, to
+}
+
 // Peak returns the highest value of a forecast from now to the end of a window, in the unit of the forecast: what
 // crane_autoscaling_prediction is. The points are in the order of time; the one that holds now counts, however long ago it
 // begins. The error wraps ErrOutdated where nothing is left of the forecast, and names a value that is no amount.
 func Peak(points []Point, now time.Time, window time.Duration) (float64, error) {
 	peak, found := 0.0, false
-	for i, p := range points {
-		holds := p.At.Before(now) && i+1 < len(points) && points[i+1].At.After(now)
-		if p.At.Before(now) && !holds || p.At.After(now.Add(window)) {
-			continue
-		}
+	from, to := Within(len(points), func(i int) time.Time { return points[i].At }, now, window)
+	for _, p := range points[from:to] {
 		if !(p.Value >= 0) || math.IsInf(p.Value, 0) {
 			return 0, fmt.Errorf("the forecast for %s is %v: %w", p.At.UTC().Format(time.RFC3339), p.Value, ErrNoMetric)
 		}

@@ -30,7 +30,8 @@ func TestPeak(t *testing.T) {
 		err    error
 	}{
 		{"the highest of the window", minutes(1, 5, 2, 9), 0, 2 * time.Minute, 5, nil},
-		{"both ends count", minutes(1, 5, 2, 9), 0, 3 * time.Minute, 9, nil},
+		{"the window ends before the value that begins then", minutes(1, 5, 2, 9), 0, 3 * time.Minute, 5, nil},
+		{"a moment later it counts", minutes(1, 5, 2, 9), time.Second, 3 * time.Minute, 9, nil},
 		{"the value that holds now", minutes(7, 1, 1), 30 * time.Second, time.Minute, 7, nil},
 		{"what is over does not count", minutes(7, 1, 1), time.Minute, time.Minute, 1, nil},
 		{"less than a core", minutes(0.9, 0.4), 0, time.Minute, 0.9, nil},
@@ -41,7 +42,7 @@ func TestPeak(t *testing.T) {
 		{"NaN", minutes(1, math.NaN()), 0, time.Hour, 0, ErrNoMetric},
 		{"infinite", minutes(math.Inf(1)), 0, time.Hour, 0, ErrNoMetric},
 		{"negative", minutes(-1), 0, time.Hour, 0, ErrNoMetric},
-		{"NaN outside of the window", minutes(1, 2, math.NaN()), 0, time.Minute, 2, nil},
+		{"NaN outside of the window", minutes(1, 2, math.NaN()), 0, 2 * time.Minute, 2, nil},
 	} {
 		got, err := Peak(c.points, noon().Add(c.after), c.window)
 		if got != c.want || !errors.Is(err, c.err) {

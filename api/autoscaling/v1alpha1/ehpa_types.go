@@ -265,7 +265,7 @@ type ReplicaProposal struct {
 	// +optional
 	Target string `json:"target,omitempty"`
 
-	// Message says why nothing is asked for.
+	// Message says why nothing is asked for; of a forecast that is asked, which part of it counts and what speaks for that.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -19,6 +19,9 @@ const (
 	// AnnotationAdoptedSpec, on an HPA that was taken over, is the JSON of its spec from before. When the annotation
 	// AnnotationAdoptHPA goes the HPA gets it back.
 	AnnotationAdoptedSpec = "autoscaling.crane.io/adopted-spec"
+	// AnnotationPodStartup is how long a pod of the target takes from being asked for to being ready, as a duration of at most 1h such
+	// as 90s. Load is looked for that much earlier. Absent means 60s.
+	AnnotationPodStartup = "autoscaling.crane.io/pod-startup"
 )
 
 // Labels of the objects that an EffectiveHorizontalPodAutoscaler makes.

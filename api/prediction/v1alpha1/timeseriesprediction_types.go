@@ -116,6 +116,31 @@ type PredictionMetric struct {
 	// Algorithm is how the metric is forecast. Absent means that Crane chooses.
 	// +optional
 	Algorithm Algorithm `json:"algorithm,omitzero"`
+
+	// Scaling asks for an account, on the metric's own past, of how much of the forecast is worth its replicas. The answer is in
+	// the status. Used with the algorithm auto alone; EffectiveHorizontalPodAutoscalers set it.
+	// +optional
+	Scaling *ScalingPlant `json:"scaling,omitempty"`
+}
+
+// ScalingPlant is what scales with the metric.
+type ScalingPlant struct {
+	// PodCapacity is the load that one ready pod carries, in the unit of the metric; more than 0.
+	PodCapacity Number `json:"podCapacity"`
+
+	// Target is the share of a pod's capacity that the autoscaler aims for, more than 0 and at most 1.
+	Target Number `json:"target"`
+
+	// LagSeconds is how long it takes from load to ready pods, in seconds: the age of metrics, a sync period of the autoscaler
+	// and the start-up time of a pod.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=7200
+	LagSeconds int32 `json:"lagSeconds"`
+
+	// StabilizationSeconds is for how long the autoscaler keeps what load once asked for, in seconds.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	StabilizationSeconds int32 `json:"stabilizationSeconds"`
 }
 
 // MetricQuery is a metric by its name and labels.
@@ -199,6 +224,45 @@ type PredictionMetricStatus struct {
 	// constant.
 	// +optional
 	Skill string `json:"skill,omitempty"`
+
+	// Scaling says how much of the forecast is worth its replicas. Absent where the spec does not ask for it.
+	// +optional
+	Scaling *ScalingChoice `json:"scaling,omitempty"`
+}
+
+// ScalingChoice is how much of a forecast is worth its replicas, by what it would have cost and spared on the metric's own past.
+type ScalingChoice struct {
+	// Use says whether the forecast is to be acted on. If so the samples of the forecast are of the quantile that was chosen.
+	Use bool `json:"use"`
+
+	// Quantile is the quantile of the load to come that is carried, such as "0.8". Absent where the forecast is not used.
+	// +optional
+	Quantile string `json:"quantile,omitempty"`
+
+	// Fill is the share of a pod's capacity that it may fill, such as "0.85". Absent where the forecast is not used.
+	// +optional
+	Fill string `json:"fill,omitempty"`
+
+	// LeadSeconds is how far ahead load is looked for, in seconds.
+	// +optional
+	LeadSeconds int32 `json:"leadSeconds,omitempty"`
+
+	// ExtraReplicas is how many more replica hours it would have cost, as a fraction: "0.03" is 3 %.
+	// +optional
+	ExtraReplicas string `json:"extraReplicas,omitempty"`
+
+	// SparedTime is how much of the time under capacity it would have spared, as a fraction: "0.8" is 80 %.
+	// +optional
+	SparedTime string `json:"sparedTime,omitempty"`
+
+	// Why says in a sentence what speaks for the choice.
+	// +optional
+	Why string `json:"why,omitempty"`
+
+	// Ledger is the state of the account, so that it goes on after a restart. Some hundred bytes; of no use to others.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Ledger []byte `json:"ledger,omitempty"`
 }
 
 // MetricTimeSeries is the forecast of one series.

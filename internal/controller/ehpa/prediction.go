@@ -60,17 +60,29 @@ func candidates(o *observation, queries *Queries) []candidate {
 		query.ResourceIdentifier = names[i]
 		query.Algorithm = algorithmOf(o.ehpa.Spec.Prediction.PredictionAlgorithm)
 		c.query = &query
-		c.perPod, c.err = aimFor(o.target, &metrics[i])
-		if c.err != nil {
-			continue
-		}
-		if o.tsp == nil {
-			c.err = scalingmetric.ErrNotReady
-			continue
-		}
-		c.forecast, c.err = scalingmetric.Prediction(o.tsp, names[i], o.now)
+		c.weigh(o, &metrics[i])
 	}
 	return out
+}
+
+// weigh says what replicas the forecast of a metric is for, and reads it.
+func (c *candidate) weigh(o *observation, m *autoscalingv2.MetricSpec) {
+	// An account is not begun anew for a fault that passes.
+	c.query.Scaling = plantBefore(o.tsp, c.identifier)
+	if c.perPod, c.err = aimFor(o.target, m); c.err != nil {
+		return
+	}
+	plant, err := plantOf(o.ehpa, m, c.perPod)
+	if err != nil {
+		c.err = err
+		return
+	}
+	c.query.Scaling = plant
+	if o.tsp == nil {
+		c.err = scalingmetric.ErrNotReady
+		return
+	}
+	c.forecast, c.err = scalingmetric.Prediction(o.tsp, c.identifier, o.now)
 }
 
 // askedBefore returns the query that a prediction has for a metric, or else the one that is given.

@@ -117,7 +117,7 @@ func (s *Previews) round(ctx context.Context, h *scaling.History, o *observation
 		}
 		one := scaling.Proposal{Metric: said.Name}
 		one.Replicas, one.Err = scaling.Total(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, tolerance)
-		said.Current, said.Target = number(c.forecast.Value), c.perPod.String()
+		said.Current, said.Target, said.Message = number(c.forecast.Value), c.perPod.String(), sentence(c.forecast.Why)
 		out.add(&asked, one, said)
 	}
 	out.proposals = append(out.proposals, cronProposals(p)...)

@@ -45,6 +45,7 @@ func proposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
 		r := readingOf(m, status)
 		if c := p.candidate(names[i]); c != nil && r.err == nil {
 			r = reading{current: amount{c.forecast.Value, number(c.forecast.Value)}, target: quantity(c.perPod), total: true, whole: true}
+			one.Message = sentence(c.forecast.Why)
 		}
 		one.Target = r.target.text
 		if r.err != nil {

@@ -47,6 +47,9 @@ func (b *bench) forecast(t testing.TB, name, skill string, value float64) {
 		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, UpdateTime: &made, LastSampleTime: &made,
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
 	}
+	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // all of it, in pods that are as full as the HPA wants them
+		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
+	}
 	for i := range 120 {
 		m.Prediction[0].Samples = append(m.Prediction[0].Samples, predictionv1alpha1.Sample{
 			Value: strconv.FormatFloat(value, 'f', 5, 64), Timestamp: made.Add(time.Duration(i) * time.Minute).Unix(),

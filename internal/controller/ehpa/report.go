@@ -118,6 +118,9 @@ func calm(proposals, old []autoscalingv1alpha1.ReplicaProposal) []autoscalingv1a
 	for i := range proposals {
 		a, b := proposals[i], old[i]
 		a.Current = b.Current
+		if a.Replicas != nil && b.Replicas != nil {
+			a.Message = b.Message // Why it asks for what it asks for has numbers that move, too.
+		}
 		if !equality.Semantic.DeepEqual(a, b) {
 			return proposals
 		}

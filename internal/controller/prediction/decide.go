@@ -18,6 +18,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/predictor"
+	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/series"
 )
 
@@ -135,21 +136,24 @@ func (d decision) kept(o observed) predictionv1alpha1.PredictionMetricStatus {
 	return out
 }
 
-// made is the status of a metric with a new forecast.
-func (d decision) made(o observed, all []predictor.SeriesForecast, budget int) predictionv1alpha1.PredictionMetricStatus {
+// made is the status of a metric with a new forecast. advice is what scaling by it is worth; nil where nobody asked.
+func (d decision) made(o observed, all []predictor.SeriesForecast, advice *predictor.Advice, budget int) predictionv1alpha1.PredictionMetricStatus {
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: reasonOf(all, o.status.Dropped)}
 	now := metav1.NewTime(d.now)
 	out.UpdateTime = &now
 	end := d.now.Add(windowsAhead * d.window)
 	for _, f := range all {
 		out.Prediction = append(out.Prediction, predictionv1alpha1.MetricTimeSeries{
-			Labels: labelsOf(f.Labels), Samples: samplesOf(f, d.now, end, budget/len(all)),
+			Labels: labelsOf(f.Labels), Samples: samplesOf(f, publishes(f, advice), d.now, end, budget/len(all)),
 		})
 		if last := metav1.NewTime(f.LastSample); out.LastSampleTime == nil || last.Before(out.LastSampleTime) {
 			out.LastSampleTime = &last
 		}
 	}
 	out.Skill = skillOf(all)
+	if advice != nil {
+		out.Scaling = choiceOf(*advice)
+	}
 	out.Ready = d.reaches(&out)
 	return out
 }
@@ -175,7 +179,7 @@ func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
 }
 
 // samplesOf writes the published values from the step that holds now to the one that holds end.
-func samplesOf(f predictor.SeriesForecast, now, end time.Time, most int) []predictionv1alpha1.Sample {
+func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, most int) []predictionv1alpha1.Sample {
 	first := max(0, int(now.Sub(f.Start)/f.Step))
 	last := min(len(f.Values)-1, int(end.Sub(f.Start)/f.Step))
 	if last < first {
@@ -190,13 +194,13 @@ func samplesOf(f predictor.SeriesForecast, now, end time.Time, most int) []predi
 	for i := first; i <= last; i += stride {
 		value := 0.0
 		for _, q := range f.Values[i:min(i+stride, last+1)] {
-			value = math.Max(value, f.Published(q))
+			value = math.Max(value, published(q))
 		}
 		add(i, value)
 	}
 	// The end of the window is the last stamp: whoever looks for it there finds it.
 	if (last-first)%stride != 0 {
-		add(last, f.Published(f.Values[last]))
+		add(last, published(f.Values[last]))
 	}
 	return out
 }

@@ -18,6 +18,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/predictor"
+	"crane.io/crane/pkg/forecast"
 )
 
 // Predictor is the part of predictor.Predictor that the controllers use.
@@ -27,6 +28,7 @@ type Predictor interface {
 	Status(key predictor.Key) predictor.Status
 	Forecast(key predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error)
 	Accuracy(key predictor.Key) predictor.Accuracy
+	Advise(key predictor.Key, caller, name string, published forecast.Forecast) (predictor.Advice, bool)
 }
 
 // Reconciler writes the forecasts of one TimeSeriesPrediction into its status.
@@ -105,13 +107,25 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 			case err != nil:
 				one.Reason = sentence(err.Error())
 			case len(all) > 0:
-				one = d.made(o, all, maxSamples/len(seen))
+				one = d.made(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
 			}
 		}
 		status.PredictionMetrics = append(status.PredictionMetrics, one)
 	}
 	status.Conditions = d.conditions(status.PredictionMetrics, seen, due)
 	return status
+}
+
+// advise asks how much of a forecast is worth its replicas; nil where nobody wants to know, and where the metric is several series.
+func (r *Reconciler) advise(tsp *predictionv1alpha1.TimeSeriesPrediction, o observed, all []predictor.SeriesForecast) *predictor.Advice {
+	if len(all) != 1 {
+		return nil
+	}
+	advice, ok := r.Predictor.Advise(o.key, callerOf(client.ObjectKeyFromObject(tsp)), o.identifier, all[0].Forecast)
+	if !ok {
+		return nil
+	}
+	return &advice
 }
 
 // act writes the status where it differs.

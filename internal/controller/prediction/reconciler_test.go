@@ -45,6 +45,10 @@ func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predi
 	return out
 }
 
+func (f *fakePredictor) Advise(predictor.Key, string, string, forecast.Forecast) (predictor.Advice, bool) {
+	return predictor.Advice{}, false
+}
+
 func (f *fakePredictor) Forget(caller string) { delete(f.callers, caller) }
 
 func (f *fakePredictor) Status(predictor.Key) predictor.Status { return f.status }
@@ -276,7 +280,7 @@ func TestStatusIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDecision(b.tsp, now)
-	m := d.made(observed{}, all, maxSamples)
+	m := d.made(observed{}, all, nil, maxSamples)
 	samples := m.Prediction[0].Samples
 	if len(samples) > maxSamples || len(samples) < maxSamples/4 || !m.Ready || samples[len(samples)-1].Timestamp < now.Unix()+14*86400-15 {
 		t.Errorf("%d samples to %d, ready %v", len(samples), samples[len(samples)-1].Timestamp-now.Unix(), m.Ready)

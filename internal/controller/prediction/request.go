@@ -54,6 +54,10 @@ func requestOf(
 		err = fmt.Errorf("type %q: want %s, %s or %s", m.Type, predictionv1alpha1.ResourceQueryMetricType,
 			predictionv1alpha1.MetricQueryMetricType, predictionv1alpha1.ExpressionQueryMetricType)
 	}
+	if err != nil {
+		return r, err
+	}
+	r.Scaling, err = scalingOf(tsp, m)
 	return r, err
 }
 

@@ -81,6 +81,12 @@ func (f *Follower) Knows(at time.Time) bool { return !at.After(f.ledger.Last()) 
 // Lead is how far ahead load is looked for: as long as it takes from load to ready pods, and a reserve.
 func Lead(plant scaling.Plant) time.Duration { return plant.Lag + reserve }
 
+// Lead is that of the follower's plant.
+func (f *Follower) Lead() time.Duration { return Lead(f.plant) }
+
+// Window is the time between two forecasts.
+func (f *Follower) Window() time.Duration { return f.window }
+
 // Due tells whether the forecast that is followed is a window old.
 func (f *Follower) Due(at time.Time) bool { return at.Sub(f.made) >= f.window }
 

@@ -194,6 +194,7 @@ func (c *cluster) play(ctx context.Context, i int) error {
 	old, now := tsp.DeepCopy(), metav1.Now()
 	one := predictionv1alpha1.PredictionMetricStatus{
 		ResourceIdentifier: "resource.cpu", Ready: true, Skill: "0.40", UpdateTime: &now, LastSampleTime: &now,
+		Scaling:    &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.8", Fill: "0.85", LeadSeconds: 180, Why: "it paid"},
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
 	}
 	for m := range 120 {

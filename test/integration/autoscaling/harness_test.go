@@ -303,6 +303,9 @@ func (w *world) forecast(name, skill string, cores ...float64) {
 		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, Reason: "auto: daily",
 		UpdateTime: &now, LastSampleTime: &now,
 	}
+	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // all of it, in pods that are as full as the HPA wants them
+		one.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
+	}
 	for _, v := range cores {
 		var s predictionv1alpha1.MetricTimeSeries
 		for i := range 120 {
