@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/controller/adoption"
 	"crane.io/crane/internal/controller/targets"
 	newpods "crane.io/crane/internal/webhook/adoption"
@@ -103,7 +104,7 @@ func addAdoption(ctx context.Context, p *parts) error {
 		return err
 	}
 	cfg := adoption.Config{
-		Settings: adoption.Settings{DryRun: p.Adoption.DryRun, Policy: p.Adoption.Policy, Windows: windows},
+		Settings: shared.Settings{DryRun: p.Adoption.DryRun, Policy: p.Adoption.Policy, Windows: windows},
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.source != nil {

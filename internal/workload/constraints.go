@@ -85,6 +85,11 @@ func shapeOf(n *corev1.Node) rightsize.NodeShape {
 func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	to := hpa.Spec.ScaleTargetRef
 	key := anyVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
+	c.autoscalers[key] = append(c.autoscalers[key], AutoscalerOf(hpa))
+}
+
+// AutoscalerOf takes from a HorizontalPodAutoscaler what speaks of its workload.
+func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	one := Autoscaler{Name: hpa.Name, Min: 1, Max: hpa.Spec.MaxReplicas, Metrics: hpa.Spec.Metrics}
 	if hpa.Spec.MinReplicas != nil {
 		one.Min = *hpa.Spec.MinReplicas
@@ -92,7 +97,7 @@ func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	if owner := metav1.GetControllerOfNoCopy(hpa); owner != nil && owner.Kind == effectiveHPA {
 		one.Owner = owner.Name
 	}
-	c.autoscalers[key] = append(c.autoscalers[key], one)
+	return one
 }
 
 // HPA says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the

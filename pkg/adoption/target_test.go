@@ -106,7 +106,7 @@ func TestBarred(t *testing.T) {
 // TestTargetsProperty: whatever pods and requests there are, a target is 1 or more, and is where it was when nothing is adopted.
 func TestTargetsProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	for range 40 {
+	for range 15 {
 		from, want, percent := 1+r.Int64N(100000), 1+r.Int64N(100000), 1+r.Int32N(1000)
 		b := newBed(t, r.IntN(10), of(from, 100), of(want, 100))
 		b.in.Targets = []Target{{Percent: percent}}

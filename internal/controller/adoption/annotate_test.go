@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/pkg/adoption"
 )
@@ -54,7 +55,7 @@ func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.
 		WithIndex(&analysisv1alpha1.Recommendation{}, targets.Index, targets.Values).Build()
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, Settings{Policy: adoption.DefaultPolicy()})}
+	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
 	_, out.err = out.reconciler.Reconcile(t.Context(), targets.KeyOf(rec.Spec.TargetRef))
 	out.events = len(recorder.Events)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {

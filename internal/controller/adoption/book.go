@@ -7,15 +7,13 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/controller/targets"
-	"crane.io/crane/internal/workload"
-	"crane.io/crane/pkg/adoption"
 )
 
 // load enters into the book, once, what the annotations of all workloads say: a leader that has just begun must not hand out
@@ -26,23 +24,11 @@ func (r *Reconciler) load(ctx context.Context) error {
 	if r.loaded {
 		return nil
 	}
-	for _, kind := range workload.WatchedKinds() {
-		list, err := listOf(r.Client.Scheme(), kind.GVK)
-		if err != nil {
-			return err
-		}
-		if err := r.Client.List(ctx, list); err != nil {
-			return fmt.Errorf("listing %s: %w", kind.GVK.Kind, err)
-		}
-		err = meta.EachListItem(list, func(o runtime.Object) error {
-			if object, ok := o.(client.Object); ok {
-				r.enter(kind.GVK, object)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", kind.GVK.Kind, err)
-		}
+	err := shared.FillBook(ctx, r.book, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+		return listOf(r.Client.Scheme(), kind)
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // It says what could not be listed.
 	}
 	r.loaded = true
 	return nil
@@ -60,28 +46,15 @@ func listOf(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Object
 	return list, nil
 }
 
-func (r *Reconciler) enter(kind schema.GroupVersionKind, o client.Object) {
-	key := targets.Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-	for what, annotation := range stateKeys() {
-		if state, err := adoption.ParseState(o.GetAnnotations()[annotation]); err == nil {
-			r.book.Set(bookKey(key, what), state)
-		}
-	}
-}
-
 // begun tells, from the cache, of which types something is written down on a target.
 func (r *Reconciler) begun(ctx context.Context, key targets.Key) map[analysisv1alpha1.AnalysisType]bool {
 	out := map[analysisv1alpha1.AnalysisType]bool{}
-	for _, kind := range workload.WatchedKinds() {
-		if kind.GVK.Group != key.Group || kind.GVK.Kind != key.Kind {
-			continue
-		}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object); err != nil {
-			return out // It is gone, or its event comes.
-		}
-		for what, annotation := range stateKeys() {
-			_, out[what] = kind.Object.GetAnnotations()[annotation]
-		}
+	kind, ok := shared.KindOf(key.Group, key.Kind)
+	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
+		return out // It is gone, or its event comes.
+	}
+	for what, annotation := range shared.StateKeys() {
+		_, out[what] = kind.Object.GetAnnotations()[annotation]
 	}
 	return out
 }

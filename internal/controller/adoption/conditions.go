@@ -24,7 +24,6 @@ const (
 
 	reasonNotSupported    = "KindNotSupported"
 	reasonUnreadableState = "UnreadableState"
-	reasonAutoscaled      = "AutoscalerPresent"
 	reasonStopped         = "Stopped"
 )
 

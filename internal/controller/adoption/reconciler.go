@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -21,11 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/pkg/adoption"
-	"crane.io/crane/pkg/oom"
-	"crane.io/crane/pkg/scaling"
-	"crane.io/crane/pkg/series"
 )
 
 // Reconciler looks after one target and what is recommended for it.
@@ -37,11 +34,11 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	// Settings say how Auto is carried out.
-	Settings Settings
+	Settings shared.Settings
 	// Kills are the recorded OOM kills; nil for none.
-	Kills Ledger
+	Kills shared.Ledger
 	// Throttling may be nil: then it is not known.
-	Throttling Throttling
+	Throttling shared.Throttling
 	Metrics    *Metrics
 
 	written written
@@ -51,29 +48,8 @@ type Reconciler struct {
 	loaded bool
 }
 
-// Settings of Auto.
-type Settings struct {
-	// DryRun says in the status what would be done, and does nothing.
-	DryRun bool
-	Policy adoption.Policy
-	// Windows are the times at which something may be lowered; none for always.
-	Windows []scaling.CronWindow
-}
-
-// Ledger holds the recorded OOM kills.
-type Ledger interface {
-	Kills(ctx context.Context) ([]oom.Kill, error)
-}
-
-// Throttling tells how much containers are throttled.
-type Throttling interface {
-	// Throttled is the worst share of throttled CFS periods among the containers of pods, of the last minutes; nil where it is
-	// not known.
-	Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio
-}
-
 // NewReconciler makes one whose book is still empty.
-func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings Settings) *Reconciler {
+func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings shared.Settings) *Reconciler {
 	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, book: adoption.NewBook()}
 	r.Metrics = newMetrics(r.underWay, r.breakerOpen)
 	return r
@@ -98,14 +74,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 			}
 			v, err := r.adopt(ctx, rec, first)
 			errs = append(errs, err)
-			if err == nil && v.reason == "" && rec == first && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
+			// A value that cannot be written or read is no reason to give back what was adopted; a target that is gone needs nothing.
+			if v.reason != reasonTargetGone && rec == first && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
 				autos[kind] = rec
 			}
 			verdicts[rec.Namespace+"/"+rec.Name] = v
 		}
 	}
 	begun := r.begun(ctx, key)
-	for kind := range stateKeys() {
+	for kind := range shared.StateKeys() {
 		rec := autos[kind]
 		if rec == nil && !begun[kind] {
 			r.forget(key, kind)
@@ -116,6 +93,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 		if rec != nil {
 			name := rec.Namespace + "/" + rec.Name
 			v.again = soonest(v.again, verdicts[name].again)
+			if told := verdicts[name]; told.reason != "" {
+				v.reason, v.message = told.reason, told.message
+			}
 			verdicts[name] = v
 		}
 		again = soonest(again, v.again)

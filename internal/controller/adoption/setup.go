@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/workload"
 )
@@ -30,10 +31,10 @@ const targetsAtOnce = 8
 
 // Config is what the controller needs from outside.
 type Config struct {
-	Settings Settings
+	Settings shared.Settings
 	// Kills and Throttling see Reconciler.
-	Kills      Ledger
-	Throttling Throttling
+	Kills      shared.Ledger
+	Throttling shared.Throttling
 	// Wake are targets to look at, beside those that the API server tells of; nil for none.
 	Wake <-chan event.TypedGenericEvent[targets.Key]
 	// Registry takes the metrics.
@@ -101,7 +102,7 @@ func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Ob
 // ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
 func ofInterest() predicate.Predicate {
 	adopted := func(o client.Object) bool {
-		for _, key := range stateKeys() {
+		for _, key := range shared.StateKeys() {
 			if _, ok := o.GetAnnotations()[key]; ok {
 				return true
 			}
