@@ -37,6 +37,7 @@ func features() []feature {
 		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
 		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
 		{names: []string{effectiveHPAController}, gate: EffectiveHPA, promQL: true, add: addAutoscaling},
+		{names: []string{effectiveVPAController}, gate: EffectiveHPA, add: addVerticalAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
 		{gate: QOSInitializer, add: addQOSInitializer},
 		{add: addWebhooks}, // After all that have something to say about new pods.

@@ -18,7 +18,8 @@ const (
 	ClusterNodePrediction featuregate.Feature = "ClusterNodePrediction"
 	// QOSInitializer (alpha, off): an init container for new pods of low CPU priority.
 	QOSInitializer featuregate.Feature = "QOSInitializer"
-	// EffectiveHPA (alpha, on) is gocrane's gate Autoscaling: EffectiveHorizontalPodAutoscalers and Substitutes.
+	// EffectiveHPA (alpha, on) is gocrane's gate Autoscaling: EffectiveHorizontalPodAutoscalers, Substitutes and
+	// EffectiveVerticalPodAutoscalers.
 	EffectiveHPA featuregate.Feature = "Autoscaling"
 
 	nodeResource         featuregate.Feature = "NodeResource"

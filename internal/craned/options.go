@@ -65,10 +65,12 @@ type Options struct {
 	Prediction  Prediction
 	NodeLoad    NodeLoad
 	Autoscaling Autoscaling
-	Rebalance   rebalance.Settings
-	OOM         OOM
-	Adoption    Adoption
-	Webhook     Webhook
+	// VerticalAutoscaling is for EffectiveVerticalPodAutoscalers.
+	VerticalAutoscaling VerticalAutoscaling
+	Rebalance           rebalance.Settings
+	OOM                 OOM
+	Adoption            Adoption
+	Webhook             Webhook
 
 	Controllers  []string
 	FeatureGates featuregate.MutableFeatureGate
@@ -123,6 +125,7 @@ func NewOptions() *Options {
 		Prediction:                      newPrediction(),
 		NodeLoad:                        newNodeLoad(),
 		Autoscaling:                     newAutoscaling(),
+		VerticalAutoscaling:             newVerticalAutoscaling(),
 		Rebalance:                       rebalance.DefaultSettings(),
 		OOM:                             newOOM(),
 		Adoption:                        newAdoption(),
@@ -176,6 +179,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Prediction.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
 	o.Autoscaling.addFlags(fs)
+	o.VerticalAutoscaling.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
 	o.OOM.addFlags(fs)
 	o.Adoption.addFlags(fs)

@@ -26,6 +26,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Prediction.validate()...)
 	errs = append(errs, o.NodeLoad.validate()...)
 	errs = append(errs, o.Autoscaling.validate()...)
+	errs = append(errs, o.VerticalAutoscaling.validate()...)
 	errs = append(errs, validateRebalance(o.Rebalance)...)
 	errs = append(errs, o.OOM.validate()...)
 	errs = append(errs, o.Adoption.validate()...)

@@ -47,7 +47,14 @@ func (r Resource) most() float64 {
 	return 1 << 60
 }
 
-// whole rounds an estimate up to the unit of its resource, but for float noise; it is more than 0 and at most most.
+// Whole rounds an estimate up to the unit of its resource, but for float noise. It is 0 for what is no size, and at most an exbibyte.
+func (r Resource) Whole(v float64) int64 {
+	if !(v > 0) {
+		return 0
+	}
+	return r.whole(v)
+}
+
 func (r Resource) whole(v float64) int64 {
 	unit := float64(r.unit())
 	return int64(math.Max(1, math.Ceil(math.Min(v, r.most())/unit-1e-6))) * r.unit()

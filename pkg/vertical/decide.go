@@ -60,7 +60,7 @@ type Sizing struct {
 func Decide(in Input) Sizing {
 	r := in.Resource
 	out := Sizing{Resource: r, Action: None, Moved: in.Moved}
-	if !in.Policy.controls(r) {
+	if !in.Policy.Controls(r) {
 		out.Reason = "not among the controlled resources"
 		return out
 	}

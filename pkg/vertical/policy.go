@@ -104,4 +104,5 @@ func (p Policy) limitFor(to, request, limit int64) int64 {
 	return limit
 }
 
-func (p Policy) controls(r Resource) bool { return slices.Contains(p.Controlled, r) }
+// Controls tells whether a resource is set.
+func (p Policy) Controls(r Resource) bool { return slices.Contains(p.Controlled, r) }

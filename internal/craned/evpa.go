@@ -1,0 +1,63 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/controller/evpa"
+	"crane.io/crane/internal/history"
+)
+
+// effectiveVPAController is the name of the controller behind EffectiveVerticalPodAutoscaler.
+const effectiveVPAController = "effectivevpa"
+
+// VerticalAutoscaling are the settings of EffectiveVerticalPodAutoscalers.
+type VerticalAutoscaling struct {
+	// Every is the time between two looks at a namespace, Fresh how long what was read of history counts.
+	Every, Fresh time.Duration
+}
+
+func newVerticalAutoscaling() VerticalAutoscaling {
+	return VerticalAutoscaling{Every: time.Minute, Fresh: 15 * time.Minute}
+}
+
+func (v *VerticalAutoscaling) addFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&v.Every, "evpa-interval", v.Every,
+		"Time between two looks at the EffectiveVerticalPodAutoscalers of a namespace.")
+	fs.DurationVar(&v.Fresh, "evpa-history-interval", v.Fresh,
+		"Time for which what was read of the use of their workloads counts before it is read anew.")
+}
+
+func (v *VerticalAutoscaling) validate() field.ErrorList {
+	var errs field.ErrorList
+	for name, d := range map[string]time.Duration{"evpa-interval": v.Every, "evpa-history-interval": v.Fresh} {
+		if d <= 0 {
+			errs = append(errs, notPositive(name, d))
+		}
+	}
+	return errs
+}
+
+// addVerticalAutoscaling adds the controller behind EffectiveVerticalPodAutoscaler.
+func addVerticalAutoscaling(_ context.Context, p *parts) error {
+	cfg := evpa.Config{
+		// Recorded kills are looked at beside the history, so that one counts at once.
+		History: history.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
+		Every:   p.VerticalAutoscaling.Every, Fresh: p.VerticalAutoscaling.Fresh, Clock: clock.RealClock{},
+	}
+	if p.recorder != nil {
+		cfg.Kills = p.recorder
+	}
+	if err := evpa.AddToManager(p.mgr, cfg); err != nil {
+		return fmt.Errorf("adding the controller of effective VPAs: %w", err)
+	}
+	return nil
+}
