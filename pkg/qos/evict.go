@@ -1,0 +1,117 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// trifle is the share of a gap below which a victim is spared: it would end for nothing.
+const trifle = 0.01
+
+// evict plans the victims of a rule that fires: as many as close the gap, in victim order, without those who turn out not to be needed.
+// A metric that is no amount of a resource says nothing of how much has to go: one pod goes, and the next one not before the first is
+// gone and the metric shows it.
+func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Eviction {
+	limits := d.policy.Limits
+	if quantified && gap <= 0 {
+		f.Why = "what is about to go brings the node down to the water mark"
+		return nil
+	}
+	allowed := limits.Evictions - len(d.s.evicted) - len(d.plan.Evictions)
+	if allowed <= 0 {
+		f.Short = gap
+		f.Why = fmt.Sprintf("%d pods were evicted within %s, the most that are", len(d.s.evicted)+len(d.plan.Evictions), limits.Window)
+		return nil
+	}
+	if !quantified {
+		if why := d.unsettled(r); why != "" {
+			f.Why = why
+			return nil
+		}
+		gap, allowed = math.SmallestNonzeroFloat64, 1
+	}
+	resource := f.Of
+	if resource == None {
+		resource = CPU
+	}
+	chosen, spared := d.choose(r, resource, gap, quantified)
+	if len(chosen) > allowed {
+		f.Why = fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.Evictions, limits.Window)
+		chosen = chosen[:allowed]
+	}
+	var out []Eviction
+	left := gap
+	for _, p := range chosen {
+		use, _ := p.use(resource, d.o.At, r.MaxAge)
+		left -= use
+		out = append(out, Eviction{
+			Pod: p.ref(), Grace: r.Action.Evict.Grace, Frees: use, Of: resource, Rule: r.Name,
+			Why: fmt.Sprintf("uses %s; %s", resource.format(use), p.why(d.o.At)),
+		})
+	}
+	if quantified {
+		f.Short = math.Max(left, 0)
+	}
+	if len(out) == 0 && f.Why == "" {
+		f.Why = "nobody to evict" + spared
+	}
+	return out
+}
+
+// choose takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.
+func (d *decision) choose(r *Rule, resource Resource, gap float64, quantified bool) (chosen []*Pod, spared string) {
+	left := gap
+	var kept, unmeasured, trifling, refused int
+	for _, p := range victims(d.o, r.Action.Name, resource) {
+		if left <= 0 {
+			break
+		}
+		use, known := p.use(resource, d.o.At, r.MaxAge)
+		switch {
+		case p.Terminating || d.s.leaving[p.UID] != nil || d.evicting[p.UID]:
+		case p.Keep != "":
+			kept++
+		case !known:
+			unmeasured++
+		case quantified && use < gap*trifle || use <= 0 && resource == Memory:
+			trifling++
+		case !d.s.refused[p.UID].IsZero():
+			refused++
+		default:
+			chosen = append(chosen, p)
+			left -= use
+			if !quantified {
+				left = 0
+			}
+		}
+	}
+	for i := len(chosen) - 1; i >= 0 && quantified; i-- {
+		if use, _ := chosen[i].use(resource, d.o.At, r.MaxAge); left+use <= 0 {
+			left += use
+			chosen = slices.Delete(chosen, i, i+1)
+		}
+	}
+	if n := kept + unmeasured + trifling + refused; n > 0 {
+		spared = fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
+	}
+	return chosen, spared
+}
+
+// unsettled says why the metric cannot show yet what the last eviction brought.
+func (d *decision) unsettled(r *Rule) string {
+	if d.s.anyGoing(d.o.At, d.policy.Limits) || len(d.plan.Evictions) > 0 {
+		return "waits for a pod that is ending"
+	}
+	settle := d.s.rules[r.Name].metric.Settle
+	for _, at := range d.s.evicted {
+		if since := d.o.At.Sub(at); since < settle {
+			return fmt.Sprintf("waits for the metric to show the last eviction, %s ago", since.Truncate(time.Second))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"strings"
+	"time"
+)
+
+// Resource is what a metric is an amount of.
+type Resource string
+
+// The resources. Of metrics of None it is not known how much of what has to go until they are back below a threshold.
+const (
+	None   Resource = ""
+	CPU    Resource = "cpu"
+	Memory Resource = "memory"
+)
+
+// Metric is a metric that a rule can name.
+type Metric struct {
+	Name string
+	// Unit is for people, such as millicores or percent.
+	Unit string
+	// Of is what the node's use is measured of.
+	Of Resource
+	// Settle is the time that the metric needs to show an action: the span that it averages over.
+	Settle time.Duration
+
+	// amount is how much of Of (millicores, bytes) one unit of the metric is; share that the unit is a share of the node's capacity.
+	amount float64
+	share  bool
+}
+
+const (
+	milli   = 1000
+	percent = 0.01
+	// briefly is the span of metrics that are measured anew each time.
+	briefly = 10 * time.Second
+)
+
+// Lookup returns the metric of a name, of gocrane or Crane's own, and whether there is one.
+func Lookup(name string) (Metric, bool) {
+	for _, m := range nodeMetrics() {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	if span, ok := pressureSpan(name); ok {
+		return Metric{Name: name, Unit: "ratio", Settle: span}, true
+	}
+	return Metric{}, false
+}
+
+// nodeMetrics are all but those of pressure. Names and units in the upper half are gocrane's.
+func nodeMetrics() []Metric {
+	return []Metric{
+		{Name: "cpu_total_usage", Unit: "millicores", Of: CPU, amount: 1, Settle: briefly},
+		{Name: "cpu_total_utilization", Unit: "percent", Of: CPU, amount: percent, share: true, Settle: briefly},
+		{Name: "memory_total_usage", Unit: "bytes", Of: Memory, amount: 1, Settle: briefly},
+		{Name: "memory_total_utilization", Unit: "percent", Of: Memory, amount: percent, share: true, Settle: briefly},
+		{Name: "cpu_load_1_min", Unit: "threads", Settle: time.Minute},
+		{Name: "cpu_load_5_min", Unit: "threads", Settle: 5 * time.Minute},
+		{Name: "cpu_load_15_min", Unit: "threads", Settle: 15 * time.Minute},
+		{Name: "cpu_core_numbers", Unit: "cores", Settle: briefly},
+		{Name: "memory_total", Unit: "bytes", Settle: briefly},
+		{Name: "disk_read_kibps", Unit: "KiB/s", Settle: briefly},
+		{Name: "disk_write_kibps", Unit: "KiB/s", Settle: briefly},
+		{Name: "disk_read_iops", Unit: "reads/s", Settle: briefly},
+		{Name: "disk_read_utilization", Unit: "percent", Settle: briefly},
+		{Name: "network_receive_kibps", Unit: "kbit/s", Settle: briefly},
+		{Name: "network_sent_kibps", Unit: "kbit/s", Settle: briefly},
+		{Name: "network_receive_pckps", Unit: "packets/s", Settle: briefly},
+		{Name: "network_sent_pckps", Unit: "packets/s", Settle: briefly},
+		{Name: "network_drop_in", Unit: "packets/s", Settle: briefly},
+		{Name: "network_drop_out", Unit: "packets/s", Settle: briefly},
+		{Name: "container_cpu_total_usage", Unit: "cores", Settle: briefly},
+		{Name: "container_cpu_quota", Unit: "microseconds", Settle: briefly},
+		{Name: "container_cpu_period", Unit: "microseconds", Settle: briefly},
+		{Name: "container_mem_total_usage", Unit: "bytes", Settle: briefly},
+		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Settle: briefly},
+		{Name: "ext_res_container_mem_total_usage", Unit: "bytes", Settle: briefly},
+
+		{Name: "node_cpu_usage_cores", Unit: "cores", Of: CPU, amount: milli, Settle: briefly},
+		{Name: "node_cpu_usage_ratio", Unit: "ratio", Of: CPU, amount: 1, share: true, Settle: briefly},
+		{Name: "node_memory_usage_bytes", Unit: "bytes", Of: Memory, amount: 1, Settle: briefly},
+		{Name: "node_memory_usage_ratio", Unit: "ratio", Of: Memory, amount: 1, share: true, Settle: briefly},
+		{Name: "node_disk_read_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "node_disk_write_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "node_disk_reads_per_second", Unit: "reads/s", Settle: briefly},
+		{Name: "node_disk_writes_per_second", Unit: "writes/s", Settle: briefly},
+		{Name: "node_disk_busy_ratio", Unit: "ratio", Settle: briefly},
+		{Name: "node_network_receive_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "node_network_transmit_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: briefly},
+	}
+}
+
+// pressureSpan reads names such as node_pressure_memory_some_avg10_ratio and pod_pressure_cpu_full_avg60_ratio.
+func pressureSpan(name string) (time.Duration, bool) {
+	rest, ok := strings.CutPrefix(name, "node_pressure_")
+	if !ok {
+		if rest, ok = strings.CutPrefix(name, "pod_pressure_"); !ok {
+			return 0, false
+		}
+	}
+	parts := strings.Split(rest, "_")
+	if len(parts) != 4 || parts[3] != "ratio" || parts[1] != "some" && parts[1] != "full" {
+		return 0, false
+	}
+	if parts[0] != "cpu" && parts[0] != "memory" && parts[0] != "io" {
+		return 0, false
+	}
+	switch parts[2] {
+	case "avg10":
+		return 10 * time.Second, true
+	case "avg60":
+		return time.Minute, true
+	}
+	return 0, false
+}
+
+// amountOf is how much of the metric's resource a value is: millicores or bytes. It is not known where it is a share of a capacity that
+// is not known.
+func (m Metric) amountOf(value float64, n Node) (float64, bool) {
+	switch {
+	case m.Of == None:
+		return 0, false
+	case !m.share:
+		return value * m.amount, true
+	}
+	capacity := n.capacity(m.Of)
+	return value * m.amount * capacity, capacity > 0
+}

@@ -1,0 +1,138 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"math"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Measured is a value and when it was measured. The zero value is unknown.
+type Measured[T series.MilliCPU | series.Bytes] struct {
+	Value T
+	At    time.Time
+}
+
+// fresh tells whether a value was measured and is not older than maxAge, nor from a future that a clock that was set back leaves.
+func (m Measured[T]) fresh(now time.Time, maxAge time.Duration) bool {
+	return !m.At.IsZero() && absolute(now.Sub(m.At)) <= maxAge && m.Value >= 0
+}
+
+func absolute(d time.Duration) time.Duration {
+	if d < 0 {
+		return -d
+	}
+	return d
+}
+
+// Sample is a value of a metric.
+type Sample struct {
+	Value float64
+	At    time.Time
+	// Labels tell the series of a metric apart, such as diskName; they are not changed.
+	Labels map[string]string
+}
+
+func (s Sample) fresh(now time.Time, maxAge time.Duration) bool {
+	return !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) && absolute(now.Sub(s.At)) <= maxAge
+}
+
+// Observation is what is known of a node at a time.
+type Observation struct {
+	At   time.Time
+	Node Node
+	// Samples are by the name of the metric. A metric that is not there is unknown.
+	Samples map[string][]Sample
+	Pods    []Pod
+}
+
+// Node is the node as a whole.
+type Node struct {
+	// CPUs and Memory are its capacity; 0 where it is not known.
+	CPUs   series.MilliCPU
+	Memory series.Bytes
+	// UsedCPU and UsedMemory are what water marks are compared with.
+	UsedCPU    Measured[series.MilliCPU]
+	UsedMemory Measured[series.Bytes]
+	// Avoided tells that new pods are kept away by a taint of ours.
+	Avoided bool
+}
+
+func (n Node) capacity(r Resource) float64 {
+	if r == CPU {
+		return float64(max(n.CPUs, 0))
+	}
+	return float64(max(n.Memory, 0))
+}
+
+// used is the present use of a resource as a share of the capacity.
+func (n Node) used(r Resource, now time.Time, maxAge time.Duration) (series.Ratio, bool) {
+	capacity := n.capacity(r)
+	if capacity <= 0 {
+		return 0, false
+	}
+	if r == CPU {
+		return series.Ratio(float64(n.UsedCPU.Value) / capacity), n.UsedCPU.fresh(now, maxAge)
+	}
+	return series.Ratio(float64(n.UsedMemory.Value) / capacity), n.UsedMemory.fresh(now, maxAge)
+}
+
+// Class is a pod's QoS class.
+type Class string
+
+// The classes.
+const (
+	Guaranteed Class = "Guaranteed"
+	Burstable  Class = "Burstable"
+	BestEffort Class = "BestEffort"
+)
+
+// Pod is a pod on the node.
+type Pod struct {
+	UID, Namespace, Name string
+	// Priority is spec.priority.
+	Priority int32
+	Class    Class
+	// Elastic tells that it runs on reclaimed capacity and may lose it.
+	Elastic bool
+	Started time.Time
+	// Terminating tells that it is ending already, Grace how long it may take.
+	Terminating bool
+	Grace       time.Duration
+	// Keep says why it is never evicted, as for a static pod; empty where it may be.
+	Keep string
+	// Allowed are the names of the actions that may be taken on it.
+	Allowed []string
+
+	// UsedCPU is the use over the last interval, UsedMemory the working set.
+	UsedCPU    Measured[series.MilliCPU]
+	UsedMemory Measured[series.Bytes]
+	Containers []Container
+}
+
+// use is what the pod uses of a resource.
+func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, bool) {
+	if r == CPU {
+		return float64(p.UsedCPU.Value), p.UsedCPU.fresh(now, maxAge)
+	}
+	return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
+}
+
+// Quota is a limit of cpu in force. Unlimited is the largest.
+type Quota series.MilliCPU
+
+// Unlimited is no limit.
+const Unlimited Quota = math.MaxInt64
+
+// Container is a container of a pod that runs.
+type Container struct {
+	ID, Name string
+	// Request and Limit are those of the pod's spec; 0 for none.
+	Request, Limit series.MilliCPU
+	// Quota is the limit in force. It is 0, unknown, where it could not be read.
+	Quota   Quota
+	UsedCPU Measured[series.MilliCPU]
+}

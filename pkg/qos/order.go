@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// rank is the place of a QoS class among victims.
+func (c Class) rank() int {
+	switch c {
+	case BestEffort:
+		return 0
+	case Burstable:
+		return 1
+	}
+	return 2
+}
+
+// victims are the pods that an action may be taken on, first victim first: pods on reclaimed capacity, lower priority, lower QoS class,
+// higher use of the resource, younger, then by name, so that the order is the same each time.
+func victims(o *Observation, action string, r Resource) []*Pod {
+	var out []*Pod
+	for i := range o.Pods {
+		if p := &o.Pods[i]; slices.Contains(p.Allowed, action) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Pod) int {
+		return cmp.Or(
+			first(a.Elastic, b.Elastic),
+			cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.Class.rank(), b.Class.rank()),
+			cmp.Compare(amount(b, r), amount(a, r)),
+			b.Started.Compare(a.Started),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
+		)
+	})
+	return out
+}
+
+func amount(p *Pod, r Resource) float64 {
+	if r == Memory {
+		return float64(p.UsedMemory.Value)
+	}
+	return float64(p.UsedCPU.Value)
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// why says by what a pod was chosen.
+func (p *Pod) why(now time.Time) string {
+	kind := string(p.Class)
+	if p.Elastic {
+		kind = "elastic, " + kind
+	}
+	text := kind + ", priority " + itoa(p.Priority)
+	if !p.Started.IsZero() {
+		text += ", runs for " + now.Sub(p.Started).Truncate(time.Second).String()
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Plan is what is to be done, and what each rule says.
+type Plan struct {
+	At    time.Time
+	Rules []Finding
+	Avoid Avoidance
+	// Throttles take cpu away and give it back, one for a container at most.
+	Throttles []Throttle
+	Evictions []Eviction
+	// Previews are what rules in preview would do.
+	Previews []Preview
+}
+
+// Preview is what a rule in preview would do.
+type Preview struct {
+	Rule      string
+	Throttles []Throttle
+	Evictions []Eviction
+}
+
+// Phase is where a rule stands.
+type Phase string
+
+// The phases.
+const (
+	// Calm is not above the threshold.
+	Calm Phase = "calm"
+	// Rising is above it, not yet often enough.
+	Rising Phase = "rising"
+	// Firing is above it, often enough: the action is taken.
+	Firing Phase = "firing"
+	// Falling has fired and is no longer above it, not yet often enough: nothing more is taken and nothing given back.
+	Falling Phase = "falling"
+	// Unknown has no measurement that counts: nothing is done.
+	Unknown Phase = "unknown"
+	// Held has fired before its metric became unknown: what was done stays for a while.
+	Held Phase = "held"
+)
+
+// Finding is what a rule says.
+type Finding struct {
+	Rule  string
+	Phase Phase
+	// Value is the highest of the selected series; it means nothing where the metric is unknown.
+	Value, Above float64
+	Unit         string
+	// Count of Needed measurements in a row, towards firing or towards the end.
+	Count, Needed int
+	// Gap is how much has to go, in the unit of Of, before what is about to go; Going is the latter.
+	Gap, Going float64
+	Of         Resource
+	// Short is what remains of the gap after all that the plan does for it.
+	Short float64
+	// Why says what the phase does not: why a metric is unknown, why nothing is done, who was left alone.
+	Why string
+	// Preview tells that nothing is done for it.
+	Preview bool
+}
+
+// Avoidance is whether new pods are kept away.
+type Avoidance struct {
+	// Wanted is how it should be; Change tells that it is not so.
+	Wanted, Change bool
+	// Until is when it ends if nothing more happens; zero where that is not known.
+	Until time.Time
+	Why   string
+}
+
+// PodRef names a pod.
+type PodRef struct{ UID, Namespace, Name string }
+
+// String is namespace/name, or the UID where the name is not known.
+func (r PodRef) String() string {
+	if r.Name == "" {
+		return r.UID
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+func (p *Pod) ref() PodRef { return PodRef{p.UID, p.Namespace, p.Name} }
+
+// Throttle is a change of a container's quota.
+type Throttle struct {
+	Pod                      PodRef
+	ContainerID, ContainerOf string
+	From, To                 Quota
+	// Original is what the quota was before anything was taken.
+	Original Quota
+	// Frees is what it takes off the use; negative where cpu is given back.
+	Frees series.MilliCPU
+	// Step is the share by which it is taken and given back.
+	Step series.Ratio
+	Rule string
+	Why  string
+}
+
+// Eviction is a pod that has to go.
+type Eviction struct {
+	Pod PodRef
+	// Grace is nil for the pod's own.
+	Grace *time.Duration
+	// Frees is what the pod uses of the resource Of, in millicores or bytes.
+	Frees float64
+	Of    Resource
+	Rule  string
+	Why   string
+}
+
+// String is a quota in cores.
+func (q Quota) String() string {
+	switch {
+	case q == Unlimited:
+		return "no limit"
+	case q <= 0:
+		return "unknown"
+	}
+	return fmt.Sprintf("%.3g cores", float64(q)/milli)
+}
+
+// format writes an amount of a resource for people.
+func (r Resource) format(amount float64) string {
+	if r == CPU {
+		return fmt.Sprintf("%.0fm cpu", amount)
+	}
+	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))
+}

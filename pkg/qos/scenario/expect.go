@@ -1,0 +1,130 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// expectation reads what must hold.
+func (p *parser) expectation(words []string) error {
+	e := expectation{line: p.line, text: strings.Join(words, " "), end: true}
+	if at, err := time.ParseDuration(words[0]); err == nil {
+		e.at, e.end = at, false
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return errMore
+	}
+	var err error
+	if e.end {
+		e.holds, err = atEnd(words[0], words[1:])
+	} else {
+		e.holds, err = atTime(words[0], words[1:])
+	}
+	p.s.expect = append(p.s.expect, e)
+	return err
+}
+
+func atTime(verb string, rest []string) (func(*run) string, error) {
+	switch {
+	case verb == "avoided" || verb == "free":
+		return func(r *run) string {
+			if r.avoided != (verb == "avoided") {
+				return fmt.Sprintf("new pods are kept away: %t", r.avoided)
+			}
+			return ""
+		}, nil
+	case verb == "quota" && len(rest) == 2:
+		return quotaIs(rest[0], rest[1])
+	case verb == "used" && len(rest) == 2:
+		return usedIs(rest[0], rest[1])
+	}
+	return nil, errors.New("want avoided, free, quota POD V or used RESOURCE V")
+}
+
+func quotaIs(name, want string) (func(*run) string, error) {
+	exact := qos.Unlimited
+	if want != "none" && want != "limited" {
+		v, err := milliCPU(want)
+		if err != nil {
+			return nil, err
+		}
+		exact = qos.Quota(v)
+	}
+	return func(r *run) string {
+		p := r.find(name)
+		switch {
+		case p == nil:
+			return "there is no such pod"
+		case want == "limited" && p.quota == qos.Unlimited, want != "limited" && p.quota != exact:
+			return "its quota is " + p.quota.String()
+		}
+		return ""
+	}, nil
+}
+
+func usedIs(resource, want string) (func(*run) string, error) {
+	if want[0] != '<' && want[0] != '>' {
+		return nil, errors.New("want < or >")
+	}
+	bound, err := number(want[1:])
+	if err != nil {
+		return nil, err
+	}
+	if resource != string(qos.CPU) && resource != string(qos.Memory) {
+		return nil, errors.New("want cpu or memory")
+	}
+	return func(r *run) string {
+		used := float64(r.used.memory)
+		if resource == string(qos.CPU) {
+			used = float64(r.used.cpu) / 1000
+		}
+		if want[0] == '<' && used < bound || want[0] == '>' && used > bound {
+			return ""
+		}
+		return fmt.Sprintf("%g are used", used)
+	}, nil
+}
+
+func atEnd(verb string, rest []string) (func(*run) string, error) {
+	switch {
+	case verb == "evicted" && len(rest) > 0:
+		want := strings.Join(rest, " ")
+		return func(r *run) string {
+			got := "none"
+			if len(r.evicted) > 0 {
+				got = strings.Join(r.evicted, " ")
+			}
+			if got != want {
+				return "evicted were " + got
+			}
+			return ""
+		}, nil
+	case verb == "grace" && len(rest) == 2:
+		d, err := time.ParseDuration(rest[1])
+		return func(r *run) string {
+			if got, ok := r.graces[rest[0]]; !ok || got != d {
+				return fmt.Sprintf("evicted: %t, with %s", ok, got)
+			}
+			return ""
+		}, err
+	case verb == "why" && len(rest) > 0:
+		text := strings.Join(rest, " ")
+		return func(r *run) string {
+			for why := range r.reasons {
+				if strings.Contains(why, text) {
+					return ""
+				}
+			}
+			return "nobody gave this reason"
+		}, nil
+	}
+	return nil, errors.New("want evicted PODS, grace POD D or why TEXT")
+}

@@ -1,0 +1,294 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// run is a scenario that is played.
+type run struct {
+	s      *Scenario
+	policy qos.Policy
+	state  qos.State
+	pods   []*pod
+	given  map[string]float64
+	lost   map[string]bool
+	now    time.Time // without shift
+	shift  time.Duration
+	frozen bool
+
+	used     demand
+	at       time.Time // of the last measurement
+	measured map[string]demand
+	avoided  bool
+
+	evicted []string
+	graces  map[string]time.Duration
+	reasons map[string]bool
+	log     []Entry
+	phases  map[string]qos.Phase
+}
+
+// Entry is something that happened.
+type Entry struct {
+	At   time.Duration
+	Text string
+}
+
+// Outcome is how a scenario went.
+type Outcome struct {
+	// Log is what happened, in order.
+	Log []Entry
+	// Failed are expectations that did not hold, each with its line.
+	Failed []string
+	// Evicted are the pods that were evicted, in order.
+	Evicted []string
+}
+
+// Run plays the scenario from its start.
+func (s *Scenario) Run() (Outcome, error) {
+	r := &run{
+		s: s, policy: s.policy, now: start(), given: map[string]float64{}, lost: map[string]bool{}, measured: map[string]demand{},
+		graces: map[string]time.Duration{}, reasons: map[string]bool{}, phases: map[string]qos.Phase{},
+	}
+	r.policy.Rules = slices.Clone(s.policy.Rules)
+	for _, p := range s.pods {
+		made := *p
+		r.pods = append(r.pods, &made)
+	}
+	events := slices.Clone(s.events)
+	slices.SortStableFunc(events, func(a, b event) int { return int(a.at - b.at) })
+	expects := slices.Clone(s.expect)
+	slices.SortStableFunc(expects, func(a, b expectation) int { return int(a.at - b.at) })
+	var out Outcome
+	check := func(e expectation) {
+		if wrong := e.holds(r); wrong != "" {
+			out.Failed = append(out.Failed, fmt.Sprintf("line %d: expect %s: %s", e.line, e.text, wrong))
+		}
+	}
+	for elapsed := time.Duration(0); elapsed <= s.length; elapsed += s.every {
+		r.now = start().Add(elapsed)
+		for len(events) > 0 && events[0].at <= elapsed {
+			if err := events[0].do(r); err != nil {
+				return out, fmt.Errorf("line %d: %w", events[0].line, err)
+			}
+			events = events[1:]
+		}
+		r.tick(elapsed)
+		for len(expects) > 0 && expects[0].at <= elapsed {
+			if !expects[0].end {
+				check(expects[0])
+			}
+			expects = expects[1:]
+		}
+	}
+	for _, e := range s.expect {
+		if e.end {
+			check(e)
+		}
+	}
+	out.Log, out.Evicted = r.log, r.evicted
+	return out, nil
+}
+
+func (r *run) tick(elapsed time.Duration) {
+	r.end()
+	r.work()
+	o := r.observe()
+	plan := qos.Decide(&r.policy, &o, &r.state)
+	r.carryOut(plan, elapsed)
+}
+
+// end lets pods go that have had their time.
+func (r *run) end() {
+	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.Terminating && !r.now.Before(p.endsAt) })
+}
+
+// work lets everybody use what they want and may, and shares cpu by what they want where there is not enough.
+func (r *run) work() {
+	total := r.s.system
+	for _, p := range r.pods {
+		total.cpu += series.MilliCPU(min(qos.Quota(p.wants.cpu), p.quota))
+		total.memory += p.wants.memory
+	}
+	share := 1.0
+	if total.cpu > r.s.node.CPUs {
+		share = float64(r.s.node.CPUs) / float64(total.cpu)
+	}
+	r.used = demand{min(total.cpu, r.s.node.CPUs), min(total.memory, r.s.node.Memory)}
+	if r.frozen {
+		return
+	}
+	r.at = r.clock()
+	clear(r.measured)
+	for _, p := range r.pods {
+		got := float64(min(qos.Quota(p.wants.cpu), p.quota)) * share
+		r.measured[p.UID] = demand{series.MilliCPU(math.Round(got)), p.wants.memory}
+	}
+}
+
+// clock is the node's, which may be wrong.
+func (r *run) clock() time.Time { return r.now.Add(r.shift) }
+
+func (r *run) observe() qos.Observation {
+	o := qos.Observation{At: r.clock(), Node: r.s.node, Samples: map[string][]qos.Sample{}}
+	o.Node.Avoided = r.avoided
+	cpu, memory := float64(r.used.cpu), float64(r.used.memory)
+	for name, v := range map[string]float64{
+		"cpu_total_usage": cpu, "cpu_total_utilization": 100 * cpu / float64(r.s.node.CPUs), "node_cpu_usage_cores": cpu / 1000,
+		"memory_total_usage": memory, "memory_total_utilization": 100 * memory / float64(r.s.node.Memory),
+	} {
+		r.sample(&o, name, v)
+	}
+	for name, v := range r.given {
+		r.sample(&o, name, v)
+	}
+	o.Node.UsedCPU = qos.Measured[series.MilliCPU]{Value: r.used.cpu, At: r.at}
+	o.Node.UsedMemory = qos.Measured[series.Bytes]{Value: r.used.memory, At: r.at}
+	for _, p := range r.pods {
+		seen := p.Pod
+		c := qos.Container{ID: "id-of-" + p.name(), Name: "main", Request: p.request, Limit: p.limit, Quota: p.quota}
+		if m, ok := r.measured[p.UID]; ok && !p.unmeasured && !r.lost["pods"] {
+			seen.UsedCPU = qos.Measured[series.MilliCPU]{Value: m.cpu, At: r.at}
+			seen.UsedMemory = qos.Measured[series.Bytes]{Value: m.memory, At: r.at}
+			c.UsedCPU = seen.UsedCPU
+		}
+		seen.Containers = []qos.Container{c}
+		o.Pods = append(o.Pods, seen)
+	}
+	return o
+}
+
+func (r *run) sample(o *qos.Observation, name string, v float64) {
+	if !r.lost[name] {
+		o.Samples[name] = []qos.Sample{{Value: v, At: r.at}}
+	}
+}
+
+func (r *run) carryOut(plan qos.Plan, elapsed time.Duration) {
+	logf := func(format string, args ...any) {
+		r.log = append(r.log, Entry{At: elapsed, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, f := range plan.Rules {
+		if f.Why != "" {
+			r.reasons[f.Why] = true
+		}
+		if r.phases[f.Rule] != f.Phase && f.Phase != qos.Rising {
+			logf("rule %s: %s, %.4g %s, threshold %.4g", f.Rule, f.Phase, f.Value, f.Unit, f.Above)
+			r.phases[f.Rule] = f.Phase
+		}
+	}
+	for _, p := range plan.Previews {
+		for _, t := range p.Throttles {
+			logf("preview: would limit %s to %s: %s", t.Pod, t.To, t.Why)
+			r.reasons["preview: would limit "+t.Pod.String()] = true
+		}
+		for _, e := range p.Evictions {
+			logf("preview: would evict %s: %s", e.Pod, e.Why)
+			r.reasons["preview: would evict "+e.Pod.String()] = true
+		}
+	}
+	if plan.Avoid.Change {
+		r.avoided = plan.Avoid.Wanted
+		word := "welcomes new pods again"
+		if r.avoided {
+			word = "keeps new pods away"
+		}
+		logf("the node %s: %s", word, plan.Avoid.Why)
+	}
+	for _, t := range plan.Throttles {
+		p := r.find(t.Pod.String())
+		p.quota = t.To
+		r.state.Throttled(t)
+		r.reasons[t.Why] = true
+		logf("limit of %s: %s, was %s: %s", t.Pod, t.To, t.From, t.Why)
+	}
+	for _, e := range plan.Evictions {
+		r.evict(e, logf)
+	}
+}
+
+func (r *run) evict(e qos.Eviction, logf func(string, ...any)) {
+	p := r.find(e.Pod.String())
+	if p.protected {
+		r.state.Refused(e.Pod, r.clock())
+		logf("eviction of %s is refused by a disruption budget", e.Pod)
+		return
+	}
+	grace := p.Grace
+	if e.Grace != nil {
+		grace = *e.Grace
+	}
+	p.Terminating, p.Grace, p.endsAt = true, grace, r.now.Add(min(p.ends, grace))
+	if p.ends < 0 {
+		p.endsAt = r.now.Add(maxLength) // It does not end at all.
+	}
+	r.state.Evicted(e.Pod, r.clock(), grace)
+	r.evicted, r.graces[e.Pod.String()] = append(r.evicted, e.Pod.String()), grace
+	r.reasons[e.Why] = true
+	logf("evicts %s: %s", e.Pod, e.Why)
+}
+
+func (r *run) find(name string) *pod {
+	for _, p := range r.pods {
+		if p.name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// restart is another agent that knows what the journal says, and no more.
+func (r *run) restart() {
+	holdings := r.state.Holdings()
+	r.state = qos.State{}
+	r.state.Resume(holdings)
+}
+
+func (r *run) change(name string, words []string) error {
+	if p := r.find(name); p != nil {
+		return each(words, p.set)
+	}
+	p, err := newPod(name, words)
+	if err == nil {
+		p.Started = r.clock()
+		r.pods = append(r.pods, p)
+	}
+	return err
+}
+
+func (r *run) remove(name string) error {
+	if r.find(name) == nil {
+		return fmt.Errorf("there is no pod %s", name)
+	}
+	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.name() == name })
+	return nil
+}
+
+func (r *run) drop(rule string) error {
+	before := len(r.policy.Rules)
+	r.policy.Rules = slices.DeleteFunc(r.policy.Rules, func(q qos.Rule) bool { return strings.EqualFold(q.Name, rule) })
+	if len(r.policy.Rules) == before {
+		return fmt.Errorf("there is no rule %s", rule)
+	}
+	return nil
+}
+
+// resize is the kubelet setting a limit.
+func (r *run) resize(name string, q qos.Quota) error {
+	p := r.find(name)
+	if p == nil {
+		return fmt.Errorf("there is no pod %s", name)
+	}
+	p.quota, p.limit = q, series.MilliCPU(q)
+	return nil
+}

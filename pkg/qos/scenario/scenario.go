@@ -1,0 +1,64 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"time"
+
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// Scenario is a file.
+type Scenario struct {
+	// Title is its first comment.
+	Title  string
+	node   qos.Node
+	every  time.Duration
+	length time.Duration
+	system demand
+	policy qos.Policy
+	pods   []*pod
+	events []event
+	expect []expectation
+}
+
+// demand is what somebody wants.
+type demand struct {
+	cpu    series.MilliCPU
+	memory series.Bytes
+}
+
+// pod is a pod of the simulated node.
+type pod struct {
+	qos.Pod
+	wants          demand
+	request, limit series.MilliCPU
+	quota          qos.Quota
+	ends           time.Duration
+	protected      bool // the API server refuses its eviction
+	unmeasured     bool
+	endsAt         time.Time
+}
+
+func (p *pod) name() string { return p.Namespace + "/" + p.Name }
+
+// event is something that happens at a time.
+type event struct {
+	line int
+	at   time.Duration
+	do   func(*run) error
+}
+
+// expectation is something that must hold at a time, or at the end.
+type expectation struct {
+	line  int
+	text  string
+	at    time.Duration
+	end   bool
+	holds func(*run) string // what is wrong, empty if nothing
+}
+
+// start is when scenarios begin; any time does.
+func start() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }

@@ -1,0 +1,49 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const files = "../../../test/scenarios/pressure"
+
+// TestPressure plays the scenarios that the documentation shows. Between them they cover what gocrane's agent did wrong (d01 to d11).
+func TestPressure(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%d scenarios, %v; want 20 or more", len(paths), err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Title == "" || len(s.expect) == 0 {
+				t.Error("wants a title and expectations")
+			}
+			out, err := s.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, wrong := range out.Failed {
+				t.Error(wrong)
+			}
+			if t.Failed() {
+				for _, e := range out.Log {
+					t.Logf("%8s  %s", e.At, e.Text)
+				}
+			}
+		})
+	}
+}

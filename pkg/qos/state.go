@@ -1,0 +1,221 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// State is what was seen and done before. It is not safe for concurrent use; the zero value is that of a start.
+type State struct {
+	rules   map[string]*ruleState
+	taken   map[string]*Taken // by the container's id
+	leaving map[string]*leaver
+	refused map[string]time.Time // by the pod's UID: when it was refused
+	evicted []time.Time
+}
+
+// Taken is what a container was throttled by, to be given back.
+type Taken struct {
+	Pod         PodRef
+	ContainerID string
+	// Original is the quota before, Set the one that was written.
+	Original, Set Quota
+	// Before is the use when it was throttled first, Step the last step.
+	Before series.MilliCPU
+	Step   series.Ratio
+
+	missed int
+}
+
+// leaver is a pod that is ending.
+type leaver struct {
+	since  time.Time
+	grace  time.Duration
+	ending bool // seen as terminating
+	gone   bool // was missing in the last observation
+	cpu    series.MilliCPU
+	memory series.Bytes
+}
+
+// forgetAfter is the number of observations without a container after which it is gone for good.
+const forgetAfter = 60
+
+// Throttled tells the state that a throttle of a plan was carried out.
+func (s *State) Throttled(t Throttle) {
+	if t.To == t.Original {
+		delete(s.taken, t.ContainerID)
+		return
+	}
+	if s.taken == nil {
+		s.taken = map[string]*Taken{}
+	}
+	k := s.taken[t.ContainerID]
+	if k == nil {
+		k = &Taken{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Before: t.Frees + series.MilliCPU(t.To)}
+		s.taken[t.ContainerID] = k
+	}
+	k.Set, k.missed = t.To, 0
+	if t.Step > 0 {
+		k.Step = t.Step
+	}
+}
+
+// Resume takes over what an agent before this one had taken, as its journal says: it is given back like one's own.
+func (s *State) Resume(holdings []Taken) {
+	if s.taken == nil {
+		s.taken = map[string]*Taken{}
+	}
+	for _, k := range holdings {
+		s.taken[k.ContainerID] = &k
+	}
+}
+
+// Evicted tells the state that a pod was asked to go, and may take grace for it.
+func (s *State) Evicted(pod PodRef, at time.Time, grace time.Duration) {
+	if s.leaving == nil {
+		s.leaving = map[string]*leaver{}
+	}
+	s.evicted = append(s.evicted, at)
+	delete(s.refused, pod.UID)
+	s.leaving[pod.UID] = &leaver{since: at, grace: grace}
+}
+
+// Refused tells the state that a pod may not be evicted now, as by a disruption budget: the next in order is taken, and this one tried
+// again later.
+func (s *State) Refused(pod PodRef, at time.Time) {
+	if s.refused == nil {
+		s.refused = map[string]time.Time{}
+	}
+	s.refused[pod.UID] = at
+}
+
+// Holdings are the containers that are throttled, in the order of their ids.
+func (s *State) Holdings() []Taken {
+	out := make([]Taken, 0, len(s.taken))
+	for _, k := range s.taken {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b Taken) int {
+		if a.ContainerID < b.ContainerID {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// catchUp compares what was done with what is there now.
+func (s *State) catchUp(o *Observation, l Limits) {
+	s.catchUpContainers(o)
+	seen := make(map[string]bool, len(s.leaving))
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if at, ok := s.refused[p.UID]; ok && absolute(o.At.Sub(at)) >= l.RetryRefused {
+			delete(s.refused, p.UID)
+		}
+		v := s.leaving[p.UID]
+		if v == nil && p.Terminating {
+			if s.leaving == nil {
+				s.leaving = map[string]*leaver{}
+			}
+			v = &leaver{since: o.At, grace: p.Grace}
+			s.leaving[p.UID] = v
+		}
+		if v == nil {
+			continue
+		}
+		seen[p.UID] = true
+		v.ending, v.gone = v.ending || p.Terminating, false
+		v.cpu, v.memory = max(p.UsedCPU.Value, 0), max(p.UsedMemory.Value, 0)
+	}
+	for uid, v := range s.leaving {
+		v.since = earlier(v.since, o.At)
+		switch {
+		case seen[uid] && !v.ending && o.At.Sub(v.since) > l.RetryRefused:
+			delete(s.leaving, uid) // It was asked to go and does not.
+		case seen[uid]:
+		case v.gone:
+			delete(s.leaving, uid)
+		default:
+			// The last measurement covers some time in which it was still there.
+			v.gone = true
+		}
+	}
+	s.evicted = slices.DeleteFunc(s.evicted, func(at time.Time) bool { return o.At.Sub(at) >= l.Window })
+	for i := range s.evicted {
+		s.evicted[i] = earlier(s.evicted[i], o.At)
+	}
+	for uid := range s.refused {
+		if !slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UID == uid }) {
+			delete(s.refused, uid)
+		}
+	}
+}
+
+// catchUpContainers gives up what somebody else has changed: a quota that the kubelet sets, as for a resize, is the new original.
+func (s *State) catchUpContainers(o *Observation) {
+	if len(s.taken) == 0 {
+		return
+	}
+	for _, k := range s.taken {
+		k.missed++
+	}
+	for i := range o.Pods {
+		for _, c := range o.Pods[i].Containers {
+			k := s.taken[c.ID]
+			if k == nil {
+				continue
+			}
+			k.missed = 0
+			if c.Quota != 0 && !same(c.Quota, k.Set) {
+				delete(s.taken, c.ID)
+			}
+		}
+	}
+	for id, k := range s.taken {
+		if k.missed > forgetAfter {
+			delete(s.taken, id)
+		}
+	}
+}
+
+// same tells whether two quotas are equal up to the rounding of a millicore.
+func same(a, b Quota) bool { return a == b || a != Unlimited && b != Unlimited && a-b <= 1 && b-a <= 1 }
+
+// earlier keeps times out of the future, where a clock that is set back puts them.
+func earlier(t, now time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
+}
+
+// going is how much of a resource pods that are ending will free.
+func (s *State) going(r Resource, now time.Time, l Limits) (sum float64) {
+	for _, v := range s.leaving {
+		if now.Sub(v.since) > v.grace+l.Stuck {
+			continue
+		}
+		if r == CPU {
+			sum += float64(v.cpu)
+		} else {
+			sum += float64(v.memory)
+		}
+	}
+	return sum
+}
+
+// anyGoing tells whether a pod is ending that is not stuck.
+func (s *State) anyGoing(now time.Time, l Limits) bool {
+	for _, v := range s.leaving {
+		if now.Sub(v.since) <= v.grace+l.Stuck {
+			return true
+		}
+	}
+	return false
+}
