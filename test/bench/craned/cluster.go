@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,9 +40,11 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context, o options, scratch string) (*cluster, error) {
-	control, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(scratch, "control"), Binary: filepath.Join(o.bin, "controlplane"),
-	})
+	with := controlplane.Options{Dir: filepath.Join(scratch, "control"), Binary: filepath.Join(o.bin, "controlplane")}
+	if o.profiles != "" {
+		with.ExtraArgs = map[controlplane.Component][]string{controlplane.APIServer: {"--profiling=true"}}
+	}
+	control, err := controlplane.Start(ctx, with)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +117,21 @@ func (c *cluster) deployment(i int) *appsv1.Deployment {
 			}}}},
 		},
 	}
+}
+
+// profile writes a profile of the API server into a directory; nothing without one.
+func (c *cluster) profile(ctx context.Context, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	page, err := c.rest.Get().AbsPath("/debug/pprof/profile").Param("seconds", "50").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "apiserver.pb.gz"), page, 0o600)
 }
 
 func (c *cluster) stop(ctx context.Context) error { return c.control.Stop(ctx) }

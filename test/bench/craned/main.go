@@ -49,7 +49,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench", "craned"), "directory of the data set")
 	flag.BoolVar(&o.keep, "keep", false, "take the data set that is there, however old it is; without it, one that no longer reaches to now is written anew")
 	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for a pass")
-	flag.StringVar(&o.profiles, "profiles", "", "directory for CPU and heap profiles of craned during and after the pass; empty for none")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of craned and of the API server in the first minute of the pass, and of craned's heap after it; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,8 +50,9 @@ func (m *measurement) pass(ctx context.Context) error {
 	if err := m.cluster.client.Create(ctx, rule); err != nil {
 		return err
 	}
-	profiled := make(chan error, 1)
+	profiled := make(chan error, 2)
 	go func() { profiled <- m.craned.profile(ctx, m.profiles, "cpu.pb.gz", "profile?seconds=60") }()
+	go func() { profiled <- m.cluster.profile(ctx, m.profiles) }()
 	after, err := m.complete(ctx, "one pass", 1, before)
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func (m *measurement) pass(ctx context.Context) error {
 	m.table.note("until the last workload was annotated", wallOf(before, after), "")
 	m.writes(after.since(before), all)
 	m.table.note("  peak memory of craned", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
-	if err := <-profiled; err != nil {
+	if err := errors.Join(<-profiled, <-profiled); err != nil {
 		return err
 	}
 	return m.craned.profile(ctx, m.profiles, "heap.pb.gz", "heap?gc=1")

@@ -70,7 +70,7 @@ func createCluster(ctx context.Context) error {
 		return err
 	}
 	m := &maker{ctx: ctx, c: c}
-	for _, ns := range []string{"shop", "ai", "big"} {
+	for _, ns := range []string{"shop", "ai", "big", "sized"} {
 		m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	}
 	for _, name := range []string{"busy", "low", "empty", "new", "dark", "gpus", "pool-1", "pool-2", "master"} {
@@ -161,7 +161,9 @@ func (m *maker) app(a app) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name, Labels: labels},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
 	}
-	m.create(d)
+	m.createStatus(d, func() {
+		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
+	})
 	if replicas == 0 {
 		return
 	}

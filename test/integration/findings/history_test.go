@@ -26,6 +26,8 @@ type app struct {
 	// gpuUse has one entry for each GPU that is measured.
 	gpuUse []float64
 	days   int
+	// wave lets the use of CPU rise from cores to four times as much and fall again, each day.
+	wave bool
 }
 
 // apps are what runs. Names of the others say what they are for.
@@ -53,6 +55,7 @@ func apps() []app {
 		with(quiet("ai", "half", "gpus"), func(a *app) { a.gpus, a.gpuUse, a.cores = "2", []float64{90, 0}, 1 }),
 		with(quiet("ai", "trainer", "gpus"), func(a *app) { a.gpus, a.gpuUse, a.cores = "1", []float64{95}, 1 }),
 		with(quiet("ai", "dark", "gpus"), func(a *app) { a.gpus, a.cores = "1", 1 }),
+		with(quiet("sized", "wave", "gpus"), func(a *app) { a.cpu, a.memory, a.cores, a.bytes, a.traffic, a.wave = "1", "1Gi", 1, gib/2, 1e5, true }),
 		with(quiet("big", "giant", "pool-1"), func(a *app) { a.pool, a.cpu, a.cores = "big", "3", 0.3 }),
 		with(quiet("big", "filler", "pool-2"), func(a *app) { a.pool, a.cpu, a.cores = "big", "1500m", 1.4 }),
 		with(quiet("big", "unknown", ""), func(a *app) { a.pool, a.cpu, a.days = "big", "3200m", 0 }),
@@ -138,7 +141,14 @@ func (w *writer) app(a app) {
 	if a.days == 0 {
 		return
 	}
-	w.counter(a.days, a.cores, name("container_cpu_usage_seconds_total", container)...)
+	used := func(seconds float64) float64 { return seconds * a.cores }
+	if a.wave { // The integral of cores x (1 + 3 x (1 - cos) / 2).
+		used = func(seconds float64) float64 {
+			const day = 24 * 3600 / (2 * math.Pi)
+			return a.cores * (2.5*seconds - 1.5*day*math.Sin(seconds/day))
+		}
+	}
+	w.add(a.days, func(at time.Time) float64 { return used(at.Sub(w.grid.Start).Seconds()) }, name("container_cpu_usage_seconds_total", container)...)
 	w.add(a.days, constant(a.bytes), name("container_memory_working_set_bytes", container)...)
 	if a.traffic >= 0 {
 		w.counter(a.days, a.traffic, name("container_network_receive_bytes_total", pod, []string{"interface", "eth0"})...)

@@ -17,10 +17,11 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -28,29 +29,19 @@ import (
 	"crane.io/crane/internal/controller/recommendation"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/test/integration/harness"
 )
 
-// startControllers runs the controllers with the rights of craned until they are stopped, or the test ends.
+// startControllers runs the controllers on a Prometheus.
 func startControllers(t *testing.T, address string) (stop func()) {
 	t.Helper()
-	rest, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clk := testingclock.NewFakeClock(now)
+	return startOn(t, func(*rest.Config) metrics.UsageReader { return prometheusAt(t, address) })
+}
+
+func prometheusAt(t *testing.T, address string) *prometheus.Source {
+	t.Helper()
 	cfg := prometheus.DefaultConfig()
 	cfg.Address, cfg.MaxAttempts = address, 1
 	cfg.Now = func() time.Time { return now }
@@ -58,8 +49,30 @@ func startControllers(t *testing.T, address string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return source
+}
+
+// startOn runs the controllers with the rights of craned until they are stopped, or the test ends.
+func startOn(t *testing.T, usage func(*rest.Config) metrics.UsageReader) (stop func()) {
+	t.Helper()
+	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := testingclock.NewFakeClock(now)
 	err = recommendation.AddToManager(t.Context(), mgr, recommendation.Config{
-		History: history.Source{Usage: source}, Settings: configfile.Fixed(recommendation.BuiltinSettings(), clk),
+		History: history.Source{Usage: usage(config)}, Settings: configfile.Fixed(recommendation.BuiltinSettings(), clk),
 		Namespace: "crane-system", Outdated: 24 * time.Hour, Registry: prom.NewRegistry(), Clock: clk,
 	})
 	if err != nil {

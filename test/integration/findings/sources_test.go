@@ -1,0 +1,99 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package findings_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/fallback"
+	"crane.io/crane/internal/metrics/metricsserver"
+)
+
+// several are data sources as --datasource lists them; of those, only Prometheus has figures by the hour.
+func several(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.UsageReader {
+	t.Helper()
+	present, err := metricsserver.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append([]fallback.Source{{Name: "metricserver", Reader: present}}, with...)
+	return fallback.New(fallback.Config{Clock: clock.RealClock{}, Log: logr.Discard()}, all...)
+}
+
+// TestSeveralSources: recommenders that read by the hour do so from whichever of the data sources can, and say that none can
+// where that is so.
+func TestSeveralSources(t *testing.T) {
+	c := newClient(t)
+	found := map[string]string{
+		"IdleNode": "empty", "Volume": "pv-orphan", "Service": "lb-orphan", "Unused": "forgotten", "Throttle": "tight", "Packing": "giant", "GPU": "untouched",
+	}
+	t.Run("with prometheus", func(t *testing.T) {
+		startOn(t, func(config *rest.Config) metrics.UsageReader {
+			return several(t, config, fallback.Source{Name: "prom", Reader: prometheusAt(t, server.URL())})
+		})
+		for recommender, kind := range everyone() {
+			t.Run(recommender, func(t *testing.T) {
+				r := rule(t, c, recommender, kind)
+				ready(t, c, r, "RoundCompleted")
+				got, there := recommendations(t.Context(), t, c, r.Name)[found[recommender]]
+				if !there || got.Status.Action == "" || got.Status.Action == analysisv1alpha1.ActionNone {
+					t.Errorf("%s: %q: %s", found[recommender], got.Status.Action, got.Status.Description)
+				}
+			})
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		startOn(t, func(config *rest.Config) metrics.UsageReader { return several(t, config) })
+		r := rule(t, c, "Unused", "Deployment")
+		if cond := ready(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
+			t.Error(cond.Message)
+		}
+	})
+}
+
+// TestSizesFromPrometheus: Resource, Replicas and HPA of a workload with a daily wave, from the queries to the status.
+func TestSizesFromPrometheus(t *testing.T) {
+	c := newClient(t)
+	startControllers(t, server.URL())
+	byType := func(t *testing.T, recommender string) analysisv1alpha1.RecommendationStatus {
+		t.Helper()
+		r := rule(t, c, recommender, "Deployment")
+		ready(t, c, r, "RoundCompleted")
+		got, there := recommendations(t.Context(), t, c, r.Name)["wave"]
+		if !there {
+			t.Fatal("no recommendation of", recommender)
+		}
+		return got.Status
+	}
+	t.Run("Resource", func(t *testing.T) {
+		s := byType(t, "Resource")
+		if s.Action != analysisv1alpha1.ActionPatch || !strings.Contains(s.RecommendedValue, "containerName: app") || !strings.Contains(s.Description, "app: cpu 1 -> ") {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("Replicas", func(t *testing.T) {
+		// P95 of a wave up to 4 cores is just below: 8 pods at half a core.
+		if s := byType(t, "Replicas"); s.RecommendedInfo != `{"spec":{"replicas":8}}` || !strings.Contains(s.Description, "cpu needs 8 pods at 50 % of the requested 1 each") {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("HPA", func(t *testing.T) {
+		s := byType(t, "HPA")
+		var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
+		if err := json.Unmarshal([]byte(s.RecommendedInfo), &e); err != nil || s.Action != analysisv1alpha1.ActionCreate ||
+			e.Spec.MinReplicas == nil || *e.Spec.MinReplicas != 8 || !strings.Contains(s.Description, fmt.Sprintf("keep 8 to %d pods", e.Spec.MaxReplicas)) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	})
+}
