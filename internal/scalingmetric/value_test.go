@@ -172,3 +172,50 @@ func TestCron(t *testing.T) {
 		t.Errorf("errors %v", failed)
 	}
 }
+
+// scaled adds an account to the forecast of tsp.
+func scaled(t *predictionv1alpha1.TimeSeriesPrediction, choice *predictionv1alpha1.ScalingChoice) *predictionv1alpha1.TimeSeriesPrediction {
+	t.Spec.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingPlant{PodCapacity: "1", Target: "0.7", LagSeconds: 105, StabilizationSeconds: 300}
+	t.Status.PredictionMetrics[0].Scaling = choice
+	return t
+}
+
+// TestPredictionByAccount: what counts is the lead and not the window, in pods as full as was chosen.
+func TestPredictionByAccount(t *testing.T) {
+	choice := func(edit func(*predictionv1alpha1.ScalingChoice)) *predictionv1alpha1.ScalingChoice {
+		c := &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.8", Fill: "0.85", LeadSeconds: 180, Why: "it paid"}
+		edit(c)
+		return c
+	}
+	good := func() *predictionv1alpha1.ScalingChoice { return choice(func(*predictionv1alpha1.ScalingChoice) {}) }
+	late := scaled(tsp("0.5", 0.9), good())
+	late.Status.PredictionMetrics[0].Prediction[0].Samples[4].Value = "9" // beyond the lead
+	soon := scaled(tsp("0.5", 0.9), good())
+	soon.Status.PredictionMetrics[0].Prediction[0].Samples[2].Value = "1.7"
+	named := scaled(tsp("0.5", 0.9), nil)
+	named.Spec.PredictionMetrics[0].Algorithm.AlgorithmType = predictionv1alpha1.AlgorithmTypeDSP
+	for name, c := range map[string]struct {
+		tsp  *predictionv1alpha1.TimeSeriesPrediction
+		want float64
+		err  error
+	}{
+		"as it is":                       {scaled(tsp("0.5", 0.85), good()), 0.7, nil},
+		"a peak within the lead":         {soon, 1.4, nil},
+		"a peak beyond it":               {late, 0.9 * 0.7 / 0.85, nil},
+		"a named algorithm has none":     {named, 0.9, nil},
+		"not worth it":                   {scaled(tsp("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorth},
+		"nothing chosen yet":             {scaled(tsp("0.5", 0.9), nil), 0, ErrNotReady},
+		"no skill":                       {scaled(tsp("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
+		"a fill that is none":            {scaled(tsp("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
+		"a fill of nothing":              {scaled(tsp("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
+		"a lead that somebody overwrote": {scaled(tsp("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},
+	} {
+		f, err := Prediction(c.tsp, "resource.cpu", noon())
+		if math.Abs(f.Value-c.want) > 1e-9 || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, %v; want %v, %v", name, f.Value, err, c.want, c.err)
+		}
+		if err == nil && f.Why == "" {
+			t.Errorf("%s: does not say why", name)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/scaling"
+)
+
+// jumps is load that is five times as high from nine to five.
+func jumps(_ string, at time.Time) float64 {
+	if h := at.UTC().Hour(); h >= 9 && h < 17 {
+		return 10
+	}
+	return 2
+}
+
+func scalesBy(name string, state []byte) Request {
+	r := cpuOf(name)
+	r.Scaling = &Scaling{
+		Name: "resource.cpu", Window: time.Hour, State: state,
+		Plant: scaling.Plant{Capacity: 0.25, Target: 0.6, Lag: 4 * time.Minute, Stabilisation: 5 * time.Minute},
+	}
+	return r
+}
+
+// advise publishes a forecast and returns what it is worth.
+func advise(t *testing.T, p *Predictor, key Key, caller string) Advice {
+	t.Helper()
+	all, err := p.Forecast(key, 2*time.Hour)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d forecasts, error %v", len(all), err)
+	}
+	a, ok := p.Advise(key, caller, "resource.cpu", all[0].Forecast)
+	if !ok {
+		t.Fatalf("nothing is kept for %s", caller)
+	}
+	return a
+}
+
+// TestAccountOfAPastThatIsReadAtOnce: what is known already need not be waited for, and a restart goes on from the state.
+func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		source := &fakeSource{use: jumps}
+		p := start(t, source, nil)
+		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
+		time.Sleep(time.Second)
+		synctest.Wait()
+		first := advise(t, p, key, "a")
+		if !first.Use || first.Lead != 4*time.Minute+75*time.Second || first.Spared < 0.5 || first.Extra > scaling.SeasonalBudget {
+			t.Errorf("after a past of two weeks: %+v", first)
+		}
+		// A past that begins a moment ago says nothing; the state does.
+		source.use = func(name string, at time.Time) float64 {
+			if at.Before(began.Add(-time.Hour)) {
+				return math.NaN()
+			}
+			return jumps(name, at)
+		}
+		for _, c := range []struct {
+			state  []byte
+			learns bool
+		}{{nil, true}, {[]byte("not a state"), true}, {first.State, false}} {
+			again := start(t, source, nil)
+			key := again.Set("a", []Request{scalesBy("web", c.state)})[0].Key
+			time.Sleep(time.Second)
+			synctest.Wait()
+			// The forecast of so short a past has no skill; the account is what is looked at.
+			skilled := forecastNow(t, again, key)
+			skilled.Skill, skilled.Period = 0.8, 24*time.Hour
+			got, ok := again.Advise(key, "a", "resource.cpu", skilled)
+			if learns := strings.Contains(got.Why, "learning"); !ok || learns != c.learns || got.Use == c.learns {
+				t.Errorf("with %d bytes of state: %+v", len(c.state), got.Choice)
+			}
+		}
+	})
+}
+
+// TestAccountsAreTheCallers: each has its own, changes it, and takes it along.
+func TestAccountsAreTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, &fakeSource{use: jumps}, nil)
+		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
+		if other := p.Set("b", []Request{cpuOf("web")}); other[0].Key != key {
+			t.Error("an account makes another series")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := advise(t, p, key, "a")
+		if _, kept := p.Advise(key, "b", "resource.cpu", forecastNow(t, p, key)); kept {
+			t.Error("b has an account and never asked for one")
+		}
+		bigger := scalesBy("web", nil)
+		bigger.Scaling.Plant.Capacity, bigger.Scaling.Plant.Lag = 0.5, 2*time.Minute
+		p.Set("a", []Request{bigger})
+		if after := advise(t, p, key, "a"); after.Level != before.Level || after.Lead != 2*time.Minute+75*time.Second {
+			t.Errorf("pods of another size: %+v, then %+v", before, after)
+		}
+		bad := scalesBy("web", nil)
+		bad.Scaling.Plant.Target = 7
+		if got := p.Set("a", []Request{bad}); got[0].Err == nil {
+			t.Error("takes a target of 700 %")
+		}
+		p.Forget("a")
+		if _, kept := p.Advise(key, "a", "resource.cpu", forecastNow(t, p, key)); kept {
+			t.Error("the account of a caller that has left is kept")
+		}
+	})
+}
+
+func forecastNow(t *testing.T, p *Predictor, key Key) forecast.Forecast {
+	t.Helper()
+	all, err := p.Forecast(key, 2*time.Hour)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d forecasts, error %v", len(all), err)
+	}
+	return all[0].Forecast
+}
