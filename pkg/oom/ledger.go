@@ -22,6 +22,12 @@ type Limits struct {
 	Age time.Duration
 }
 
+// ConfigMap is the name of the ConfigMap that holds the ledger, Key that of the records in it: as gocrane's.
+const (
+	ConfigMap = "oom-record"
+	Key       = "data"
+)
+
 // Ledger is the book of kills, oldest first. What was dropped for lack of room does not come back, though it may still be
 // seen in the status of a pod: the ledger remembers up to when it has dropped. The zero value is an empty book. It is not
 // safe for concurrent use.

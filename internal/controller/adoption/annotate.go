@@ -4,7 +4,6 @@
 package adoption
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,32 +34,6 @@ func annotationFor(kind analysisv1alpha1.AnalysisType) (string, bool) {
 	default:
 		return "", false
 	}
-}
-
-// speaker returns the one Recommendation of a type that is brought to the target where several rules have chosen it: the
-// oldest that wants to be. It is nil where none does.
-func speaker(all []analysisv1alpha1.Recommendation, kind analysisv1alpha1.AnalysisType) *analysisv1alpha1.Recommendation {
-	var oldest *analysisv1alpha1.Recommendation
-	for i := range all {
-		rec := &all[i]
-		if rec.Spec.Type != kind || !wantsTarget(rec) {
-			continue
-		}
-		if oldest == nil || older(rec, oldest) < 0 {
-			oldest = rec
-		}
-	}
-	return oldest
-}
-
-func older(a, b *analysisv1alpha1.Recommendation) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// wantsTarget tells whether a Recommendation has something to bring to its target.
-func wantsTarget(rec *analysisv1alpha1.Recommendation) bool {
-	return rec.DeletionTimestamp == nil && rec.Status.RecommendedValue != "" &&
-		rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus
 }
 
 // kindsOf are the types of Recommendations that there are, sorted.

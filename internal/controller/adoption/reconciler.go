@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 	autos := map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation{}
 	verdicts := map[string]verdict{}
 	for _, kind := range kindsOf(all) {
-		first := speaker(all, kind)
+		first := shared.Speaker(all, kind)
 		for i := range all {
 			rec := &all[i]
 			if rec.Spec.Type != kind || rec.DeletionTimestamp != nil {
@@ -139,7 +139,7 @@ func (r *Reconciler) adopt(ctx context.Context, rec, first *analysisv1alpha1.Rec
 		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
 	}
 	switch {
-	case !wantsTarget(rec):
+	case !shared.Speaks(rec):
 		return verdict{}, nil
 	case first != nil && (first.Name != rec.Name || first.Namespace != rec.Namespace):
 		return verdict{

@@ -21,9 +21,8 @@ import (
 
 // Where the ledger lies.
 const (
-	// Name of the ConfigMap, and the key of the records: as gocrane's.
-	Name    = "oom-record"
-	dataKey = "data"
+	Name    = oom.ConfigMap
+	dataKey = oom.Key
 	// stateKey holds what the ledger remembers beside the records.
 	stateKey = "state"
 	// AsideName is the ConfigMap that takes what could not be read, so that nothing is lost.

@@ -1,0 +1,36 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"cmp"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// Speaker returns the one Recommendation of a type that is brought to the target where several rules have chosen it: the
+// oldest that wants to be. It is nil where none does.
+func Speaker(all []analysisv1alpha1.Recommendation, kind analysisv1alpha1.AnalysisType) *analysisv1alpha1.Recommendation {
+	var oldest *analysisv1alpha1.Recommendation
+	for i := range all {
+		rec := &all[i]
+		if rec.Spec.Type != kind || !Speaks(rec) {
+			continue
+		}
+		if oldest == nil || older(rec, oldest) < 0 {
+			oldest = rec
+		}
+	}
+	return oldest
+}
+
+func older(a, b *analysisv1alpha1.Recommendation) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Speaks tells whether a Recommendation has something to bring to its target.
+func Speaks(rec *analysisv1alpha1.Recommendation) bool {
+	return rec.DeletionTimestamp == nil && rec.Status.RecommendedValue != "" &&
+		rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus
+}
