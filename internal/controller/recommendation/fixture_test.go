@@ -133,8 +133,8 @@ func (f *fixture) interceptors() interceptor.Funcs {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return write("status", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return write("status", o, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 		},
 	}
 }

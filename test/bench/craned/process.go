@@ -52,7 +52,11 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := freeAddresses(ctx, 3)
+	addresses, err := freeAddresses(ctx, 4)
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(addresses[3])
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +64,13 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
 		"--kubeconfig="+kubeconfig, "--prometheus-address="+prometheus, "--webhook-enabled=false",
 		"--metrics-bind-address="+addresses[1], "--health-probe-bind-address="+addresses[2], "--pprof-bind-address="+d.pprof,
+		"--server-bind-port="+port,
 		"--controllers=*,-nodeload,-rebalance", // The data set has no nodes to read the load of.
 		// Whatever else runs on the machine, the lease is not to be lost for it.
 		"--lease-duration=120s", "--lease-renew-period=100s", "--lease-retry-period=5s",
 	)
-	d.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
+	// The limit is that of config/craned/deployment.yaml.
+	d.cmd.Env = append(os.Environ(), "GOMEMLIMIT=900MiB", "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	d.cmd.WaitDelay = 30 * time.Second
