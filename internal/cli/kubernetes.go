@@ -64,6 +64,17 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
+// defaultNamespace is that of the kubeconfig's context.
+func (k *kubernetesFlags) defaultNamespace() (string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.kubeconfig
+	name, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context}).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig: %w", err)
+	}
+	return name, nil
+}
+
 // lister reads the cluster, page by page. host is its address, for messages.
 func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err error) {
 	config, err := k.config()
