@@ -7,7 +7,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -97,12 +96,8 @@ func reverse(mark string) string { return " " + strings.TrimSpace(mark) }
 // them open sees the change, as in a kernel.
 func (r Recording) Write(dir string, i int) error {
 	for path, content := range r.Moments[i].Files {
-		file := filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("write recording: %w", err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			return fmt.Errorf("write recording: %w", err)
+		if err := writeFile(filepath.Join(dir, path), content); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -83,6 +83,9 @@ func (s *Scenario) Run() (Outcome, error) {
 			}
 			events = events[1:]
 		}
+		if s.drive != nil {
+			s.drive(r, elapsed)
+		}
 		r.tick(elapsed)
 		for len(expects) > 0 && expects[0].at <= elapsed {
 			if !expects[0].end {
@@ -140,7 +143,7 @@ func (r *run) work() {
 func (r *run) clock() time.Time { return r.now.Add(r.shift) }
 
 func (r *run) observe() qos.Observation {
-	o := qos.Observation{At: r.clock(), Node: r.s.node, Samples: map[string][]qos.Sample{}}
+	o := qos.Observation{At: r.clock(), Node: r.s.node, Samples: map[string][]qos.Sample{}, Pods: make([]qos.Pod, 0, len(r.pods))}
 	o.Node.Avoided = r.avoided
 	cpu, memory := float64(r.used.cpu), float64(r.used.memory)
 	for name, v := range map[string]float64{

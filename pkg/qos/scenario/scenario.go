@@ -21,6 +21,8 @@ type Scenario struct {
 	policy qos.Policy
 	pods   []*pod
 	events []event
+	// drive, if set, changes what pods want before each measurement.
+	drive  func(r *run, elapsed time.Duration)
 	expect []expectation
 }
 

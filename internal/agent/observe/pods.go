@@ -1,0 +1,99 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/series"
+)
+
+// counters are a group's at the last look.
+type counters struct {
+	cpu                time.Duration
+	periods, throttled uint64
+	tick               uint64
+}
+
+func (o *Observer) lookPods() {
+	s := &o.snapshot
+	o.problem("pods", o.tree.Scan())
+	// The reads below take some milliseconds; those of one group are together, so that its rates are of its own span.
+	o.problem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory))
+	pods := o.tree.Pods()
+	// Slices of containers are used again.
+	if cap(s.Pods) < len(pods) {
+		s.Pods = append(s.Pods[:cap(s.Pods)], make([]Pod, len(pods)-cap(s.Pods))...)
+	}
+	s.Pods = s.Pods[:len(pods)]
+	for i, p := range pods {
+		out := &s.Pods[i]
+		out.UID, out.Class = p.UID, p.Class
+		out.Use = o.use(p.Path, &p.Stat)
+		out.Pressure = Pressures{}
+		if p.Stat.Has&cgroup.Pressure != 0 {
+			stalled := &p.Stat.Stalled
+			out.Pressure = Pressures{CPU: known(stalled.CPU), Memory: known(stalled.Memory), IO: known(stalled.IO)}
+		}
+		out.Containers = out.Containers[:0]
+		for _, c := range p.Containers {
+			out.Containers = append(out.Containers, Container{ID: c.ID, Path: c.Path, Use: o.use(c.Path, &c.Stat)})
+		}
+	}
+	for path, c := range o.groups {
+		if c.tick != o.tick {
+			delete(o.groups, path)
+		}
+	}
+}
+
+// use makes rates of a group's counters.
+func (o *Observer) use(path string, now *cgroup.Stat) Use {
+	var u Use
+	if now.Has&cgroup.Quota != 0 {
+		u.Limit = known(now.Limit)
+	}
+	if now.Has&cgroup.Memory != 0 {
+		u.Memory = known(Memory{Used: now.Used, WorkingSet: now.WorkingSet, RSS: now.RSS, Cache: now.Cache})
+	}
+	if now.Has&cgroup.CPU == 0 {
+		return u // The next look has no counter to compare with.
+	}
+	last := o.groups[path]
+	if last == nil {
+		o.groups[path] = &counters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, tick: o.tick}
+		return u
+	}
+	span := o.snapshot.Span
+	if span > 0 && now.CPUTime >= last.cpu {
+		u.UsedCPU = known(series.MilliCPU(1000*float64(now.CPUTime-last.cpu)/float64(span) + 0.5))
+	}
+	if now.Periods >= last.periods && now.Throttled >= last.throttled {
+		share := 0.0
+		if ran := now.Periods - last.periods; ran > 0 {
+			share = min(float64(now.Throttled-last.throttled)/float64(ran), 1)
+		}
+		u.Throttled = known(series.Ratio(share))
+	}
+	*last = counters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, tick: o.tick}
+	return u
+}
+
+// Pressures of the host are missing on kernels without PSI; Supported tells whether they are there.
+func (p Pressures) Supported() bool { return p.CPU.OK || p.Memory.OK || p.IO.OK }
+
+// Each calls f for every known pressure with the name of its resource.
+func (p Pressures) Each(f func(resource string, v host.Pressure)) {
+	if p.CPU.OK {
+		f("cpu", p.CPU.Value)
+	}
+	if p.Memory.OK {
+		f("memory", p.Memory.Value)
+	}
+	if p.IO.OK {
+		f("io", p.IO.Value)
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/series"
+)
+
+// Known is a value that may be unknown.
+type Known[T any] struct {
+	Value T
+	OK    bool
+}
+
+func known[T any](v T) Known[T] { return Known[T]{Value: v, OK: true} }
+
+// Snapshot is what one look saw. It is valid until the next.
+type Snapshot struct {
+	At time.Time
+	// Span is the time that rates are of; 0 at the first look, which has none.
+	Span       time.Duration
+	Node       Node
+	Disks      []Disk
+	Interfaces []Interface
+	Pods       []Pod
+	// Problems are what could not be read, by what it is of.
+	Problems map[string]string
+}
+
+// Node is the node as a whole.
+type Node struct {
+	// CPUs are those online.
+	CPUs     Known[int]
+	UsedCPU  Known[series.MilliCPU]
+	Memory   Known[host.Memory]
+	Load     Known[host.Load]
+	Pressure Pressures
+}
+
+// Pressures are by resource.
+type Pressures struct {
+	CPU, Memory, IO Known[host.Pressure]
+}
+
+// Disk is a whole disk, not a partition.
+type Disk struct {
+	Name string
+	Rate Known[DiskRate]
+
+	last host.Disk
+	tick uint64
+}
+
+// DiskRate is by second.
+type DiskRate struct {
+	Reads, Writes, ReadBytes, WriteBytes float64
+	// Busy is the share of time with a request in progress, 0 to 1.
+	Busy series.Ratio
+}
+
+// Interface is a network interface of the host.
+type Interface struct {
+	Name string
+	Rate Known[InterfaceRate]
+
+	last host.Interface
+	tick uint64
+}
+
+// InterfaceRate is by second.
+type InterfaceRate struct {
+	ReceivedBytes, SentBytes, ReceivedPackets, SentPackets, DroppedIn, DroppedOut float64
+}
+
+// Pod is a pod's own cgroup.
+type Pod struct {
+	UID   string
+	Class cgroup.Class
+	Use
+	Pressure   Pressures
+	Containers []Container
+}
+
+// Container is a container's cgroup, or the sandbox's.
+type Container struct {
+	ID string
+	// Path is the group below a hierarchy's root.
+	Path string
+	Use
+}
+
+// Use is what a cgroup uses.
+type Use struct {
+	UsedCPU Known[series.MilliCPU]
+	// Throttled is the share of the periods in which it ran that it had used up its quota before the end.
+	Throttled Known[series.Ratio]
+	Memory    Known[Memory]
+	Limit     Known[cgroup.Bandwidth]
+}
+
+// Memory is the memory of a cgroup.
+type Memory struct {
+	Used, WorkingSet, RSS, Cache series.Bytes
+}

@@ -1,0 +1,269 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// benign are rules as somebody would write them, and ten pods of which eight may be evicted.
+const benign = `
+node cpus=16 memory=64Gi
+system cpu=500m memory=2Gi
+mark cpu 0.85
+mark memory 0.9
+action calm-down cooldown=1m step=20% floor=10%
+action evict cooldown=5m evict grace=30s
+rule throttle metric=cpu_total_utilization above=80 action=calm-down trigger=5 restore=10
+rule cpu metric=cpu_total_utilization above=90 action=evict trigger=30 restore=10
+rule memory metric=memory_total_utilization above=90 action=evict trigger=10 restore=10
+run 24h
+`
+
+// load is what pods want in the course of a day: cycles that come to just below the marks together, noise, and once in a while a burst
+// that is above them for as long as burst says.
+func load(burst time.Duration) func(*run, time.Duration) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	until, next := time.Duration(0), time.Hour
+	return func(r *run, elapsed time.Duration) {
+		if elapsed >= next {
+			until, next = elapsed+burst, elapsed+30*time.Minute+time.Duration(rng.Int64N(int64(time.Hour)))
+		}
+		for i, p := range r.pods {
+			phase := 2 * math.Pi * (float64(elapsed)/float64(24*time.Hour) + float64(i)/40)
+			day := 0.5 - 0.5*math.Cos(phase) // 0 to 1
+			noise := 1 + 0.02*rng.NormFloat64()
+			p.wants.cpu = series.MilliCPU((200 + 900*day) * noise)
+			p.wants.memory = series.Bytes((2 + 3.2*day) * noise * (1 << 30))
+			if elapsed < until && i < 4 {
+				p.wants.cpu += 2500
+				p.wants.memory += 3 << 30
+			}
+		}
+	}
+}
+
+func play(t *testing.T, length, burst time.Duration) (out Outcome, peakCPU, peakMemory float64) {
+	t.Helper()
+	text := benign
+	for i := range 10 {
+		text += fmt.Sprintf("pod day/pod-%d class=Burstable priority=%d cpu=1 memory=1Gi allow=calm-down,evict ends=10s\n", i, i-3)
+	}
+	s, err := Parse(strings.Replace(text, "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.length = length
+	drive := load(burst)
+	s.drive = func(r *run, elapsed time.Duration) {
+		drive(r, elapsed)
+		peakCPU = max(peakCPU, float64(r.used.cpu)/float64(r.s.node.CPUs))
+		peakMemory = max(peakMemory, float64(r.used.memory)/float64(r.s.node.Memory))
+	}
+	if out, err = s.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return out, peakCPU, peakMemory
+}
+
+// TestBenignDay: 24 hours of pods with daily cycles and bursts, above the marks for less than the thresholds, evict nobody.
+func TestBenignDay(t *testing.T) {
+	t.Parallel()
+	out, cpu, memory := play(t, 24*time.Hour, 8*time.Second)
+	if len(out.Evicted) > 0 {
+		t.Errorf("evicted were %v", out.Evicted)
+	}
+	// Otherwise the day would show nothing.
+	if cpu < 0.9 || memory < 0.9 {
+		t.Errorf("the node came to %.0f %% of cpu and %.0f %% of memory only", 100*cpu, 100*memory)
+	}
+}
+
+// TestDayThatIsNot: the same day with bursts that last does evict, so the day above can fail.
+func TestDayThatIsNot(t *testing.T) {
+	t.Parallel()
+	if out, _, _ := play(t, 14*time.Hour, 3*time.Minute); len(out.Evicted) == 0 {
+		t.Error("nobody was evicted")
+	}
+}
+
+// TestPropertiesOfPlans plays random nodes, and looks at every plan.
+func TestPropertiesOfPlans(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	acted := map[string]int{}
+	for range 2000 {
+		policy, o := random(rng)
+		var state qos.State
+		for range 4 {
+			plan := qos.Decide(&policy, &o, &state)
+			checkPlan(t, &policy, &o, plan, acted)
+			for _, th := range plan.Throttles {
+				state.Throttled(th)
+				setQuota(&o, th)
+			}
+			for _, e := range plan.Evictions {
+				state.Evicted(e.Pod, o.At, 0)
+			}
+			o.At = o.At.Add(time.Second)
+			refresh(&o)
+		}
+	}
+	if acted["throttle"] < 100 || acted["evict"] < 100 || acted["restore"] < 10 {
+		t.Errorf("plans did too little to show anything: %v", acted)
+	}
+}
+
+func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
+	now := start()
+	fresh := func() time.Time {
+		switch rng.IntN(6) {
+		case 0:
+			return time.Time{}
+		case 1:
+			return now.Add(-time.Hour)
+		}
+		return now
+	}
+	o := qos.Observation{At: now, Node: qos.Node{CPUs: 8000, Memory: 32 << 30}, Samples: map[string][]qos.Sample{}}
+	for i := range 1 + rng.IntN(8) {
+		p := qos.Pod{
+			UID: fmt.Sprint("uid-", i), Namespace: "n", Name: fmt.Sprint("pod-", i), Priority: int32(rng.IntN(7)) - 3, Class: qos.Burstable,
+			Elastic: rng.IntN(3) == 0, Terminating: rng.IntN(8) == 0, Allowed: []string{"throttle", "evict"}[:rng.IntN(3)],
+			UsedCPU:    qos.Measured[series.MilliCPU]{Value: series.MilliCPU(rng.IntN(4000)), At: fresh()},
+			UsedMemory: qos.Measured[series.Bytes]{Value: series.Bytes(rng.Int64N(8 << 30)), At: fresh()},
+		}
+		if rng.IntN(8) == 0 {
+			p.Keep = "static"
+		}
+		q := []qos.Quota{qos.Unlimited, 0, qos.Quota(rng.IntN(4000))}[rng.IntN(3)]
+		p.Containers = []qos.Container{{ID: "c-" + p.UID, Request: series.MilliCPU(rng.IntN(500)), Limit: series.MilliCPU(rng.IntN(4000)), Quota: q, UsedCPU: p.UsedCPU}}
+		o.Pods = append(o.Pods, p)
+		if p.UsedCPU.At.Equal(now) {
+			o.Node.UsedCPU = qos.Measured[series.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
+		}
+	}
+	for _, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
+		v := []float64{rng.Float64() * 8000, rng.Float64() * (32 << 30), rng.Float64()}[len(o.Samples)%3]
+		if rng.IntN(10) == 0 {
+			v = []float64{math.NaN(), math.Inf(1), -1}[rng.IntN(3)]
+		}
+		if at := fresh(); !at.IsZero() {
+			o.Samples[m] = []qos.Sample{{Value: v, At: at}}
+		}
+	}
+	policy := qos.Policy{Limits: qos.DefaultLimits()}
+	if rng.IntN(2) == 0 {
+		policy.Marks = map[qos.Resource]series.Ratio{qos.CPU: 0.5}
+	}
+	for i, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
+		r := qos.Rule{Name: m, Metric: m, Above: []float64{4000, 16 << 30, 0.3}[i], Trigger: 1, Restore: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
+		r.Action = qos.Action{Name: "evict", Evict: &qos.Evicting{}}
+		if rng.IntN(2) == 0 {
+			r.Action = qos.Action{Name: "throttle", Throttle: &qos.Throttling{Step: series.Ratio(rng.Float64()), Floor: series.Ratio(rng.Float64())}}
+		}
+		policy.Rules = append(policy.Rules, r)
+	}
+	return policy, o
+}
+
+// checkPlan: only those who may be touched are, once, as long as they are measured, and never below their floors.
+func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Plan, acted map[string]int) {
+	t.Helper()
+	byUID := map[string]*qos.Pod{}
+	for i := range o.Pods {
+		byUID[o.Pods[i].UID] = &o.Pods[i]
+	}
+	seen := map[string]bool{}
+	if len(plan.Evictions) > policy.Limits.Evictions {
+		t.Errorf("%d evictions, want at most %d", len(plan.Evictions), policy.Limits.Evictions)
+	}
+	for _, e := range plan.Evictions {
+		p := byUID[e.Pod.UID]
+		if seen[e.Pod.UID] || p.Keep != "" || p.Terminating || !contains(p.Allowed, "evict") || e.Frees < 0 {
+			t.Errorf("%+v is evicted: %+v", p, e)
+		}
+		seen[e.Pod.UID] = true
+		at := p.UsedMemory.At
+		if e.Of == qos.CPU {
+			at = p.UsedCPU.At
+		}
+		if o.At.Sub(at) > time.Minute {
+			t.Errorf("%+v is evicted for what was measured at %s: %+v", p, at, e)
+		}
+		samples := o.Samples[e.Rule]
+		if len(samples) == 0 || !(samples[0].Value > 0) || math.IsInf(samples[0].Value, 0) || o.At.Sub(samples[0].At) > time.Minute {
+			t.Errorf("an eviction by a metric that is %+v: %+v", samples, e)
+		}
+		if mark, ok := policy.Marks[e.Of]; ok && e.Rule != "node_pressure_cpu_some_avg10_ratio" && float64(o.Node.UsedCPU.Value) <= float64(mark)*8000 {
+			t.Errorf("an eviction below the mark: %+v", e)
+		}
+		acted["evict"]++
+	}
+	for _, th := range plan.Throttles {
+		p := byUID[th.Pod.UID]
+		c := p.Containers[0]
+		if seen[th.ContainerID] || th.To <= 0 || th.From == th.To || th.From != c.Quota {
+			t.Errorf("%+v is throttled: %+v", p, th)
+		}
+		seen[th.ContainerID] = true
+		if th.Rule == "" { // giving back
+			acted["restore"]++
+			if th.To < th.From || th.To > th.Original {
+				t.Errorf("%+v gives back: %+v", p, th)
+			}
+			continue
+		}
+		acted["throttle"]++
+		if th.To > th.From || th.To < qos.Quota(c.Request) || th.Frees <= 0 || !contains(p.Allowed, "throttle") || p.Terminating || o.At.Sub(c.UsedCPU.At) > time.Minute {
+			t.Errorf("%+v is throttled: %+v", p, th)
+		}
+	}
+}
+
+func contains(list []string, s string) bool { return strings.Contains(strings.Join(list, " "), s) }
+
+func setQuota(o *qos.Observation, th qos.Throttle) {
+	for i := range o.Pods {
+		if c := &o.Pods[i].Containers[0]; c.ID == th.ContainerID {
+			c.Quota = th.To
+			c.UsedCPU.Value = min(c.UsedCPU.Value, series.MilliCPU(th.To))
+		}
+	}
+}
+
+// refresh measures anew what was measured; the node gets quiet, so that something is given back.
+func refresh(o *qos.Observation) {
+	for m, s := range o.Samples {
+		if o.At.Sub(s[0].At) < time.Minute {
+			s[0].At = o.At
+			s[0].Value *= 0.5
+		}
+		o.Samples[m] = s
+	}
+	if !o.Node.UsedCPU.At.IsZero() {
+		o.Node.UsedCPU.At = o.At
+	}
+}
+
+// FuzzParse: whatever a file says, it is refused or can be played.
+func FuzzParse(f *testing.F) {
+	f.Add(benign)
+	f.Add("node cpus=1 memory=1Gi\naction a step=10% evict grace=1s\nrule r metric=cpu_total_usage above=1 action=a\npod n/p cpu=1 allow=a\nat 1s pod n/p cpu=2\nexpect 1s quota n/p none\nexpect evicted none\nrun 10s\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		s, err := Parse(text)
+		if err != nil || len(text) > 4096 {
+			return
+		}
+		s.length = min(s.length, 100*s.every)
+		_, _ = s.Run()
+	})
+}
