@@ -1,0 +1,104 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evpa_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+const mib = 1 << 20
+
+// TestEffectiveVPA runs all of it with one craned: starting one takes longer than any of them.
+func TestEffectiveVPA(t *testing.T) {
+	history := t.TempDir()
+	startCraned(t, history)
+	t.Run("all", func(t *testing.T) {
+		for name, test := range map[string]func(*world){
+			"off": off, "learning": learning,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(newWorld(t, history))
+			})
+		}
+	})
+}
+
+// off: the status says what is needed, within which bounds, by which estimator and why; nothing is touched.
+func off(w *world) {
+	w.used("web", 0.2, 100*mib)
+	w.deploy("web", 1)
+	w.create(autoscaler("web", "", "web"))
+	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
+	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
+		w.t.Fatalf("%+v", e.Status.Recommendation)
+	}
+	c := e.Status.Recommendation.ContainerRecommendations[0]
+	if cpu := c.Target.Cpu().MilliValue(); c.ContainerName != "app" || cpu < 225 || cpu > 236 {
+		w.t.Errorf("target %v, want about 230m", c.Target)
+	}
+	if c.LowerBound.Cpu().Cmp(*c.Target.Cpu()) > 0 || c.UpperBound.Cpu().Cmp(*c.Target.Cpu()) < 0 || c.LowerBound.Memory().IsZero() {
+		w.t.Errorf("bounds %v and %v around %v", c.LowerBound, c.UpperBound, c.Target)
+	}
+	if c.UncappedTarget.Cpu().Cmp(*c.Target.Cpu()) != 0 {
+		w.t.Errorf("uncapped %v", c.UncappedTarget)
+	}
+	d := decision(e, corev1.ResourceCPU)
+	if d.Action != autoscalingv1alpha1.VerticalActionLower || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "to be lowered from 1") || d.LoweredAt != nil {
+		w.t.Errorf("%+v", d)
+	}
+	if len(e.Status.ResourceEstimators) != 1 || e.Status.ResourceEstimators[0].Type != "Percentile" || e.Status.ResourceEstimators[0].LastUpdateTime == nil {
+		w.t.Errorf("estimators %+v", e.Status.ResourceEstimators)
+	}
+	for _, check := range []error{
+		condition("Applied", metav1.ConditionFalse, "Off", "applies nothing")(e), condition("Estimating", metav1.ConditionTrue, "AllAnswer", "")(e),
+	} {
+		if check != nil {
+			w.t.Error(check)
+		}
+	}
+	w.noRecommendation("web")
+
+	// What is allowed bounds it.
+	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
+			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(list("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(list("800m", "")),
+			ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
+		}}}
+	})
+	w.await("web", "is bounded", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+		c := e.Status.Recommendation.ContainerRecommendations[0]
+		if c.Target.Cpu().MilliValue() != 400 || c.UncappedTarget.Cpu().MilliValue() > 236 {
+			return fmt.Errorf("target %v of %v", c.Target, c.UncappedTarget)
+		}
+		if _, there := c.Target[corev1.ResourceMemory]; there {
+			return errors.New("memory is not controlled")
+		}
+		return nil
+	})
+	w.pods("web", "are untouched", near(1000, 1))
+}
+
+// learning: without history nothing is said, and nothing is a zero.
+func learning(w *world) {
+	w.deploy("new", 1)
+	w.create(autoscaler("new", "", "new", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
+	if e.Status.Recommendation != nil {
+		w.t.Errorf("%+v", e.Status.Recommendation)
+	}
+	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionNone || d.Request != nil {
+		w.t.Errorf("%+v", d)
+	}
+	w.noRecommendation("new")
+	w.pods("new", "are untouched", near(1000, 1))
+}

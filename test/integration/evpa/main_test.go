@@ -1,0 +1,134 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package evpa_test runs craned with vertical autoscaling, adoption and its webhook for new pods, as a process with the rights of
+// config/rbac, against a real API server, controller manager and scheduler, and simulated nodes. History comes from files.
+package evpa_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode"
+	"crane.io/crane/test/integration/harness"
+)
+
+// What all tests share.
+var (
+	control *controlplane.ControlPlane
+	binary  string
+	admin   client.Client
+)
+
+// idle is the load of every container: a hundredth of a core and 20 MiB.
+type idle struct{}
+
+// Use implements simnode.Load.
+func (idle) Use(*corev1.Pod, string, time.Time) simnode.Use {
+	return simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	// The tests mostly wait.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "evpa-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "craned")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := harness.Build(ctx, binary, "craned"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ended := make(chan error, 1)
+	failed := 0
+	status := controlplane.ForMain(runner(func() int {
+		if failed != 0 {
+			return failed
+		}
+		code := m.Run()
+		cancel()
+		if err := <-ended; err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}), controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+	}, func(c *controlplane.ControlPlane) {
+		control = c
+		if err := furnish(ctx, c, ended); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = 1
+		}
+	})
+	return max(status, failed)
+}
+
+type runner func() int
+
+func (r runner) Run() int { return r() }
+
+// furnish installs Crane's objects and starts the nodes.
+func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme),
+		predictionv1alpha1.AddToScheme(scheme))
+	if err != nil {
+		return err
+	}
+	if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := harness.Install(ctx, c.Config(), "evpa-test", harness.Everything); err != nil {
+		return err
+	}
+	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
+		return simnode.NodeSpec{
+			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool},
+		}
+	}
+	timing := simnode.DefaultTiming()
+	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
+	fleet, err := simnode.New(simnode.Config{
+		Client: c.Config(), Load: idle{}, Timing: timing, Sample: time.Second, Heartbeat: 2 * time.Second,
+		Nodes: []simnode.NodeSpec{
+			node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi"), node("roomy", "tight", "16", "32Gi"),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go func() { ended <- fleet.Run(ctx) }()
+	select {
+	case <-fleet.Ready():
+		return nil
+	case <-time.After(time.Minute):
+		return errors.New("the simulated nodes are not ready after a minute")
+	}
+}
