@@ -169,7 +169,8 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 	node := &d.Nodes[from]
 	order := make([]*Pod, 0, len(node.Pods))
 	share := func(p *Pod) series.Ratio { return d.share(from, heat.Resource, p.Use) }
-	for i := range node.Pods {
+	// The reasons of those that use most come first: they are what makes the node hot.
+	for _, i := range largest(node.Pods, share) {
 		p := &node.Pods[i]
 		if why := d.blocked(p, share(p)); why != "" {
 			if why != taken && len(d.plan.Moves) == 0 {
@@ -198,6 +199,16 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 		return Move{Pod: *p, From: from, To: to, Heat: heat, Before: load, After: load - share(p), ToLoad: toLoad}, true
 	}
 	return Move{}, false
+}
+
+// largest returns the indexes of pods, the one that uses most first.
+func largest(pods []Pod, share func(*Pod) series.Ratio) []int {
+	order := make([]int, len(pods))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(share(&pods[b]), share(&pods[a])) })
+	return order
 }
 
 func b2i(b bool) int {
