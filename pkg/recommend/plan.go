@@ -4,7 +4,6 @@
 package recommend
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -56,6 +55,8 @@ type Plan struct {
 	Incomplete bool
 	// Evidence are the numbers that the plan rests on.
 	Evidence []Evidence
+	// Steps lead from what was measured to what is proposed, in order, where the way is longer than a comparison.
+	Steps []string
 }
 
 // Evidence is one number that a plan rests on, and the limit that it was held against.
@@ -84,14 +85,32 @@ func (e Evidence) String() string {
 // number keeps four digits: evidence is read by people, and what hardly moved is not another number.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
-// Explain is the description with the evidence behind it.
+// What Explain begins evidence and steps with.
+const (
+	evidenceMark = " Evidence: "
+	stepsMark    = " Steps: "
+)
+
+// Explain is the description with the evidence and the steps behind it.
 func (p Plan) Explain() string {
-	if len(p.Evidence) == 0 {
-		return p.Description
+	text := p.Description
+	if len(p.Evidence) > 0 {
+		parts := make([]string, len(p.Evidence))
+		for i, e := range p.Evidence {
+			parts[i] = e.String()
+		}
+		text += evidenceMark + strings.Join(parts, "; ") + "."
 	}
-	parts := make([]string, len(p.Evidence))
-	for i, e := range p.Evidence {
-		parts[i] = e.String()
+	if len(p.Steps) > 0 {
+		text += stepsMark + strings.Join(p.Steps, "; ") + "."
 	}
-	return fmt.Sprintf("%s Evidence: %s.", p.Description, strings.Join(parts, "; "))
+	return text
+}
+
+// Said is what an explanation says without the numbers behind it. These move a little with each look at the history; where what
+// is said is the same, an older explanation of the same proposal is as good as a newer one.
+func Said(explanation string) string {
+	said, _, _ := strings.Cut(explanation, evidenceMark)
+	said, _, _ = strings.Cut(said, stepsMark)
+	return said
 }

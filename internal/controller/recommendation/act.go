@@ -182,6 +182,9 @@ func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec
 	} else {
 		p.held.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
+	if sameBut(before.Status, rec.Status) && !p.asked {
+		rec.Status.Description = before.Status.Description
+	}
 	changed := !equality.Semantic.DeepEqual(before.Status, rec.Status)
 	if changed || p.asked {
 		if p.plan.State == recommend.Ready {
@@ -207,6 +210,15 @@ func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec
 		return nil
 	}
 	return r.Client.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) //nolint:wrapcheck // As above.
+}
+
+// sameBut tells whether two statuses propose the same for the same reasons, and differ in nothing but the numbers behind them.
+func sameBut(before, after analysisv1alpha1.RecommendationStatus) bool {
+	if recommend.Said(before.Description) != recommend.Said(after.Description) {
+		return false
+	}
+	after.Description = before.Description
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // stale lists the Recommendations of what the rule no longer selects, and those that are there twice. While a selector

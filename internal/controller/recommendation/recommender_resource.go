@@ -51,6 +51,7 @@ func (j *resourceJob) decide(w *world, target workload.Workload) (decision, erro
 	out := decision{
 		plan: recommend.Plan{
 			State: plan.State, Action: plan.Action, Description: plan.Description, Incomplete: plan.Incomplete,
+			Steps: plan.Steps(),
 		},
 		annotations: map[string]string{analysisv1alpha1.AnnotationScalePoint: ""},
 	}

@@ -63,6 +63,48 @@ func TestRoundAndNothingMore(t *testing.T) {
 	}
 }
 
+// TestNumbersBehindMove: where the same is proposed for the same reasons, the numbers behind it are no reason to write. Who asks
+// to see it evaluated gets those of today.
+func TestNumbersBehindMove(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.round()
+	fresh := f.all()["web"]
+	said, steps, found := strings.Cut(fresh.Status.Description, " Steps: ")
+	if !found || !strings.Contains(steps, "app cpu estimate: ") || !strings.Contains(steps, "app memory margin: ") {
+		t.Fatalf("it does not say how: %s", fresh.Status.Description)
+	}
+	older := fresh.DeepCopy()
+	older.Status.Description = said + " Steps: app cpu estimate: 499m."
+	if err := f.Client.Status().Update(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	f.writes.Store(0)
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if got := f.all()["web"].Status.Description; f.writes.Load() != 0 || got != older.Status.Description {
+		t.Errorf("%d writes; %s", f.writes.Load(), got)
+	}
+	asked := f.all()["web"]
+	asked.Annotations[analysisv1alpha1.AnnotationRunNumber] = "0"
+	if err := f.Client.Update(t.Context(), &asked); err != nil {
+		t.Fatal(err)
+	}
+	f.round()
+	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
+		t.Errorf("asked for: %s", got)
+	}
+	other := f.all()["web"]
+	other.Status.Description = "Something else. Steps: app cpu estimate: 499m."
+	if err := f.Client.Status().Update(t.Context(), &other); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
+		t.Errorf("another reason: %s", got)
+	}
+}
+
 // TestSourceFails: nothing is written, tries are spaced, one event tells of it.
 func TestSourceFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))

@@ -196,6 +196,22 @@ func describe(p Plan, unseen, policyWhy string) string {
 	return strings.Join(parts, ". ") + "."
 }
 
+// Steps lead from the use to the numbers, by container and resource: what was seen, what was added and why, what bounds it.
+func (p Plan) Steps() []string {
+	var out []string
+	for _, r := range p.Containers {
+		for _, of := range []struct {
+			resource string
+			sizing   rightsize.Sizing
+		}{{"cpu", r.CPU}, {"memory", r.Memory}} {
+			for _, s := range of.sizing.Steps {
+				out = append(out, r.Container+" "+of.resource+" "+s.String())
+			}
+		}
+	}
+	return out
+}
+
 // sentence is "cpu 1 -> 250m (p95 of 14 days)", or why there is no number.
 func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T, format func(T) string) string {
 	switch {
