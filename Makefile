@@ -34,7 +34,7 @@ playground: build ## Start the whole system on this machine; ARGS="--once" stops
 
 # What a user needs: Crane's binaries, and the Kubernetes control plane that the playground and the tests run against.
 # `go build` decides itself what is current, so these targets always run it.
-COMMANDS := craned crane metric-adapter playground
+COMMANDS := craned crane crane-agent metric-adapter playground
 
 .PHONY: build
 build: $(COMMANDS:%=$(BIN)/%) $(BIN)/crane-scheduler $(BIN)/controlplane ## Build every binary into bin/

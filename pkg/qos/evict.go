@@ -67,7 +67,11 @@ func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Ev
 func (d *decision) choose(r *Rule, resource Resource, gap float64, quantified bool) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
-	for _, p := range victims(d.o, r.Action.Name, resource) {
+	candidates := victims(d.o, r.Action.Name, resource)
+	if len(candidates) == 0 {
+		return nil, ": " + nobody
+	}
+	for _, p := range candidates {
 		if left <= 0 {
 			break
 		}

@@ -14,6 +14,9 @@ import (
 // minQuota is the least that the kernel takes: 1 ms in the usual period of 100 ms.
 const minQuota series.MilliCPU = 10
 
+// nobody says that no pod of the node may be touched by an action.
+const nobody = "no PodQOS allows this action on a pod of this node"
+
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // throttle plans the steps of a rule that fires: one container after the other, in victim order, each by a step at most, until the gap is
@@ -24,7 +27,8 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	var out []Throttle
 	left := gap
 	unmeasured, done := 0, 0
-	for _, p := range victims(d.o, r.Action.Name, CPU) {
+	candidates := victims(d.o, r.Action.Name, CPU)
+	for _, p := range candidates {
 		if p.Terminating {
 			continue
 		}
@@ -60,7 +64,10 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	if !quantified {
 		f.Short = 0
 	}
-	if len(out) == 0 {
+	switch {
+	case len(candidates) == 0:
+		f.Why = nobody
+	case len(out) == 0:
 		f.Why = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured", done, unmeasured)
 	}
 	return out

@@ -1,0 +1,82 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/version"
+	"crane.io/crane/pkg/qos/scenario"
+)
+
+// NewCommand returns the command of crane-agent: flags, Validate, Run.
+func NewCommand() *cobra.Command {
+	o := NewOptions()
+	cmd := &cobra.Command{
+		Use:   "crane-agent",
+		Short: "Keeps a node calm",
+		Long: "crane-agent watches pods and pressure on a node. This version says what it sees and what the rules of a file would do:\n" +
+			"crane-agent --dry-run --once --rules FILE",
+		Version:       version.Long(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Validate().ToAggregate(); err != nil {
+				return fmt.Errorf("invalid flags: %w", err)
+			}
+			return Run(cmd.Context(), o, clock.RealClock{}, cmd.OutOrStdout())
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// Run does what the flags say and prints to out.
+func Run(ctx context.Context, o *Options, clk clock.Clock, out io.Writer) error {
+	if o.Scenario != "" {
+		return play(o.Scenario, out)
+	}
+	r, err := look(ctx, o, clk)
+	if err != nil {
+		return err
+	}
+	if o.Output == outputJSON {
+		return r.writeJSON(out)
+	}
+	return r.writeTable(out)
+}
+
+// play plays a scenario and prints what happens. Expectations that do not hold are an error.
+func play(path string, out io.Writer) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("scenario: %w", err)
+	}
+	s, err := scenario.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("scenario %s: %w", path, err)
+	}
+	played, err := s.Run()
+	if err != nil {
+		return fmt.Errorf("scenario %s: %w", path, err)
+	}
+	fmt.Fprintln(out, s.Title)
+	for _, e := range played.Log {
+		fmt.Fprintf(out, "%8s  %s\n", e.At, e.Text)
+	}
+	for _, wrong := range played.Failed {
+		fmt.Fprintln(out, "FAILED", wrong)
+	}
+	if n := len(played.Failed); n > 0 {
+		return fmt.Errorf("scenario %s: %d expectations do not hold", path, n)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package features
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+)
+
+// State is whether a feature is used.
+type State string
+
+// The states.
+const (
+	On State = "on"
+	// Off could be used and is not.
+	Off State = "off"
+	// Unsupported cannot be used on this host.
+	Unsupported State = "unsupported"
+)
+
+// Feature is something that the agent does where a host can.
+type Feature struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Reason says why not, or what was found.
+	Reason string `json:"reason,omitempty"`
+}
+
+// String is the form that kubectl shows: "off" or "unsupported: reason".
+func (f Feature) String() string {
+	if f.Reason == "" {
+		return string(f.State)
+	}
+	return string(f.State) + ": " + f.Reason
+}
+
+func on(name, found string) Feature        { return Feature{name, On, found} }
+func off(name, why string) Feature         { return Feature{name, Off, why} }
+func unsupported(name, why string) Feature { return Feature{name, Unsupported, why} }
+func onIf(name string, ok bool, why string) Feature {
+	if ok {
+		return on(name, "")
+	}
+	return unsupported(name, why)
+}
+
+// notYet is what the kernel can and the agent does not use.
+const notYet = "the kernel has it; the agent does not use it yet"
+
+func offIf(name string, ok bool, why string) Feature {
+	if ok {
+		return off(name, notYet)
+	}
+	return unsupported(name, why)
+}
+
+// Report lists the features of a host in the order in which they are shown. layout may be missing; none says why.
+func Report(root host.Root, layout *cgroup.Layout, none error, s *observe.Snapshot) []Feature {
+	var out []Feature
+	if layout == nil {
+		out = append(out, unsupported("cgroups", none.Error()))
+	} else {
+		out = append(out, cgroups(layout, s)...)
+	}
+	out = append(out,
+		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
+		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
+		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
+		numaZones(root), runQueue(root), cyclesPerInstruction(root),
+		kubeletPolicy(root, "kubelet-cpu-manager", "cpu_manager_state"), kubeletPolicy(root, "kubelet-memory-manager", "memory_manager_state"),
+		runtimeSocket(root),
+	)
+	return out
+}
+
+func measured(name string, ok bool, s *observe.Snapshot, of string) Feature {
+	return onIf(name, ok, s.Problems[of])
+}
+
+func pressure(name string, ok bool, problem string) Feature {
+	if !ok && strings.HasSuffix(problem, host.ErrGone.Error()) {
+		problem = "the kernel was built without PSI, or started with psi=0"
+	}
+	return onIf(name, ok, problem)
+}
+
+// cgroups are the features that depend on the kernel's cgroup files.
+func cgroups(l *cgroup.Layout, s *observe.Snapshot) []Feature {
+	found := fmt.Sprintf("cgroup %s", l.Version)
+	pods := unsupported("pods", "there is no kubepods group: no kubelet runs here")
+	if l.Pods != "" {
+		found += ", driver " + string(l.Driver)
+		pods = on("pods", fmt.Sprintf("%d in %s", len(s.Pods), l.Pods))
+		if problem := s.Problems["pods"]; problem != "" {
+			pods.Reason += "; " + problem
+		}
+	}
+	v2 := l.Version == cgroup.V2
+	onV1 := fmt.Sprintf("cgroup %s", l.Version)
+	if v2 {
+		onV1 = "the kernel is too old"
+	}
+	podPressure := l.Has("unified", "cpu.pressure")
+	return []Feature{
+		on("cgroups", found), pods,
+		onIf("pod-cpu", l.Missing("cpu") == "", l.Missing("cpu")),
+		onIf("pod-throttling", l.Missing("cpu") == "", l.Missing("cpu")),
+		onIf("pod-memory", l.Missing("memory") == "", l.Missing("memory")),
+		onIf("pod-pressure", podPressure, "no cpu.pressure in a cgroup v2 tree"),
+		offIf("cpu-burst", l.Has("cpu", burstFile(v2)), "no "+burstFile(v2)),
+		offIf("cpu-idle-class", l.Has("cpu", "cpu.idle"), "no cpu.idle"),
+		offIf("memory-high", v2 && l.Has("memory", "memory.high"), onV1),
+		offIf("memory-reclaim", v2 && l.Has("memory", "memory.reclaim"), onV1),
+	}
+}
+
+func burstFile(v2 bool) string {
+	if v2 {
+		return "cpu.max.burst"
+	}
+	return "cpu.cfs_burst_us"
+}
+
+func numaZones(root host.Root) Feature {
+	var reader host.Reader
+	zones := 0
+	err := reader.Subdirectories(root.Path("sys/devices/system/node"), func(name []byte) {
+		if rest, ok := strings.CutPrefix(string(name), "node"); ok && strings.Trim(rest, "0123456789") == "" {
+			zones++
+		}
+	})
+	if err != nil || zones == 0 {
+		return unsupported("numa", "no NUMA zones in /sys/devices/system/node")
+	}
+	return off("numa", fmt.Sprintf("%d zones; the agent does not use them yet", zones))
+}
+
+func runQueue(root host.Root) Feature {
+	return offIf("run-queue-wait", exists(root.Path("proc/self/schedstat")) || exists(root.Path("proc/schedstat")), "the kernel has no schedstat")
+}
+
+func cyclesPerInstruction(root host.Root) Feature {
+	const name = "cpi"
+	if !exists(root.Path("sys/bus/event_source/devices/cpu")) && !exists(root.Path("sys/bus/event_source/devices/cpu_core")) {
+		return unsupported(name, "no hardware performance counters")
+	}
+	return off(name, notYet)
+}
+
+// kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
+func kubeletPolicy(root host.Root, name, file string) Feature {
+	content, err := os.ReadFile(root.Path("var/lib/kubelet", file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return unsupported(name, "no "+file+" in /var/lib/kubelet")
+	}
+	var state struct {
+		PolicyName string `json:"policyName"`
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &state)
+	}
+	if err != nil {
+		return unsupported(name, fmt.Sprintf("%s: %v", file, err))
+	}
+	return off(name, "policy "+strings.ToLower(state.PolicyName))
+}
+
+// sockets of runtimes that speak CRI, by where they are by default.
+func sockets() []string {
+	return []string{"run/containerd/containerd.sock", "run/crio/crio.sock", "run/k3s/containerd/containerd.sock", "run/cri-dockerd.sock"}
+}
+
+func runtimeSocket(root host.Root) Feature {
+	for _, s := range sockets() {
+		if exists(root.Path(s)) {
+			return off("runtime", "/"+s+"; the agent does not talk to it yet")
+		}
+	}
+	return unsupported("runtime", "no socket of containerd, CRI-O or cri-dockerd")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/podqos"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// Pods are the pods of a node by UID. The zero value knows none.
+type Pods struct {
+	known map[string]Pod
+	// names are of pods that nothing else is known of.
+	names map[string][2]string
+}
+
+// Pod is a pod that the cluster knows.
+type Pod struct {
+	*corev1.Pod
+	// qos is what does not change from one measurement to the next.
+	qos        qos.Pod
+	containers map[string]qos.Container // by id
+}
+
+// annotations of static pods: the kubelet's own UID, which their cgroups have, and that this is the API server's picture of one.
+const (
+	annotationHash   = "kubernetes.io/config.hash"
+	annotationMirror = "kubernetes.io/config.mirror"
+	annotationSource = "kubernetes.io/config.source"
+)
+
+// lowestCritical is the priority from which on pods are the system's (scheduling.SystemCriticalPriority).
+const lowestCritical = 2_000_000_000
+
+// defaultGrace is what the API server sets.
+const defaultGrace = 30 * time.Second
+
+// New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
+func New(list []corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
+	p := Pods{known: make(map[string]Pod, len(list))}
+	for i := range list {
+		pod := &list[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue // It has no processes, and its cgroup is about to go.
+		}
+		uid := string(pod.UID)
+		if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
+			uid = hash
+		}
+		p.known[uid] = known(uid, pod, allowed(pod))
+	}
+	return p
+}
+
+func known(uid string, pod *corev1.Pod, allowed []string) Pod {
+	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
+	out.qos = qos.Pod{
+		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.Class(pod)), Elastic: elastic(pod),
+		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGrace, Keep: keep(pod), Allowed: allowed,
+	}
+	if pod.Spec.Priority != nil {
+		out.qos.Priority = *pod.Spec.Priority
+	}
+	if pod.Status.StartTime != nil {
+		out.qos.Started = pod.Status.StartTime.Time
+	}
+	if pod.Spec.TerminationGracePeriodSeconds != nil {
+		out.qos.Grace = time.Duration(max(*pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	}
+	specs := map[string]*corev1.Container{}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			specs[list[i].Name] = &list[i]
+		}
+	}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, status := range list {
+			_, id, ok := strings.Cut(status.ContainerID, "://")
+			if spec := specs[status.Name]; ok && id != "" && spec != nil {
+				out.containers[id] = container(id, spec)
+			}
+		}
+	}
+	return out
+}
+
+func container(id string, spec *corev1.Container) qos.Container {
+	milli := func(list corev1.ResourceList, name corev1.ResourceName) series.MilliCPU {
+		q := list[name]
+		return series.MilliCPU(max(q.MilliValue(), 0))
+	}
+	c := qos.Container{
+		ID: id, Name: spec.Name,
+		Request: milli(spec.Resources.Requests, corev1.ResourceCPU), Limit: milli(spec.Resources.Limits, corev1.ResourceCPU),
+	}
+	if c.Limit == 0 {
+		c.Limit = milli(spec.Resources.Limits, ensurancev1alpha1.ResourceReclaimedCPU)
+	}
+	return c
+}
+
+// elastic tells whether a pod runs on reclaimed capacity.
+func elastic(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Containers {
+		r := pod.Spec.Containers[i].Resources
+		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
+			for _, name := range []corev1.ResourceName{ensurancev1alpha1.ResourceReclaimedCPU, ensurancev1alpha1.ResourceReclaimedMemory} {
+				if q := list[name]; !q.IsZero() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// keep says why a pod is never evicted: it would come back at once, or the node needs it.
+func keep(pod *corev1.Pod) string {
+	if source := pod.Annotations[annotationSource]; pod.Annotations[annotationMirror] != "" || source != "" && source != "api" {
+		return "static pod"
+	}
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= lowestCritical {
+		return "critical for the system"
+	}
+	for _, o := range pod.OwnerReferences {
+		if o.Controller != nil && *o.Controller && o.Kind == "DaemonSet" {
+			return "pod of a DaemonSet, which would make another here"
+		}
+	}
+	return ""
+}
+
+// Known is how many pods there are.
+func (p Pods) Known() int { return len(p.known) }
+
+// Find returns what is known of the pod with that UID.
+func (p Pods) Find(uid string) (qos.Pod, bool) {
+	if k, ok := p.known[uid]; ok {
+		return k.qos, true
+	}
+	if name, ok := p.names[uid]; ok {
+		return qos.Pod{UID: uid, Namespace: name[0], Name: name[1]}, false
+	}
+	return qos.Pod{UID: uid}, false
+}
+
+// Container returns what is known of a container of a pod. Those that are not of the pod's spec, such as the sandbox, are not known.
+func (p Pods) Container(uid, id string) (qos.Container, bool) {
+	c, ok := p.known[uid].containers[id]
+	return c, ok
+}
+
+// NameFromLogs learns the names of pods from the directories that the kubelet makes for their logs: namespace_name_uid.
+func (p *Pods) NameFromLogs(root host.Root) {
+	entries, err := os.ReadDir(root.Path("var/log/pods"))
+	if err != nil {
+		return
+	}
+	p.names = make(map[string][2]string, len(entries))
+	for _, e := range entries {
+		// Neither a namespace nor a name nor a UID has an underscore.
+		if parts := strings.Split(e.Name(), "_"); len(parts) == 3 {
+			p.names[parts[2]] = [2]string{parts[0], parts[1]}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// Parse reads what `kubectl get pods -o yaml` or -o json prints: a list, or one pod.
+func Parse(content []byte) ([]corev1.Pod, error) {
+	raw, err := yaml.YAMLToJSON(content)
+	if err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	if head.Kind == "Pod" {
+		var pod corev1.Pod
+		err = json.Unmarshal(raw, &pod)
+		return check([]corev1.Pod{pod}, err)
+	}
+	if head.Kind != "List" && head.Kind != "PodList" {
+		return nil, fmt.Errorf("pods: kind is %q, want List, PodList or Pod", head.Kind)
+	}
+	var list corev1.PodList
+	err = json.Unmarshal(raw, &list)
+	return check(list.Items, err)
+}
+
+func check(pods []corev1.Pod, err error) ([]corev1.Pod, error) {
+	if err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	for i := range pods {
+		if kind := pods[i].Kind; kind != "" && kind != "Pod" {
+			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
+		}
+		if pods[i].UID == "" || pods[i].Name == "" {
+			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("wants a name and a uid"))
+		}
+	}
+	return pods, nil
+}
+
+// List asks the API server for a node and its pods.
+func List(ctx context.Context, client kubernetes.Interface, node string) (*corev1.Node, []corev1.Pod, error) {
+	n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("node %s: %w", node, err)
+	}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("pods of node %s: %w", node, err)
+	}
+	return n, pods.Items, nil
+}

@@ -1,0 +1,160 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleset
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/podqos"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// Set is the objects that rules are made of.
+type Set struct {
+	NodeQOS []ensurancev1alpha1.NodeQOS
+	PodQOS  []ensurancev1alpha1.PodQOS
+	Actions []ensurancev1alpha1.AvoidanceAction
+}
+
+// defaultAge is the age up to which a measurement counts where nodeLocalGet does not say: the schema's default.
+const defaultAge = time.Minute
+
+// defaultCoolDown is the schema's default.
+const defaultCoolDown = 300 * time.Second
+
+// Policy makes the rules of a node with these labels; nil stands for labels that are not known, and every NodeQOS is taken. Rules are in the order of their NodeQOS's names and of the list in each. Problems
+// are rules that cannot be used and fields that have no effect.
+func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Policy, problems []string) {
+	policy.Limits = limits
+	actions := map[string]*ensurancev1alpha1.AvoidanceAction{}
+	for i := range s.Actions {
+		actions[s.Actions[i].Name] = &s.Actions[i]
+	}
+	list := slices.Clone(s.NodeQOS)
+	slices.SortFunc(list, func(a, b ensurancev1alpha1.NodeQOS) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range list {
+		q := &list[i]
+		complain := func(format string, args ...any) {
+			problems = append(problems, "NodeQOS "+q.Name+": "+fmt.Sprintf(format, args...))
+		}
+		matches, err := selects(q.Spec.Selector)
+		if err != nil {
+			complain("selector: %v", err)
+			continue
+		}
+		if matches != nil && node != nil && !matches(node) {
+			continue
+		}
+		for j := range q.Spec.Rules {
+			rule, err := newRule(q, &q.Spec.Rules[j], actions)
+			if err != nil {
+				complain("rules[%d]: %v", j, err)
+				continue
+			}
+			if _, ok := qos.Lookup(rule.Metric); !ok {
+				complain("rules[%d].metricRule.name: nothing of the name %q is measured: the rule never fires", j, rule.Metric)
+			}
+			if actions[rule.Action.Name] == nil {
+				complain("rules[%d].actionName: there is no AvoidanceAction %s: the rule only keeps new pods away", j, rule.Action.Name)
+			}
+			policy.Rules = append(policy.Rules, rule)
+		}
+	}
+	return policy, problems
+}
+
+// selects is a selector as a function; nil for all.
+func selects(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return nil, nil //nolint:nilnil // no function chooses everything
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, fmt.Errorf("bad selector: %w", err)
+	}
+	return func(set map[string]string) bool { return selector.Matches(labels.Set(set)) }, nil
+}
+
+func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions map[string]*ensurancev1alpha1.AvoidanceAction) (qos.Rule, error) {
+	out := qos.Rule{
+		Name: q.Name + "/" + r.Name, Trigger: 1, Restore: 1, MaxAge: defaultAge,
+		Preview: r.Strategy == ensurancev1alpha1.AvoidanceActionStrategyPreview,
+		Action:  action(r.AvoidanceActionName, actions[r.AvoidanceActionName]),
+	}
+	m := r.MetricRule
+	if m == nil {
+		return out, fmt.Errorf("%s has no metricRule", r.Name)
+	}
+	// Fractions are kept: 0.5 is not 1.
+	out.Metric, out.Above = m.Name, m.Value.AsApproximateFloat64()
+	if !(out.Above > 0) || math.IsInf(out.Above, 0) {
+		return out, fmt.Errorf("metricRule.value: %s: must be more than 0", m.Value.String())
+	}
+	var err error
+	if out.Selects, err = selects(m.Selector); err != nil {
+		return out, fmt.Errorf("metricRule.selector: %w", err)
+	}
+	if r.AvoidanceThreshold != nil {
+		out.Trigger = max(int(*r.AvoidanceThreshold), 1)
+	}
+	if r.RestoreThreshold != nil {
+		out.Restore = max(int(*r.RestoreThreshold), 1)
+	}
+	if p := q.Spec.NodeQualityProbe; p != nil && p.NodeLocalGet != nil && p.NodeLocalGet.LocalCacheTTLSeconds != nil {
+		// 0 means the present measurement; it takes a moment to get from the kernel into a rule.
+		out.MaxAge = max(time.Duration(*p.NodeLocalGet.LocalCacheTTLSeconds)*time.Second, time.Second)
+	}
+	return out, nil
+}
+
+// action is what an AvoidanceAction says; without one, new pods are kept away and nothing else is done.
+func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
+	out := qos.Action{Name: name, CoolDown: defaultCoolDown}
+	if a == nil {
+		return out
+	}
+	if a.Spec.CoolDownSeconds != nil {
+		out.CoolDown = time.Duration(*a.Spec.CoolDownSeconds) * time.Second
+	}
+	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
+		out.Throttle = &qos.Throttling{Step: share(t.CPUThrottle.StepCPURatio), Floor: share(t.CPUThrottle.MinCPURatio)}
+	}
+	if e := a.Spec.Eviction; e != nil {
+		out.Evict = &qos.Evicting{}
+		if e.TerminationGracePeriodSeconds != nil {
+			grace := time.Duration(*e.TerminationGracePeriodSeconds) * time.Second
+			out.Evict.Grace = &grace
+		}
+	}
+	return out
+}
+
+func share(percent int32) series.Ratio { return series.Ratio(min(max(float64(percent), 0), 100) / 100) }
+
+// Allowed are the actions that may be taken on a pod: those of every PodQOS that is for it. One that cannot be read is for no pod.
+func (s Set) Allowed(pod *corev1.Pod) []string {
+	var out []string
+	for i := range s.PodQOS {
+		q := &s.PodQOS[i]
+		if ok, err := podqos.Matches(&q.Spec, pod); err != nil || !ok {
+			continue
+		}
+		for _, a := range q.Spec.AllowedActions {
+			if !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// maxRows bounds the pods of the table; -o json has all.
+const maxRows = 30
+
+// writeTable prints the report for people.
+func (r *report) writeTable(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "Node %s, over %s. Nothing is changed.\n", r.node, r.snapshot.Span.Round(1e6))
+	for _, n := range r.notes {
+		fmt.Fprintln(out, "Note:", n)
+	}
+	r.section(out, "FEATURE\tSTATE\t", func(row func(...any)) {
+		for _, f := range r.features {
+			row(f.Name, f.String())
+		}
+	})
+	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s\t", r.nodeRows)
+	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY\t", r.deviceRows)
+	r.section(out, "POD\tCLASS\tCPU\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tMAY BE\t", r.podRows)
+	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
+		fmt.Fprintf(out, "and %d pods that use less (-o json has all)\n", hidden)
+	}
+	if len(r.policy.Rules) > 0 {
+		r.rules(out)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// section prints a table if it has rows.
+func (r *report) section(w io.Writer, header string, fill func(row func(...any))) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	started := false
+	fill(func(cells ...any) {
+		if !started {
+			fmt.Fprintln(t, "\n"+header)
+			started = true
+		}
+		for _, c := range cells {
+			fmt.Fprintf(t, "%v\t", c)
+		}
+		fmt.Fprintln(t)
+	})
+	t.Flush()
+}
+
+const unknown = "unknown"
+
+func cores(v observe.Known[series.MilliCPU]) string {
+	if !v.OK {
+		return unknown
+	}
+	return fmt.Sprintf("%.3f", float64(v.Value)/1000)
+}
+
+func mebibytes(b series.Bytes) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
+
+func (r *report) nodeRows(row func(...any)) {
+	n := &r.snapshot.Node
+	stalled := func(p observe.Known[host.Pressure]) (some, full string) {
+		if !p.OK {
+			return unknown, unknown
+		}
+		s, f := p.Value.Some, p.Value.Full
+		return fmt.Sprintf("%.1f %% / %.1f %%", s.Avg10, s.Avg60), fmt.Sprintf("%.1f %% / %.1f %%", f.Avg10, f.Avg60)
+	}
+	capacity, used, total := unknown, unknown, unknown
+	if n.CPUs.OK {
+		capacity = fmt.Sprintf("%d cores", n.CPUs.Value)
+	}
+	if n.Memory.OK {
+		used, total = mebibytes(n.Memory.Value.Total-n.Memory.Value.Available), mebibytes(n.Memory.Value.Total)
+	}
+	some, full := stalled(n.Pressure.CPU)
+	row("cpu", cores(n.UsedCPU), capacity, some, full)
+	some, full = stalled(n.Pressure.Memory)
+	row("memory", used, total, some, full)
+	some, full = stalled(n.Pressure.IO)
+	row("io", "", "", some, full)
+	if n.Load.OK {
+		l := n.Load.Value
+		row("load", fmt.Sprintf("%.2f %.2f %.2f", l[0], l[1], l[2]), "", "", "")
+	}
+}
+
+func (r *report) deviceRows(row func(...any)) {
+	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
+	for i := range r.snapshot.Disks {
+		if d := &r.snapshot.Disks[i]; d.Rate.OK {
+			v := d.Rate.Value
+			row(d.Name, kib(v.ReadBytes), kib(v.WriteBytes), fmt.Sprintf("%.0f reads", v.Reads), fmt.Sprintf("%.0f writes", v.Writes), fmt.Sprintf("%.1f %%", 100*float64(v.Busy)))
+		}
+	}
+	for i := range r.snapshot.Interfaces {
+		if f := &r.snapshot.Interfaces[i]; f.Rate.OK {
+			v := f.Rate.Value
+			row(f.Name, kib(v.ReceivedBytes), kib(v.SentBytes), fmt.Sprintf("%.0f packets", v.ReceivedPackets), fmt.Sprintf("%.0f packets", v.SentPackets), "")
+		}
+	}
+}
+
+func (r *report) podRows(row func(...any)) {
+	order := make([]int, len(r.snapshot.Pods))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return int(r.snapshot.Pods[b].UsedCPU.Value - r.snapshot.Pods[a].UsedCPU.Value)
+	})
+	for _, i := range order[:min(len(order), maxRows)] {
+		seen, known := &r.snapshot.Pods[i], &r.observation.Pods[i]
+		limit, throttled, memory := unknown, unknown, unknown
+		if l := seen.Limit; l.OK {
+			limit = "none"
+			if !l.Value.Unlimited() {
+				limit = fmt.Sprintf("%.3g", l.Value.Cores())
+			}
+		}
+		if seen.Throttled.OK {
+			throttled = fmt.Sprintf("%.0f %%", 100*float64(seen.Throttled.Value))
+		}
+		if seen.Memory.OK {
+			memory = mebibytes(seen.Memory.Value.WorkingSet)
+		}
+		stalled := unknown
+		if p := seen.Pressure; p.CPU.OK && p.Memory.OK && p.IO.OK {
+			stalled = fmt.Sprintf("%.1f / %.1f / %.1f %%", p.CPU.Value.Some.Avg10, p.Memory.Value.Some.Avg10, p.IO.Value.Some.Avg10)
+		}
+		row(qos.PodRef{UID: known.UID, Namespace: known.Namespace, Name: known.Name}, known.Class, cores(seen.UsedCPU), limit, throttled, memory, stalled, mayBe(known))
+	}
+}
+
+func mayBe(p *qos.Pod) string {
+	switch {
+	case len(p.Allowed) == 0:
+		return "left alone"
+	case p.Keep != "":
+		return fmt.Sprintf("%v, never evicted: %s", p.Allowed, p.Keep)
+	}
+	return fmt.Sprint(p.Allowed)
+}
+
+func (r *report) rules(w io.Writer) {
+	for _, p := range r.problems {
+		fmt.Fprintln(w, "\nProblem:", p)
+	}
+	r.section(w, "RULE\tMETRIC\tVALUE\tTHRESHOLD\tNOW\tIF IT LASTS\tACTION\t", func(row func(...any)) {
+		for i, f := range r.plan.Rules {
+			rule := &r.policy.Rules[i]
+			value, lasts := unknown, "nothing"
+			if f.Phase != qos.Unknown {
+				value = fmt.Sprintf("%.4g %s", f.Value, f.Unit)
+			}
+			now := string(f.Phase)
+			if f.Phase == qos.Firing {
+				lasts = fmt.Sprintf("fires after %d in a row", rule.Trigger)
+				now = "above"
+			}
+			row(f.Rule, rule.Metric, value, fmt.Sprintf("%.4g %s", f.Above, f.Unit), now, lasts, rule.Action.Name)
+		}
+	})
+	fmt.Fprintln(w)
+	for i, f := range r.plan.Rules {
+		if f.Gap > 0 {
+			fmt.Fprintf(w, "%s: %s too much with a margin, %s are about to go, %s stay uncovered\n", f.Rule, amount(f.Of, f.Gap), amount(f.Of, f.Going), amount(f.Of, f.Short))
+		}
+		if f.Why != "" {
+			fmt.Fprintf(w, "%s: %s\n", r.policy.Rules[i].Name, f.Why)
+		}
+	}
+	fmt.Fprintf(w, "New pods would be kept away: %t (%s)\n", r.plan.Avoid.Wanted, r.plan.Avoid.Why)
+	r.eachAction(func(preview bool, throttles []qos.Throttle, evictions []qos.Eviction) {
+		would := "Would"
+		if preview {
+			would = "In preview, would only tell that it would"
+		}
+		for _, t := range throttles {
+			fmt.Fprintf(w, "%s limit %s container %s from %s to %s, by rule %s: %s\n", would, t.Pod, t.ContainerOf, t.From, t.To, t.Rule, t.Why)
+		}
+		for _, e := range evictions {
+			fmt.Fprintf(w, "%s evict %s, by rule %s: %s\n", would, e.Pod, e.Rule, e.Why)
+		}
+	})
+}
+
+func amount(of qos.Resource, v float64) string {
+	if of == qos.CPU {
+		return fmt.Sprintf("%.3f cores", v/1000)
+	}
+	return mebibytes(series.Bytes(v))
+}
