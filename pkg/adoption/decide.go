@@ -37,6 +37,10 @@ type Input struct {
 	// ChangeTemplate tells that the pod template shall get the size, once pods have proved it.
 	ChangeTemplate bool
 
+	// Reach says which pods get the size, and how; MinReplicas how many have to run before one is touched, 0 for the usual number.
+	Reach       Reach
+	MinReplicas int32
+
 	Pods    []Pod
 	Signals Signals
 	State   State
@@ -68,6 +72,8 @@ type Plan struct {
 	State State
 	// Changes are the pods to resize now.
 	Changes []Change
+	// Evictions are the pods to evict now.
+	Evictions []Eviction
 	// Targets of the autoscaler to write, before any pod is changed.
 	Targets []Target
 	// Replicas is the number to scale to, nil to leave it.
@@ -94,6 +100,9 @@ type decision struct {
 func Decide(in Input) Plan {
 	d := &decision{in: in, s: in.State.Clone()}
 	d.run()
+	if d.s.Phase != Untouched {
+		d.s.ChangedAt = d.changedAt()
+	}
 	d.plan.State = d.s
 	return d.plan
 }
@@ -129,7 +138,7 @@ func (d *decision) run() {
 	case d.s.Phase == Withdrawing: // It is wanted again.
 		d.begin(Resting)
 	}
-	d.s.By = d.in.By
+	d.s.By, d.s.Reach = d.in.By, d.in.Reach
 	if why := worse(d.in, d.s); why != "" {
 		d.rollBack(why)
 	}
@@ -201,7 +210,11 @@ func (d *decision) raise() {
 
 // lower begins the next step down where everything is in order.
 func (d *decision) lower() {
-	to, changed := Lower(d.from(), d.in.Wanted, d.in.Policy, d.in.LeastReplicas)
+	policy := d.in.Policy
+	if d.s.Reach == Recreate {
+		policy.Step = 1 // Each step replaces all pods: there is one.
+	}
+	to, changed := Lower(d.from(), d.in.Wanted, policy, d.in.LeastReplicas)
 	if !changed {
 		if d.plan.Summary == "" {
 			d.plan.Summary = "as recommended"
@@ -255,10 +268,10 @@ func (d *decision) settle() {
 	given, left := 0, 0
 	known := knows(d.s)
 	for _, p := range d.in.Pods {
-		to, why := p.Aim(d.s.Current)
+		to, why := d.s.aim(p, d.s.Current)
 		switch {
 		case p.Fixed != "" || why != "":
-		case !p.size().Is(to) && known(p):
+		case !p.size().Is(to) && known(p) && (d.s.Reach != Recreate || d.older(p)):
 			left++
 		case p.Resize == InProgress || p.Resize == Deferred || p.Resize == Failed:
 			given++
@@ -402,10 +415,19 @@ func (d *decision) bring(goal Size) (left int) {
 	if goal.Replicas != nil {
 		return d.scale(goal)
 	}
+	if why := d.untouched(); why != "" {
+		if d.s.Reach != NewPods {
+			d.remarkf("%s", why)
+		}
+		return 0
+	}
+	if d.s.Reach == Recreate {
+		return d.recreate(goal)
+	}
 	known := d.known()
-	pods := slices.Clone(d.in.Pods)
-	slices.SortFunc(pods, func(a, b Pod) int { return a.Created.Compare(b.Created) })
-	atOnce := max(1, int(math.Floor(float64(len(pods))*float64(d.in.Policy.PodsAtOnce))))
+	pods := d.byAge()
+	left = d.stuck(goal)
+	atOnce := d.atOnce()
 	restarts := d.in.Disruptions
 	if restarts < 0 {
 		restarts = atOnce
@@ -457,6 +479,11 @@ func (d *decision) bring(goal Size) (left int) {
 		d.plan.Changes = append(d.plan.Changes, change)
 	}
 	return left
+}
+
+// atOnce is how many pods may be lowered, restarted or evicted in one look; one at least.
+func (d *decision) atOnce() int {
+	return max(1, int(math.Floor(float64(len(d.in.Pods))*float64(d.in.Policy.PodsAtOnce))))
 }
 
 // scale brings the number of replicas to the goal.

@@ -48,6 +48,9 @@ type State struct {
 	// Since is when the phase began, StepAt the last step down.
 	Since  time.Time `json:"since,omitzero"`
 	StepAt time.Time `json:"stepAt,omitzero"`
+	// Reach says which pods get the size, ChangedAt when Current was last another.
+	Reach     Reach     `json:"reach,omitempty"`
+	ChangedAt time.Time `json:"changedAt,omitzero"`
 	// By names the recommendation that is adopted, as namespace/name.
 	By string `json:"by,omitempty"`
 	// Earlier is what the workload asked for before adoption, and Owner the field manager that had said so.
@@ -170,7 +173,13 @@ func ParseState(text string) (State, error) {
 			return State{}, fmt.Errorf("state of adoption: target %s: must be 1 or more", t.Target)
 		}
 	}
-	if s.Earlier.Empty() || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
+	switch s.Reach {
+	case InPlace, NewPods, Recreate, InPlaceOrRecreate:
+	default:
+		return State{}, fmt.Errorf("state of adoption: reach %q is not known", s.Reach)
+	}
+	// A container that asked for nothing has an earlier size without amounts.
+	if len(s.Earlier.Containers) == 0 && s.Earlier.Replicas == nil || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
 		return State{}, fmt.Errorf("state of adoption: phase %s without the sizes that it needs", s.Phase)
 	}
 	return s, nil

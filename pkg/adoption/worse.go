@@ -68,6 +68,11 @@ func worsePod(in Input, p Pod, since time.Time, rested bool) string {
 	if !rested && unready && p.Created.Before(since) {
 		return fmt.Sprintf("pod %s is not ready since %s", p.Name, clock(p.UnreadySince))
 	}
+	// One that took the place of another has long enough to begin to serve.
+	late := in.Reach == Recreate && !p.Ready && !p.Created.Before(since) && in.Now.Sub(p.Created) >= in.Policy.Settle
+	if !rested && late {
+		return fmt.Sprintf("pod %s, which took the place of another, is not ready after %s", p.Name, in.Policy.Settle)
+	}
 	return ""
 }
 
