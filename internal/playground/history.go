@@ -83,6 +83,7 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 	if err != nil {
 		return err
 	}
+	p.demandFrom(past)
 	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
 	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
 		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
@@ -98,7 +99,7 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 	if err != nil {
 		return err
 	}
-	stats, err := p.prometheus.Backfill(ctx, grid, history.Series)
+	stats, err := p.prometheus.Backfill(ctx, grid, append(history.Series, p.demandBefore(grid)...))
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) er
 }
 
 func (p *playground) append(ctx context.Context, snapshot export.Snapshot) error {
-	return p.prometheus.Append(ctx, "exporters", snapshot.At, p.exporter.Samples(snapshot))
+	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.demandAt(snapshot.At)...))
 }
 
 // snapshot collects what the exporters see now.

@@ -58,6 +58,9 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s := p.options.scenario; s != nil && s.MetricRules != "" {
+		rules = s.MetricRules
+	}
 	flags := map[string]string{
 		"lister-kubeconfig": kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
 		"prometheus-adapter-config": filepath.Join(p.dir, "metric-adapter.yaml"),

@@ -66,6 +66,7 @@ type playground struct {
 	fleet      *simnode.Fleet
 	exporter   *export.Exporter
 	prometheus *promserver.Server
+	demand     *demand // the scenario's load from outside, nil for none
 
 	cranedSpec    process.Spec
 	cranedMetrics string
@@ -215,12 +216,16 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	p.onStop(func(context.Context) error { return p.tunnel.Close() })
+	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
+	if args := p.controllerManagerArgs(); len(args) > 0 {
+		extra[controlplane.ControllerManager] = args
+	}
 	control, err := controlplane.Start(ctx, controlplane.Options{
 		Dir:           filepath.Join(p.dir, "controlplane"),
 		Binary:        filepath.Join(p.options.BinDir, "controlplane"),
 		Components:    components,
 		APIServerPort: p.port(portAPIServer),
-		ExtraArgs:     map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()},
+		ExtraArgs:     extra,
 		Restart:       true,
 		OnExit:        p.reportExit,
 	})
@@ -241,6 +246,18 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 	}
 	p.console.progressf("Kubernetes serves at %s", control.URL())
 	return nil
+}
+
+// controllerManagerArgs are the flags that the scenario needs.
+func (p *playground) controllerManagerArgs() []string {
+	if p.options.scenario == nil || !p.options.runs(componentControllerManager) {
+		return nil
+	}
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(p.options.scenario.ControllerManager)) {
+		args = append(args, "--"+name+"="+p.options.scenario.ControllerManager[name])
+	}
+	return args
 }
 
 // reportExit tells of a child that ended by itself, with its last lines.

@@ -149,7 +149,7 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64
 func (l *Ledger) settle(now time.Time, load float64, span time.Duration) {
 	from, to := now.Add(-l.plant.Lag-l.plant.Stabilisation), now.Add(-l.plant.Lag)
 	old := 0
-	for old < len(l.asked) && l.asked[old].at.Before(from) {
+	for old+1 < len(l.asked) && !l.asked[old+1].at.After(from) { // What was asked for holds until the next sample.
 		old++
 	}
 	l.asked = append(l.asked[:0], l.asked[old:]...)

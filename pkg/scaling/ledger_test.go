@@ -66,6 +66,23 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 	}
 }
 
+// TestLedgerBooksBetweenSamples: what a sample asked for holds until the next one, however short stabilisation is.
+func TestLedgerBooksBetweenSamples(t *testing.T) {
+	p := plant()
+	p.Stabilisation, p.Lag = 0, 95*time.Second
+	l, err := NewLedger(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range 3 * 24 * 60 {
+		at := noon().Add(time.Duration(m) * time.Minute)
+		l.Observe(at, jump(at), func(float64) (float64, bool) { return max(jump(at), jump(at.Add(3*time.Minute))), true })
+	}
+	if c := l.Choose(SeasonalBudget); !c.Use || l.seen < 70*time.Hour {
+		t.Errorf("%s seen, %+v", l.seen, c)
+	}
+}
+
 func TestLedgerIsBounded(t *testing.T) {
 	l, err := NewLedger(plant())
 	if err != nil {

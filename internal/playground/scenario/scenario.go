@@ -37,11 +37,17 @@ type Scenario struct {
 	// Craned holds flags of craned, by their names without dashes, that the demo needs beside those of its Deployment: short
 	// times, mostly.
 	Craned map[string]string `json:"craned,omitempty"`
+	// ControllerManager holds flags of kube-controller-manager, likewise.
+	ControllerManager map[string]string `json:"controllerManager,omitempty"`
+	// MetricRules is the configuration that the metric adapter has at its first start in place of the one in config/.
+	MetricRules string `json:"metricRules,omitempty"`
+	// Load is a load from outside that Prometheus knows the past of; nil for none.
+	Load *Load `json:"load,omitempty"`
 	// Steps in the order of their times.
 	Steps []Step `json:"steps"`
 }
 
-// Step is one thing that happens. Exactly one of Stop, Start, Kill, Apply, Policy, Show and Crane is set, or Say alone.
+// Step is one thing that happens. Exactly one of Stop, Start, Kill, Apply, Policy, Show, Crane and Chart is set, or Say alone.
 type Step struct {
 	// At is the time after the playground is ready.
 	At metav1.Duration `json:"at"`
@@ -62,6 +68,8 @@ type Step struct {
 	// Crane is a command line for `crane`; its output is printed. An argument {scheduler} is replaced by the address at
 	// which crane-scheduler explains itself.
 	Crane []string `json:"crane,omitempty"`
+	// Chart watches the scenario's load and the pods that carry it, and draws both.
+	Chart *Chart `json:"chart,omitempty"`
 }
 
 // Stage is the system that a scenario is played on.
@@ -73,6 +81,7 @@ type Stage interface {
 	Show(ctx context.Context, args []string) error
 	Policy(ctx context.Context, content string) error
 	Crane(ctx context.Context, args []string) error
+	Chart(ctx context.Context, c Chart) error
 	Say(text string)
 }
 
@@ -110,8 +119,17 @@ func Parse(content []byte) (*Scenario, error) {
 	if len(s.Steps) == 0 {
 		return nil, errors.New("scenario: steps: at least one is required")
 	}
+	if s.Load != nil {
+		if err := s.Load.validate(); err != nil {
+			return nil, fmt.Errorf("scenario: %w", err)
+		}
+	}
 	for i, step := range s.Steps {
-		if err := step.validate(); err != nil {
+		err := step.validate()
+		if err == nil && step.Chart != nil && s.Load == nil {
+			err = errors.New("chart: there is no load to watch")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("scenario: steps[%d]: %w", i, err)
 		}
 	}
@@ -123,7 +141,7 @@ func Parse(content []byte) (*Scenario, error) {
 
 func (s Step) validate() error {
 	actions := 0
-	for _, set := range []bool{s.Stop != "", s.Start != "", s.Kill != "", s.Apply != "", len(s.Show) > 0, s.Policy != "", len(s.Crane) > 0} {
+	for _, set := range []bool{s.Stop != "", s.Start != "", s.Kill != "", s.Apply != "", len(s.Show) > 0, s.Policy != "", len(s.Crane) > 0, s.Chart != nil} {
 		if set {
 			actions++
 		}
@@ -132,9 +150,11 @@ func (s Step) validate() error {
 	case s.At.Duration < 0:
 		return fmt.Errorf("at: %s lies before the start", s.At.Duration)
 	case actions > 1:
-		return errors.New("only one of stop, start, kill, apply, show, policy and crane may be set")
+		return errors.New("only one of stop, start, kill, apply, show, policy, crane and chart may be set")
 	case actions == 0 && s.Say == "":
-		return errors.New("one of say, stop, start, kill, apply, show, policy and crane is required")
+		return errors.New("one of say, stop, start, kill, apply, show, policy, crane and chart is required")
+	case s.Chart != nil:
+		return s.Chart.validate()
 	}
 	return nil
 }
@@ -173,6 +193,8 @@ func (s Step) play(ctx context.Context, stage Stage) error {
 		return stage.Policy(ctx, s.Policy)
 	case len(s.Crane) > 0:
 		return stage.Crane(ctx, s.Crane)
+	case s.Chart != nil:
+		return stage.Chart(ctx, *s.Chart)
 	default:
 		return nil
 	}

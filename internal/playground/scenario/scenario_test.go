@@ -44,7 +44,8 @@ func (r *recorder) Policy(_ context.Context, c string) error { return r.note("po
 func (r *recorder) Crane(_ context.Context, a []string) error {
 	return r.note("crane " + strings.Join(a, " "))
 }
-func (r *recorder) Say(string) {}
+func (r *recorder) Chart(_ context.Context, c Chart) error { return r.note("chart " + c.Deployment) }
+func (r *recorder) Say(string)                             {}
 
 const faults = `
 description: Prometheus goes and comes back.
