@@ -12,11 +12,11 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -324,43 +325,77 @@ func TestSlowSource(t *testing.T) {
 	w.complete(slow, "RoundCompleted")
 }
 
-// TestManyPods: a rule that selects pods looks at those that are nobody's, however many there are of others.
-func TestManyPods(t *testing.T) {
-	const replicas, bare = 1500, 20
+// podPages answers lists of pods of a namespace, page by page as they are asked for: those that are there and a great many that
+// nobody had to make.
+type podPages struct {
+	http.RoundTripper
+	namespace string
+	pods      int
+	// bare tells which of them are nobody's.
+	bare  func(i int) bool
+	pages atomic.Int64
+	whole atomic.Bool
+}
+
+func (p *podPages) name(i int) string { return fmt.Sprintf("pod-%05d", i) }
+
+func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
+	q := r.URL.Query()
+	if r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces/"+p.namespace+"/pods" || q.Get("watch") != "" {
+		return p.RoundTripper.RoundTrip(r)
+	}
+	p.pages.Add(1)
+	size, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || size <= 0 {
+		p.whole.Store(true)
+		size = p.pods
+	}
+	from, _ := strconv.Atoi(q.Get("continue")) // Empty for the first page.
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for i := from; i < min(from+size, p.pods); i++ {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(i), UID: types.UID(p.name(i))}, Spec: podSpec()}
+		if !p.bare(i) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "u", Controller: new(true)}}
+		}
+		list.Items = append(list.Items, pod)
+	}
+	if from+size < p.pods {
+		list.Continue = strconv.Itoa(from + size)
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+// TestTwentyThousandPods: a rule that selects 20,000 pods goes through them page by page, and looks at those that are nobody's.
+func TestTwentyThousandPods(t *testing.T) {
 	w := newWorld(t)
 	w.past.uses = nil
-	yes := true
-	set := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "u", Controller: &yes}}
-	begin := time.Now()
-	errs := make(chan error, 16)
-	for worker := range cap(errs) {
-		go func() {
-			var err error
-			for i := worker; i < replicas+bare && err == nil; i += cap(errs) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("pod-%05d", i)}, Spec: podSpec()}
-				if i < replicas {
-					pod.OwnerReferences = set
-				}
-				err = w.Create(t.Context(), pod)
-			}
-			errs <- err
-		}()
+	pages := &podPages{namespace: w.namespace, pods: 20_000, bare: func(i int) bool { return i%1000 == 0 }}
+	const bare = 20
+	for i := range bare { // They are looked for one by one later.
+		w.make(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
 	}
-	for range cap(errs) {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%d pods made in %v", replicas+bare, time.Since(begin))
 	rule := w.rule("pods", "Resource")
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Pod"}}
 	w.make(rule)
-	w.start(setup{})
+	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
+		pages.RoundTripper = rt
+		return pages
+	}})
 	done := w.complete(rule, "RoundCompleted")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
 		t.Error(m)
 	}
 	if n := len(w.recommendations()); n != bare {
 		t.Errorf("%d recommendations, want %d", n, bare)
+	}
+	if pages.whole.Load() || pages.pages.Load() < 10 {
+		t.Errorf("the list was read in %d pages, one of them without a bound: %t", pages.pages.Load(), pages.whole.Load())
 	}
 }
