@@ -80,6 +80,10 @@ func (r *Reconciler) begin(
 	}
 	if to := s.TargetsRequest(plan.Targets); to != nil {
 		if err := r.send(ctx, s, to); err != nil && !apierrors.IsNotFound(err) {
+			if rec != nil && !apierrors.IsConflict(err) {
+				plan.Remarks = append(plan.Remarks, fmt.Sprintf("%v; so no pod is changed either", err))
+				err = errors.Join(err, r.show(ctx, rec, plan, nil))
+			}
 			return false, err
 		}
 	}

@@ -185,15 +185,20 @@ func sized(cpu, memory string) func([]corev1.Pod) error {
 	}
 }
 
-// recommend makes a Recommendation of a user's own, with a value.
+// recommend makes a Recommendation of a user's own for a Deployment, with a value.
 func recommend(t *testing.T, ns, target string, adoptionType analysisv1alpha1.AdoptionType, cpu, memory string) *analysisv1alpha1.Recommendation {
 	t.Helper()
+	return recommendNamed(t, corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: target}, target, adoptionType, cpu, memory)
+}
+
+// recommendNamed is recommend for any target, with a name.
+func recommendNamed(
+	t *testing.T, target corev1.ObjectReference, name string, adoptionType analysisv1alpha1.AdoptionType, cpu, memory string,
+) *analysisv1alpha1.Recommendation {
+	t.Helper()
 	rec := &analysisv1alpha1.Recommendation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: target},
-		Spec: analysisv1alpha1.RecommendationSpec{
-			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: target},
-			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: adoptionType,
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: target.Namespace, Name: name},
+		Spec:       analysisv1alpha1.RecommendationSpec{TargetRef: target, Type: analysisv1alpha1.AnalysisTypeResource, AdoptionType: adoptionType},
 	}
 	if err := admin.Create(t.Context(), rec); err != nil {
 		t.Fatal(err)

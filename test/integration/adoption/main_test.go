@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/simnode"
 	"crane.io/crane/test/integration/harness"
@@ -123,7 +124,7 @@ func (r runner) Run() int { return r() }
 // furnish installs Crane's objects and starts the nodes.
 func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	var err error

@@ -42,6 +42,11 @@ func TestAdoption(t *testing.T) {
 		"template":            testTemplate,
 		"kinds and classes":   testClasses,
 		"recommendation goes": testRecommendationGoes,
+		"stateful set":        testStatefulSet,
+		"autoscaler":          testAutoscaler,
+		"own autoscaler":      testOwnAutoscaler,
+		"autoscaler refused":  testAutoscalerRefused,
+		"dry run and then":    testAdoptCommand,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
 	}

@@ -5,24 +5,15 @@ package craned_test
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -30,113 +21,14 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// unfriendly is a proxy before the API server that refuses every second write, by turns with 429 and with a conflict. The
-// lease and events, which are no work, are let through.
-type unfriendly struct {
-	url string
-	// authority is that of its certificate, in PEM: clients send no token without TLS.
-	authority []byte
-
-	mu                sync.Mutex
-	writes            int
-	refused, accepted map[string]int // by method
-}
-
-// serveUnfriendly starts the proxy. Requests go on with the token that they come with.
-func serveUnfriendly(t *testing.T) *unfriendly {
-	t.Helper()
-	to := control.Config()
-	target, err := url.Parse(to.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Without the administrator's own credentials: they would count more than the token that comes with a request.
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(to))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unfriendly{refused: map[string]int{}, accepted: map[string]int{}}
-	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.FlushInterval = -1 // Watches.
-	forward.Transport = transport
-	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
-		if !errors.Is(err, context.Canceled) {
-			t.Logf("proxy: %v", err)
-		}
-		w.WriteHeader(http.StatusBadGateway)
-	}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u.refuses(w, r) {
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	u.url = server.URL
-	u.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return u
-}
-
-func (u *unfriendly) refuses(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") ||
-		strings.Contains(r.URL.Path, "reviews") {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.writes++
-	if u.writes%2 == 0 {
-		u.accepted[r.Method]++
-		return false
-	}
-	u.refused[r.Method]++
-	status, reason := http.StatusConflict, metav1.StatusReasonConflict
-	if u.writes%4 == 1 {
-		status, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-		w.Header().Set("Retry-After", "1")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status), Message: "refused by the test",
-	})
-	return true
-}
-
-// kubeconfig is one of craned for the proxy.
-func (u *unfriendly) kubeconfig(t *testing.T) string {
-	t.Helper()
-	file, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	was, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: u.url, CertificateAuthorityData: u.authority}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: was.BearerToken}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	text, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write(t, "kubeconfig", string(text))
-}
-
 // TestEverySecondWriteRefused: with 429 and conflicts on every second write each workload has its recommendation, once, and
 // its annotation, and when all is done nothing more is written.
 func TestEverySecondWriteRefused(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	api := serveUnfriendly(t)
+	api := harness.ServeUnfriendly(t, control)
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), deployment("bank", "web"), rule("refused", "24h", "shop", "bank"))
-	craned := startCraned(t, prom.URL(), "--kubeconfig="+api.kubeconfig(t))
+	craned := startCraned(t, prom.URL(), "--kubeconfig="+api.Kubeconfig(t, "craned", controlplane.ServiceAccount("crane-system", "craned")))
 	complete(t, c, "refused", "RoundCompleted")
 	waitAnnotated(t, c, "shop", "web")
 	waitAnnotated(t, c, "bank", "web")
@@ -144,13 +36,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	if err != nil || len(recs) != 3 {
 		t.Fatalf("%d recommendations, want 3, one for each: %v", len(recs), err)
 	}
-	api.mu.Lock()
-	refused, accepted := len(api.refused), len(api.accepted)
-	t.Logf("refused %v, accepted %v", api.refused, api.accepted)
-	api.mu.Unlock()
-	if refused == 0 || accepted == 0 {
-		t.Error("the proxy has refused nothing")
-	}
+	api.Check(t)
 	before := versions(t, c, "refused")
 	eventually(t, "it is idle", func(ctx context.Context) error {
 		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")

@@ -1,0 +1,142 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"crane.io/crane/internal/controlplane"
+)
+
+// Unfriendly is a proxy before an API server that refuses every second write, by turns with 429 and with a conflict. The
+// lease and events, which are no work, are let through.
+type Unfriendly struct {
+	control *controlplane.ControlPlane
+	url     string
+	// authority is that of its certificate, in PEM: clients send no token without TLS.
+	authority []byte
+
+	mu                sync.Mutex
+	writes            int
+	refused, accepted map[string]int // by method
+}
+
+// ServeUnfriendly starts the proxy for the length of a test. Requests go on with the token that they come with.
+func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriendly {
+	t.Helper()
+	to := control.Config()
+	target, err := url.Parse(to.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without the administrator's own credentials: they would count more than the token that comes with a request.
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Unfriendly{control: control, refused: map[string]int{}, accepted: map[string]int{}}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.FlushInterval = -1 // Watches.
+	forward.Transport = transport
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		if !errors.Is(err, context.Canceled) {
+			t.Logf("proxy: %v", err)
+		}
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u.refuses(w, r) {
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	u.url = server.URL
+	u.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return u
+}
+
+func (u *Unfriendly) refuses(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") ||
+		strings.Contains(r.URL.Path, "reviews") {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.writes++
+	if u.writes%2 == 0 {
+		u.accepted[r.Method]++
+		return false
+	}
+	u.refused[r.Method]++
+	status, reason := http.StatusConflict, metav1.StatusReasonConflict
+	if u.writes%4 == 1 {
+		status, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status), Message: "refused by the test",
+	})
+	return true
+}
+
+// Check fails the test where nothing was refused, or nothing accepted.
+func (u *Unfriendly) Check(t *testing.T) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t.Logf("refused %v, accepted %v", u.refused, u.accepted)
+	if len(u.refused) == 0 || len(u.accepted) == 0 {
+		t.Error("the proxy has refused nothing, or let nothing through")
+	}
+}
+
+// Kubeconfig is one of a user for the proxy.
+func (u *Unfriendly) Kubeconfig(t *testing.T, name string, user controlplane.User) string {
+	t.Helper()
+	file, err := u.control.KubeconfigFor(t.Context(), name, user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: u.url, CertificateAuthorityData: u.authority}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: was.BearerToken}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
