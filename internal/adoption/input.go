@@ -89,7 +89,7 @@ func (l Looker) Input(ctx context.Context, s *Scene, q Question) (adoption.Input
 	if err := l.readBudgets(ctx, s); err != nil {
 		return in, bar, err
 	}
-	in.Disruptions, in.LeastReplicas = s.disruptions, s.least
+	in.Disruptions, in.LeastReplicas, in.Desired = s.disruptions, s.least, s.desired
 	if in.Signals.KilledAt, err = l.killedAt(ctx, s); err != nil {
 		return in, bar, err
 	}
@@ -111,6 +111,7 @@ func (l Looker) want(ctx context.Context, s *Scene, q Question, in *adoption.Inp
 		return Bar{}, nil
 	}
 	in.By = rec.Namespace + "/" + rec.Name
+	in.Reach, in.MinReplicas = reach(rec)
 	wanted, err := Wanted(rec)
 	if err != nil { // Nobody knows what is wanted: what there is stays, and is watched.
 		in.Wanted = q.State.Current.Clone()
@@ -127,6 +128,20 @@ func (l Looker) want(ctx context.Context, s *Scene, q Question, in *adoption.Inp
 		return Bar{ReasonNotApplicable, "the recommendation is a proposal alone: " + c.Message}, nil
 	}
 	return Bar{}, nil
+}
+
+// reach is how the value of a Recommendation reaches pods.
+func reach(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplicas int32) {
+	if rec.Spec.Adoption == nil {
+		return adoption.InPlace, 0
+	}
+	if n := rec.Spec.Adoption.MinReplicas; n != nil {
+		minReplicas = *n
+	}
+	if r := rec.Spec.Adoption.Reach; r != analysisv1alpha1.AdoptionReachInPlace {
+		of = adoption.Reach(r)
+	}
+	return of, minReplicas
 }
 
 // owner is the field manager that has last said what the containers of the target ask for; empty where none is known.

@@ -96,7 +96,7 @@ func refused(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recomm
 		}
 	}
 	if first := Speaker(same, rec.Spec.Type); first != nil && first.UID != rec.UID {
-		return fmt.Sprintf("recommendation %s, which is older, speaks for the same target", first.Name)
+		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name)
 	}
 	return ""
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,7 +21,7 @@ type Request struct {
 	// Object is what is addressed; Subresource the part of it, empty for itself.
 	Object      *unstructured.Unstructured
 	Subresource string
-	// Type of the patch: a server-side apply, by force, or a merge.
+	// Type of the patch: a server-side apply, by force, or a merge; empty where Body is created.
 	Type types.PatchType
 	// Manager owns what is written.
 	Manager string
@@ -91,6 +93,20 @@ func (s *Scene) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.Chang
 		return &Request{Object: body, Subresource: "resize", Type: types.ApplyPatchType, Manager: ManagerOf(of), Body: body, Why: why}
 	}
 	return nil
+}
+
+// EvictRequest asks for the eviction of one pod, which disruption budgets may refuse.
+func (s *Scene) EvictRequest(e adoption.Eviction) *Request {
+	pod := &unstructured.Unstructured{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	pod.SetNamespace(s.Object.GetNamespace())
+	pod.SetName(e.Pod)
+	pod.SetUID(types.UID(e.UID))
+	body := &unstructured.Unstructured{Object: object{"deleteOptions": object{"preconditions": object{"uid": e.UID}}}}
+	body.SetGroupVersionKind(policyv1.SchemeGroupVersion.WithKind("Eviction"))
+	body.SetNamespace(pod.GetNamespace())
+	body.SetName(e.Pod)
+	return &Request{Object: pod, Subresource: "eviction", Body: body, Why: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Why)}
 }
 
 // ScaleRequest sets the number of replicas through the subresource scale.
@@ -184,6 +200,9 @@ func (s *Scene) Requests(of analysisv1alpha1.AnalysisType, before adoption.State
 	all := []*Request{state, s.TargetsRequest(plan.Targets)}
 	for _, c := range plan.Changes {
 		all = append(all, s.ResizeRequest(of, c))
+	}
+	for _, e := range plan.Evictions {
+		all = append(all, s.EvictRequest(e))
 	}
 	if plan.Replicas != nil {
 		all = append(all, s.ScaleRequest(*plan.Replicas))

@@ -37,6 +37,8 @@ type Scene struct {
 	// selector of its pods; nil where it keeps none running.
 	selector *metav1.LabelSelector
 	replicas *int32
+	// desired is how many pods there shall be.
+	desired  int32
 	rolling  bool
 	ending   bool
 	optedOut bool
@@ -103,20 +105,26 @@ func (s *Scene) describe() {
 	switch o := s.Object.(type) {
 	case *appsv1.Deployment:
 		s.spec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
-		want := int32(1)
-		if o.Spec.Replicas != nil {
-			want = *o.Spec.Replicas
-		}
+		want := orOne(o.Spec.Replicas)
+		s.desired = want
 		s.rolling = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas != want || o.Status.Replicas != want
 	case *appsv1.StatefulSet:
 		s.spec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
+		s.desired = orOne(o.Spec.Replicas)
 		s.rolling = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
 	case *appsv1.DaemonSet:
-		s.spec, s.selector = &o.Spec.Template.Spec, o.Spec.Selector
+		s.spec, s.selector, s.desired = &o.Spec.Template.Spec, o.Spec.Selector, o.Status.DesiredNumberScheduled
 		s.rolling = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
 	case *batchv1.CronJob:
 		s.spec = &o.Spec.JobTemplate.Spec.Template.Spec
 	}
+}
+
+func orOne(replicas *int32) int32 {
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
 }
 
 // readPods lists the pods of the target that have not ended.

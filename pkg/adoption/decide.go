@@ -40,6 +40,8 @@ type Input struct {
 	// Reach says which pods get the size, and how; MinReplicas how many have to run before one is touched, 0 for the usual number.
 	Reach       Reach
 	MinReplicas int32
+	// Desired is how many pods the workload shall have; 0 where that is not known.
+	Desired int32
 
 	Pods    []Pod
 	Signals Signals

@@ -188,7 +188,7 @@ func (d *decision) evict(all []Eviction) {
 	case running < least:
 		d.remarkf("%d pods run, and none is evicted below %d", running, least)
 		return
-	case d.in.Rolling:
+	case d.in.Rolling || running < int(d.in.Desired):
 		d.remarkf("a roll-out is under way, or a pod is missing: none is evicted until that is over")
 		return
 	case d.in.Now.Before(d.changedAt().Add(heard)):

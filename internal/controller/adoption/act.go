@@ -41,6 +41,9 @@ func (r *Reconciler) act(
 	for _, c := range plan.Changes {
 		errs = append(errs, r.resize(ctx, s, kind, c, &plan, &v))
 	}
+	for _, e := range plan.Evictions {
+		errs = append(errs, r.evict(ctx, s, e, &plan, &v))
+	}
 	if plan.Replicas != nil {
 		errs = append(errs, r.send(ctx, s, s.ScaleRequest(*plan.Replicas)))
 	}
@@ -119,6 +122,36 @@ func (r *Reconciler) resize(
 	return nil
 }
 
+// evict asks for the eviction of one pod. What disruption budgets refuse is asked for again later.
+func (r *Reconciler) evict(ctx context.Context, s *shared.Scene, e adoption.Eviction, plan *adoption.Plan, v *verdict) error {
+	err := r.send(ctx, s, s.EvictRequest(e))
+	switch {
+	case err == nil:
+		r.Metrics.resized("evicted")
+		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Object.GetNamespace(), Name: e.Pod, UID: types.UID(e.UID)}
+		r.Events.Eventf(pod, nil, corev1.EventTypeNormal, "AdoptionEvicted", "Evict", "%s", cut(fmt.Sprintf("evicted to go from %s to %s: %s", e.From, e.To, e.Why)))
+		ctrl.LoggerFrom(ctx).WithName("adoption").Info("Evicted", "namespace", s.Object.GetNamespace(), "pod", e.Pod, "from", e.From.String(), "to", e.To.String())
+	case apierrors.IsTooManyRequests(err):
+		r.Metrics.resized("refused")
+		plan.Remarks = append(plan.Remarks, fmt.Sprintf("pod %s: %v", e.Pod, err))
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		r.Metrics.resized("overtaken")
+		v.again = soonest(v.again, retryConflict)
+	default:
+		r.Metrics.resized("failed")
+		return err
+	}
+	return nil
+}
+
+// post creates what is a request of its own: an eviction.
+func (r *Reconciler) post(ctx context.Context, request *shared.Request) error {
+	if err := r.Client.SubResource(request.Subresource).Create(ctx, request.Object.DeepCopy(), request.Body.DeepCopy()); err != nil {
+		return fmt.Errorf("creating %s in %s: %w", request, request.Object.GetNamespace(), err)
+	}
+	return nil
+}
+
 // send sends a request. Where it is for the target itself, the next one follows the version that it has made.
 func (r *Reconciler) send(ctx context.Context, s *shared.Scene, request *shared.Request) error {
 	ofTarget := request.Object.GetUID() == s.Object.GetUID()
@@ -128,6 +161,9 @@ func (r *Reconciler) send(ctx context.Context, s *shared.Scene, request *shared.
 	raw, err := json.Marshal(request.Body)
 	if err != nil {
 		return fmt.Errorf("encoding a patch of %s: %w", request, err)
+	}
+	if request.Type == "" {
+		return r.post(ctx, request)
 	}
 	object, owner := request.Object.DeepCopy(), client.FieldOwner(request.Manager)
 	options := []client.PatchOption{owner}

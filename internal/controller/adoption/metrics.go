@@ -17,7 +17,7 @@ type Metrics struct {
 func newMetrics(underWay, open func() float64) *Metrics {
 	return &Metrics{
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_adoption_resizes_total", Help: "Pods that were to be resized in place: resized, overtaken, refused or failed.",
+			Name: "crane_adoption_resizes_total", Help: "Pods that were to be given another size: resized in place or evicted, overtaken, refused or failed.",
 		}, []string{"result"}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_steps_total", Help: "Steps of adoption by the reason of their event: AdoptionStep, AdoptionRaised, AdoptionRolledBack and so on.",
