@@ -28,7 +28,9 @@ func newFigures(r prometheus.Registerer) (*figures, error) {
 			Name: "crane_metric_adapter_request_duration_seconds",
 			Help: "Time to answer a request for a metric, by API, source and HTTP status; without authentication and encoding.",
 			// A metric of Crane takes microseconds, one of PromQL as long as its query.
-			Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.25, 1, 5, 30},
+			Buckets: []float64{
+				1e-5, 2.5e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 8e-4, 1e-3, 1.25e-3, 1.5e-3, 2e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.25, 1, 5, 30,
+			},
 		}, []string{"api", "source", "code"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_metric_adapter_kubernetes_requests_total",

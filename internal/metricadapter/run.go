@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/metricadapter/cranemetrics"
+	"crane.io/crane/internal/scalingmetric"
 	"crane.io/crane/internal/version"
 )
 
@@ -108,9 +109,9 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 	}
 	a.work = append(a.work, store.Start)
 	a.check("informers", store.ready)
-	own := &cranemetrics.Provider{Reader: store, Synced: store.ready, Clock: clock.RealClock{}}
+	own := &cranemetrics.Provider{Reader: store, Synced: store.ready, Zones: &scalingmetric.Zones{}, Clock: clock.RealClock{}}
 	if a.options.CronLocalTime {
-		own.Local = time.Local
+		own.Zones.Local = time.Local
 	}
 	a.external.add("crane", own)
 	return nil

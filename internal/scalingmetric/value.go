@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/pkg/scaling"
 )
@@ -195,53 +194,4 @@ func Amount(v float64) resource.Quantity {
 		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
 	}
 	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), most)), resource.DecimalSI)
-}
-
-// Windows reads the cron schedules of an autoscaler. Those that cannot be followed are left out; the error of each stands under
-// its index. local is the place of schedules that name no time zone; nil for UTC.
-func Windows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, local *time.Location) ([]scaling.CronWindow, map[int]error) {
-	var out []scaling.CronWindow
-	failed := map[int]error{}
-	for i := range ehpa.Spec.Crons {
-		c := &ehpa.Spec.Crons[i]
-		place, err := placeOf(c.TimeZone, local)
-		if err != nil {
-			failed[i] = err
-			continue
-		}
-		w, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), place, c.TargetReplicas)
-		if err != nil {
-			failed[i] = err
-			continue
-		}
-		out = append(out, w)
-	}
-	return out, failed
-}
-
-func placeOf(name *string, local *time.Location) (*time.Location, error) {
-	if name == nil || *name == "" {
-		if local == nil {
-			return time.UTC, nil
-		}
-		return local, nil
-	}
-	if *name == "Local" {
-		return nil, errors.New(`timezone "Local": want a name of the IANA database, such as Asia/Shanghai`)
-	}
-	place, err := time.LoadLocation(*name)
-	if err != nil {
-		return nil, fmt.Errorf("timezone %q: %w", *name, err)
-	}
-	return place, nil
-}
-
-// Cron returns the value of MetricCron for an autoscaler: replicas.
-func Cron(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, local *time.Location, now time.Time) int32 {
-	least := int32(1)
-	if ehpa.Spec.MinReplicas != nil {
-		least = *ehpa.Spec.MinReplicas
-	}
-	windows, _ := Windows(ehpa, local)
-	return scaling.CronReplicas(windows, least, now)
 }

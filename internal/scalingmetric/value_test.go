@@ -155,7 +155,7 @@ func TestCron(t *testing.T) {
 		{CronName: "vague", Start: "0 0 * * *", End: "0 23 * * *", TimeZone: &local, TargetReplicas: 50},
 	}
 	for hour, want := range map[int]int32{11: 2, 12: 5, 13: 2, 14: 7, 15: 2} {
-		if got := Cron(e, nil, time.Date(2026, 5, 4, hour, 30, 0, 0, time.UTC)); got != want {
+		if got := Cron(e, &Zones{}, time.Date(2026, 5, 4, hour, 30, 0, 0, time.UTC)); got != want {
 			t.Errorf("at %d:30 UTC %d, want %d", hour, got, want)
 		}
 	}
@@ -164,10 +164,10 @@ func TestCron(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Cron(e, place, time.Date(2026, 5, 4, 4, 30, 0, 0, time.UTC)); got != 5 {
+	if got := Cron(e, &Zones{Local: place}, time.Date(2026, 5, 4, 4, 30, 0, 0, time.UTC)); got != 5 {
 		t.Errorf("at noon in Shanghai %d, want 5", got)
 	}
-	_, failed := Windows(e, nil)
+	_, failed := Windows(e, &Zones{})
 	if len(failed) != 2 || !strings.Contains(failed[2].Error(), nowhere) || failed[3] == nil {
 		t.Errorf("errors %v", failed)
 	}

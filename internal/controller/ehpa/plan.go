@@ -119,7 +119,7 @@ func (p *plan) decideCrons(o *observation, local *time.Location) {
 	if len(o.ehpa.Spec.Crons) == 0 {
 		return
 	}
-	windows, failed := scalingmetric.Windows(o.ehpa, local)
+	windows, failed := scalingmetric.Windows(o.ehpa, &scalingmetric.Zones{Local: local})
 	p.floor = scaling.FloorOf(windows, o.now)
 	p.cron = &state{ok: true, reason: autoscalingv1alpha1.ReasonCronsValid}
 	for i := range o.ehpa.Spec.Crons {

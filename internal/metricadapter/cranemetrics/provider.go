@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +30,8 @@ type Provider struct {
 	Reader client.Reader
 	// Synced tells why the cache cannot answer yet; nil when it can.
 	Synced func() error
-	// Local is the place of cron schedules that name no time zone; nil for UTC.
-	Local *time.Location
+	// Zones are the places of cron schedules.
+	Zones *scalingmetric.Zones
 	Clock clock.PassiveClock
 }
 
@@ -120,7 +119,7 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *extern
 		return err
 	}
 	now := p.Clock.Now()
-	into.Value = *resource.NewQuantity(int64(scalingmetric.Cron(ehpa, p.Local, now)), resource.DecimalSI)
+	into.Value = *resource.NewQuantity(int64(scalingmetric.Cron(ehpa, p.Zones, now)), resource.DecimalSI)
 	into.Timestamp = metav1.NewTime(now)
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/metricadapter/cranemetrics"
+	"crane.io/crane/internal/scalingmetric"
 )
 
 func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
@@ -67,7 +68,7 @@ func newProvider(t *testing.T, local *time.Location, objects ...client.Object) *
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
 		b = b.WithIndex(o, cranemetrics.IndexTarget, cranemetrics.Targets)
 	}
-	return &cranemetrics.Provider{Reader: b.Build(), Synced: func() error { return nil }, Local: local, Clock: testclock.NewFakePassiveClock(noon())}
+	return &cranemetrics.Provider{Reader: b.Build(), Synced: func() error { return nil }, Zones: &scalingmetric.Zones{Local: local}, Clock: testclock.NewFakePassiveClock(noon())}
 }
 
 func TestValues(t *testing.T) {
