@@ -26,14 +26,14 @@ func (r *report) writeTable(w io.Writer) error {
 	for _, n := range r.notes {
 		fmt.Fprintln(out, "Note:", n)
 	}
-	r.section(out, "FEATURE\tSTATE\t", func(row func(...any)) {
+	r.section(out, "FEATURE\tSTATE", func(row func(...any)) {
 		for _, f := range r.features {
 			row(f.Name, f.String())
 		}
 	})
-	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s\t", r.nodeRows)
-	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY\t", r.deviceRows)
-	r.section(out, "POD\tCLASS\tCPU\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tMAY BE\t", r.podRows)
+	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
+	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", r.deviceRows)
+	r.section(out, "POD\tCLASS\tCPU\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tMAY BE", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
 		fmt.Fprintf(out, "and %d pods that use less (-o json has all)\n", hidden)
 	}
@@ -55,8 +55,11 @@ func (r *report) section(w io.Writer, header string, fill func(row func(...any))
 			fmt.Fprintln(t, "\n"+header)
 			started = true
 		}
-		for _, c := range cells {
-			fmt.Fprintf(t, "%v\t", c)
+		for i, c := range cells {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
+			}
+			fmt.Fprint(t, c)
 		}
 		fmt.Fprintln(t)
 	})
@@ -163,7 +166,7 @@ func (r *report) rules(w io.Writer) {
 	for _, p := range r.problems {
 		fmt.Fprintln(w, "\nProblem:", p)
 	}
-	r.section(w, "RULE\tMETRIC\tVALUE\tTHRESHOLD\tNOW\tIF IT LASTS\tACTION\t", func(row func(...any)) {
+	r.section(w, "RULE\tMETRIC\tVALUE\tTHRESHOLD\tNOW\tIF IT LASTS\tACTION", func(row func(...any)) {
 		for i, f := range r.plan.Rules {
 			rule := &r.policy.Rules[i]
 			value, lasts := unknown, "nothing"

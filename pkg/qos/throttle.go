@@ -26,7 +26,7 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	t := r.Action.Throttle
 	var out []Throttle
 	left := gap
-	unmeasured, done := 0, 0
+	unmeasured, done, others := 0, 0, 0
 	candidates := victims(d.o, r.Action.Name, CPU)
 	for _, p := range candidates {
 		if p.Terminating {
@@ -38,7 +38,8 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 			}
 			c := &p.Containers[i]
 			if d.changed[c.ID] {
-				continue // another rule has, in this plan
+				others++
+				continue
 			}
 			if c.Quota <= 0 || !c.UsedCPU.fresh(d.o.At, r.MaxAge) {
 				unmeasured++
@@ -68,7 +69,7 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	case len(candidates) == 0:
 		f.Why = nobody
 	case len(out) == 0:
-		f.Why = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured", done, unmeasured)
+		f.Why = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured, %d are throttled by another rule", done, unmeasured, others)
 	}
 	return out
 }

@@ -1,0 +1,235 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+// recordedClock brings a recording to its next moment while the agent waits.
+type recordedClock struct {
+	*clocktesting.FakeClock
+	next func()
+}
+
+func (c recordedClock) After(d time.Duration) <-chan time.Time {
+	c.next()
+	c.Step(d)
+	ready := make(chan time.Time, 1)
+	ready <- c.Now()
+	return ready
+}
+
+// run runs the agent with flags on a recording of ten seconds.
+func run(t *testing.T, recording string, flags ...string) (string, error) {
+	t.Helper()
+	rec, err := kernel.Recorded(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := rec.Write(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() {
+		if err := rec.Write(dir, 1); err != nil {
+			t.Error(err)
+		}
+	}}
+	o := NewOptions()
+	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if err := fs.Parse(append([]string{"--host-root", dir, "--collect-interval", "10s", "--hostname-override", "node-1"}, flags...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate().ToAggregate(); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	err = Run(t.Context(), o, clk, &out)
+	return out.String(), err
+}
+
+func look2(t *testing.T, recording string, flags ...string) jsonReport {
+	t.Helper()
+	out, err := run(t, recording, append([]string{"--dry-run", "--once", "-o", "json"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r jsonReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return r
+}
+
+// TestOnce: a node with 2 of 4 cores and 8.4 of 16.8 GB used, of which a rule each is exceeded.
+func TestOnce(t *testing.T) {
+	r := look2(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
+		t.Errorf("%+v", r)
+	}
+	pods := map[string]jsonPod{}
+	for _, p := range r.Pods {
+		pods[p.Namespace+"/"+p.Name] = p
+	}
+	if p := pods["shop/web"]; *p.UsedCPU != 0.5 || *p.Throttled != 0.5 || *p.Limit != 0.5 || len(p.Allowed) != 0 || p.Class != "Guaranteed" {
+		t.Errorf("web: %+v", p)
+	}
+	if p := pods["kube-system/proxy-node"]; p.UID != "0d1f2e3c4b5a69788796a5b4c3d2e1f0" {
+		t.Errorf("a static pod is not known by its cgroup: %+v", r.Pods)
+	}
+	rules := map[string]jsonRule{}
+	for _, rule := range r.Rules {
+		rules[rule.Rule] = rule
+	}
+	if len(rules) != 4 {
+		t.Errorf("rules of other nodes count: %+v", r.Rules)
+	}
+	if c := rules["mixed/cpu"]; c.Phase != "firing" || *c.Value != 2000 || c.Above != 1500 || c.Needed != 2 || math.Abs(c.Gap-550) > 1e-6 {
+		t.Errorf("cpu: %+v", c)
+	}
+	if m := rules["mixed/memory"]; m.Above != 50.5 || math.Abs(*m.Value-51.17) > 0.01 {
+		t.Errorf("a threshold with a fraction: %+v", m)
+	}
+	if u := rules["mixed/typo"]; u.Phase != "unknown" || u.Value != nil {
+		t.Errorf("an unknown metric: %+v", u)
+	}
+	if len(r.RuleTrouble) != 1 || !strings.Contains(r.RuleTrouble[0], "cpu_total_usge") {
+		t.Errorf("problems: %v", r.RuleTrouble)
+	}
+	// The lowest priority first, by a step of a fifth, then the next; all are needed.
+	want := map[string]float64{"batch/grep": 0.2, "batch/sort": 0.72, "kube-system/proxy-node": 0.08}
+	seen := 0
+	for _, th := range r.Throttles {
+		if th.Preview {
+			continue
+		}
+		seen++
+		if math.Abs(want[th.Pod]-th.To) > 1e-9 || th.Container != "main" || th.From != "no limit" {
+			t.Errorf("throttle: %+v", th)
+		}
+	}
+	if seen == 0 || !r.Avoid.Wanted {
+		t.Errorf("nothing is throttled: %+v", r)
+	}
+	// 114 MiB too much and a tenth more: the lowest priority has 300 MiB. The static pod stays.
+	if len(r.Evictions) != 1 || r.Evictions[0].Pod != "batch/grep" || *r.Evictions[0].Grace != 7 {
+		t.Errorf("evictions: %+v", r.Evictions)
+	}
+}
+
+// TestWaterMarks: the scheduler's marks hold here as well.
+func TestWaterMarks(t *testing.T) {
+	r := look2(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
+		"--policy-config-path", "../../examples/dynamic-scheduler-policy.yaml")
+	if len(r.Evictions) > 0 {
+		t.Errorf("evictions below the mark: %+v", r.Evictions)
+	}
+	told := false
+	for _, rule := range r.Rules {
+		told = told || strings.Contains(rule.Why, "water mark")
+	}
+	if !told {
+		t.Errorf("nobody says why: %+v", r.Rules)
+	}
+}
+
+// TestAlone: without an API server and a list of pods the host is shown, and nobody would be touched.
+func TestAlone(t *testing.T) {
+	for _, recording := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
+		r := look2(t, recording, "--rules", "testdata/rules.yaml")
+		if len(r.Pods) < 3 || r.UsedCPU == nil || len(r.Pressure) != 3 || len(r.Disks) != 1 || len(r.Throttles)+len(r.Evictions) > 0 {
+			t.Errorf("%s: %+v", recording, r)
+		}
+		// All NodeQOS, since the node's labels are not known.
+		if len(r.Rules) != 5 {
+			t.Errorf("%s: %d rules, want 5", recording, len(r.Rules))
+		}
+		states := map[string]string{}
+		for _, f := range r.Features {
+			states[f.Name] = f.String()
+		}
+		if !strings.HasPrefix(states["pods"], "on") || !strings.HasPrefix(states["pod-pressure"], "on") || !strings.HasPrefix(states["cpi"], "unsupported: ") {
+			t.Errorf("%s: features %v", recording, states)
+		}
+		want := "unsupported: cgroup hybrid"
+		if recording != "hybrid-cgroupfs" {
+			want = "off: "
+		}
+		if !strings.HasPrefix(states["memory-high"], want) {
+			t.Errorf("%s: memory-high is %q, want %q", recording, states["memory-high"], want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	out, err := run(t, "v2-systemd-crio", "--dry-run", "--once", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"cgroup v2, driver systemd", "4 in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores too much", "Would limit batch/grep container main from no limit to 0.2 cores",
+		"Would evict batch/grep", "In preview", "New pods would be kept away: true", "static pod",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\nmetadata: {name: a}\nspec: {rulez: []}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, flags := range map[string][]string{
+		"--dry-run --once":   {"--rules", "testdata/rules.yaml"},
+		"--collect-interval": {"--dry-run", "--once", "--collect-interval", "1ms"},
+		"--host-root":        {"--dry-run", "--once", "--host-root", "/nowhere"},
+		"--execute-excess":   {"--dry-run", "--once", "--execute-excess", "ten"},
+		"--output":           {"--dry-run", "--once", "-o", "xml"},
+		"--pods":             {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
+		"rulez":              {"--dry-run", "--once", "--rules", bad},
+		"no such file":       {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
+		"kind is":            {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
+	} {
+		if _, err := run(t, "v2-systemd-containerd", flags...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", flags, err, want)
+		}
+	}
+}
+
+// TestScenario plays a scenario as the documentation does, and says which expectation does not hold.
+func TestScenario(t *testing.T) {
+	var out bytes.Buffer
+	o := NewOptions()
+	o.Scenario = "../../test/scenarios/pressure/d05-gives-all-back.txt"
+	if err := Run(t.Context(), o, nil, &out); err != nil || !strings.Contains(out.String(), "the node welcomes new pods again") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+	text, err := os.ReadFile(o.Scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Scenario = filepath.Join(t.TempDir(), "wrong.txt")
+	if err := os.WriteFile(o.Scenario, bytes.ReplaceAll(text, []byte("expect evicted none"), []byte("expect evicted batch/limited")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), o, nil, &out); err == nil || !strings.Contains(out.String(), "FAILED line") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}

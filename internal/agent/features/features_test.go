@@ -1,0 +1,88 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package features
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+func report(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	layout, err := cgroup.Detect(host.Root(dir))
+	o := observe.New(host.Root(dir), layout)
+	defer o.Close()
+	present := &layout
+	if err != nil {
+		present = nil
+	}
+	out := map[string]string{}
+	for _, f := range Report(host.Root(dir), present, err, o.Look(time.Now())) {
+		if f.State != On && f.Reason == "" {
+			t.Errorf("%s is %s and nobody says why", f.Name, f.State)
+		}
+		out[f.Name] = f.String()
+	}
+	return out
+}
+
+func TestReport(t *testing.T) {
+	rec, err := kernel.Recorded("v2-systemd-crio")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := rec.Write(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, content string) {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-3"}`)
+	write("var/lib/kubelet/memory_manager_state", `{"policyName":`)
+	write("run/crio/crio.sock", "")
+	got := report(t, dir)
+	for name, want := range map[string]string{
+		"cgroups": "on: cgroup v2, driver systemd", "pods": "on: 4 in kubepods.slice", "pod-pressure": "on", "memory-high": "off: " + notYet,
+		"memory-reclaim": "unsupported: the kernel is too old", "numa": "off: 2 zones", "kubelet-cpu-manager": "off: policy static",
+		"kubelet-memory-manager": "unsupported: memory_manager_state: ", "runtime": "off: /run/crio/crio.sock", "network": "on", "disks": "on", "node-pressure": "on",
+	} {
+		if !strings.HasPrefix(got[name], want) {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	// The same host without PSI.
+	if err := os.RemoveAll(filepath.Join(dir, "proc/pressure")); err != nil {
+		t.Fatal(err)
+	}
+	if got := report(t, dir)["node-pressure"]; got != "unsupported: the kernel was built without PSI, or started with psi=0" {
+		t.Errorf("a kernel without PSI: %q", got)
+	}
+}
+
+func TestEmptyHost(t *testing.T) {
+	got := report(t, t.TempDir())
+	for name, f := range got {
+		if !strings.HasPrefix(f, string(Unsupported)+": ") {
+			t.Errorf("%s is %q on a host that has nothing", name, f)
+		}
+	}
+	if !strings.Contains(got["cgroups"], cgroup.ErrNoCgroups.Error()) {
+		t.Errorf("cgroups: %q", got["cgroups"])
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/qos"
+)
+
+func pod(change func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"},
+		Spec: corev1.PodSpec{
+			Priority: new(int32(7)), TerminationGracePeriodSeconds: new(int64(20)),
+			InitContainers: []corev1.Container{{Name: "init"}},
+			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("900m")}, Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")},
+			}}, {Name: "waits"}},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: time.Unix(100, 0)},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://abc"}, {Name: "waits"}, {Name: "unheard-of", ContainerID: "x://y"}},
+		},
+	}
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func inventory(list ...corev1.Pod) Pods {
+	return New(list, func(*corev1.Pod) []string { return []string{"evict"} })
+}
+
+func TestFind(t *testing.T) {
+	p := inventory(pod(nil))
+	got, ok := p.Find("uid-1")
+	if !ok || got.Namespace != "shop" || got.Name != "web" || got.Priority != 7 || got.Class != qos.Burstable || got.Grace != 20*time.Second ||
+		!got.Started.Equal(time.Unix(100, 0)) || got.Keep != "" || got.Elastic || got.Terminating || len(got.Allowed) != 1 {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	if c, ok := p.Container("uid-1", "abc"); !ok || c.Name != "main" || c.Request != 900 || c.Limit != 1500 {
+		t.Errorf("%+v, %t", c, ok)
+	}
+	for _, id := range []string{"", "y", "sandbox"} {
+		if c, ok := p.Container("uid-1", id); ok {
+			t.Errorf("%q is container %+v", id, c)
+		}
+	}
+	if got, ok := p.Find("unknown"); ok || got.UID != "unknown" {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	if _, ok := (Pods{}).Find("unknown"); ok {
+		t.Error("an empty inventory knows a pod")
+	}
+}
+
+// TestKinds: what a pod is decides what may become of it.
+func TestKinds(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		holds  func(qos.Pod) bool
+	}{
+		"no priority":  {func(p *corev1.Pod) { p.Spec.Priority = nil }, func(q qos.Pod) bool { return q.Priority == 0 }},
+		"no grace":     {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }, func(q qos.Pod) bool { return q.Grace == defaultGrace }},
+		"ending":       {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, func(q qos.Pod) bool { return q.Terminating }},
+		"critical":     {func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_000_000)) }, func(q qos.Pod) bool { return q.Keep != "" }},
+		"static":       {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, func(q qos.Pod) bool { return q.Keep == "static pod" }},
+		"from the API": {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "api"} }, func(q qos.Pod) bool { return q.Keep == "" }},
+		"daemon": {func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+		}, func(q qos.Pod) bool { return q.Keep != "" }},
+		"elastic": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
+		}, func(q qos.Pod) bool { return q.Elastic }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := inventory(pod(test.change)).Find("uid-1"); !ok || !test.holds(got) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	p := inventory(pod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
+	}))
+	if c, _ := p.Container("uid-1", "abc"); c.Limit != 2000 {
+		t.Errorf("a limit of reclaimed cpu: %+v", c)
+	}
+	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); p.Known() != 0 {
+		t.Error("a pod that has ended counts")
+	}
+	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))
+	if _, ok := p.Find("hash"); !ok {
+		t.Error("a static pod is not found by the UID that its cgroup has")
+	}
+}
+
+func TestNamesFromLogs(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"shop_web-1_uid-1", "odd", "a_b_c_d"} {
+		if err := os.MkdirAll(filepath.Join(dir, "var/log/pods", d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var p Pods
+	p.NameFromLogs(host.Root(dir))
+	if got, ok := p.Find("uid-1"); ok || got.Name != "web-1" || got.Namespace != "shop" || got.Allowed != nil {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	p = Pods{}
+	p.NameFromLogs(host.Root(filepath.Join(dir, "nowhere")))
+	if got, _ := p.Find("uid-1"); got.Name != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]int{
+		"kind: List\nitems:\n- {kind: Pod, metadata: {name: a, uid: b}}\n- {metadata: {name: c, uid: d}}\n": 2,
+		"kind: PodList\nitems: []\n":                       0,
+		"kind: Pod\nmetadata: {name: a, uid: b}\n":         1,
+		`{"kind":"Pod","metadata":{"name":"a","uid":"b"}}`: 1,
+	} {
+		if got, err := Parse([]byte(text)); err != nil || len(got) != want {
+			t.Errorf("%q: %d pods, %v; want %d", text, len(got), err, want)
+		}
+	}
+	for _, bad := range []string{"", "kind: Node\n", "kind: List\nitems: [{kind: Service, metadata: {name: a, uid: b}}]\n", "kind: Pod\nmetadata: {name: a}\n", "kind: List\nitems: 5\n", "{"} {
+		if got, err := Parse([]byte(bad)); err == nil {
+			t.Errorf("%q: %+v", bad, got)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	here := pod(nil)
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, &here)
+	if n, pods, err := List(t.Context(), client, "node-1"); err != nil || n.Name != "node-1" || len(pods) != 1 {
+		t.Errorf("%v, %d pods, %v", n, len(pods), err)
+	}
+	if _, _, err := List(t.Context(), client, "node-2"); err == nil {
+		t.Error("a node that is not there has pods")
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleset
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// TestExample: the example that users copy means what its comments say.
+func TestExample(t *testing.T) {
+	content, err := os.ReadFile("../../../examples/node-qos.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := Parse(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
+	if len(problems) > 0 || len(policy.Rules) != 2 {
+		t.Fatalf("%v, %+v", problems, policy.Rules)
+	}
+	cpu, memory := policy.Rules[0], policy.Rules[1]
+	if cpu.Name != "mixed/cpu-high" || cpu.Above != 80 || cpu.Trigger != 2 || cpu.Restore != 5 || cpu.Preview || cpu.MaxAge != time.Minute ||
+		cpu.Action.CoolDown != time.Minute || cpu.Action.Throttle.Step != 0.2 || cpu.Action.Throttle.Floor != 0.1 || cpu.Action.Evict != nil {
+		t.Errorf("%+v", cpu)
+	}
+	if !memory.Preview || memory.Trigger != 1 || memory.Restore != 1 || *memory.Action.Evict.Grace != time.Minute || memory.Action.Throttle != nil {
+		t.Errorf("%+v", memory)
+	}
+	if policy, _ = set.Policy(map[string]string{"pool": "other"}, qos.DefaultLimits()); len(policy.Rules) > 0 {
+		t.Errorf("rules for a node that is not selected: %+v", policy.Rules)
+	}
+	if policy, _ = set.Policy(nil, qos.DefaultLimits()); len(policy.Rules) != 2 {
+		t.Errorf("rules for a node whose labels are not known: %+v", policy.Rules)
+	}
+	batch := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "batch"}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}}
+	if got := set.Allowed(batch); !slices.Equal(got, []string{"throttle-batch", "evict-batch"}) {
+		t.Errorf("allowed on a batch pod: %v", got)
+	}
+	batch.Status.QOSClass = corev1.PodQOSGuaranteed
+	if got := set.Allowed(batch); got != nil {
+		t.Errorf("allowed on a Guaranteed pod: %v", got)
+	}
+}
+
+const head = "apiVersion: ensurance.crane.io/v1alpha1\nmetadata: {name: a}\n"
+
+// TestFractions: quantities keep their fractions (gocrane compared with 1 where 0.5 was written).
+func TestFractions(t *testing.T) {
+	for text, want := range map[string]float64{"0.5": 0.5, "500m": 0.5, "\"1.5\"": 1.5, "3": 3, "2Gi": 2 << 30} {
+		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_load_1_min, value: " + text + "}, actionName: x}]}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, problems := set.Policy(nil, qos.DefaultLimits())
+		if len(policy.Rules) != 1 || policy.Rules[0].Above != want {
+			t.Errorf("%s: %+v", text, policy.Rules)
+		}
+		if len(problems) != 1 || !strings.Contains(problems[0], "no AvoidanceAction x") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
+			t.Errorf("a rule without its action: %v, %+v", problems, policy.Rules)
+		}
+	}
+}
+
+// TestBadRules: one bad rule is told of and costs no other.
+func TestBadRules(t *testing.T) {
+	set, err := Parse([]byte(head + `kind: NodeQOS
+spec:
+  rules:
+  - {name: none, actionName: x}
+  - {name: negative, metricRule: {name: cpu_total_usage, value: -1}, actionName: x}
+  - {name: zero, metricRule: {name: cpu_total_usage, value: 0}, actionName: x}
+  - {name: selector, metricRule: {name: cpu_total_usage, value: 1, selector: {matchExpressions: [{key: a, operator: Near}]}}, actionName: x}
+  - {name: good, metricRule: {name: cpu_total_usage, value: 1}, actionName: x}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, problems := set.Policy(nil, qos.DefaultLimits())
+	if len(policy.Rules) != 1 || policy.Rules[0].Name != "a/good" || len(problems) != 5 {
+		t.Errorf("%+v, %q", policy.Rules, problems)
+	}
+	for i, want := range []string{"rules[0]: none has no metricRule", "rules[1]", "rules[2]", "rules[3]: metricRule.selector", "rules[4].actionName"} {
+		if i < len(problems) && !strings.Contains(problems[i], want) {
+			t.Errorf("%q, want %q", problems[i], want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for want, text := range map[string]string{
+		"no NodeQOS":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"unknown kind":     head + "kind: NodeQoS\n",
+		"is there twice":   head + "kind: NodeQOS\nspec: {}\n---\n" + head + "kind: NodeQOS\nspec: {}\n",
+		"has no name":      "apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\nspec: {}\n",
+		"want ensurance":   "apiVersion: ensurance.crane.io/v1\nkind: NodeQOS\nmetadata: {name: a}\n",
+		"NodeQOS a":        head + "kind: NodeQOS\nspec: {rules: 5}\n",
+		"unknown field":    head + "kind: NodeQOS\nspec: {rulez: []}\n",
+		"wants apiVersion": "a: 1\n",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzParse: whatever a file says, it is refused or makes a policy that can be judged.
+func FuzzParse(f *testing.F) {
+	f.Add(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_load_1_min, value: 1}, actionName: x}]}\n")
+	f.Add(head + "kind: AvoidanceAction\nspec: {coolDownSeconds: -5, throttle: {cpuThrottle: {stepCPURatio: 900}}}\n---\n" + head + "kind: NodeQOS\nspec: {}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		set, err := Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		policy, _ := set.Policy(nil, qos.DefaultLimits())
+		for _, r := range policy.Rules {
+			if !(r.Above > 0) || r.Trigger < 1 || r.Restore < 1 || r.MaxAge <= 0 {
+				t.Errorf("%+v", r)
+			}
+			if th := r.Action.Throttle; th != nil && !(th.Step >= 0 && th.Step <= 1 && th.Floor >= 0 && th.Floor <= 1) {
+				t.Errorf("%+v", th)
+			}
+		}
+	})
+}
