@@ -174,14 +174,6 @@ func estimatorsOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimat
 	return out
 }
 
-// CheckEstimator says what is wrong with the settings of an estimator.
-func CheckEstimator(r autoscalingv1alpha1.ResourceEstimator) error {
-	one := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	one.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{r}
-	e := estimatorsOf(one)
-	return errors.Join(e.percentileErr, e.oomErr, e.broken[r.Type])
-}
-
 func parseForecast(config map[string]string, priority int) (*forecastSettings, error) {
 	out := &forecastSettings{priority: priority, margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
 	err := eachSetting(config, map[string]func(string) error{

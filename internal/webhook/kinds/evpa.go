@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/pkg/vertical"
 )
 
 // EffectiveVerticalPodAutoscaler looks at how requests are to be kept.
@@ -31,13 +32,28 @@ func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodA
 	estimators := spec.Child("resourceEstimators")
 	for i, r := range e.Spec.ResourceEstimators {
 		if r.Type == "" {
-			v.refuse(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, or the name of an external estimator"))
+			v.refuse(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, Forecast, External, or the name of somebody else's estimator"))
+		}
+		if err := estimatorConfig(r); err != nil {
+			v.refuse(field.Invalid(estimators.Index(i).Child("config"), r.Type, err.Error()))
 		}
 	}
 	for _, i := range duplicates(e.Spec.ResourceEstimators, func(r autoscalingv1alpha1.ResourceEstimator) string { return r.Type }) {
 		v.refuse(field.Duplicate(estimators.Index(i).Child("type"), e.Spec.ResourceEstimators[i].Type))
 	}
 	return v
+}
+
+// estimatorConfig says what is wrong with the settings of an estimator whose settings can be told without the cluster.
+func estimatorConfig(r autoscalingv1alpha1.ResourceEstimator) error {
+	var err error
+	switch r.Type {
+	case vertical.TypePercentile:
+		_, err = vertical.ParsePercentile(r.Config)
+	case vertical.TypeOOM:
+		_, err = vertical.ParseOOM(r.Config)
+	}
+	return err //nolint:wrapcheck // It names the key.
 }
 
 func containerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {

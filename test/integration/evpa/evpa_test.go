@@ -20,10 +20,13 @@ const mib = 1 << 20
 // TestEffectiveVPA runs all of it with one craned: starting one takes longer than any of them.
 func TestEffectiveVPA(t *testing.T) {
 	history := t.TempDir()
+	installVPA(t)
 	startCraned(t, history)
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*world){
-			"off": off, "learning": learning,
+			"off": off, "learning": learning, "initial": initial, "in place": inPlace, "auto": auto, "recreate": recreate,
+			"two of one target": twoOfOne, "somebody else's VPA": foreignVPA, "target deleted": targetDeleted, "killed": killed,
+			"estimators": estimators, "effective HPA": effectiveHPA, "somebody else's HPA": foreignHPA, "a rule beside it": besideRule,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -34,14 +36,37 @@ var (
 	control *controlplane.ControlPlane
 	binary  string
 	admin   client.Client
+	load    = &dial{greedy: map[string]bool{}}
 )
 
-// idle is the load of every container: a hundredth of a core and 20 MiB.
-type idle struct{}
+// dial is the load of every container: a hundredth of a core and 20 MiB, and more than it has where a test says so.
+type dial struct {
+	mu     sync.Mutex
+	greedy map[string]bool
+}
 
 // Use implements simnode.Load.
-func (idle) Use(*corev1.Pod, string, time.Time) simnode.Use {
-	return simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+func (d *dial) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	use := simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+	if d.greedy[pod.Namespace] {
+		use.Memory = 200 << 20
+	}
+	return use
+}
+
+// kill lets the containers of a namespace use 200 MiB; spare lets them use little again.
+func (d *dial) kill(namespace string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.greedy[namespace] = true
+}
+
+func (d *dial) spare(namespace string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.greedy, namespace)
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -98,7 +123,7 @@ func (r runner) Run() int { return r() }
 func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme),
-		predictionv1alpha1.AddToScheme(scheme))
+		predictionv1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme))
 	if err != nil {
 		return err
 	}
@@ -116,7 +141,7 @@ func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- err
 	timing := simnode.DefaultTiming()
 	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
 	fleet, err := simnode.New(simnode.Config{
-		Client: c.Config(), Load: idle{}, Timing: timing, Sample: time.Second, Heartbeat: 2 * time.Second,
+		Client: c.Config(), Load: load, Timing: timing, Sample: time.Second, Heartbeat: 2 * time.Second,
 		Nodes: []simnode.NodeSpec{
 			node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi"), node("roomy", "tight", "16", "32Gi"),
 		},

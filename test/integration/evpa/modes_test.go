@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evpa_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+)
+
+// uids are who the pods are, to see which were replaced.
+func uids(pods []corev1.Pod) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range pods {
+		out[pods[i].UID] = true
+	}
+	return out
+}
+
+// initial: running pods stay as they are, and the ones that take their place get what was decided.
+func initial(w *world) {
+	w.used("web", 0.2, 100*mib)
+	w.deploy("web", 2)
+	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInitial)))
+	w.recommendation("web", "reaches new pods only", func(rec *analysisv1alpha1.Recommendation) error {
+		if rec.Spec.Adoption == nil || rec.Spec.Adoption.Reach != analysisv1alpha1.AdoptionReachNewPods || rec.Status.Adoption == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	// What new pods get has come down all the way: watched in steps, as everything is.
+	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
+	before := uids(w.pods("web", "are untouched", near(1000, 2)))
+	var all corev1.PodList
+	if err := admin.List(w.t.Context(), &all, client.InNamespace(w.namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range all.Items {
+		w.remove(&all.Items[i])
+	}
+	after := w.pods("web", "are replaced by smaller ones", near(230, 2))
+	for uid := range uids(after) {
+		if before[uid] {
+			w.t.Error("a pod was resized that should have been left alone")
+		}
+	}
+}
+
+// inPlace: running pods are resized, none is evicted, and all is given back when the autoscaler goes.
+func inPlace(w *world) {
+	w.used("web", 0.2, 100*mib)
+	before := w.deployed("web", 2)
+	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.samePods(before, w.pods("web", "are resized", near(230, 2)))
+	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
+	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
+		w.t.Errorf("%+v", d)
+	}
+
+	// Off gives back as well as deletion does.
+	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		off := autoscalingv1alpha1.UpdateModeOff
+		e.Spec.UpdatePolicy.UpdateMode = &off
+	})
+	w.noRecommendation("web")
+	w.samePods(before, w.pods("web", "have what they had", near(1000, 2)))
+}
+
+// deployed is deploy, and who the pods are.
+func (w *world) deployed(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
+	w.t.Helper()
+	w.deploy(name, replicas, edit...)
+	return uids(w.pods(name, "are ready", func(pods []corev1.Pod) error { return ready(pods, int(replicas)) }))
+}
+
+func (w *world) samePods(before map[types.UID]bool, after []corev1.Pod) {
+	w.t.Helper()
+	for uid := range uids(after) {
+		if !before[uid] {
+			w.t.Error("a pod was replaced that should have been resized in place")
+		}
+	}
+}
+
+// auto: what cannot be resized in place, as pods that ask for nothing, is evicted, and comes back with requests; what can be, is.
+func auto(w *world) {
+	w.used("bare", 0.2, 100*mib)
+	before := w.deployed("bare", 2, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	})
+	w.create(autoscaler("bare", "", "bare", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	for uid := range uids(w.pods("bare", "have requests", near(230, 2))) {
+		if before[uid] {
+			w.t.Error("a BestEffort pod was given requests in place")
+		}
+	}
+	w.used("web", 0.2, 100*mib)
+	first := w.deployed("web", 2)
+	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.samePods(first, w.pods("web", "are resized", near(230, 2)))
+}
+
+// recreate: all pods are replaced, within the disruption budget and never the last one.
+func recreate(w *world) {
+	one := intstr.FromInt32(1)
+	w.create(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	})
+	w.used("web", 0.2, 100*mib)
+	before := w.deployed("web", 3)
+	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeRecreate)))
+	after := uids(w.pods("web", "are replaced", near(230, 3)))
+	for uid := range after {
+		if before[uid] {
+			w.t.Error("a pod was resized in place in mode Recreate")
+		}
+	}
+	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
+	w.samePods(after, w.pods("web", "are left alone then", near(230, 3)))
+
+	w.used("alone", 0.2, 100*mib)
+	only := w.deployed("alone", 1)
+	w.create(autoscaler("alone", "", "alone", mode(autoscalingv1alpha1.UpdateModeRecreate)))
+	w.recommendation("alone", "says that it is alone", func(rec *analysisv1alpha1.Recommendation) error {
+		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "none is evicted below 2") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	w.samePods(only, w.pods("alone", "are untouched", near(1000, 1)))
+}
+
+// targetDeleted: the autoscaler says so, and is there when the target comes back.
+func targetDeleted(w *world) {
+	w.used("web", 0.2, 100*mib)
+	d := w.deploy("web", 1)
+	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.pods("web", "are resized", near(230, 1))
+	w.remove(d)
+	w.await("web", "has lost its target", condition("Ready", metav1.ConditionFalse, "TargetNotFound", "does not exist"))
+	w.noRecommendation("web")
+	eventually(w.t, "pods of web are gone", func(ctx context.Context) error {
+		var all corev1.PodList
+		if err := admin.List(ctx, &all, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		if len(all.Items) > 0 {
+			return fmt.Errorf("%d are there", len(all.Items))
+		}
+		return nil
+	})
+	w.deploy("web", 1)
+	w.pods("web", "are resized again", near(230, 1))
+	e := w.await("web", "is ready again", condition("Ready", metav1.ConditionTrue, "", ""))
+	w.remove(e)
+	w.pods("web", "have what they had", near(1000, 1))
+	eventually(w.t, "the autoscaler is gone", func(ctx context.Context) error {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(e), e)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is there"))
+	})
+}
