@@ -1,0 +1,118 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+func TestPlantOf(t *testing.T) {
+	average := autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: new(resource.MustParse("35"))},
+	}}
+	startup := func(text string) func(*scaler) {
+		return func(e *scaler) { e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: text} }
+	}
+	atOnce := func(e *scaler) {
+		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0))}}
+	}
+	type plant = predictionv1alpha1.ScalingPlant
+	for name, c := range map[string]struct {
+		edit   func(*scaler)
+		metric autoscalingv2.MetricSpec
+		perPod string
+		want   plant
+		err    string
+	}{
+		"a utilisation":            {func(*scaler) {}, utilization(corev1.ResourceCPU, 60), "150m", plant{"0.25", "0.6", 105, 300}, ""},
+		"more than is requested":   {func(*scaler) {}, utilization(corev1.ResourceCPU, 150), "375m", plant{"0.375", "1", 105, 300}, ""},
+		"an average value":         {func(*scaler) {}, average, "35", plant{"50", "0.7", 105, 300}, ""},
+		"pods that start slowly":   {startup("3m"), average, "35", plant{"50", "0.7", 225, 300}, ""},
+		"pods that start at once":  {startup("0s"), average, "35", plant{"50", "0.7", 45, 300}, ""},
+		"no stabilisation":         {atOnce, average, "35", plant{"50", "0.7", 105, 0}, ""},
+		"a time that is none":      {startup("soon"), average, "35", plant{}, `"soon": want a duration`},
+		"a time that is too long":  {startup("2h"), average, "35", plant{}, "from 0s to 1h"},
+		"a time that has gone by":  {startup("-1s"), average, "35", plant{}, "from 0s to 1h"},
+		"a target of nothing":      {func(*scaler) {}, average, "0", plant{}, "a target of 0 a pod"},
+		"a target below nothing":   {func(*scaler) {}, average, "-1", plant{}, "a target of -1 a pod"},
+		"an annotation of nothing": {startup(""), average, "35", plant{}, "want a duration"},
+	} {
+		got, err := plantOf(web(c.edit), &c.metric, resource.MustParse(c.perPod))
+		switch {
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: error %v, want %q", name, err, c.err)
+		case c.err == "" && (err != nil || *got != c.want):
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+// account changes what the account of the forecast says.
+func (b *bench) account(t *testing.T, edit func(*predictionv1alpha1.ScalingChoice)) {
+	t.Helper()
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
+		t.Fatal(err)
+	}
+	edit(tsp.Status.PredictionMetrics[0].Scaling)
+	if err := b.Client.Status().Update(t.Context(), tsp); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForecastThatIsNotWorthIt: it is taken from the HPA, and said with the reason; one that is worth it says which part counts.
+func TestForecastThatIsNotWorthIt(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.reconcile(t, "web")
+	b.forecast(t, "ehpa-web", "0.5", 1.5)
+	b.reconcile(t, "web")
+	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
+		t.Fatalf("%d metrics with a forecast that is worth it", n)
+	}
+	b.account(t, func(c *predictionv1alpha1.ScalingChoice) {
+		c.Use, c.Why = false, "the HPA alone was never under capacity"
+	})
+	e, _ := b.reconcile(t, "web")
+	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if said == nil || said.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(said.Message, "not worth its replicas (the HPA alone was never under capacity)") {
+		t.Errorf("it says %+v", said)
+	}
+	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 1 {
+		t.Errorf("%d metrics with a forecast that is not", n)
+	}
+}
+
+// TestPodStartupThatCannotBeRead: the forecast takes no part and the reason is told; the account is kept for when it can.
+func TestPodStartupThatCannotBeRead(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.reconcile(t, "web")
+	b.forecast(t, "ehpa-web", "0.5", 1.5)
+	e, _ := b.reconcile(t, "web")
+	e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "soon"}
+	if err := b.Client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	e, _ = b.reconcile(t, "web")
+	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if said == nil || !strings.Contains(said.Message, `pod-startup: "soon": want a duration`) {
+		t.Errorf("it says %+v", said)
+	}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
+		t.Fatal(err)
+	}
+	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant == nil || plant.LagSeconds != 105 || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
+		t.Errorf("the account is about %+v, the HPA has %d metrics", plant, len(b.hpa(t, "ehpa-web").Spec.Metrics))
+	}
+}
