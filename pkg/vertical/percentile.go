@@ -144,9 +144,9 @@ func estimateOf(s rightsize.Sizing, value, lower, upper float64) Estimate {
 		return out
 	}
 	out.Value = value
-	if s.Days > 0 {
-		out.Lower = min(value, lower*math.Pow(1+0.001/s.Days, -2))
-		out.Upper = max(value, upper*(1+1/s.Days))
-	}
+	// In whole days, so that the bounds do not move by the hour.
+	days := math.Max(1, math.Floor(s.Days))
+	out.Lower = min(value, lower*math.Pow(1+0.001/days, -2))
+	out.Upper = max(value, upper*(1+1/days))
 	return out
 }
