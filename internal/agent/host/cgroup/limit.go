@@ -1,0 +1,46 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"path/filepath"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// LimitFiles are the files of a group that hold its quota and its burst.
+func (l Layout) LimitFiles(group string) (quota, burst string) {
+	if l.Version == V2 {
+		return filepath.Join(l.cpu, group, "cpu.max"), filepath.Join(l.cpu, group, "cpu.max.burst")
+	}
+	return filepath.Join(l.cpu, group, "cpu.cfs_quota_us"), filepath.Join(l.cpu, group, "cpu.cfs_burst_us")
+}
+
+// ReadLimit reads a group's quota and burst, once. Kernels before 5.14 have no burst; it is 0 then. The error is host.ErrGone where
+// the group is.
+func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duration, error) {
+	g := l.group(group)
+	defer g.close()
+	var s Stat
+	if err := readQuota(g, r, l.Version, &s); err != nil {
+		return Bandwidth{}, 0, err
+	}
+	_, name := l.LimitFiles(group)
+	file := host.NewFile(name)
+	defer file.Close()
+	content, err := r.Read(&file)
+	if errors.Is(err, host.ErrGone) {
+		return s.Limit, 0, nil
+	}
+	if err != nil {
+		return Bandwidth{}, 0, err
+	}
+	burst, err := host.Single(content)
+	if err != nil {
+		return Bandwidth{}, 0, err
+	}
+	return s.Limit, duration(burst, time.Microsecond), nil
+}
