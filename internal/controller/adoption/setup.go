@@ -98,8 +98,8 @@ func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Ob
 	})
 }
 
-// ofInterest lets through what adoption has to react to: a target that is gone; a change of an annotation or the label of
-// ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
+// ofInterest lets through what adoption has to react to: a target that is gone, or new; a change of an annotation or the label
+// of ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
 func ofInterest() predicate.Predicate {
 	adopted := func(o client.Object) bool {
 		for _, key := range shared.StateKeys() {
@@ -110,7 +110,8 @@ func ofInterest() predicate.Predicate {
 		return false
 	}
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return adopted(e.Object) },
+		// One that is made later may be made anew, for a Recommendation that has waited for it.
+		CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList || adopted(e.Object) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool {
