@@ -55,7 +55,7 @@ func viewOf(p adoption.Preview) adoptView {
 	if p.Plan.Again > 0 {
 		out.AgainAfter = p.Plan.Again.String()
 	}
-	names := map[types.PatchType]string{types.ApplyPatchType: "Apply", types.MergePatchType: "Merge", types.StrategicMergePatchType: "StrategicMerge"}
+	names := map[types.PatchType]string{"": "Create", types.ApplyPatchType: "Apply", types.MergePatchType: "Merge", types.StrategicMergePatchType: "StrategicMerge"}
 	for _, r := range p.Requests {
 		out.Requests = append(out.Requests, adoptRequest{
 			Namespace: r.Object.GetNamespace(), Object: r.String(), Patch: names[r.Type], FieldManager: r.Manager,

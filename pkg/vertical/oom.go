@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
@@ -45,7 +46,7 @@ func ParseOOM(config map[string]string) (OOM, error) {
 				return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
 			}
 			out.Window = d
-		case key == "oom-bump-ratio", len(key) > len(workload) && key[:len(workload)] == workload:
+		case key == "oom-bump-ratio", strings.HasPrefix(key, workload):
 			ratio, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(ratio >= 1 && ratio <= 10) {
 				return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
@@ -53,7 +54,7 @@ func ParseOOM(config map[string]string) (OOM, error) {
 			if key == "oom-bump-ratio" {
 				out.Ratio = ratio
 			} else {
-				out.ratios[key[len(workload):]] = ratio
+				out.ratios[strings.TrimPrefix(key, workload)] = ratio
 			}
 		default:
 			return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
