@@ -93,7 +93,7 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 		}
 		return status.Unavailable("%s", message)
 	}
-	window := int64(tsp.Spec.PredictionWindowSeconds)
+	window := int64(forecast.Window.Seconds())
 	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.Amount(forecast.Value), metav1.NewTime(forecast.Made), &window
 	return nil
 }
