@@ -130,6 +130,10 @@ bench-autoscaling: $(BIN)/craned $(BIN)/controlplane ## Print what craned writes
 bench-metric-adapter: $(BIN)/metric-adapter $(BIN)/controlplane ## Print the metric adapter's latency, memory and requests to the API server with 5,000 autoscalers; ARGS="-autoscalers 500 -namespaces 10" for less
 	@$(GO) run ./test/bench/metricadapter $(ARGS)
 
+.PHONY: bench-agent
+bench-agent: ## Print what a tick of the agent takes at 110 pods, from files to plan, on a recorded tree
+	$(GO) test -run '^$$' -bench 'Tick110' -benchmem ./internal/agent/sense
+
 .PHONY: bench-scheduler
 bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less
 	@hack/bench-scheduler.sh $(ARGS)

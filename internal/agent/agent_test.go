@@ -197,7 +197,10 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, flags := range map[string][]string{
-		"--dry-run --once":   {"--rules", "testdata/rules.yaml"},
+		"--dry-run":          {"--rules", "testdata/rules.yaml"},
+		"changes nothing":    {"--once", "--enforce", "cpu-throttle"},
+		"Unsupported value":  {"--enforce", "evict", "--node-labels", "a=b"},
+		"--node-labels":      {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
 		"--collect-interval": {"--dry-run", "--once", "--collect-interval", "1ms"},
 		"--host-root":        {"--dry-run", "--once", "--host-root", "/nowhere"},
 		"--execute-excess":   {"--dry-run", "--once", "--execute-excess", "ten"},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
@@ -22,8 +23,8 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crane-agent",
 		Short: "Keeps a node calm",
-		Long: "crane-agent watches pods and pressure on a node. This version says what it sees and what the rules of a file would do:\n" +
-			"crane-agent --dry-run --once --rules FILE",
+		Long: "crane-agent watches pods and pressure on a node. It says what it sees and what the rules of a file would do\n" +
+			"(--dry-run --once), goes on watching (--dry-run), and carries out what --enforce names.",
 		Version:       version.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -32,7 +33,8 @@ func NewCommand() *cobra.Command {
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
-			return Run(cmd.Context(), o, clock.RealClock{}, cmd.OutOrStdout())
+			ctx := logr.NewContext(cmd.Context(), o.Log.New(cmd.ErrOrStderr()))
+			return Run(ctx, o, clock.RealClock{}, cmd.OutOrStdout())
 		},
 	}
 	o.AddFlags(cmd.Flags())
@@ -40,9 +42,12 @@ func NewCommand() *cobra.Command {
 }
 
 // Run does what the flags say and prints to out.
-func Run(ctx context.Context, o *Options, clk clock.Clock, out io.Writer) error {
+func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) error {
 	if o.Scenario != "" {
 		return play(o.Scenario, out)
+	}
+	if !o.Once {
+		return runLoop(ctx, o, clk)
 	}
 	r, err := look(ctx, o, clk)
 	if err != nil {

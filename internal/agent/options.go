@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/logging"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -26,13 +28,21 @@ const (
 	defaultInterval = time.Second
 	leastInterval   = 100 * time.Millisecond
 	mostInterval    = time.Minute
+
+	// enforceThrottle is the action that can be carried out.
+	enforceThrottle = "cpu-throttle"
 )
 
 // Options are the flags of crane-agent.
 type Options struct {
 	HostRoot string
-	// DryRun and Once are both wanted at present.
+	// DryRun changes nothing; Once looks once and prints.
 	DryRun, Once bool
+	// Enforce are the kinds of actions that are carried out.
+	Enforce []string
+	// StateDir holds the journal of what was changed.
+	StateDir string
+	Log      logging.Options
 	// Rules, Pods and PolicyConfig are files.
 	Rules, Pods, PolicyConfig string
 	// Scenario is a file that is played instead.
@@ -47,7 +57,7 @@ type Options struct {
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable}
+	return &Options{HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions()}
 }
 
 // AddFlags adds the flags.
@@ -55,6 +65,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
+	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged. There is one: "+enforceThrottle+".")
+	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of what was changed, on a disk that outlasts the process.")
 	fs.StringVar(&o.Rules, "rules", o.Rules, "File with the NodeQOS, PodQOS and AvoidanceActions that hold, as YAML documents.")
 	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as kubectl get pods -o yaml prints them, where there is no API server.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server that knows the node and its pods; empty for none.")
@@ -64,7 +76,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Time between two looks at the host, from 100ms to 1m.")
 	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "How much more than what is above a threshold has to go, as a percentage.")
 	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with pressure on a simulated node that is played in virtual time, with what happens; nothing of the host is looked at.")
-	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output: table or json.")
+	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
+	o.Log.AddFlags(fs)
 }
 
 // Validate returns what is wrong with the flags, each error with the flag that it is about.
@@ -79,9 +92,21 @@ func (o *Options) Validate() field.ErrorList {
 	if o.Scenario != "" {
 		return errs
 	}
-	if !o.DryRun || !o.Once {
-		invalid("once", o.Once, "this version looks once and changes nothing: give --dry-run --once, or --scenario")
+	if o.DryRun == (len(o.Enforce) > 0) {
+		invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce")
 	}
+	if o.Once && !o.DryRun {
+		invalid("once", o.Once, "changes nothing: give --dry-run as well")
+	}
+	if len(o.Enforce) > 0 && o.Kubeconfig == "" && o.NodeLabels == "" {
+		invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it")
+	}
+	for _, e := range o.Enforce {
+		if e != enforceThrottle {
+			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, []string{enforceThrottle}))
+		}
+	}
+	errs = append(errs, o.Log.Validate()...)
 	if o.Interval < leastInterval || o.Interval > mostInterval {
 		invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval))
 	}
@@ -115,6 +140,8 @@ func (o *Options) limits() (qos.Limits, error) {
 	l.Excess, err = o.excess()
 	return l, err
 }
+
+func (o *Options) enforces(kind string) bool { return !o.DryRun && slices.Contains(o.Enforce, kind) }
 
 // node is the node's name: the flag, else what a DaemonSet passes on, else the host's.
 func (o *Options) node() string {

@@ -1,0 +1,229 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/inventory"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/qos"
+)
+
+const (
+	hogGroup = "kubepods/besteffort/pod22222222-2222-2222-2222-222222222222"
+	webGroup = "kubepods/pod11111111-1111-1111-1111-111111111111"
+)
+
+// machine is a node of four cores in a fake kernel, with a web server and a hog.
+type machine struct {
+	dir        string
+	tree       *kernel.Tree
+	web, hog   float64 // what they want
+	used       float64 // what they got
+	busy, idle float64 // ticks
+	now        time.Time
+}
+
+func container(n string) string { return strings.Repeat(n, 64) }
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{dir: t.TempDir(), now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), busy: 1000, idle: 1000}
+	m.tree = &kernel.Tree{Dir: filepath.Join(m.dir, "sys/fs/cgroup")}
+	for _, g := range []string{webGroup + "/" + container("1"), hogGroup + "/" + container("2")} {
+		if err := m.tree.Make(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	m.write(t, "proc/stat", "")
+	return m
+}
+
+func (m *machine) write(t *testing.T, path, content string) {
+	t.Helper()
+	file := filepath.Join(m.dir, path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run lets a second pass.
+func (m *machine) run(t *testing.T) time.Time {
+	t.Helper()
+	m.now = m.now.Add(time.Second)
+	m.used = 0
+	for group, wants := range map[string]float64{webGroup + "/" + container("1"): m.web, hogGroup + "/" + container("2"): m.hog} {
+		got, err := m.tree.Run(group, wants, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.used += got
+	}
+	m.busy += 100 * m.used
+	m.idle += 100 * (4 - m.used)
+	cpu := fmt.Sprintf("%.0f 0 0 %.0f", m.busy, m.idle)
+	m.write(t, "proc/stat", "cpu "+cpu+"\ncpu0 0 0 0 0\ncpu1 0 0 0 0\ncpu2 0 0 0 0\ncpu3 0 0 0 0\n")
+	return m.now
+}
+
+func (m *machine) hogsLimit(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, container("2"), "cpu.max"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func podOn(uid, name, id string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + id}}},
+	}
+}
+
+func (m *machine) loop(t *testing.T, stateDir string) *loop {
+	t.Helper()
+	layout, err := cgroup.Detect(host.Root(m.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{log: logr.Discard(), observer: observe.New(host.Root(m.dir), layout), phases: map[string]qos.Phase{}, refused: map[string]string{}}
+	t.Cleanup(l.observer.Close)
+	o := NewOptions()
+	o.StateDir = stateDir
+	if l.throttler, err = o.newThrottler(l.log, layout, m.tree); err != nil {
+		t.Fatal(err)
+	}
+	l.policy = qos.Policy{Limits: qos.DefaultLimits(), Rules: []qos.Rule{{
+		Name: "mixed/cpu", Metric: "cpu_total_utilization", Above: 75, Trigger: 2, Restore: 3, MaxAge: time.Minute,
+		Action: qos.Action{Name: "calm-down", CoolDown: time.Minute, Throttle: &qos.Throttling{Step: 0.3, Floor: 0.1}},
+	}}}
+	l.pods = inventory.New([]corev1.Pod{podOn("11111111-1111-1111-1111-111111111111", "web", container("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", container("2"))},
+		func(p *corev1.Pod) []string {
+			if p.Name == "hog" {
+				return []string{"calm-down"}
+			}
+			return nil
+		})
+	return l
+}
+
+// TestLoop: files to decision to files. The hog is throttled two measurements after the breach, until the node is below the threshold,
+// and gets everything back when the node is calm.
+func TestLoop(t *testing.T) {
+	m := newMachine(t)
+	l := m.loop(t, t.TempDir())
+	m.web, m.hog = 1, 0.5
+	for range 3 {
+		l.tick(m.run(t))
+	}
+	if got := m.hogsLimit(t); got != "max 100000" {
+		t.Fatalf("a calm node throttles: %s", got)
+	}
+	m.hog = 3
+	l.tick(m.run(t))
+	if got := m.hogsLimit(t); got != "max 100000" {
+		t.Errorf("throttled after one measurement: %s", got)
+	}
+	l.tick(m.run(t))
+	if got := m.hogsLimit(t); got == "max 100000" {
+		t.Error("not throttled after two")
+	}
+	for range 5 {
+		l.tick(m.run(t))
+	}
+	if m.used > 3 {
+		t.Errorf("%g of 4 cores are used, want 75 %% at most; the hog's limit is %s", m.used, m.hogsLimit(t))
+	}
+	m.web = 0.1
+	for range 30 {
+		l.tick(m.run(t))
+	}
+	// 0.1 + 3 cores would be above the threshold again, so the hog gets what there is room for.
+	if m.used > 3 || m.used < 2.7 {
+		t.Errorf("%g of 4 cores are used; the hog's limit is %s", m.used, m.hogsLimit(t))
+	}
+	m.hog = 0.2
+	for range 60 {
+		l.tick(m.run(t))
+	}
+	if got := m.hogsLimit(t); got != "max 100000" {
+		t.Errorf("the hog does not get all back: %s", got)
+	}
+	if err := l.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNextStartUndoes: an agent that vanishes leaves a throttled hog; the next one frees it before anything else.
+func TestNextStartUndoes(t *testing.T) {
+	m := newMachine(t)
+	state := t.TempDir()
+	l := m.loop(t, state)
+	m.web, m.hog = 1, 3
+	for range 5 {
+		l.tick(m.run(t))
+	}
+	if got := m.hogsLimit(t); got == "max 100000" {
+		t.Fatal("not throttled")
+	}
+	m.loop(t, state)
+	if got := m.hogsLimit(t); got != "max 100000" {
+		t.Errorf("still %s", got)
+	}
+}
+
+// TestRunLoop runs the command's loop on a recorded host until it is told to end.
+func TestRunLoop(t *testing.T) {
+	m := newMachine(t)
+	m.run(t)
+	o := NewOptions()
+	o.HostRoot, o.DryRun, o.Rules, o.Pods = m.dir, true, "testdata/rules.yaml", "testdata/pods.yaml"
+	if err := o.Validate().ToAggregate(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	clk := clocktesting.NewFakeClock(m.now)
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, o, clk, nil) }()
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return clk.HasWaiters(), nil
+	}); err != nil {
+		t.Error("the loop does not wait for its next tick: ", err)
+	}
+	for range 15 {
+		clk.Step(time.Second)
+	}
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("does not end")
+	}
+}
