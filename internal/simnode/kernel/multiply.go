@@ -24,7 +24,7 @@ func Multiply(rec Recording, dir, uid string, copies int) error {
 				return err
 			}
 			if group, file := filepath.Split(made); strings.HasSuffix(group, ".scope/") {
-				if err := writeFile(filepath.Join(sandboxOf(group), file), content); err != nil {
+				if err := writeFile(filepath.Join(dir, sandboxOf(group), file), content); err != nil {
 					return err
 				}
 			}
