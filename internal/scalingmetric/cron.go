@@ -33,8 +33,10 @@ func (z *Zones) of(name *string) (*time.Location, error) {
 	if *name == "Local" {
 		return nil, errors.New(`timezone "Local": want a name of the IANA database, such as Asia/Shanghai`)
 	}
-	if place, ok := z.known.Load(*name); ok {
-		return place.(*time.Location), nil //nolint:errcheck,forcetypeassert // Nothing else is stored.
+	if found, ok := z.known.Load(*name); ok {
+		if place, ok := found.(*time.Location); ok {
+			return place, nil
+		}
 	}
 	place, err := time.LoadLocation(*name)
 	if err != nil {

@@ -161,12 +161,23 @@ func TestUnsynced(t *testing.T) {
 }
 
 func TestLean(t *testing.T) {
-	tsp := prediction("web", "web", "1")
+	values := []string{"1", "", "2.50000", "NaN"}
+	tsp := prediction("web", "web", values...)
+	tsp.Status.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Ledger: []byte("state")}
 	tsp.Annotations = map[string]string{"a": "b"}
 	tsp.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	got, err := cranemetrics.Lean(tsp)
 	lean, ok := got.(*predictionv1alpha1.TimeSeriesPrediction)
 	if err != nil || !ok || lean.ManagedFields != nil || lean.Annotations != nil || len(lean.Status.PredictionMetrics) != 1 {
-		t.Errorf("got %+v, %v", got, err)
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	m := lean.Status.PredictionMetrics[0]
+	if !m.Scaling.Use || m.Scaling.Ledger != nil {
+		t.Errorf("the account is %+v", m.Scaling)
+	}
+	for i, s := range m.Prediction[0].Samples {
+		if s.Value != values[i] {
+			t.Errorf("sample %d is %q, want %q", i, s.Value, values[i])
+		}
 	}
 }
