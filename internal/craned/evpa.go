@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/controller/evpa"
 	"crane.io/crane/internal/history"
@@ -51,7 +52,8 @@ func addVerticalAutoscaling(_ context.Context, p *parts) error {
 	cfg := evpa.Config{
 		// Recorded kills are looked at beside the history, so that one counts at once.
 		History: history.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
-		Every:   p.VerticalAutoscaling.Every, Fresh: p.VerticalAutoscaling.Fresh, Clock: clock.RealClock{},
+		Every:   p.VerticalAutoscaling.Every, Fresh: p.VerticalAutoscaling.Fresh,
+		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.recorder != nil {
 		cfg.Kills = p.recorder

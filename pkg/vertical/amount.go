@@ -4,6 +4,7 @@
 package vertical
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -62,6 +63,14 @@ func (r Resource) whole(v float64) int64 {
 
 // valid tells whether an estimate is a number that a container could request.
 func (r Resource) valid(v float64) bool { return v > 0 && v <= r.most() }
+
+// Checked is an estimate that has failed where its answer is no size: nothing, less than that, too much, or no number at all.
+func (e Estimate) Checked(r Resource) Estimate {
+	if e.Failed == "" && e.Pending == "" && !r.valid(e.Value) {
+		e.Failed = fmt.Sprintf("its answer %v is no size", e.Value)
+	}
+	return e
+}
 
 // Amounts are amounts by resource; what is absent, or 0, is not set.
 type Amounts map[Resource]int64

@@ -5,7 +5,6 @@ package vertical
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -25,10 +24,7 @@ type combined struct {
 func combine(r Resource, all []Estimate) combined {
 	ranked := slices.Clone(all)
 	for i := range ranked {
-		e := &ranked[i]
-		if e.Failed == "" && e.Pending == "" && !r.valid(e.Value) {
-			e.Failed = fmt.Sprintf("its answer %v is no size", e.Value)
-		}
+		ranked[i] = ranked[i].Checked(r)
 	}
 	// Of equals the larger comes first; the name makes the order a fixed one.
 	slices.SortStableFunc(ranked, func(a, b Estimate) int {

@@ -67,7 +67,7 @@ func (a answers) add(container string, r vertical.Resource, e vertical.Estimate)
 	if a[container] == nil {
 		a[container] = map[vertical.Resource][]vertical.Estimate{}
 	}
-	a[container][r] = append(a[container][r], e)
+	a[container][r] = append(a[container][r], e.Checked(r))
 }
 
 // observe reads all that decisions about a namespace need. An error is one that another try may mend.

@@ -39,6 +39,7 @@ type Reconciler struct {
 	// External reads external metrics.
 	External ExternalMetrics
 	Events   events.EventRecorder
+	Metrics  *Metrics
 	Clock    clock.PassiveClock
 	// Every is the time between two looks, Fresh how long what was read of history counts.
 	Every, Fresh time.Duration
@@ -69,6 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if len(alive) == 0 {
 		r.uses.forget(req.Name)
+		r.Metrics.observe(req.Name, nil, nil)
 		return ctrl.Result{}, errors.Join(errs...)
 	}
 	scene, err := r.observe(ctx, req.Name, alive)
@@ -76,13 +78,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, errors.Join(append(errs, err)...)
 	}
 	again := r.Every
-	for _, s := range scene.subjects {
-		p := decide(scene, s)
-		errs = append(errs, r.act(ctx, s, &p))
-		if p.again > 0 {
-			again = min(again, max(p.again, time.Second))
+	plans := make([]plan, len(scene.subjects))
+	for i, s := range scene.subjects {
+		plans[i] = decide(scene, s)
+		errs = append(errs, r.act(ctx, s, &plans[i]))
+		if wait := plans[i].again; wait > 0 {
+			again = min(again, max(wait, time.Second))
 		}
 	}
+	r.Metrics.observe(req.Name, scene.subjects, plans)
 	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -138,7 +139,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	f.Reconciler = &Reconciler{
 		Client: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
 		History: history.Source{Usage: f.past}, Kills: f.kills, Others: nobody{}, External: f.metric,
-		Events: events.NewFakeRecorder(100), Clock: f.clock, Every: time.Minute, Fresh: 15 * time.Minute,
+		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Every: time.Minute, Fresh: 15 * time.Minute,
 	}
 	return f
 }
@@ -249,6 +250,38 @@ func TestNothingNewNothingWritten(t *testing.T) {
 	}
 }
 
+// TestMetrics: what is recommended is a gauge under gocrane's name, once for each target, and goes with the autoscaler.
+func TestMetrics(t *testing.T) {
+	second := vpa(autoscalingv1alpha1.UpdateModeOff)
+	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
+	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeOff), second)
+	e := f.look()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(f.Metrics)
+	gathered := func() string {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(families)
+	}
+	if text := gathered(); strings.Count(text, "gauge:") != 2 || !strings.Contains(text, `name:"owner_name"  value:"web"`) && !strings.Contains(text, `"web"`) {
+		t.Error(text)
+	}
+	for _, o := range []client.Object{e, second} {
+		if err := f.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := gathered(); strings.Contains(text, "gauge:") {
+		t.Error(text)
+	}
+}
+
 // TestModes: each mode but Off writes a Recommendation that says how it reaches pods, and Off takes it away.
 func TestModes(t *testing.T) {
 	for mode, reach := range map[autoscalingv1alpha1.UpdateMode]analysisv1alpha1.AdoptionReach{
@@ -324,7 +357,7 @@ func TestExternal(t *testing.T) {
 		failed bool
 	}{
 		"a value": {metric{value: 2}, "External", false}, "NaN": {metric{value: math.NaN()}, "Percentile", true}, "zero": {metric{}, "Percentile", true},
-		"negative": {metric{value: -1}, "Percentile", true}, "infinite": {metric{value: math.Inf(1)}, "Percentile", false},
+		"negative": {metric{value: -1}, "Percentile", true}, "infinite": {metric{value: math.Inf(1)}, "Percentile", true},
 		"an error": {metric{err: errors.New("not found")}, "Percentile", true},
 	} {
 		*f.metric = c.metric

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -43,7 +44,9 @@ type Config struct {
 	Kills Ledger
 	// Every is the time between two looks at a namespace, Fresh how long what was read of history counts.
 	Every, Fresh time.Duration
-	Clock        clock.PassiveClock
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.PassiveClock
 }
 
 // AddToManager adds the controller to a manager that has not started.
@@ -58,7 +61,10 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		History: cfg.History, Kills: cfg.Kills,
 		Others:   &VerticalPodAutoscalers{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()},
 		External: MetricsAPI{REST: disco.RESTClient()},
-		Events:   mgr.GetEventRecorder("craned"), Clock: cfg.Clock, Every: cfg.Every, Fresh: cfg.Fresh,
+		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Every: cfg.Every, Fresh: cfg.Fresh,
+	}
+	if err := cfg.Registry.Register(r.Metrics); err != nil {
+		return fmt.Errorf("registering the metrics of effective VPAs: %w", err)
 	}
 	reader := mgr.GetClient()
 	b := builder.ControllerManagedBy(mgr).

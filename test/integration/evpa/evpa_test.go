@@ -24,7 +24,7 @@ func TestEffectiveVPA(t *testing.T) {
 	startCraned(t, history)
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*world){
-			"off": off, "learning": learning, "initial": initial, "in place": inPlace, "auto": auto, "recreate": recreate,
+			"off": off, "learning": learning, "initial": initial, "in place": inPlace, "auto": auto, "recreate": recreate, "infeasible": infeasible,
 			"two of one target": twoOfOne, "somebody else's VPA": foreignVPA, "target deleted": targetDeleted, "killed": killed,
 			"estimators": estimators, "effective HPA": effectiveHPA, "somebody else's HPA": foreignHPA, "a rule beside it": besideRule,
 		} {

@@ -135,7 +135,7 @@ func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- err
 	}
 	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
 		return simnode.NodeSpec{
-			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool},
+			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool, "node": name},
 		}
 	}
 	timing := simnode.DefaultTiming()

@@ -114,6 +114,50 @@ func auto(w *world) {
 	w.samePods(first, w.pods("web", "are resized", near(230, 2)))
 }
 
+// infeasible: what a node can never give goes to another in mode Auto, and stays where it is in mode InPlace.
+func infeasible(w *world) {
+	onTight := func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		spec.NodeSelector = map[string]string{"pool": "tight"}
+		spec.Containers[0].Resources.Requests = list("300m", "128Mi")
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight:     100,
+				Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "node", Operator: corev1.NodeSelectorOpIn, Values: []string{"tight"}}}},
+			}},
+		}}
+	}
+	for _, name := range []string{"stays", "moves"} {
+		w.used(name, 2.5, 100*mib) // 2.9 cores, and the node has 2.
+		w.deploy(name, 2, onTight)
+	}
+	stays := w.pods("stays", "are on the tight node", onNode("tight"))
+	w.pods("moves", "are on the tight node", onNode("tight"))
+	w.create(autoscaler("stays", "", "stays", mode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
+		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "Infeasible") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	w.create(autoscaler("moves", "", "moves", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.pods("moves", "have moved to the roomy node", func(pods []corev1.Pod) error {
+		return errors.Join(near(2875, 2)(pods), onNode("roomy")(pods))
+	})
+	w.samePods(uids(stays), w.pods("stays", "are where they were", onNode("tight")))
+}
+
+func onNode(name string) func([]corev1.Pod) error {
+	return func(pods []corev1.Pod) error {
+		for i := range pods {
+			if pods[i].Spec.NodeName != name {
+				return fmt.Errorf("pod %s is on %q", pods[i].Name, pods[i].Spec.NodeName)
+			}
+		}
+		return ready(pods, 2)
+	}
+}
+
 // recreate: all pods are replaced, within the disruption budget and never the last one.
 func recreate(w *world) {
 	one := intstr.FromInt32(1)
