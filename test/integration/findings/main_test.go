@@ -37,38 +37,27 @@ var (
 	now time.Time
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
-	dir, err := os.MkdirTemp("", "findings-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	ctx := context.Background()
 	now = time.Now().Add(ahead).Truncate(scrape)
-	if err := writeHistory(ctx, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "writing the history:", err)
-		return 1
-	}
-	if server, err = promserver.Open(promserver.Options{Dir: dir}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer server.Close()
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
-		control = c
-		err := harness.Install(ctx, c.Config(), "findings-test", harness.Everything)
-		if err == nil {
-			err = createCluster(ctx)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "findings",
+		Before: func(ctx context.Context, dir string) (err error) {
+			if err := writeHistory(ctx, dir); err != nil {
+				return fmt.Errorf("writing the history: %w", err)
+			}
+			server, err = promserver.Open(promserver.Options{Dir: dir})
+			return err
+		},
+		Ready: func(ctx context.Context, c *controlplane.ControlPlane, _ string) error {
+			control = c
+			return createCluster(ctx)
+		},
+		After: func() error {
+			if server == nil {
+				return nil
+			}
+			return server.Close()
+		},
+	}))
 }

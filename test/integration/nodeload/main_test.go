@@ -7,9 +7,7 @@ package nodeload_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"crane.io/crane/internal/controlplane"
@@ -21,28 +19,12 @@ var (
 	binary  string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "nodeload-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx := context.Background()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := harness.Install(ctx, c.Config(), "nodeload-test", harness.Everything); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "nodeload", Command: "craned",
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			return nil
+		},
+	}))
 }

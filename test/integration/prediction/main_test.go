@@ -7,7 +7,6 @@ package prediction_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,38 +34,17 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "prediction-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx := context.Background()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	history = filepath.Join(dir, "history")
-	if err := writeHistory(ctx, history); err != nil {
-		fmt.Fprintln(os.Stderr, "writing the history:", err)
-		return 1
-	}
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager},
-	}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := harness.Install(ctx, c.Config(), "prediction-test", harness.Everything); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "prediction", Command: "craned", Plane: controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager}},
+		Before: func(ctx context.Context, dir string) error {
+			history = filepath.Join(dir, "history")
+			return writeHistory(ctx, history)
+		},
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			return nil
+		},
+	}))
 }
 
 // wave is a day with its peak at noon UTC, from 1 to 3 cores.

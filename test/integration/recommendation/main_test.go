@@ -7,7 +7,6 @@ package recommendation_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -22,16 +21,12 @@ var control *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
-		control = c
-		err := harness.Install(context.Background(), c.Config(), "recommendation-test", func(kind string) bool {
-			return kind == "CustomResourceDefinition" || kind == "Namespace"
-		})
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	os.Exit(max(status, failed))
+	os.Exit(harness.Main(m, harness.Suite{
+		Name:  "recommendation",
+		Kinds: func(kind string) bool { return kind == "CustomResourceDefinition" || kind == "Namespace" },
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, _ string) error {
+			control = c
+			return nil
+		},
+	}))
 }

@@ -7,9 +7,7 @@ package webhook_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -27,29 +25,11 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "webhook-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx := context.Background()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := harness.Install(ctx, c.Config(), fieldManager, harness.Everything); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "webhook", Command: "craned",
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			return nil
+		},
+	}))
 }
