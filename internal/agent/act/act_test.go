@@ -142,7 +142,7 @@ func TestKilled(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
 			deaths := 0
-			for at := range 20 {
+			for at := range 7 {
 				n := newNode(t, v1)
 				n.set(t, "40000", "20000")
 				if left := at; dies(t, n, mortal{n.tree, &left, after}) {

@@ -186,19 +186,25 @@ func TestVanish(t *testing.T) {
 
 // TestBadFiles: what one file lacks costs that part and no other.
 func TestBadFiles(t *testing.T) {
-	for file, lost := range map[string]Part{"cpu.stat": CPU, "cpu.max": Quota, "memory.current": Memory, "memory.stat": Memory, "io.pressure": Pressure} {
-		for content, failed := range map[string]bool{"": true, "usage_usec 12": true, "nonsense\n": true, "\x00\xff\n": true} {
-			_, dir, _, tree := open(t, "v2-systemd-containerd")
-			pod := look(t, tree)[guaranteed]
-			if err := os.WriteFile(filepath.Join(dir, mountPoint, pod.Path, file), []byte(content), 0o600); err != nil {
+	_, dir, _, tree := open(t, "v2-systemd-containerd")
+	pod := look(t, tree)[guaranteed]
+	const all = CPU | Quota | Memory | Pressure
+	for name, lost := range map[string]Part{"cpu.stat": CPU, "cpu.max": Quota, "memory.current": Memory, "memory.stat": Memory, "io.pressure": Pressure} {
+		file := filepath.Join(dir, mountPoint, pod.Path, name)
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range []string{"", "usage_usec 12", "nonsense\n", "\x00\xff\n", string(good)} {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := tree.Read(CPU|Quota|Memory|Pressure, 0)
-			if (err != nil) != failed || failed && !strings.Contains(err.Error(), file) {
-				t.Errorf("%s = %q: %v", file, content, err)
+			want, fails := all&^lost, true
+			if content == string(good) {
+				want, fails = all, false
 			}
-			if want := (CPU | Quota | Memory | Pressure) &^ lost; pod.Stat.Has != want {
-				t.Errorf("%s = %q: has %b, want %b", file, content, pod.Stat.Has, want)
+			if err := tree.Read(all, 0); (err != nil) != fails || fails && !strings.Contains(err.Error(), name) || pod.Stat.Has != want {
+				t.Errorf("%s = %q: has %b, want %b; %v", name, content, pod.Stat.Has, want, err)
 			}
 		}
 	}
