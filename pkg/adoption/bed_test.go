@@ -55,6 +55,8 @@ type bed struct {
 	events []string
 	// touched counts the pods that were changed in the last look.
 	touched int
+	// stubborn are the UIDs of pods that resizes are refused of.
+	stubborn map[string]bool
 }
 
 func newBed(t *testing.T, pods int, now, want rightsize.Resources) *bed {
@@ -93,7 +95,7 @@ func (b *bed) look() Plan {
 	for _, c := range plan.Changes {
 		for i := range b.in.Pods {
 			p := &b.in.Pods[i]
-			if p.UID != c.UID {
+			if p.UID != c.UID || b.stubborn[c.UID] {
 				continue
 			}
 			b.touched++

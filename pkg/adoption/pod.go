@@ -38,6 +38,10 @@ type Pod struct {
 	// Resize is how far the last resize has come; Message is the node's.
 	Resize  Resize
 	Message string
+	// Refused says why the pod can never be given RefusedSize in place, where that was refused before its node was asked; empty where
+	// nothing was.
+	Refused     string
+	RefusedSize Size
 	// Ready tells whether it serves; UnreadySince is when it ceased to, or never did.
 	Ready        bool
 	UnreadySince time.Time

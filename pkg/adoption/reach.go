@@ -122,6 +122,9 @@ func (d *decision) stuck(goal Size) (left int) {
 		}
 		aimed, unfit := p.Aim(goal)
 		to, why := p.renewed(goal)
+		if unfit == "" && p.Refused != "" && p.RefusedSize.Is(aimed.only(goal)) {
+			unfit = p.Refused
+		}
 		switch {
 		case why != "" || unfit == "" && p.Resize != Infeasible:
 			continue

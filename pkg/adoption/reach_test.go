@@ -188,6 +188,27 @@ func TestInfeasible(t *testing.T) {
 	}
 }
 
+// TestRefused: what the API server refuses because the node could never give it is as what the node says so of, for that size.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		reach   Reach
+		refused rightsize.Resources
+		want    int
+	}{
+		"another way":     {InPlaceOrRecreate, of(3000, 512), 1},
+		"no other way":    {InPlace, of(3000, 512), 0},
+		"of another size": {InPlaceOrRecreate, of(4000, 512), 0},
+	} {
+		n := newNursery(t, 4, c.reach, of(1000, 512), of(3000, 512))
+		n.in.Pods[2].Refused, n.in.Pods[2].RefusedSize = "no room, ever", app(c.refused)
+		n.stubborn = map[string]bool{"uid-2": true}
+		n.wait(10 * time.Minute)
+		if n.made != c.want || n.evicted["web-2"] != c.want {
+			t.Errorf("%s: evicted %v, want %d", name, n.evicted, c.want)
+		}
+	}
+}
+
 // TestBestEffort: a pod without requests gets them by eviction only.
 func TestBestEffort(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 4, Recreate: 4, NewPods: 0} {

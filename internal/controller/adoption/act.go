@@ -67,7 +67,7 @@ func (r *Reconciler) act(
 }
 
 // begin writes down what is about to be done, and moves the targets of the autoscaler: pods whose autoscaler could not be told
-// are left as they are. It is false where the target is gone.
+// are left as they are. It is false where the target, or its autoscaler, is gone.
 func (r *Reconciler) begin(
 	ctx context.Context, s *shared.Scene, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, before adoption.State, plan adoption.Plan,
 ) (bool, error) {
@@ -82,7 +82,11 @@ func (r *Reconciler) begin(
 		r.tell(s, rec, plan) // Once for each step: a look that does not change the state tells nothing.
 	}
 	if to := s.TargetsRequest(plan.Targets); to != nil {
-		if err := r.send(ctx, s, to); err != nil && !apierrors.IsNotFound(err) {
+		err := r.send(ctx, s, to)
+		if apierrors.IsNotFound(err) {
+			return false, nil // Whose it was then is seen in the next look.
+		}
+		if err != nil {
 			if rec != nil && !apierrors.IsConflict(err) {
 				plan.Remarks = append(plan.Remarks, fmt.Sprintf("%v; so no pod is changed either", err))
 				err = errors.Join(err, r.show(ctx, rec, plan, nil))
@@ -111,7 +115,11 @@ func (r *Reconciler) resize(
 		v.again = soonest(v.again, retryConflict)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		r.Metrics.resized("refused")
+		r.refusals.note(c, err, r.Clock.Now())
 		v.again = r.Settings.Policy.Settle // It is refused again until something changes.
+		if plan.State.Reach == adoption.InPlaceOrRecreate {
+			v.again = r.Settings.Policy.Look // Another way is left.
+		}
 		plan.Remarks = append(plan.Remarks, fmt.Sprintf("pod %s: %v", c.Pod, err))
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Object.GetNamespace(), Name: c.Pod, UID: types.UID(c.UID)}
 		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, "AdoptionRefused", "Resize", "%s", cut(err.Error()))

@@ -51,6 +51,7 @@ func (r *Reconciler) auto(
 	if err := r.load(ctx); err != nil {
 		return verdict{}, err
 	}
+	r.refusals.tell(in.Pods, in.Now)
 	plan := r.decide(scene.BookKey(kind), in)
 	var v verdict
 	if r.Settings.DryRun {

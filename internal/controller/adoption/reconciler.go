@@ -41,7 +41,8 @@ type Reconciler struct {
 	Throttling shared.Throttling
 	Metrics    *Metrics
 
-	written written
+	written  written
+	refusals refusals
 
 	mu     sync.Mutex // guards what follows; held while it is decided
 	book   *adoption.Book

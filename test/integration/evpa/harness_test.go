@@ -32,7 +32,7 @@ import (
 )
 
 // bound is how long a test waits for what takes some seconds on an idle machine.
-const bound = 2 * time.Minute
+const bound = 4 * time.Minute
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
@@ -55,7 +55,7 @@ func startCraned(t *testing.T, history string) {
 		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
 		"--webhook-host="+host, "--webhook-port="+port,
 		"--evpa-interval=1s", "--evpa-history-interval=2s",
-		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=4s", "--adoption-ready-grace=30s",
+		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",
 		"--adoption-pods-at-once=0.5", "--adoption-step=0.9", "--adoption-max-per-namespace=10", "--adoption-breaker-least=100",
 	)
 	configure(t, address)

@@ -135,7 +135,7 @@ func infeasible(w *world) {
 	w.pods("moves", "are on the tight node", onNode("tight"))
 	w.create(autoscaler("stays", "", "stays", mode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
-		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "Infeasible") {
+		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
 			return errors.New("it does not")
 		}
 		return nil
