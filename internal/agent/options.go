@@ -92,20 +92,7 @@ func (o *Options) Validate() field.ErrorList {
 	if o.Scenario != "" {
 		return errs
 	}
-	if o.DryRun == (len(o.Enforce) > 0) {
-		invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce")
-	}
-	if o.Once && !o.DryRun {
-		invalid("once", o.Once, "changes nothing: give --dry-run as well")
-	}
-	if len(o.Enforce) > 0 && o.Kubeconfig == "" && o.NodeLabels == "" {
-		invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it")
-	}
-	for _, e := range o.Enforce {
-		if e != enforceThrottle {
-			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, []string{enforceThrottle}))
-		}
-	}
+	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.Log.Validate()...)
 	if o.Interval < leastInterval || o.Interval > mostInterval {
 		invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval))
@@ -121,6 +108,29 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
 		invalid("node-labels", o.NodeLabels, err.Error())
+	}
+	return errs
+}
+
+// validateMode returns what is wrong with what is to be carried out.
+func (o *Options) validateMode() field.ErrorList {
+	var errs field.ErrorList
+	invalid := func(flag string, value any, why string) {
+		errs = append(errs, field.Invalid(field.NewPath("--"+flag), value, why))
+	}
+	if o.DryRun == (len(o.Enforce) > 0) {
+		invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce")
+	}
+	if o.Once && !o.DryRun {
+		invalid("once", o.Once, "changes nothing: give --dry-run as well")
+	}
+	if len(o.Enforce) > 0 && o.Kubeconfig == "" && o.NodeLabels == "" {
+		invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it")
+	}
+	for _, e := range o.Enforce {
+		if e != enforceThrottle {
+			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, []string{enforceThrottle}))
+		}
 	}
 	return errs
 }

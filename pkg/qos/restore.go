@@ -86,7 +86,9 @@ func (d *decision) room(p *Pod) (room float64, held, bound bool) {
 				room = min(room, free)
 			}
 		case Unknown:
-			if !d.s.rules[r.Name].judged {
+			// Whether the node has room is not known; for a while it may come back.
+			st := d.s.rules[r.Name]
+			if !st.judged || d.o.At.Sub(st.unknownSince) < holdFor(r, d.policy.Limits) {
 				return 0, true, true
 			}
 		}

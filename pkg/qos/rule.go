@@ -78,7 +78,7 @@ func (st *ruleState) unknown(r *Rule, now time.Time, l Limits, f *Finding) {
 	if st.unknownSince.IsZero() || st.unknownSince.After(now) {
 		st.unknownSince = now
 	}
-	if now.Sub(st.unknownSince) >= max(l.HoldUnknown, r.Action.CoolDown) {
+	if now.Sub(st.unknownSince) >= holdFor(r, l) {
 		st.firing, st.judged = false, true
 	}
 	f.Phase = Unknown
@@ -121,3 +121,6 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 	}
 	return value, at, ""
 }
+
+// holdFor is how long what a rule did stays while its metric is unknown.
+func holdFor(r *Rule, l Limits) time.Duration { return max(l.HoldUnknown, r.Action.CoolDown) }

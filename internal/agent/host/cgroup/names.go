@@ -89,7 +89,7 @@ func containerID(name []byte, d Driver) (runtime string, id []byte) {
 	}
 	prefix, id := name[:len(name)-idLength], name[len(name)-idLength:]
 	for _, c := range id {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+		if !strings.ContainsRune("0123456789abcdef", rune(c)) {
 			return "", nil
 		}
 	}

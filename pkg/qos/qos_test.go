@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
+
+// observation has one metric.
+func observation(seconds int, metric string, value float64) *Observation {
+	return &Observation{
+		At: at(seconds), Node: Node{CPUs: 8000, Memory: 32 << 30},
+		Samples: map[string][]Sample{metric: {{Value: value, At: at(seconds)}}},
+	}
+}
+
+// TestThresholds: in a row means in a row, both ways.
+func TestThresholds(t *testing.T) {
+	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: "cpu_load_1_min", Above: 10, Trigger: 3, Restore: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
+	}}}
+	var state State
+	for i, step := range []struct {
+		value float64
+		want  Phase
+	}{
+		{11, Rising}, {11, Rising}, {10, Calm}, {11, Rising}, {11, Rising}, {11, Firing}, {11, Firing},
+		{9, Falling}, {11, Firing}, {9, Falling}, {9, Calm}, {11, Rising}, {math.NaN(), Unknown}, {11, Rising}, {11, Rising}, {11, Firing},
+		{math.Inf(1), Held}, {9, Falling}, {9, Calm},
+	} {
+		plan := Decide(&policy, observation(i, "cpu_load_1_min", step.value), &state)
+		if got := plan.Rules[0]; got.Phase != step.want {
+			t.Errorf("measurement %d, %g: %s, want %s", i, step.value, got.Phase, step.want)
+		}
+	}
+}
+
+// TestSameMeasurement: looking twice at one measurement does not make two.
+func TestSameMeasurement(t *testing.T) {
+	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: "cpu_load_1_min", Above: 10, Trigger: 2, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
+	}}}
+	var state State
+	o := observation(0, "cpu_load_1_min", 11)
+	for i := range 5 {
+		o.At = at(i)
+		if got := Decide(&policy, o, &state).Rules[0]; got.Phase != Rising || got.Count != 1 {
+			t.Errorf("look %d: %+v", i, got)
+		}
+	}
+	if got := Decide(&policy, observation(5, "cpu_load_1_min", 11), &state).Rules[0]; got.Phase != Firing {
+		t.Errorf("the second measurement: %+v", got)
+	}
+}
+
+// TestUnknown: why a metric is not known is said.
+func TestUnknown(t *testing.T) {
+	stale := observation(100, "cpu_load_1_min", 11)
+	stale.Samples["cpu_load_1_min"][0].At = at(0)
+	future := observation(100, "cpu_load_1_min", 11)
+	future.Samples["cpu_load_1_min"][0].At = at(1000)
+	for want, test := range map[string]struct {
+		metric  string
+		selects func(map[string]string) bool
+		o       *Observation
+	}{
+		"no metric of this name":     {"cpu_lood", nil, observation(0, "cpu_lood", 11)},
+		"the metric is missing":      {"cpu_load_5_min", nil, observation(0, "cpu_load_1_min", 11)},
+		"no series has the selected": {"cpu_load_1_min", func(map[string]string) bool { return false }, observation(0, "cpu_load_1_min", 11)},
+		"of the last 1m0s":           {"cpu_load_1_min", nil, stale},
+		"no measurement":             {"cpu_load_1_min", nil, future},
+	} {
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{Name: "r", Metric: test.metric, Above: 1, Trigger: 1, Restore: 1, MaxAge: time.Minute, Selects: test.selects}}}
+		if got := Decide(&policy, test.o, &State{}).Rules[0]; got.Phase != Unknown || !strings.Contains(got.Why, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for name, want := range map[string]Metric{
+		"cpu_total_usage":                      {Of: CPU, Unit: "millicores", Settle: 10 * time.Second},
+		"memory_total_utilization":             {Of: Memory, Unit: "percent", Settle: 10 * time.Second},
+		"node_pressure_cpu_some_avg10_ratio":   {Unit: "ratio", Settle: 10 * time.Second},
+		"pod_pressure_memory_full_avg60_ratio": {Unit: "ratio", Settle: time.Minute},
+		"cpu_load_15_min":                      {Unit: "threads", Settle: 15 * time.Minute},
+	} {
+		if got, ok := Lookup(name); !ok || got.Of != want.Of || got.Unit != want.Unit || got.Settle != want.Settle || got.Name != name {
+			t.Errorf("%s: %+v, %t", name, got, ok)
+		}
+	}
+	for _, name := range []string{
+		"", "cpu", "node_pressure_", "node_pressure_cpu_some_avg10", "node_pressure_gpu_some_avg10_ratio", "node_pressure_cpu_most_avg10_ratio",
+		"node_pressure_cpu_some_avg300_ratio", "host_pressure_cpu_some_avg10_ratio", "pod_pressure_cpu_some_avg10_ratio_x",
+	} {
+		if got, ok := Lookup(name); ok {
+			t.Errorf("%q is %+v", name, got)
+		}
+	}
+}
+
+// TestAmounts: what is too much of a metric, in millicores and bytes.
+func TestAmounts(t *testing.T) {
+	n := Node{CPUs: 8000, Memory: 1000}
+	for name, want := range map[string]float64{
+		"cpu_total_usage": 2, "cpu_total_utilization": 160, "node_cpu_usage_cores": 2000, "node_cpu_usage_ratio": 16000,
+		"memory_total_usage": 2, "memory_total_utilization": 20, "node_memory_usage_ratio": 2000,
+	} {
+		m, _ := Lookup(name)
+		if got, ok := m.amountOf(2, n); !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("2 of %s are %g, %t; want %g", name, got, ok, want)
+		}
+	}
+	m, _ := Lookup("cpu_total_utilization")
+	if _, ok := m.amountOf(2, Node{}); ok {
+		t.Error("a share of a capacity that is not known is known")
+	}
+	m, _ = Lookup("cpu_load_1_min")
+	if _, ok := m.amountOf(2, n); ok {
+		t.Error("a load is an amount of cpu")
+	}
+}
+
+// TestHoldings: what is told to the state comes back, and ends where all is given back.
+func TestHoldings(t *testing.T) {
+	var s State
+	throttle := func(id string, from, to Quota, frees series.MilliCPU) {
+		s.Throttled(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Frees: frees, Step: 0.5})
+	}
+	throttle("b", Unlimited, 500, 300)
+	throttle("a", Unlimited, 700, 100)
+	throttle("b", 500, 250, 100)
+	got := s.Holdings()
+	if len(got) != 2 || got[0].ContainerID != "a" || got[1].Set != 250 || got[1].Before != 800 || got[1].Step != 0.5 {
+		t.Errorf("%+v", got)
+	}
+	var next State
+	next.Resume(got)
+	if again := next.Holdings(); len(again) != 2 || again[1] != got[1] {
+		t.Errorf("%+v", again)
+	}
+	throttle("b", 250, Unlimited, -500)
+	if got := s.Holdings(); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
