@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/pkg/qos"
 )
 
 // NodeQOS looks at the rules of nodes.
@@ -43,7 +44,7 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 		return v // The schema has refused it.
 	}
 	metric := path.Child("metricRule")
-	if !slices.Contains(nodeMetrics(), m.Name) {
+	if _, measured := qos.Lookup(m.Name); !measured && !slices.Contains(nodeMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
@@ -108,7 +109,7 @@ func (v *Verdict) unused(set bool, path *field.Path) {
 	}
 }
 
-// nodeMetrics are the metrics that a rule can name.
+// nodeMetrics are gocrane's metrics that a rule can name; the agent has others beside them.
 func nodeMetrics() []string {
 	return []string{
 		ensurancev1alpha1.MetricCPUTotalUsage, ensurancev1alpha1.MetricCPUTotalUtilization, ensurancev1alpha1.MetricCPULoad1Min,
