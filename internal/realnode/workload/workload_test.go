@@ -4,13 +4,16 @@
 package workload
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestPercentile(t *testing.T) {
@@ -97,6 +100,45 @@ func TestCgroups(t *testing.T) {
 		if err := cgroups(args, io.Discard); err == nil {
 			t.Errorf("%q is no error", args)
 		}
+	}
+}
+
+// TestMemoryAfter: a hog takes nothing before it is told to.
+func TestMemoryAfter(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "go")
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- hogMemory([]string{"-mib", "1", "-step", "1", "-after", file}, in) }()
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		said <- line
+	}()
+	for _, content := range []string{"", "go"} {
+		select {
+		case line := <-said:
+			t.Fatalf("it said %q before it was told to begin", line)
+		default:
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case line := <-said:
+		if line != "{\"mib\":1}\n" {
+			t.Errorf("it said %q", line)
+		}
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(time.Minute):
+		t.Fatal("it has not begun")
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
