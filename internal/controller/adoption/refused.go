@@ -8,14 +8,17 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/pkg/adoption"
 )
 
 const (
-	// neverRoom is how the API server refuses a resize that is more than the node has, whoever else is on it.
-	neverRoom = "enough allocatable"
+	// neverRoom is the cause for which the API server refuses a resize that is more than the node has, whoever else is on it; older
+	// ones say so in words alone.
+	neverRoom, neverRoomText = metav1.CauseType("NodeCapacity"), "enough allocatable"
 	// refusalAge is how long a refusal is believed, mostRefusals how many are: what is forgotten is asked again.
 	refusalAge   = 10 * time.Minute
 	mostRefusals = 10_000
@@ -36,7 +39,7 @@ type refusal struct {
 
 // note remembers a refusal for lack of room for good. Other refusals, as of a quota, would refuse a new pod as well.
 func (r *refusals) note(c adoption.Change, err error, now time.Time) {
-	if !strings.Contains(err.Error(), neverRoom) {
+	if !apierrors.HasStatusCause(err, neverRoom) && !strings.Contains(err.Error(), neverRoomText) {
 		return
 	}
 	r.mu.Lock()
