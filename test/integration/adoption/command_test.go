@@ -172,7 +172,7 @@ func TestAdoptCommandRefuses(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"web": "HorizontalPodAutoscaler web", "off": "opted out", "closed": "no maintenance window is open", "gone": "does not exist",
-		"twin": "closed, which is older",
+		"twin": "recommendation closed",
 	} {
 		if !strings.Contains(got[name], want) {
 			t.Errorf("%s: %q, want %s", name, got[name], want)
