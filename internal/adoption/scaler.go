@@ -70,17 +70,10 @@ func (l Looker) readEffective(ctx context.Context, s *Scene, name string) error 
 	if err != nil {
 		return fmt.Errorf("reading EffectiveHorizontalPodAutoscaler %s/%s: %w", s.Object.GetNamespace(), name, err)
 	}
-	var spec struct {
-		Metrics []autoscalingv2.MetricSpec `json:"metrics"`
+	if o.GetDeletionTimestamp() != nil {
+		return nil
 	}
-	raw, _, err := unstructured.NestedMap(o.Object, "spec")
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec)
-	}
-	if err != nil || o.GetDeletionTimestamp() != nil {
-		return nil //nolint:nilerr // What cannot be read cannot be changed: it counts as somebody else's.
-	}
-	for _, t := range (workload.Autoscaler{Metrics: spec.Metrics}).UtilizationTargets() {
+	for _, t := range (workload.Autoscaler{Metrics: metricsOf(o)}).UtilizationTargets() {
 		s.scaler.targets = append(s.scaler.targets, adoption.Target{
 			Container: t.Container, Memory: t.Resource == corev1.ResourceMemory, Percent: t.Percent,
 		})
@@ -89,6 +82,19 @@ func (l Looker) readEffective(ctx context.Context, s *Scene, name string) error 
 		s.scaler.object = o
 	}
 	return nil
+}
+
+// metricsOf are the metrics of an autoscaler; none where they cannot be read, for then they cannot be changed either, and it counts
+// as somebody else's.
+func metricsOf(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
+	var spec struct {
+		Metrics []autoscalingv2.MetricSpec `json:"metrics"`
+	}
+	raw, _, err := unstructured.NestedMap(o.Object, "spec")
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec) != nil {
+		return nil
+	}
+	return spec.Metrics
 }
 
 // bar says why what is recommended must not be brought to a target with such an autoscaler.
