@@ -1,0 +1,80 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evpa
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/pkg/vertical"
+)
+
+// TestPolicyOf: a container's own policy goes before that of all, and what is not said has its default.
+func TestPolicyOf(t *testing.T) {
+	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
+	hour, sixty := int32(3600), int32(60)
+	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
+	if got := policyOf(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[vertical.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
+		t.Errorf("no policy: %+v", got)
+	}
+	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{
+		{ContainerName: "*", ScaleDownPolicy: &autoscalingv1alpha1.ContainerScalingPolicy{ScaleMode: &off}},
+		{
+			ContainerName: "app", ControlledValues: &only, ControlledResources: []corev1.ResourceName{"cpu"},
+			MinAllowed: autoscalingv1alpha1.ResourceBounds{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")},
+			ScaleUpPolicy: &autoscalingv1alpha1.ContainerScalingPolicy{
+				StabilizationWindowSeconds: &hour, MetricThresholds: autoscalingv1alpha1.ResourceMetricThresholds{"cpu": {Utilization: &sixty}, "memory": {}},
+			},
+		},
+	}}
+	got := policyOf(e, "app")
+	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[vertical.CPU] != 60 || got.Up.Thresholds[vertical.Memory] != 95 ||
+		!got.RequestsOnly || got.Controls(vertical.Memory) || got.Min[vertical.CPU] != 100 || got.Min[vertical.Memory] != 64<<20 {
+		t.Errorf("its own: %+v", got)
+	}
+	if got := policyOf(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
+		t.Errorf("that of all: %+v", got)
+	}
+	if d := vertical.DefaultPolicy(); d.Up.Thresholds[vertical.CPU] != 95 {
+		t.Errorf("the defaults were changed: %+v", d)
+	}
+}
+
+// TestEstimatorSettings: what cannot be read is an error that names the key, and makes that estimator fail, no other.
+func TestEstimatorSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   string
+		config map[string]string
+		want   string
+	}{
+		"forecast":              {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "per-pod": "true", "margin-fraction": "0"}, ""},
+		"forecast of nothing":   {"Forecast", map[string]string{"prediction": "load"}, "needs prediction"},
+		"unknown key":           {"Forecast", map[string]string{"predicton": "load"}, `unknown key "predicton": there are container, cpu-identifier`},
+		"no bool":               {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "per-pod": "maybe"}, "config[per-pod]"},
+		"margin NaN":            {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "margin-fraction": "NaN"}, "config[margin-fraction]"},
+		"external":              {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "a=b,c in (d)"}, ""},
+		"external of nothing":   {"External", nil, "needs cpu-metric-name"},
+		"a path for a name":     {"External", map[string]string{"cpu-metric-name": "../../secrets"}, "is no name of a metric"},
+		"no selector":           {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "a=="}, ""},
+		"a selector of nothing": {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "(("}, "config[metric-selector]"},
+		"somebody else's":       {"Mine", map[string]string{"max-age": "5m", "anything": "else"}, ""},
+		"an age that is none":   {"Mine", map[string]string{"max-age": "old"}, "old"},
+	} {
+		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
+		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config, Priority: 4}}
+		got := estimatorsOf(e)
+		err := got.broken[c.kind]
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if got.percentileErr != nil || got.oomErr != nil {
+			t.Errorf("%s: %v, %v", name, got.percentileErr, got.oomErr)
+		}
+	}
+}
