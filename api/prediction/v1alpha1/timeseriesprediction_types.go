@@ -259,10 +259,10 @@ type ScalingChoice struct {
 	// +optional
 	Why string `json:"why,omitempty"`
 
-	// Ledger is the state of the account, so that it goes on after a restart. Some hundred bytes; of no use to others.
+	// Ledger is the state of the account in base64, so that it goes on after a restart; of no use to others.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	Ledger []byte `json:"ledger,omitempty"`
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // MetricTimeSeries is the forecast of one series.

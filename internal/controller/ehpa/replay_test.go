@@ -119,9 +119,9 @@ func (o *observed) Propose(v replay.View) ([]scaling.Proposal, int32) {
 }
 
 // office is load that is five times as high from nine to five, with noise, that comes within two minutes.
-func office(start time.Time, days int) series.Series {
+func office(start time.Time, length time.Duration) series.Series {
 	s := series.Series{Start: start, Step: time.Minute}
-	for m := range days * 24 * 60 {
+	for m := range int(length / time.Minute) {
 		day := float64(m % (24 * 60))
 		up := math.Max(0, math.Min(1, (day-9*60)/2)) * math.Max(0, math.Min(1, (17*60-day)/30))
 		s.Values = append(s.Values, 2+8*up+0.1*float64(m%7)+0.2*math.Sin(float64(m)/31))
@@ -136,8 +136,11 @@ func office(start time.Time, days int) series.Series {
 // the replay reports must not.
 func TestClusterScalesAsTheReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const warmup, days = 7 * 24 * time.Hour, 1
-		load := office(time.Now().Add(-warmup), 7+days)
+		// From seven in the morning, so that the time passes in which things happen; and until seven in the evening.
+		const morning, hours = 7 * time.Hour, 12
+		const warmup = 7*24*time.Hour + morning
+		time.Sleep(morning)
+		load := office(time.Now().Add(-warmup), warmup+hours*time.Hour)
 		cfg := replay.Config{
 			Capacity: 0.25, Target: 0.6, Startup: 3 * time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
 			Behavior: scaling.DefaultBehavior(5 * time.Minute), Bounds: scaling.Bounds{Min: 2, Max: 500}, Warmup: warmup,
@@ -209,8 +212,8 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 			t.Errorf("%.1f replica hours, in the replay %.1f", gotScore.ReplicaHours, wantScore.ReplicaHours)
 		}
 		// One write in a window, and the first ones.
-		if most := days*24 + 3; got.writes > most {
-			t.Errorf("%d writes of the prediction in %d windows", got.writes, days*24)
+		if most := hours + 3; got.writes > most {
+			t.Errorf("%d writes of the prediction in %d windows", got.writes, hours)
 		}
 	})
 }

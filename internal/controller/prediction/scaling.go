@@ -4,6 +4,7 @@
 package prediction
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -37,7 +38,8 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 	}
 	for i := range tsp.Status.PredictionMetrics {
 		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {
-			out.State = old.Scaling.Ledger
+			// What is no state begins the account anew, as one of another version does.
+			out.State, _ = base64.StdEncoding.DecodeString(old.Scaling.Ledger)
 		}
 	}
 	return out, nil
@@ -45,7 +47,9 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 
 // choiceOf writes what an account says.
 func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
-	out := &predictionv1alpha1.ScalingChoice{Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Why), Ledger: a.State}
+	out := &predictionv1alpha1.ScalingChoice{
+		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Why), Ledger: base64.StdEncoding.EncodeToString(a.State),
+	}
 	if a.Use {
 		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Use, -1)
 		out.ExtraReplicas, out.SparedTime = decimal(a.Extra, 3), decimal(a.Spared, 2)

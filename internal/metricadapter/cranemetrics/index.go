@@ -54,7 +54,7 @@ func Lean(object any) (any, error) {
 		for i := range tsp.Status.PredictionMetrics {
 			m := &tsp.Status.PredictionMetrics[i]
 			if m.Scaling != nil {
-				m.Scaling.Ledger = nil
+				m.Scaling.Ledger = ""
 			}
 			for n := range m.Prediction {
 				share(m.Prediction[n].Samples)

@@ -163,7 +163,7 @@ func TestUnsynced(t *testing.T) {
 func TestLean(t *testing.T) {
 	values := []string{"1", "", "2.50000", "NaN"}
 	tsp := prediction("web", "web", values...)
-	tsp.Status.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Ledger: []byte("state")}
+	tsp.Status.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Ledger: "state"}
 	tsp.Annotations = map[string]string{"a": "b"}
 	tsp.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	got, err := cranemetrics.Lean(tsp)
@@ -172,7 +172,7 @@ func TestLean(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	m := lean.Status.PredictionMetrics[0]
-	if !m.Scaling.Use || m.Scaling.Ledger != nil {
+	if !m.Scaling.Use || m.Scaling.Ledger != "" {
 		t.Errorf("the account is %+v", m.Scaling)
 	}
 	for i, s := range m.Prediction[0].Samples {
