@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -176,9 +175,6 @@ func (o *Options) askCluster(ctx context.Context, c cluster) (cluster, error) {
 	node, pods, err := inventory.List(ctx, client, o.node())
 	if err != nil {
 		return c, err
-	}
-	if node == nil {
-		return c, errors.New("the API server has no such node")
 	}
 	if c.labels == nil {
 		c.labels = node.Labels

@@ -106,13 +106,15 @@ func (j *Journal) Entries() map[string]Entry { return maps.Clone(j.entries) }
 func (j *Journal) put(e Entry) error {
 	old, had := j.entries[e.ContainerID]
 	j.entries[e.ContainerID] = e
-	if err := j.save(); err != nil {
-		if delete(j.entries, e.ContainerID); had {
-			j.entries[e.ContainerID] = old
-		}
-		return err
+	err := j.save()
+	switch {
+	case err == nil:
+	case had:
+		j.entries[e.ContainerID] = old
+	default:
+		delete(j.entries, e.ContainerID)
 	}
-	return nil
+	return err
 }
 
 // remove forgets an entry. Should that fail, it is undone once more than needed, which changes nothing.

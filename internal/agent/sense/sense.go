@@ -80,7 +80,7 @@ func (s *Sense) node(snapshot *observe.Snapshot) {
 		s.add(ensurancev1alpha1.MetricCPULoad5Min, n.Load.Value[1], nil)
 		s.add(ensurancev1alpha1.MetricCPULoad15Min, n.Load.Value[2], nil)
 	}
-	n.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(nodePressure(resource), p, nil) })
+	n.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(nodePressures[resource], p, nil) })
 }
 
 // pressureNames are the metrics of one pressure file.
@@ -98,8 +98,6 @@ func newPressureNames(of, resource string) pressureNames {
 	stem := of + "_pressure_" + resource
 	return pressureNames{stem + "_some_avg10_ratio", stem + "_some_avg60_ratio", stem + "_full_avg10_ratio", stem + "_full_avg60_ratio"}
 }
-
-func nodePressure(resource string) pressureNames { return nodePressures[resource] }
 
 func (s *Sense) pressure(names pressureNames, p host.Pressure, labels map[string]string) {
 	const percent = 100
