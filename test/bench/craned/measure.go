@@ -101,9 +101,11 @@ func (m *measurement) spent(indent string, d counted) {
 // writes notes what was written of each of so many Recommendations.
 func (m *measurement) writes(d counted, of int) {
 	share := func(n int64) string { return fmt.Sprintf("%.3f", float64(n)/float64(max(1, of))) }
+	others := maps.Clone(d.writes)
 	sum := func(verbs ...string) (n int64) {
 		for _, v := range verbs {
 			n += d.writes[v]
+			delete(others, v)
 		}
 		return n
 	}
@@ -113,7 +115,7 @@ func (m *measurement) writes(d counted, of int) {
 	m.table.note("  writes of the object, for each recommendation", share(objects), "1")
 	m.table.note("  writes of its status, likewise", share(statuses), "1")
 	m.table.note("  writes of the annotated workload, likewise", share(annotations), "1")
-	m.table.note("  all other writes", share(d.total()-objects-statuses-annotations)+", "+listed(d.writes), "")
+	m.table.note("  all other writes", fmt.Sprintf("%d: %s", d.total()-objects-statuses-annotations, listed(others)), "")
 }
 
 // listed is a map of counts as text.
