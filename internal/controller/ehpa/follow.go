@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -52,9 +51,7 @@ func (f *RulesFollower) Current() (rules *promadapter.Rules, known bool) {
 
 // Start follows until ctx ends.
 func (f *RulesFollower) Start(ctx context.Context) error {
-	tick := f.Clock.NewTicker(followEvery)
-	defer tick.Stop()
-	for {
+	tellEvery(ctx, f.Clock, followEvery, f.Changed, func(ctx context.Context) bool {
 		changed, err := f.look(ctx)
 		switch {
 		case err == nil:
@@ -63,19 +60,9 @@ func (f *RulesFollower) Start(ctx context.Context) error {
 			f.told = err.Error()
 			ctrl.LoggerFrom(ctx).Error(err, "The rules of prometheus-adapter's configuration stay as they were")
 		}
-		if changed {
-			select {
-			case f.Changed <- event.TypedGenericEvent[client.Object]{Object: &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}}:
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C():
-		}
-	}
+		return changed
+	})
+	return nil
 }
 
 // look reads once and tells whether other rules are in force.

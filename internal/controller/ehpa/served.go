@@ -52,19 +52,28 @@ func (p *Probe) Served() Served {
 
 // Start asks until ctx ends.
 func (p *Probe) Start(ctx context.Context) error {
-	tick := p.Clock.NewTicker(p.Every)
+	tellEvery(ctx, p.Clock, p.Every, p.Changed, func(context.Context) bool { return p.ask() })
+	return nil
+}
+
+// tellEvery looks at once and then at each tick, until ctx ends, and tells whoever listens that all autoscalers should be looked at where
+// something has changed.
+func tellEvery(
+	ctx context.Context, clk clock.WithTicker, every time.Duration, changed chan<- event.TypedGenericEvent[client.Object], look func(context.Context) bool,
+) {
+	tick := clk.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if p.ask() {
+		if look(ctx) {
 			select {
-			case p.Changed <- event.TypedGenericEvent[client.Object]{Object: &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}}:
+			case changed <- event.TypedGenericEvent[client.Object]{Object: &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}}:
 			case <-ctx.Done():
-				return nil
+				return
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C():
 		}
 	}
