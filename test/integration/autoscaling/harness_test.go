@@ -112,7 +112,7 @@ func startCraned(t *testing.T, flags ...string) *harness.Process {
 	return harness.Start(t, bound, binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
-		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
+		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
 		"--controllers=effectivehpa", "--ehpa-metrics-probe-interval=1s", "--ehpa-metrics-grace=3s",
 	}, flags...)...)
 }

@@ -97,7 +97,8 @@ func startCraned(t *testing.T, prometheus string, flags ...string) *process {
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
 		"--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=" + p.probes,
-		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
+		// Not lost on a slow machine; what ends in order gives it back.
+		"--lease-duration=20s", "--lease-renew-period=18s", "--lease-retry-period=1s",
 	}, flags...)
 	p.Process = harness.Start(t, bound, binary, args...)
 	return p

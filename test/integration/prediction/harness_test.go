@@ -122,7 +122,7 @@ func startCraned(t *testing.T, prometheus string, flags ...string) *process {
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
 		"--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=0",
-		"--lease-duration=4s", "--lease-renew-period=3s", "--lease-retry-period=1s",
+		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
 		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
 		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",
 	}, flags...)
