@@ -5,6 +5,7 @@ package playground
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -15,10 +16,7 @@ func TestWordsAreReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ""
-	for _, a := range args {
-		want += a + "\x00"
-	}
+	want := strings.Join(args, "\x00") + "\x00"
 	if string(out) != want {
 		t.Errorf("read back %q, want %q", out, want)
 	}

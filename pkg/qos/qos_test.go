@@ -32,9 +32,25 @@ func TestThresholds(t *testing.T) {
 		value float64
 		want  Phase
 	}{
-		{11, Rising}, {11, Rising}, {10, Calm}, {11, Rising}, {11, Rising}, {11, Firing}, {11, Firing},
-		{9, Falling}, {11, Firing}, {9, Falling}, {9, Calm}, {11, Rising}, {math.NaN(), Unknown}, {11, Rising}, {11, Rising}, {11, Firing},
-		{math.Inf(1), Held}, {9, Falling}, {9, Calm},
+		{11, Rising},
+		{11, Rising},
+		{10, Calm},
+		{11, Rising},
+		{11, Rising},
+		{11, Firing},
+		{11, Firing},
+		{9, Falling},
+		{11, Firing},
+		{9, Falling},
+		{9, Calm},
+		{11, Rising},
+		{math.NaN(), Unknown},
+		{11, Rising},
+		{11, Rising},
+		{11, Firing},
+		{math.Inf(1), Held},
+		{9, Falling},
+		{9, Calm},
 	} {
 		plan := Decide(&policy, observation(i, "cpu_load_1_min", step.value), &state)
 		if got := plan.Rules[0]; got.Phase != step.want {

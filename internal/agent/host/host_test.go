@@ -21,7 +21,8 @@ func TestParsePressure(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", p, err, want)
 	}
 	// Older kernels have no line "full" for cpu.
-	if p, err := ParsePressure([]byte(good[:strings.Index(good, "full")])); err != nil || p.Full != (Stall{}) {
+	some, _, _ := strings.Cut(good, "full")
+	if p, err := ParsePressure([]byte(some)); err != nil || p.Full != (Stall{}) {
 		t.Errorf("without full: %+v, %v", p, err)
 	}
 	for _, bad := range []string{

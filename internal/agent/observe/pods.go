@@ -82,7 +82,7 @@ func (o *Observer) use(path string, now *cgroup.Stat) Use {
 	return u
 }
 
-// Pressures of the host are missing on kernels without PSI; Supported tells whether they are there.
+// Supported tells whether the host has pressures: kernels without PSI have none.
 func (p Pressures) Supported() bool { return p.CPU.OK || p.Memory.OK || p.IO.OK }
 
 // Each calls f for every known pressure with the name of its resource.

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// namespacesAtOnce is how many are looked at at once: one that waits for a slow source must not hold up all others.
+	// namespacesAtOnce is how many are looked at together: one that waits for a slow source must not hold up all others.
 	namespacesAtOnce = 2
 	// historyTimeout bounds the reading of one namespace.
 	historyTimeout = 5 * time.Minute

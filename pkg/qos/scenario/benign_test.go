@@ -54,11 +54,12 @@ func load(burst time.Duration) func(*run, time.Duration) {
 
 func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU, peakMemory float64) {
 	t.Helper()
-	text := benign
+	var text strings.Builder
+	text.WriteString(benign)
 	for i := range 10 {
-		text += fmt.Sprintf("pod day/pod-%d class=Burstable priority=%d cpu=1 memory=1Gi allow=calm-down,evict ends=10s\n", i, i-3)
+		fmt.Fprintf(&text, "pod day/pod-%d class=Burstable priority=%d cpu=1 memory=1Gi allow=calm-down,evict ends=10s\n", i, i-3)
 	}
-	s, err := Parse(strings.Replace(text, "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi", 1))
+	s, err := Parse(strings.Replace(text.String(), "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

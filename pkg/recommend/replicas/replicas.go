@@ -94,7 +94,7 @@ func Decide(in Input, s Settings) Plan {
 	}
 	plan.Description = describe(in, s, plan)
 	if short {
-		plan.Description += " " + why + " No forecast stands in for the rest, so that fewer pods than there are are not recommended before it is known."
+		plan.Description += " " + why + " No forecast stands in for the rest, so fewer pods than run now are not recommended before it is known."
 	}
 	return plan
 }

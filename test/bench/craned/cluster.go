@@ -85,7 +85,7 @@ func (c *cluster) fill(ctx context.Context) error {
 		return err
 	}
 	c.said = fmt.Sprintf("%d Deployments in %d namespaces, made in %v", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
-	say("cluster: %s", c.said)
+	sayf("cluster: %s", c.said)
 	return nil
 }
 

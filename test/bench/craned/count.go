@@ -15,8 +15,8 @@ import (
 // progressInterval is the time between two lines that say how far something is.
 const progressInterval = 15 * time.Second
 
-// say prints a line of progress, with the time.
-func say(format string, args ...any) {
+// sayf prints a line of progress, with the time.
+func sayf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().UTC().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 

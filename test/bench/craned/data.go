@@ -52,7 +52,7 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 			return nil, err
 		}
 	}
-	say("data set: %s", d.said)
+	sayf("data set: %s", d.said)
 	return d, d.serve(exec.CommandContext(ctx, tool, args("serve")...))
 }
 
@@ -69,7 +69,7 @@ func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.
 		return fmt.Errorf("writing the history: %w", err)
 	}
 	go func() { ended <- build.Wait() }()
-	err := follow(ctx, ended, func() { say("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
+	err := follow(ctx, ended, func() { sayf("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}

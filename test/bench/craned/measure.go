@@ -196,7 +196,7 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 				return now, err
 			}
 			d := now.since(before).writes
-			say("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
+			sayf("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
 			told = time.Now()
 		}
 		if err := sleep(ctx, time.Second); err != nil {
@@ -210,7 +210,7 @@ func (m *measurement) quietly(ctx context.Context) error {
 	if m.quiet <= 0 {
 		return nil
 	}
-	say("looking for %v while nothing changes", m.quiet)
+	sayf("looking for %v while nothing changes", m.quiet)
 	// What it reads to measure is small beside what it measures, so it looks at the begin and at the end alone.
 	before, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {

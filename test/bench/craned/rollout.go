@@ -35,7 +35,7 @@ func (m *measurement) rollOut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		say("roll-out %d of %d of %d workloads, %v so far", done+1, m.rollOuts, m.rolled, time.Since(began).Round(time.Second))
+		sayf("roll-out %d of %d of %d workloads, %v so far", done+1, m.rollOuts, m.rolled, time.Since(began).Round(time.Second))
 		if n := done + 1; n%first == 0 || n == m.rollOuts {
 			if late, err = m.held(ctx); err != nil {
 				return err

@@ -39,7 +39,7 @@ func classDirs(pods string, d Driver) [2]struct {
 // podUID reads the UID out of the name of a pod's directory: pod<uid>, or kubepods-burstable-pod<uid>.slice, where the UID's dashes
 // are underscores. It returns nil for any other directory. The result shares name's bytes, with underscores made dashes.
 func podUID(name []byte, d Driver) []byte {
-	uid := name
+	var uid []byte
 	if d == Systemd {
 		rest, ok := bytes.CutSuffix(name, []byte(".slice"))
 		at := bytes.LastIndex(rest, []byte("-pod"))
