@@ -78,7 +78,7 @@ func (c *Cgroups) find(t testing.TB) error {
 	if err != nil {
 		return err
 	}
-	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning {
+	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning || pods.Items[0].DeletionTimestamp != nil {
 		return fmt.Errorf("%d pods, want one that runs: %+v", len(pods.Items), pods.Items)
 	}
 	if c.pod != nil && c.pod.UID != pods.Items[0].UID {
@@ -124,7 +124,7 @@ func containerParts(pod *corev1.Pod) []string {
 func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
 	t.Helper()
 	out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", file)
-	if err != nil && strings.Contains(err.Error(), "not found") {
+	if err != nil {
 		return "", errors.Join(err, c.find(t))
 	}
 	return strings.TrimSuffix(out, "\n"), err

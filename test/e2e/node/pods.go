@@ -168,7 +168,8 @@ func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 // Exec runs a command in the pod's container and returns what it prints.
 func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), n.bound())
+	// Shorter than what waits for it, so that one that hangs is tried again.
+	ctx, cancel := context.WithTimeout(t.Context(), n.bound()/4)
 	defer cancel()
 	request := n.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
