@@ -80,7 +80,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Targets: &workload.Scales{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
-		KEDA:    &ScaledObjects{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()},
+		KEDA:    NewScaledObjects(mgr.GetAPIReader(), mgr.GetRESTMapper()),
 		Queries: cfg.Queries, Served: probe.Served, Preview: previews,
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}

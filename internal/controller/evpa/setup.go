@@ -59,7 +59,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Client:  mgr.GetClient(),
 		Lister:  &workload.Lister{Sources: sources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
 		History: cfg.History, Kills: cfg.Kills,
-		Others:   &VerticalPodAutoscalers{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()},
+		Others:   NewVerticalPodAutoscalers(mgr.GetAPIReader(), mgr.GetRESTMapper()),
 		External: MetricsAPI{REST: disco.RESTClient()},
 		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Every: cfg.Every, Fresh: cfg.Fresh,
 	}

@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package optional lists objects of kinds that many clusters do not have. Such a kind is not watched: a watch on it would fail for
+// ever where its definition is not installed.
+package optional
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// askAgain is how long it is taken for granted that a cluster does not know a kind.
+const askAgain = time.Minute
+
+// Kind is a kind that a cluster may have. It is safe for concurrent use.
+type Kind struct {
+	kind   schema.GroupKind
+	live   client.Reader
+	mapper meta.RESTMapper
+
+	mu sync.Mutex
+	// unknown is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
+	unknown time.Time
+}
+
+// New makes a Kind that is listed from the API server.
+func New(kind schema.GroupKind, live client.Reader, mapper meta.RESTMapper) *Kind {
+	return &Kind{kind: kind, live: live, mapper: mapper}
+}
+
+// List returns the objects of a namespace; none where the cluster knows no such kind.
+func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]unstructured.Unstructured, error) {
+	mapping, err := k.mapping(now)
+	if err != nil || mapping == nil {
+		return nil, err
+	}
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
+	if err := k.live.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
+	}
+	return list.Items, nil
+}
+
+// mapping is the kind as the cluster serves it; nil where it does not.
+func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.unknown.IsZero() && now.Sub(k.unknown) < askAgain {
+		return nil, nil //nolint:nilnil // There is none, and that is no error.
+	}
+	mapping, err := k.mapper.RESTMapping(k.kind)
+	if meta.IsNoMatchError(err) {
+		k.unknown = now
+		return nil, nil //nolint:nilnil // As above.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for %ss: %w", k.kind.Kind, err)
+	}
+	return mapping, nil
+}
