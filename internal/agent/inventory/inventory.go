@@ -53,13 +53,18 @@ func New(list []corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to go.
 		}
-		uid := string(pod.UID)
-		if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
-			uid = hash
-		}
+		uid := UID(pod)
 		p.known[uid] = known(uid, pod, allowed(pod))
 	}
 	return p
+}
+
+// UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.
+func UID(pod *corev1.Pod) string {
+	if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
+		return hash
+	}
+	return string(pod.UID)
 }
 
 func known(uid string, pod *corev1.Pod, allowed []string) Pod {

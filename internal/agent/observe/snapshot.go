@@ -19,7 +19,7 @@ type Known[T any] struct {
 
 func known[T any](v T) Known[T] { return Known[T]{Value: v, OK: true} }
 
-// Snapshot is what one look saw. It is valid until the next.
+// Snapshot is what one look saw. The observer's own is valid until the next; Latest has copies that last.
 type Snapshot struct {
 	At time.Time
 	// Span is the time that rates are of; 0 at the first look, which has none.

@@ -1,0 +1,87 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestLatest: who has got a snapshot keeps it as it was, whatever is looked at afterwards.
+func TestLatest(t *testing.T) {
+	var latest Latest
+	if s := latest.Load(); s != nil {
+		t.Fatalf("a snapshot before the first look: %+v", s)
+	}
+	rec, dir := record(t, "v2-systemd-containerd")
+	o := open(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest.Publish(o.Look(now))
+	first := latest.Load()
+	if err := rec.Write(dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		latest.Publish(o.Look(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
+		if i == 0 && find(latest.Load(), guaranteed).UsedCPU.Value != 500 {
+			t.Errorf("the latest is %+v", find(latest.Load(), guaranteed))
+		}
+	}
+	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || find(first, guaranteed).UsedCPU.OK || len(find(first, guaranteed).Containers) != 2 {
+		t.Errorf("a snapshot that somebody has has changed: %+v", first)
+	}
+	// A copy is whole: a field that is added and forgotten shows here.
+	s := o.Look(now.Add(time.Minute))
+	s.Problems["x"] = "y"
+	latest.Publish(s)
+	if got := latest.Load(); !reflect.DeepEqual(got, s) {
+		t.Errorf("%+v is not a copy of %+v", got, s)
+	}
+	if got := latest.Load(); &got.Pods[0] == &s.Pods[0] || &got.Disks[0] == &s.Disks[0] || &got.Pods[0].Containers[0] == &s.Pods[0].Containers[0] {
+		t.Error("the copy shares its memory")
+	}
+}
+
+// TestLatestMakesNoGarbage: as long as nobody asks, publishing allocates nothing.
+func TestLatestMakesNoGarbage(t *testing.T) {
+	o := open(t, manyPods(t, 20))
+	s := o.Look(time.Now())
+	var latest Latest
+	latest.Publish(s)
+	latest.Publish(s)
+	if allocations := testing.AllocsPerRun(20, func() { latest.Publish(s) }); allocations > 0 {
+		t.Errorf("publishing allocates %g times", allocations)
+	}
+}
+
+// TestLatestConcurrently is for the race detector.
+func TestLatestConcurrently(t *testing.T) {
+	o := open(t, manyPods(t, 3))
+	var latest Latest
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if s := latest.Load(); s != nil && find(s, guaranteed) == nil {
+					t.Error("half a snapshot")
+				}
+			}
+		})
+	}
+	now := time.Now()
+	for range 50 {
+		now = now.Add(time.Second)
+		latest.Publish(o.Look(now))
+	}
+	close(stop)
+	readers.Wait()
+}
