@@ -83,6 +83,9 @@ func quietly(ctx context.Context, o options, c *cluster, d *craned) error {
 	if err != nil {
 		return err
 	}
+	for _, of := range slices.Sorted(maps.Keys(before)) {
+		fmt.Printf("start: %d writes of %s, ours that make the cluster among them\n", before[of], of)
+	}
 	cpu, err := measure.CPU(d.cmd.Process.Pid)
 	if err != nil {
 		return err
