@@ -225,7 +225,7 @@ func TestAdopt(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"another's": l.Adopt("b", PolicyImmovable, NewCPUSet(5, 6)),
-		"reserved":  l.Adopt("b", PolicyExclusive, NewCPUSet(0)),
+		"all":       l.Adopt("b", PolicyExclusive, NewCPUSet(0, 2, 3, 4, 6, 7)),
 		"not there": l.Adopt("b", PolicyExclusive, NewCPUSet(77)),
 		"twice":     l.Adopt("a", PolicyExclusive, NewCPUSet(2)),
 		"shared":    l.Adopt("b", PolicyNUMA, NewCPUSet(2)),

@@ -22,7 +22,7 @@ const (
 )
 
 // Ledger says who runs on which CPUs of a machine. No CPU is given to two holders that are Exclusive or Immovable; reserved
-// ones are given to nobody; and those who share zones keep as many CPUs there as they asked for.
+// ones are given to nobody; those who share zones keep as many CPUs there as they asked for; and some CPU is always left to share.
 type Ledger struct {
 	layout   *Layout
 	reserved CPUSet
@@ -41,51 +41,101 @@ func NewLedger(layout *Layout, reserved CPUSet) *Ledger {
 }
 
 // Allocate gives owner CPUs by policy, counts of them in each zone (for None they mean nothing). Where a zone has not as
-// many, nothing changes and the error says what is missing. An owner that holds something already keeps it.
+// many, or nobody would be left a CPU to share, nothing changes and the error says what is missing. An owner that holds something
+// already keeps it.
 func (l *Ledger) Allocate(owner string, policy Policy, counts map[string]int) error {
 	if _, ok := l.holders[owner]; ok {
 		return nil
 	}
+	return l.Hold(owner, policy, counts, CPUSet{})
+}
+
+// Hold is Allocate for an owner that ran on the CPUs had before, of which it keeps as many as it can. CPUs of had that are reserved by
+// now it keeps only where the zone has no others. An owner that holds something gets the new in its place; where there is no room, it
+// keeps what it holds and the error says what is missing.
+func (l *Ledger) Hold(owner string, policy Policy, counts map[string]int, had CPUSet) error {
+	before, held := l.holders[owner]
+	delete(l.holders, owner)
+	h, err := l.choose(owner, policy, counts, had)
+	if err == nil {
+		l.holders[owner] = h
+	} else if held {
+		l.holders[owner] = before
+	}
+	return err
+}
+
+func (l *Ledger) choose(owner string, policy Policy, counts map[string]int, had CPUSet) (holder, error) {
 	h := holder{policy: policy}
 	switch policy {
 	case PolicyNone:
+		return h, nil
 	case PolicyNUMA, PolicyExclusive, PolicyImmovable:
-		for _, zone := range slices.Sorted(maps.Keys(counts)) {
-			n := counts[zone]
-			room := l.room(zone)
-			if spare := room.Len() - l.promised(zone); n < 0 || n > spare {
-				return fmt.Errorf("%d CPUs of zone %q for %s, of which %d are left", n, zone, owner, max(0, spare))
-			}
-			if policy != PolicyNUMA {
-				cpus, _ := l.layout.Take(room, n)
-				h.cpus = h.cpus.Union(cpus)
-			}
+	default:
+		return h, fmt.Errorf("policy %q, want %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
+	}
+	for _, zone := range slices.Sorted(maps.Keys(counts)) {
+		n, room, spare := counts[zone], l.room(zone), l.Spare(zone)
+		var lost CPUSet // what it had of the zone and what is reserved now
+		if policy != PolicyNUMA {
+			lost = had.Intersection(l.layout.zones[zone]).Intersection(l.reserved).Difference(l.fixed())
+		}
+		if n < 0 || n > spare+lost.Len() {
+			return h, fmt.Errorf("%d CPUs of zone %q for %s, of which %d are left", n, zone, owner, spare)
 		}
 		if policy == PolicyNUMA {
-			h.counts = maps.Clone(counts)
+			continue
 		}
-	default:
-		return fmt.Errorf("policy %q, want %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
+		h.cpus = h.cpus.Union(l.prefer(had, room, min(n, spare)))
+		rest, _ := l.layout.Take(lost, max(0, n-spare))
+		h.cpus = h.cpus.Union(rest)
 	}
-	l.holders[owner] = h
-	return nil
+	if policy == PolicyNUMA {
+		h.counts = maps.Clone(counts)
+	}
+	if policy == PolicyExclusive && l.Shared().Difference(h.cpus) == (CPUSet{}) {
+		return h, fmt.Errorf("%d CPUs for %s are all that is left to share", h.cpus.Len(), owner)
+	}
+	return h, nil
 }
 
-// Adopt records CPUs that owner had before, such as those of a state file. It refuses CPUs that are not the machine's, that
-// are reserved, or that another has.
+// prefer takes n CPUs of room, those of had first.
+func (l *Ledger) prefer(had, room CPUSet, n int) CPUSet {
+	own := had.Intersection(room)
+	if own.Len() >= n {
+		cpus, _ := l.layout.Take(own, n)
+		return cpus
+	}
+	more, _ := l.layout.Take(room.Difference(own), n-own.Len())
+	return own.Union(more)
+}
+
+// Spare is how many CPUs of a zone can still be asked for.
+func (l *Ledger) Spare(zone string) int { return max(0, l.room(zone).Len()-l.promised(zone)) }
+
+// Adopt records CPUs that owner had before, such as those of a state file, reserved ones included: Hold looks for others. It refuses CPUs
+// that are not the machine's or that another has, and all where nobody would be left a CPU to share.
 func (l *Ledger) Adopt(owner string, policy Policy, cpus CPUSet) error {
 	if policy != PolicyExclusive && policy != PolicyImmovable {
 		return fmt.Errorf("%s: CPUs of its own with policy %q", owner, policy)
 	}
-	free := l.layout.all.Difference(l.reserved).Difference(l.fixed())
-	if bad := cpus.Difference(free); bad.Len() > 0 {
-		return fmt.Errorf("%s: the CPUs %s are reserved, another's or not there", owner, bad)
+	if bad := cpus.Difference(l.layout.all.Difference(l.fixed())); bad.Len() > 0 {
+		return fmt.Errorf("%s: the CPUs %s are another's or not there", owner, bad)
 	}
 	if _, ok := l.holders[owner]; ok {
 		return fmt.Errorf("%s holds CPUs already", owner)
 	}
+	if policy == PolicyExclusive && l.Shared().Difference(cpus) == (CPUSet{}) {
+		return fmt.Errorf("%s: the CPUs %s are all that is left to share", owner, cpus)
+	}
 	l.holders[owner] = holder{policy: policy, cpus: cpus}
 	return nil
+}
+
+// Policy is that by which owner holds CPUs; false where it holds none.
+func (l *Ledger) Policy(owner string) (Policy, bool) {
+	h, ok := l.holders[owner]
+	return h.policy, ok
 }
 
 // Release takes from owner what it holds.

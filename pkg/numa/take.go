@@ -51,6 +51,17 @@ func (l *Layout) All() CPUSet { return l.all }
 // Zone are the CPUs of a zone; none where there is no such zone.
 func (l *Layout) Zone(name string) CPUSet { return l.zones[name] }
 
+// Count is how many CPUs of a set are in each zone; zones without any are left out.
+func (l *Layout) Count(cpus CPUSet) map[string]int {
+	counts := map[string]int{}
+	for zone, all := range l.zones {
+		if n := all.Intersection(cpus).Len(); n > 0 {
+			counts[zone] = n
+		}
+	}
+	return counts
+}
+
 // Take chooses n CPUs of free, or says false where there are fewer. It takes whole physical cores as long as it can, then
 // fills up from the cores of which the fewest threads are free, and breaks a whole core only at the end: so that the
 // fewest cores are shared between holders. Among equals the lowest CPU comes first.

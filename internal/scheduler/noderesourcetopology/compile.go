@@ -4,10 +4,8 @@
 package noderesourcetopology
 
 import (
-	"fmt"
-
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/scheduler/noderesourcetopology/wire"
+	"crane.io/crane/internal/numawire"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -21,37 +19,15 @@ type compiled struct {
 	empty      *numa.Node // with these zones, where nobody holds anything
 }
 
-// compile reads t. Zones other than NUMA nodes hold the same CPUs once more and are left out. The error names what cannot
-// be; the node then counts as one whose zones are not known.
+// compile reads t. The error names what cannot be; the node then counts as one whose zones are not known.
 func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 	c := &compiled{
 		managed:    t.CraneManagerPolicy.CPUManagerPolicy == topology.CPUManagerPolicyStatic,
 		singleZone: t.CraneManagerPolicy.TopologyManagerPolicy != topology.TopologyManagerPolicyNone,
 	}
-	for i := range t.Zones {
-		z := &t.Zones[i]
-		if z.Type != topology.ZoneTypeNode {
-			continue
-		}
-		zone := numa.Zone{Name: z.Name}
-		if len(z.Costs) > 0 {
-			zone.Distances = make(map[string]int, len(z.Costs))
-			for _, cost := range z.Costs {
-				zone.Distances[cost.Name] = int(cost.Value)
-			}
-		}
-		if z.Resources != nil {
-			capacity, err := wire.Amounts(z.Resources.Capacity)
-			if err != nil {
-				return nil, fmt.Errorf("zone %q: capacity: %w", z.Name, err)
-			}
-			allocatable, err := wire.Amounts(z.Resources.Allocatable)
-			if err != nil {
-				return nil, fmt.Errorf("zone %q: allocatable: %w", z.Name, err)
-			}
-			zone.Usable = numa.Usable(capacity, allocatable, int(z.Resources.ReservedCPUNums))
-		}
-		c.zones = append(c.zones, zone)
+	var err error
+	if c.zones, err = numawire.Zones(t); err != nil {
+		return nil, err
 	}
 	c.empty = &numa.Node{}
 	if err := c.empty.SetZones(c.zones); err != nil {

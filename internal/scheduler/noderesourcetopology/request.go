@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/scheduler/noderesourcetopology/wire"
+	"crane.io/crane/internal/numawire"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -50,7 +50,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 	var r *request
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if !wholeCPUs(c) {
+		if numawire.WholeCPUs(&c.Resources) == 0 {
 			continue
 		}
 		if r == nil {
@@ -58,7 +58,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 		}
 		for _, name := range aware {
 			if q, ok := c.Resources.Requests[name]; ok {
-				a, err := wire.Amount(name, q)
+				a, err := numawire.Amount(name, q)
 				if err != nil {
 					a = numa.MaxAmount // more than any zone has
 				}
@@ -73,18 +73,6 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 		r.singleZone = &v
 	}
 	return r
-}
-
-// wholeCPUs says whether c asks for CPUs of its own: as many as its limit, and no part of one.
-func wholeCPUs(c *corev1.Container) bool {
-	request, ok := c.Resources.Requests[corev1.ResourceCPU]
-	limit, limited := c.Resources.Limits[corev1.ResourceCPU]
-	if !ok || !limited {
-		return false
-	}
-	a, errA := wire.Amount(corev1.ResourceCPU, request)
-	b, errB := wire.Amount(corev1.ResourceCPU, limit)
-	return errA == nil && errB == nil && a == b && a > 0 && a%numa.Core == 0
 }
 
 func ofDaemonSet(pod *corev1.Pod) bool {

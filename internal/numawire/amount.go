@@ -1,12 +1,14 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire turns what Kubernetes writes about zones into the values of pkg/numa and back: quantities, and the
-// annotation topology.crane.io/topology-result. Anybody may write an annotation, so it trusts nothing that it reads.
-package wire
+// Package numawire turns what Kubernetes writes about zones into the values of pkg/numa and back: quantities, and the
+// annotation topology.crane.io/topology-result, NodeResourceTopologies, and which containers ask for CPUs of their own. The scheduler's plugin
+// and the agent read the same through it. Anybody may write an annotation, so it trusts nothing that it reads.
+package numawire
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -46,13 +48,13 @@ func Amount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) 
 	return numa.Amount(v), nil
 }
 
-// quantity is the way back, in the format that is usual for the resource.
-func quantity(name numa.Resource, a numa.Amount) resource.Quantity {
+// Quantity is the way back, in the format that is usual for the resource.
+func Quantity(name numa.Resource, a numa.Amount) resource.Quantity {
 	switch {
 	case name == numa.CPU:
 		return *resource.NewMilliQuantity(int64(a), resource.DecimalSI)
 	case name == numa.Resource(corev1.ResourceMemory), name == numa.Resource(corev1.ResourceEphemeralStorage),
-		len(name) > len(corev1.ResourceHugePagesPrefix) && name[:len(corev1.ResourceHugePagesPrefix)] == corev1.ResourceHugePagesPrefix:
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 		return *resource.NewQuantity(int64(a), resource.BinarySI)
 	}
 	return *resource.NewQuantity(int64(a), resource.DecimalSI)

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package wire
+package numawire
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ func EncodeResult(p numa.Placement) (string, error) {
 	for i, s := range p {
 		capacity := make(corev1.ResourceList, len(s.Resources))
 		for _, name := range slices.Sorted(maps.Keys(s.Resources)) {
-			capacity[corev1.ResourceName(name)] = quantity(name, s.Resources[name])
+			capacity[corev1.ResourceName(name)] = Quantity(name, s.Resources[name])
 		}
 		zones[i] = topology.Zone{
 			Name: s.Zone, Type: topology.ZoneTypeNode,

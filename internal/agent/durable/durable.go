@@ -1,0 +1,80 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package durable keeps files that outlast a process that is killed and a disk that is full: a file is replaced in one step or not at all.
+// It knows nothing of what is in them.
+package durable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+)
+
+// Replace writes a file in one step: a write that is torn leaves the old one. It returns when the file is on the disk.
+func Replace(path string, content []byte) (err error) {
+	temporary := path + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err //nolint:wrapcheck // The error names the file.
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	// The directory's entry has to be on the disk as well.
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err //nolint:wrapcheck // The error names the file.
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Envelope is the form of a file: the checksum is CRC-32C of the content as it is written.
+type Envelope struct {
+	Version  int             `json:"version"`
+	Checksum uint32          `json:"checksum"`
+	Content  json.RawMessage `json:"content"`
+}
+
+// Seal puts a value into an envelope.
+func Seal(version int, value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	out, err := json.Marshal(Envelope{Version: version, Checksum: checksum(raw), Content: raw})
+	if err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	return out, nil
+}
+
+// Open reads a value from an envelope of that version. The error says what is wrong with it.
+func Open(version int, sealed []byte, value any) error {
+	var e Envelope
+	if err := json.Unmarshal(sealed, &e); err != nil {
+		return fmt.Errorf("no JSON: %w", err)
+	}
+	if e.Version != version {
+		return fmt.Errorf("has version %d, want %d", e.Version, version)
+	}
+	if checksum(e.Content) != e.Checksum {
+		return errors.New("has another checksum than its content")
+	}
+	if err := json.Unmarshal(e.Content, value); err != nil {
+		return fmt.Errorf("content: %w", err)
+	}
+	return nil
+}
+
+func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }

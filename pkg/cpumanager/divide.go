@@ -1,0 +1,89 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpumanager
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Divide shares a pod's CPUs, a number in each zone, out among its containers: container i gets wants[i] of them. A container keeps of had[i],
+// its numbers of before, what it can; had may be shorter than wants. The rest goes, the largest container first, to the zone in which the
+// fewest CPUs are left over, or else to as few zones as it takes. What is left over belongs to no container. Where the containers want more
+// than there is, the error says so.
+func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[string]int, error) {
+	left, all, wanted := maps.Clone(zones), 0, 0
+	for zone, n := range zones {
+		if n < 0 {
+			return nil, fmt.Errorf("%d CPUs of zone %q", n, zone)
+		}
+		all += n
+	}
+	for _, n := range wants {
+		wanted += max(0, n)
+	}
+	if wanted > all {
+		return nil, fmt.Errorf("the zones that the pod was given have %d CPUs, its containers ask for %d", all, wanted)
+	}
+	out, missing := make([]map[string]int, len(wants)), slices.Clone(wants)
+	give := func(i int, zone string, n int) {
+		if n > 0 {
+			out[i][zone] += n
+			left[zone] -= n
+			missing[i] -= n
+		}
+	}
+	names := slices.Sorted(maps.Keys(zones))
+	for i := range out {
+		out[i] = map[string]int{}
+		if i >= len(had) {
+			continue
+		}
+		for _, zone := range names {
+			give(i, zone, min(had[i][zone], left[zone], missing[i]))
+		}
+	}
+	order := make([]int, len(wants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(missing[b], missing[a]) })
+	for _, i := range order {
+		for missing[i] > 0 {
+			zone := choose(names, left, missing[i], out[i])
+			give(i, zone, min(left[zone], missing[i]))
+		}
+	}
+	return out, nil
+}
+
+// choose returns the zone that gives n CPUs and has the fewest left over, one that the container is in already before others; where none
+// has as many, the one with the most.
+func choose(names []string, left map[string]int, n int, in map[string]int) string {
+	best := ""
+	for _, zone := range names {
+		if left[zone] <= 0 {
+			continue
+		}
+		if best == "" || better(left[zone], left[best], in[zone] > 0, in[best] > 0, n) {
+			best = zone
+		}
+	}
+	return best
+}
+
+func better(a, b int, aIn, bIn bool, n int) bool {
+	if (a >= n) != (b >= n) {
+		return a >= n
+	}
+	if aIn != bIn {
+		return aIn
+	}
+	if a >= n {
+		return a < b
+	}
+	return a > b
+}

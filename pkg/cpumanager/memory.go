@@ -1,0 +1,67 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpumanager
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Near says from which zones' memory alone each container may take: from those of its CPUs. A container that is bound to zones is killed when
+// they are full, however much others have. So only containers with a limit are bound, and only while the limits of all that are bound to a
+// zone fit into it; a limit counts in the zones in proportion to the CPUs. why has the reason for the others that hold something.
+func Near(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
+	zones, why = map[ID][]string{}, map[ID]string{}
+	limits := map[ID]series.Bytes{}
+	for i := range pods {
+		for _, c := range pods[i].Containers {
+			limits[ID{pods[i].UID, c.Name}] = c.Memory
+		}
+	}
+	left := maps.Clone(m.Memory)
+	for _, h := range plan.Holdings {
+		if reason := bind(left, h.Zones, limits[h.ID]); reason != "" {
+			why[h.ID] = reason
+			continue
+		}
+		for _, zone := range slices.Sorted(maps.Keys(h.Zones)) {
+			if h.Zones[zone] > 0 {
+				zones[h.ID] = append(zones[h.ID], zone)
+			}
+		}
+	}
+	return zones, why
+}
+
+// bind takes a limit from what is left of zones, or says why not.
+func bind(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
+	cpus := sum(zones)
+	if cpus == 0 {
+		return "it has CPUs of no zone"
+	}
+	if limit <= 0 {
+		return "it has no limit of memory"
+	}
+	needs := map[string]series.Bytes{}
+	for zone, n := range zones {
+		switch {
+		case n == cpus:
+			needs[zone] = limit
+		case n > 0:
+			needs[zone] = limit/series.Bytes(cpus)*series.Bytes(n) + series.Bytes(n) // rounded up
+		}
+	}
+	for _, zone := range slices.Sorted(maps.Keys(needs)) {
+		if needs[zone] > left[zone] {
+			return fmt.Sprintf("zone %s has %d MiB left to be bound to, it may take %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
+		}
+	}
+	for zone, n := range needs {
+		left[zone] -= n
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestReserveCarries: what a zone has not is carried to the next (gocrane carried 6 of 5 beyond a zone of 4).
+func TestReserveCarries(t *testing.T) {
+	for _, c := range []struct {
+		has      []Amount
+		reserved Amount
+		want     []Amount
+		beyond   Amount
+	}{
+		{[]Amount{4, 4}, 5, []Amount{4, 1}, 0},
+		{[]Amount{4, 4}, 0, []Amount{0, 0}, 0},
+		{[]Amount{4, 0, 4}, 6, []Amount{4, 0, 2}, 0},
+		{[]Amount{4, 4}, 9, []Amount{4, 4}, 1},
+		{[]Amount{-4, 4}, 3, []Amount{0, 3}, 0},
+		{[]Amount{4}, -3, []Amount{0}, 0},
+		{nil, 3, []Amount{}, 3},
+	} {
+		if got, beyond := Reserve(c.has, c.reserved); !slices.Equal(got, c.want) || beyond != c.beyond {
+			t.Errorf("%d of %v: %v and %d beyond, want %v and %d", c.reserved, c.has, got, beyond, c.want, c.beyond)
+		}
+	}
+}
+
+// TestReserveIsExact: nothing is lost or made, no zone gives more than it has, and a zone gives only when those before it are used up.
+func TestReserveIsExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	for range 2000 {
+		has := make([]Amount, r.IntN(6))
+		for i := range has {
+			has[i] = Amount(r.IntN(12))
+		}
+		reserved := Amount(r.IntN(40))
+		taken, beyond := Reserve(has, reserved)
+		sum := beyond
+		for i, n := range taken {
+			sum += n
+			if n < 0 || n > has[i] {
+				t.Fatalf("%d of %v: zone %d gives %d", reserved, has, i, n)
+			}
+			if n > 0 && i > 0 && taken[i-1] != has[i-1] {
+				t.Fatalf("%d of %v: zone %d gives before zone %d is used up: %v", reserved, has, i, i-1, taken)
+			}
+		}
+		if sum != reserved || beyond > 0 && slices.ContainsFunc(has, func(h Amount) bool { return h > 0 }) && taken[len(taken)-1] != has[len(has)-1] {
+			t.Fatalf("%d of %v: %v and %d beyond", reserved, has, taken, beyond)
+		}
+	}
+}
