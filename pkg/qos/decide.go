@@ -30,6 +30,7 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 		changed: map[string]bool{}, evicting: map[string]bool{}, planned: map[Resource]float64{},
 	}
 	s.catchUp(o, policy.Limits)
+	d.detect()
 	breaching := d.look()
 	for i := range policy.Rules {
 		if !breaching[i] {
@@ -38,10 +39,12 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 		r, f := &policy.Rules[i], &d.findings[i]
 		if r.Preview {
 			t, e := d.act(r, f)
+			d.blame(f, t, e)
 			d.plan.Previews = append(d.plan.Previews, Preview{Rule: r.Name, Throttles: t, Evictions: e})
 			continue
 		}
 		t, e := d.act(r, f)
+		d.blame(f, t, e)
 		d.commit(t, e)
 	}
 	d.plan.Throttles = append(d.plan.Throttles, d.restore()...)
@@ -63,6 +66,7 @@ func (d *decision) look() []bool {
 		}
 		states[r.Name] = st
 		d.findings[i], breaching[i] = st.look(r, d.o, d.policy.Limits)
+		d.explain(r, &d.findings[i])
 	}
 	d.s.rules = states
 	return breaching

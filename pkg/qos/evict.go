@@ -39,7 +39,10 @@ func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Ev
 	if resource == None {
 		resource = CPU
 	}
-	chosen, spared := d.choose(r, resource, gap, quantified)
+	if interferes(r.Metric) == Memory {
+		resource = Memory
+	}
+	chosen, spared := d.choose(r, f, resource, gap, quantified)
 	if len(chosen) > allowed {
 		f.Why = fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.Evictions, limits.Window)
 		chosen = chosen[:allowed]
@@ -64,10 +67,10 @@ func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Ev
 }
 
 // choose takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.
-func (d *decision) choose(r *Rule, resource Resource, gap float64, quantified bool) (chosen []*Pod, spared string) {
+func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, quantified bool) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
-	candidates := victims(d.o, r.Action.Name, resource)
+	candidates := d.victims(r, f, resource)
 	if len(candidates) == 0 {
 		return nil, ": " + nobody
 	}

@@ -47,6 +47,9 @@ func Lookup(name string) (Metric, bool) {
 			return m, true
 		}
 	}
+	if interferes(name) != None {
+		return Metric{Name: name, Unit: "ratio", Settle: briefly}, true
+	}
 	if span, ok := pressureSpan(name); ok {
 		return Metric{Name: name, Unit: "ratio", Settle: span}, true
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Measured is a value and when it was measured. The zero value is unknown.
-type Measured[T series.MilliCPU | series.Bytes] struct {
+type Measured[T series.MilliCPU | series.Bytes | series.Ratio] struct {
 	Value T
 	At    time.Time
 }
@@ -47,6 +47,23 @@ type Observation struct {
 	// Samples are by the name of the metric. A metric that is not there is unknown.
 	Samples map[string][]Sample
 	Pods    []Pod
+
+	// derived are by the name of a metric that Decide makes of the others.
+	derived map[string]derived
+}
+
+// derived are the samples of a metric, or why there are none.
+type derived struct {
+	samples []Sample
+	why     string
+}
+
+// samples returns those of a metric, or why there are none.
+func (o *Observation) samples(metric string) (samples []Sample, why string) {
+	if d, ok := o.derived[metric]; ok {
+		return d.samples, d.why
+	}
+	return o.Samples[metric], "the metric is missing"
 }
 
 // Node is the node as a whole.
@@ -107,10 +124,19 @@ type Pod struct {
 	// Allowed are the names of the actions that may be taken on it.
 	Allowed []string
 
+	// Sensitive says by what it is known to be latency-sensitive, empty where it is not: then nobody is held down for its sake.
+	Sensitive string
+	// Labels are those of its series; they are not changed.
+	Labels map[string]string
+
 	// UsedCPU is the use over the last interval, UsedMemory the working set.
 	UsedCPU    Measured[series.MilliCPU]
 	UsedMemory Measured[series.Bytes]
-	Containers []Container
+	// StalledCPU and StalledMemory are the shares of the last interval, 0 to 1, in which a task of the pod waited for the resource, whatever
+	// for; Throttled is the share of the periods in which it ran that its own limit ended early.
+	StalledCPU, StalledMemory Measured[series.Ratio]
+	Throttled                 Measured[series.Ratio]
+	Containers                []Container
 }
 
 // use is what the pod uses of a resource.
@@ -119,6 +145,14 @@ func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, boo
 		return float64(p.UsedCPU.Value), p.UsedCPU.fresh(now, maxAge)
 	}
 	return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
+}
+
+// measuredAt is when the use of a resource was measured.
+func (p *Pod) measuredAt(r Resource) time.Time {
+	if r == CPU {
+		return p.UsedCPU.At
+	}
+	return p.UsedMemory.At
 }
 
 // Quota is a limit of cpu in force. Unlimited is the largest.

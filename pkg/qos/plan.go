@@ -66,6 +66,8 @@ type Finding struct {
 	Why string
 	// Preview tells that nothing is done for it.
 	Preview bool
+	// Interference is, for rules on it, who waits and who is likely to be the cause; nil where nobody waits more than usual.
+	Interference *Interference
 }
 
 // Avoidance is whether new pods are kept away.

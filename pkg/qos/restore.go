@@ -81,6 +81,9 @@ func (d *decision) room(p *Pod) (room float64, held, bound bool) {
 			if !d.s.rules[r.Name].judged {
 				return 0, true, true // after a start, until it has been calm for long enough
 			}
+			if d.again(r) {
+				return 0, true, true
+			}
 			free, ok := d.s.rules[r.Name].metric.amountOf(r.Above*(1-float64(d.policy.Limits.Margin))-f.Value, d.o.Node)
 			if ok && f.Of == CPU {
 				room = min(room, free)

@@ -92,9 +92,9 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 	if !st.known {
 		return 0, at, "there is no metric of this name"
 	}
-	samples := o.Samples[r.Metric]
+	samples, why := o.samples(r.Metric)
 	if len(samples) == 0 {
-		return 0, at, "the metric is missing"
+		return 0, at, why
 	}
 	selected, counted := 0, 0
 	for _, s := range samples {

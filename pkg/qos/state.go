@@ -17,6 +17,8 @@ type State struct {
 	leaving map[string]*leaver
 	refused map[string]time.Time // by the pod's UID: when it was refused
 	evicted []time.Time
+	// detector is there as long as a rule asks for interference.
+	detector *detector
 }
 
 // Taken is what a container was throttled by, to be given back.

@@ -45,8 +45,10 @@ func atTime(verb string, rest []string) (func(*run) string, error) {
 		return quotaIs(rest[0], rest[1])
 	case verb == "used" && len(rest) == 2:
 		return usedIs(rest[0], rest[1])
+	case verb == "waits" && len(rest) == 2:
+		return waitsIs(rest[0], rest[1])
 	}
-	return nil, errors.New("want avoided, free, quota POD V or used RESOURCE V")
+	return nil, errors.New("want avoided, free, quota POD V, used RESOURCE V or waits POD V")
 }
 
 func quotaIs(name, want string) (func(*run) string, error) {
@@ -68,6 +70,24 @@ func quotaIs(name, want string) (func(*run) string, error) {
 		}
 		return ""
 	}, nil
+}
+
+func waitsIs(name, want string) (func(*run) string, error) {
+	if want[0] != '<' && want[0] != '>' {
+		return nil, errors.New("want < or >")
+	}
+	bound, err := percentage(want[1:])
+	return func(r *run) string {
+		p := r.find(name)
+		if p == nil {
+			return "there is no such pod"
+		}
+		got := r.measured[p.UID].stalledCPU
+		if want[0] == '<' && got < bound || want[0] == '>' && got > bound {
+			return ""
+		}
+		return fmt.Sprintf("it waits %.1f %% of the time", 100*got)
+	}, err
 }
 
 func usedIs(resource, want string) (func(*run) string, error) {

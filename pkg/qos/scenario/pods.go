@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 func newPod(name string, words []string) (*pod, error) {
@@ -58,6 +59,15 @@ func (p *pod) set(key, value string) error {
 		p.Allowed = strings.Split(value, ",")
 	case "elastic":
 		p.Elastic = true
+	case "sensitive":
+		p.Sensitive = "cpuPriority 0"
+	case "stall", "noise":
+		var share series.Ratio
+		if share, err = percentage(value); key == "stall" {
+			p.stall = float64(share)
+		} else {
+			p.noise = float64(share)
+		}
 	case "unmeasured":
 		p.unmeasured = value != "no"
 	case "protected":

@@ -6,6 +6,7 @@ package scenario
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ type run struct {
 
 	used     demand
 	at       time.Time // of the last measurement
-	measured map[string]demand
+	measured map[string]measurement
+	rng      *rand.Rand
 	avoided  bool
 
 	evicted []string
@@ -57,7 +59,8 @@ type Outcome struct {
 // Run plays the scenario from its start.
 func (s *Scenario) Run() (Outcome, error) {
 	r := &run{
-		s: s, policy: s.policy, now: start(), given: map[string]float64{}, lost: map[string]bool{}, measured: map[string]demand{},
+		s: s, policy: s.policy, now: start(), given: map[string]float64{}, lost: map[string]bool{}, measured: map[string]measurement{},
+		rng:    rand.New(rand.NewPCG(1, 1)),
 		graces: map[string]time.Duration{}, reasons: map[string]bool{}, phases: map[string]qos.Phase{},
 	}
 	r.policy.Rules = slices.Clone(s.policy.Rules)
@@ -134,9 +137,27 @@ func (r *run) work() {
 	r.at = r.clock()
 	clear(r.measured)
 	for _, p := range r.pods {
-		got := float64(min(qos.Quota(p.wants.cpu), p.quota)) * share
-		r.measured[p.UID] = demand{series.MilliCPU(math.Round(got)), p.wants.memory}
+		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.wants.cpu), p.quota))*share, total.memory)
 	}
+}
+
+// crowded is the share of a node's memory in use from which on everybody waits for it.
+const crowded = 0.95
+
+// measure is what a pod shows that gets cpu on a node of which so much memory is wanted.
+func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
+	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), p.wants.memory}}
+	waited := 0.0
+	if p.wants.cpu > 0 {
+		waited = 1 - cpu/float64(p.wants.cpu)
+	}
+	if qos.Quota(p.wants.cpu) > p.quota {
+		m.throttled = 1
+	}
+	calm := p.stall + p.noise*r.rng.Float64()
+	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
+	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.s.node.Memory)-crowded, 0)/(1-crowded), 1))
+	return m
 }
 
 // clock is the node's, which may be wrong.
@@ -163,6 +184,9 @@ func (r *run) observe() qos.Observation {
 		if m, ok := r.measured[p.UID]; ok && !p.unmeasured && !r.lost["pods"] {
 			seen.UsedCPU = qos.Measured[series.MilliCPU]{Value: m.cpu, At: r.at}
 			seen.UsedMemory = qos.Measured[series.Bytes]{Value: m.memory, At: r.at}
+			seen.StalledCPU = qos.Measured[series.Ratio]{Value: m.stalledCPU, At: r.at}
+			seen.StalledMemory = qos.Measured[series.Ratio]{Value: m.stalledMemory, At: r.at}
+			seen.Throttled = qos.Measured[series.Ratio]{Value: m.throttled, At: r.at}
 			c.UsedCPU = seen.UsedCPU
 		}
 		seen.Containers = []qos.Container{c}

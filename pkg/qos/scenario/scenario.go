@@ -32,9 +32,17 @@ type demand struct {
 	memory series.Bytes
 }
 
+// measurement is what is measured of a pod.
+type measurement struct {
+	demand
+	stalledCPU, stalledMemory, throttled series.Ratio
+}
+
 // pod is a pod of the simulated node.
 type pod struct {
 	qos.Pod
+	// stall is the share of time that it waits for cpu even where it is alone, noise what comes and goes on top of it.
+	stall, noise   float64
 	wants          demand
 	request, limit series.MilliCPU
 	quota          qos.Quota

@@ -1,0 +1,137 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// victims are those of a rule's action. Where a pod is interfered with, those whose use rose with it come first, most of it first; where
+// nobody's did, who uses the most does. The pod itself, and latency-sensitive pods that are as important, are none of them.
+func (d *decision) victims(r *Rule, f *Finding, resource Resource) []*Pod {
+	list := victims(d.o, r.Action.Name, resource)
+	v := d.interfered(r)
+	if v == nil {
+		return list
+	}
+	of := interferes(r.Metric)
+	list = slices.DeleteFunc(list, func(p *Pod) bool {
+		return p.UID == v.pod.UID || p.Sensitive != "" && p.Priority >= v.pod.Priority
+	})
+	least := leastRise * d.o.Node.capacity(of)
+	rise := make(map[string]float64, len(list))
+	anybody := false
+	for _, p := range list {
+		if by := d.s.detector.rise(of.index(), p, d.o.At, r.MaxAge); by >= least && !p.Terminating {
+			rise[p.UID], anybody = by, true
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *Pod) int {
+		if anybody {
+			return cmp.Compare(rise[b.UID], rise[a.UID])
+		}
+		return cmp.Compare(d.used(b, of, r), d.used(a, of, r))
+	})
+	if f.Interference == nil {
+		return list
+	}
+	if i := slices.IndexFunc(list, func(p *Pod) bool { return !p.Terminating && d.used(p, of, r) > 0 }); i >= 0 {
+		p := list[i]
+		f.Interference.Antagonist, f.Interference.Rise, f.Interference.Uses = p.ref(), rise[p.UID], d.used(p, of, r)
+	}
+	return list
+}
+
+// used is what a pod uses of a resource, 0 where it is not known.
+func (d *decision) used(p *Pod, of Resource, r *Rule) float64 {
+	if use, ok := p.use(of, d.o.At, r.MaxAge); ok {
+		return use
+	}
+	return 0
+}
+
+// interfered is the pod for whose sake a rule fires, nil for rules on other metrics.
+func (d *decision) interfered(r *Rule) *verdict {
+	of := interferes(r.Metric)
+	if of == None {
+		return nil
+	}
+	if v := d.s.detector.worst(r, of); v != nil && v.by > 0 {
+		return v
+	}
+	return nil
+}
+
+// explain says of a rule on interference who is interfered with, or why nobody is who seems to be.
+func (d *decision) explain(r *Rule, f *Finding) {
+	of := interferes(r.Metric)
+	if of == None {
+		return
+	}
+	v := d.s.detector.worst(r, of)
+	if v == nil || v.by == 0 && v.own == "" {
+		return
+	}
+	f.Interference = &Interference{
+		Of: of, Victim: v.pod.ref(), Sensitive: v.pod.Sensitive, Waits: series.Ratio(v.waits), Usual: series.Ratio(v.usual),
+		Deviation: series.Ratio(v.deviation), Own: v.own,
+	}
+	d.victims(r, f, of)
+	if f.Why == "" {
+		f.Why = f.Interference.String()
+	}
+}
+
+// detect finds out who is interfered with, where a rule asks for it.
+func (d *decision) detect() {
+	var age time.Duration
+	for i := range d.policy.Rules {
+		if r := &d.policy.Rules[i]; interferes(r.Metric) != None {
+			age = max(age, r.MaxAge)
+		}
+	}
+	if age == 0 {
+		d.s.detector = nil
+		return
+	}
+	if d.s.detector == nil {
+		d.s.detector = &detector{}
+	}
+	d.s.detector.look(d.o, age)
+	with := *d.o
+	with.derived = map[string]derived{}
+	for i := range d.policy.Rules {
+		metric := d.policy.Rules[i].Metric
+		if of := interferes(metric); of != None {
+			var found derived
+			found.samples, found.why = d.s.detector.samples(of)
+			with.derived[metric] = found
+		}
+	}
+	d.o = &with
+}
+
+// blame adds to what is done for a pod that is interfered with for whom it is and why.
+func (d *decision) blame(f *Finding, throttles []Throttle, evictions []Eviction) {
+	if f.Interference == nil {
+		return
+	}
+	for i := range throttles {
+		throttles[i].Why += "; " + f.Interference.String()
+	}
+	for i := range evictions {
+		evictions[i].Why += "; " + f.Interference.String()
+	}
+}
+
+// again tells that what was taken for the sake of a pod is not to be given back yet: whoever was the cause would be it again, so that it
+// gets it back when the cool-down is over, and not as soon as the pod is calm.
+func (d *decision) again(r *Rule) bool {
+	fired := d.s.rules[r.Name].lastFired
+	return interferes(r.Metric) != None && !fired.IsZero() && d.o.At.Before(fired.Add(r.Action.CoolDown))
+}

@@ -1,0 +1,313 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Interference is found by comparing a pod with itself: a latency-sensitive pod that waits for a resource more than it usually does, while
+// others take more of it or there is no more of it, is interfered with. What is usual is the median of its calm times and how far they
+// scatter; it is not learnt while anybody on the node is interfered with.
+//
+// A pod that waits for its own limit is not interfered with: the share of time in which its limit held it up is taken off. Nor is one that
+// waits because it does more than usual itself while the node has room.
+
+const (
+	// scatter is the number of deviations up to which a pod waits as usual, and leastExcess the share of time above the median up to which it
+	// does in any case: noise that is small never counts, however calm the pod was before.
+	scatter     = 3
+	leastExcess = 0.05
+	// full is the share of a resource in use from which on all that want it compete.
+	full = 0.8
+	// leastRise is the share of the node's capacity from which on it counts that a pod uses more than usual.
+	leastRise = 0.02
+	// newUsual is how long a pod waits more than usual before that is what is usual with it. Whatever it is, nothing has helped in that time,
+	// and a baseline that is wrong must not hold others down for ever.
+	newUsual = time.Hour
+)
+
+// contended are the resources that pods compete for, in the order of arrays by resource.
+var contended = [...]Resource{CPU, Memory}
+
+// history is what is remembered of a pod.
+type history struct {
+	waits, uses [len(contended)]ring
+	// measured and learnt are the times of the last measurement that counted, and of the last that went into the rings.
+	measured, learnt [len(contended)]time.Time
+	// above is since when it has waited more than usual; zero where it does not.
+	above [len(contended)]time.Time
+	seen  uint64
+}
+
+// detector remembers what is usual with the pods of a node.
+type detector struct {
+	looks    uint64
+	pods     map[string]*history
+	verdicts [len(contended)][]verdict
+	// learning are the pods of which it is not known yet what is usual; blind that it is not known how much the node uses.
+	learning [len(contended)]int
+	blind    [len(contended)]bool
+}
+
+// verdict is what is found out about a sensitive pod and a resource.
+type verdict struct {
+	pod *Pod
+	// waits is the share of time that it waited without its own limit's part, usual the median, deviation how far it scatters.
+	waits, usual, deviation float64
+	at                      time.Time
+	// by is the excess: how much more than usual it waits because of others; 0 where it is not interfered with.
+	by float64
+	// own says why what it waits more than usual is no interference.
+	own string
+}
+
+// look judges every sensitive pod and learns what is usual. It forgets pods that are gone.
+func (d *detector) look(o *Observation, maxAge time.Duration) {
+	if d.pods == nil {
+		d.pods = map[string]*history{}
+	}
+	d.looks++
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		h := d.pods[p.UID]
+		if h == nil {
+			h = &history{}
+			d.pods[p.UID] = h
+		}
+		h.seen = d.looks
+	}
+	for uid, h := range d.pods {
+		if h.seen != d.looks {
+			delete(d.pods, uid)
+		}
+	}
+	for k, r := range contended {
+		d.verdicts[k], d.learning[k] = d.verdicts[k][:0], 0
+		used, known := o.Node.used(r, o.At, maxAge)
+		if d.blind[k] = !known; known {
+			d.judge(k, used, o, maxAge)
+			d.learn(k, o, maxAge)
+		}
+	}
+}
+
+// waits is the share of time that a pod waited for a resource without the part that is its own limit's.
+func (p *Pod) waits(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
+	m := p.StalledMemory
+	if r == CPU {
+		m = p.StalledCPU
+	}
+	if !m.fresh(now, maxAge) {
+		return 0, time.Time{}, false
+	}
+	share := min(float64(m.Value), 1)
+	if r == CPU {
+		if p.Throttled.fresh(now, maxAge) {
+			// Of a period that its limit ended early only a part was waited; to count all of it errs on the side of doing nothing.
+			share = max(share-float64(p.Throttled.Value), 0)
+		}
+	}
+	return share, m.At, true
+}
+
+// judge makes the verdicts of a resource, of which the node uses a share.
+func (d *detector) judge(k int, used series.Ratio, o *Observation, maxAge time.Duration) {
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if p.Sensitive == "" {
+			continue
+		}
+		h := d.pods[p.UID]
+		share, at, ok := p.waits(contended[k], o.At, maxAge)
+		if !ok {
+			continue
+		}
+		if h.waits[k].n < ringLeast {
+			d.learning[k]++
+			continue
+		}
+		v := verdict{pod: p, waits: share, at: at}
+		v.usual, v.deviation = h.waits[k].usual()
+		if share > v.usual+max(scatter*v.deviation, leastExcess) {
+			if v.own = d.own(k, p, used, o, maxAge); v.own == "" {
+				v.by = share - v.usual
+			}
+		}
+		d.verdicts[k] = append(d.verdicts[k], v)
+	}
+}
+
+// own says why a pod that waits more than usual is not interfered with, empty where it is.
+func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
+	r := contended[k]
+	if used >= full {
+		return ""
+	}
+	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
+	if r == Memory {
+		// Where there is memory it waits for its own limit, whatever others do.
+		return room
+	}
+	most, all := 0.0, 0.0
+	for i := range o.Pods {
+		if other := &o.Pods[i]; other.UID != p.UID {
+			rise := d.rise(k, other, o.At, maxAge)
+			most, all = max(most, rise), all+max(rise, 0)
+		}
+	}
+	own := d.rise(k, p, o.At, maxAge)
+	switch {
+	case most < leastRise*o.Node.capacity(r):
+		return room + " and no other pod more than usual"
+	case own > all:
+		return fmt.Sprintf("%s, and the pod itself %s more than usual", room, r.format(own))
+	}
+	return ""
+}
+
+// rise is how much more than usual a pod uses; all of it where it came after what is usual was learnt. It is 0 where it is not known.
+func (d *detector) rise(k int, p *Pod, now time.Time, maxAge time.Duration) float64 {
+	use, ok := p.use(contended[k], now, maxAge)
+	h := d.pods[p.UID]
+	if !ok || h == nil {
+		return 0
+	}
+	if h.uses[k].n < ringLeast {
+		return use
+	}
+	usual, _ := h.uses[k].usual()
+	return use - usual
+}
+
+// learn takes the measurements of calm times into the rings.
+func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
+	calm, above := true, map[string]bool(nil)
+	for i := range d.verdicts[k] {
+		v := &d.verdicts[k][i]
+		calm = calm && v.by == 0
+		if v.by > 0 || v.own != "" {
+			if above == nil {
+				above = map[string]bool{}
+			}
+			above[v.pod.UID] = true
+		}
+	}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		h := d.pods[p.UID]
+		h.measured[k], h.learnt[k], h.above[k] = earlier(h.measured[k], o.At), earlier(h.learnt[k], o.At), earlier(h.above[k], o.At)
+		d.age(k, h, above[p.UID], o.At)
+		use, uses := p.use(contended[k], o.At, maxAge)
+		at := p.measuredAt(contended[k])
+		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learnt[k]) < ringEvery {
+			continue
+		}
+		h.measured[k], h.learnt[k] = at, o.At
+		h.uses[k].add(use)
+		if share, _, ok := p.waits(contended[k], o.At, maxAge); ok && !above[p.UID] && p.Sensitive != "" {
+			h.waits[k].add(share)
+		}
+	}
+}
+
+// age makes what lasts what is usual.
+func (d *detector) age(k int, h *history, above bool, now time.Time) {
+	switch {
+	case !above:
+		h.above[k] = time.Time{}
+	case h.above[k].IsZero():
+		h.above[k] = now
+	case now.Sub(h.above[k]) >= newUsual:
+		h.waits[k].clear()
+		h.above[k] = time.Time{}
+	}
+}
+
+// interferes is the resource that a metric of interference is about, None for other metrics.
+func interferes(metric string) Resource {
+	switch metric {
+	case "pod_interference_cpu_ratio":
+		return CPU
+	case "pod_interference_memory_ratio":
+		return Memory
+	}
+	return None
+}
+
+// index is a resource's place in arrays by resource.
+func (r Resource) index() int {
+	if r == Memory {
+		return 1
+	}
+	return 0
+}
+
+// samples are the verdicts on a resource as a metric: none where there are only pods of which it is not known what is usual.
+func (d *detector) samples(r Resource) (samples []Sample, why string) {
+	k := r.index()
+	for _, v := range d.verdicts[k] {
+		samples = append(samples, Sample{Value: v.by, At: v.at, Labels: v.pod.Labels})
+	}
+	if len(samples) > 0 {
+		return samples, ""
+	}
+	if d.blind[k] {
+		return nil, fmt.Sprintf("how much %s the node uses is not known", r)
+	}
+	if n := d.learning[k]; n > 0 {
+		return nil, fmt.Sprintf("what is usual with %d latency-sensitive pods is not known yet: that takes %s", n, ringLeast*ringEvery)
+	}
+	return nil, "no latency-sensitive pod of this node says how long it waits"
+}
+
+// worst is the verdict on the pod that waits most because of others, of those that a rule selects; else the one of whom it is to be said
+// why it is no interference.
+func (d *detector) worst(r *Rule, of Resource) *verdict {
+	var out *verdict
+	list := d.verdicts[of.index()]
+	for i := range list {
+		v := &list[i]
+		if r.Selects != nil && !r.Selects(v.pod.Labels) {
+			continue
+		}
+		if out == nil || v.by > out.by || v.by == out.by && out.own == "" && v.own != "" {
+			out = v
+		}
+	}
+	return out
+}
+
+// Interference is what is known of a pod that waits more than usual.
+type Interference struct {
+	Of Resource
+	// Victim is the latency-sensitive pod, Sensitive why it is one.
+	Victim    PodRef
+	Sensitive string
+	// Waits is the share of time that it waits, Usual its median in calm times, Deviation how far these scatter.
+	Waits, Usual, Deviation series.Ratio
+	// Antagonist is who is likely to be the cause, of those that the rule's action may be taken on; empty where nobody is. Rise is how much
+	// more than usual it uses, Uses how much, in millicores or bytes.
+	Antagonist PodRef
+	Rise, Uses float64
+	// Own says why it is no interference; empty where it is.
+	Own string
+}
+
+// String says it with its numbers.
+func (i Interference) String() string {
+	text := fmt.Sprintf("%s (%s) waits %.1f %% of the time for %s, usually %.1f %% ± %.1f %%", i.Victim, i.Sensitive, 100*i.Waits, i.Of, 100*i.Usual, 100*i.Deviation)
+	switch {
+	case i.Own != "":
+		return text + "; no interference: " + i.Own
+	case i.Antagonist == PodRef{}:
+		return text + "; no pod that may be touched can be the cause"
+	case i.Rise > 0:
+		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, i.Of.format(i.Uses), i.Of.format(i.Rise))
+	}
+	return text + fmt.Sprintf("; nobody's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Uses))
+}

@@ -1,0 +1,295 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// TestRing: the median and the deviation are those of the last samples, and outliers move neither.
+func TestRing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	var r ring
+	var all []float64
+	for i := range 3 * ringSize {
+		v := rng.Float64()
+		if i%20 == 0 {
+			v = 1e6
+		}
+		r.add(v)
+		r.add(math.NaN())
+		r.add(math.Inf(1))
+		all = append(all, v)
+		last := slices.Clone(all[max(0, len(all)-ringSize):])
+		slices.Sort(last)
+		middle, deviation := r.usual()
+		if want := (last[len(last)/2] + last[(len(last)-1)/2]) / 2; math.Abs(middle-want) > 1e-6*math.Max(1, want) {
+			t.Fatalf("%d samples: the median is %g, want %g", len(last), middle, want)
+		}
+		if i > 100 && (middle < 0.2 || middle > 0.8 || deviation < 0.1 || deviation > 0.7) {
+			t.Fatalf("outliers make it %g ± %g", middle, deviation)
+		}
+	}
+	if r.n != ringSize {
+		t.Errorf("%d samples, want the last %d", r.n, ringSize)
+	}
+	r.clear()
+	if middle, deviation := r.usual(); r.n != 0 || middle != 0 || deviation != 0 {
+		t.Errorf("an empty ring: %g ± %g", middle, deviation)
+	}
+}
+
+// crowd is a node with a sensitive pod and two that may be touched.
+type crowd struct {
+	state  State
+	policy Policy
+	o      Observation
+	every  time.Duration
+}
+
+func newCrowd() *crowd {
+	c := &crowd{every: time.Second, o: Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}}
+	action := Action{Name: "a", CoolDown: time.Minute, Throttle: &Throttling{Step: 0.5}}
+	c.policy = Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: "pod_interference_cpu_ratio", Above: 0.1, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: action,
+	}}}
+	for _, p := range []Pod{
+		{UID: "web", Name: "web", Namespace: "n", Class: Guaranteed, Priority: 5, Sensitive: "cpuPriority 0", Labels: map[string]string{"PodName": "web"}},
+		{UID: "one", Name: "one", Namespace: "n", Class: BestEffort, Allowed: []string{"a"}},
+		{UID: "two", Name: "two", Namespace: "n", Class: BestEffort, Allowed: []string{"a"}},
+	} {
+		p.Containers = []Container{{ID: "c-" + p.UID, Quota: Unlimited}}
+		c.o.Pods = append(c.o.Pods, p)
+	}
+	return c
+}
+
+// tick lets a moment pass in which the sensitive pod waits and all use what is given.
+func (c *crowd) tick(waits float64, used ...series.MilliCPU) Plan {
+	c.o.At = c.o.At.Add(c.every)
+	var sum series.MilliCPU
+	for i := range c.o.Pods {
+		p := &c.o.Pods[i]
+		p.UsedCPU, sum = Measured[series.MilliCPU]{used[i], c.o.At}, sum+used[i]
+		p.Containers[0].UsedCPU = p.UsedCPU
+	}
+	c.o.Pods[0].StalledCPU = Measured[series.Ratio]{series.Ratio(waits), c.o.At}
+	c.o.Node.UsedCPU = Measured[series.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
+	return Decide(&c.policy, &c.o, &c.state)
+}
+
+func (c *crowd) calm(t *testing.T) {
+	t.Helper()
+	for range 200 {
+		if plan := c.tick(0.01, 500, 1000, 1000); len(plan.Throttles) > 0 || plan.Rules[0].Phase == Firing {
+			t.Fatalf("calm: %+v", plan)
+		}
+	}
+}
+
+// TestInterference: who waits, how much, compared with what, and who is the cause, with their numbers.
+func TestInterference(t *testing.T) {
+	c := newCrowd()
+	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Why, "not known yet") {
+		t.Errorf("before anything is learnt: %+v", f)
+	}
+	c = newCrowd()
+	c.calm(t)
+	plan := c.tick(0.4, 500, 1000, 6500)
+	f := plan.Rules[0]
+	if i := f.Interference; i == nil || i.Victim.Name != "web" || i.Antagonist.Name != "two" || i.Rise != 5500 || math.Abs(float64(i.Waits)-0.4) > 1e-6 || math.Abs(f.Value-0.39) > 1e-6 {
+		t.Fatalf("%+v, %+v", f, f.Interference)
+	}
+	want := "n/web (cpuPriority 0) waits 40.0 % of the time for cpu, usually 1.0 % ± 0.0 %; n/two uses 6500m cpu, 5500m cpu more than usual"
+	if f.Why != want {
+		t.Errorf("it says %q, want %q", f.Why, want)
+	}
+	if len(plan.Throttles) != 1 || plan.Throttles[0].Pod.Name != "two" || !strings.HasSuffix(plan.Throttles[0].Why, want) {
+		t.Errorf("%+v", plan.Throttles)
+	}
+	if !plan.Avoid.Wanted {
+		t.Error("new pods are not kept away")
+	}
+}
+
+// TestNoInterference: what looks like it and is none.
+func TestNoInterference(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*crowd)
+		waits  float64
+		used   []series.MilliCPU
+		phase  Phase
+		why    string
+	}{
+		"noise below the floor": {nil, 0.05, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
+		"its own limit": {func(c *crowd) {
+			c.o.Pods[0].Throttled = Measured[series.Ratio]{1, c.o.At.Add(time.Second)}
+		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
+		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself 2500m cpu more than usual"},
+		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod more than usual"},
+		"the node's use":     {func(c *crowd) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
+		"not sensitive":      {func(c *crowd) { c.o.Pods[0].Sensitive = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
+		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
+		"nobody may be hurt": {func(c *crowd) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, nobody},
+		"as important": {func(c *crowd) {
+			for i := range c.o.Pods {
+				c.o.Pods[i].Sensitive, c.o.Pods[i].Priority = "class Guaranteed", 5
+			}
+		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, nobody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd()
+			c.calm(t)
+			if test.change != nil {
+				test.change(c)
+			}
+			plan := c.tick(test.waits, test.used...)
+			if f := plan.Rules[0]; f.Phase != test.phase || !strings.Contains(f.Why, test.why) || len(plan.Throttles) > 0 {
+				t.Errorf("%+v, %+v; throttles %+v", f, f.Interference, plan.Throttles)
+			}
+		})
+	}
+}
+
+// TestSelectedVictims: a rule may be about some pods only.
+func TestSelectedVictims(t *testing.T) {
+	c := newCrowd()
+	c.policy.Rules[0].Selects = func(l map[string]string) bool { return l["PodName"] == "other" }
+	for range 200 {
+		c.tick(0.01, 500, 1000, 1000)
+	}
+	if plan := c.tick(0.6, 500, 1000, 6500); plan.Rules[0].Phase != Unknown || len(plan.Throttles) > 0 {
+		t.Errorf("%+v", plan)
+	}
+}
+
+// TestNotLearntWhileFiring: what is usual does not change as long as somebody is interfered with, for an hour at most.
+func TestNotLearntWhileFiring(t *testing.T) {
+	c := newCrowd()
+	c.calm(t)
+	c.policy.Rules[0].Preview = true // so that nothing helps
+	c.every = 5 * time.Second
+	for i := range 3600 / 5 {
+		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || math.Abs(float64(f.Interference.Usual)-0.01) > 1e-6 || f.Interference.Rise != 5500 {
+			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
+		}
+	}
+	for range 60 {
+		c.tick(0.4, 500, 1000, 6500)
+	}
+	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Calm {
+		t.Errorf("after more than an hour: %+v", f)
+	}
+}
+
+// TestDrift: a load that changes slowly is what is usual all the time.
+func TestDrift(t *testing.T) {
+	c := newCrowd()
+	c.calm(t)
+	c.every = 5 * time.Second
+	for i := range 4 * 3600 / 5 {
+		waits := 0.01 + 0.4*(1-math.Cos(2*math.Pi*float64(5*i)/(8*3600)))/2
+		if f := c.tick(waits, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
+			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
+		}
+	}
+}
+
+// TestDetectorIsBounded: what is remembered is of a fixed size, goes with the pod, and all of it goes with the rule.
+func TestDetectorIsBounded(t *testing.T) {
+	policy := newCrowd().policy
+	var s State
+	o := &Observation{At: at(0), Node: Node{CPUs: 8000}}
+	for i := range 500 {
+		o.Pods = append(o.Pods, Pod{UID: fmt.Sprint(i), Sensitive: "x"})
+	}
+	look := func() {
+		o.At = o.At.Add(5 * time.Second)
+		o.Node.UsedCPU = Measured[series.MilliCPU]{500, o.At}
+		for i := range o.Pods {
+			o.Pods[i].UsedCPU, o.Pods[i].StalledCPU = Measured[series.MilliCPU]{1, o.At}, Measured[series.Ratio]{0.1, o.At}
+		}
+		Decide(&policy, o, &s)
+	}
+	for range 2 * ringSize {
+		look()
+	}
+	if len(s.detector.pods) != 500 || s.detector.pods["0"].waits[0].n != ringSize {
+		t.Errorf("%d pods with %d samples", len(s.detector.pods), s.detector.pods["0"].waits[0].n)
+	}
+	o.Pods = o.Pods[:100]
+	look()
+	if len(s.detector.pods) != 100 {
+		t.Errorf("%d pods are remembered of 100", len(s.detector.pods))
+	}
+	if allocations := testing.AllocsPerRun(10, look); allocations > 150 {
+		t.Errorf("a look at 100 pods allocates %g times", allocations)
+	}
+	policy.Rules[0].Metric = "cpu_total_usage"
+	if look(); s.detector != nil {
+		t.Error("something is remembered that no rule asks for")
+	}
+}
+
+// TestClockAndDetector: a clock that is set teaches nothing twice, and a measurement that stands still is one.
+func TestClockAndDetector(t *testing.T) {
+	c := newCrowd()
+	for range 60 {
+		c.tick(0.01, 500, 1000, 1000)
+	}
+	n := c.state.detector.pods["web"].waits[0].n
+	for range 60 {
+		c.o.At = c.o.At.Add(time.Second)
+		Decide(&c.policy, &c.o, &c.state)
+	}
+	if got := c.state.detector.pods["web"].waits[0].n; got > n+1 {
+		t.Errorf("%d samples became %d without a measurement", n, got)
+	}
+	c.o.At = c.o.At.Add(-24 * time.Hour)
+	for range 60 {
+		c.tick(0.01, 500, 1000, 1000)
+	}
+	if got := c.state.detector.pods["web"].waits[0].n; got < n+11 || got > n+14 {
+		t.Errorf("%d samples became %d in a minute after the clock was set back", n, got)
+	}
+}
+
+// TestAnyWaits plays random nodes: a value that is no share, a pod that comes and goes, and whatever else, neither panics nor throttles a
+// sensitive pod that is as important as the one that waits.
+func TestAnyWaits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	fired := 0
+	for range 30 {
+		c := newCrowd()
+		c.policy.Rules = append(c.policy.Rules, c.policy.Rules[0])
+		c.policy.Rules[1].Name, c.policy.Rules[1].Metric = "m", "pod_interference_memory_ratio"
+		c.o.Pods[1].Sensitive = []string{"", "class Guaranteed"}[rng.IntN(2)]
+		c.o.Pods[1].Priority = int32(rng.IntN(10))
+		for i := range 400 {
+			waits := []float64{0.01, 0.02, math.NaN(), -1, 5, math.Inf(1)}[rng.IntN(6)]
+			if i%50 > 40 {
+				waits = rng.Float64()
+			}
+			c.o.Pods[1].StalledMemory = Measured[series.Ratio]{series.Ratio(rng.Float64()), c.o.At}
+			plan := c.tick(waits, 500, series.MilliCPU(rng.IntN(5000)), series.MilliCPU(rng.IntN(5000)))
+			for _, th := range plan.Throttles {
+				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.Sensitive != "" && p.Priority >= 5 {
+					t.Fatalf("%+v is throttled: %+v", p, th)
+				}
+				fired++
+			}
+		}
+	}
+	if fired < 100 {
+		t.Errorf("%d throttles show too little", fired)
+	}
+}
