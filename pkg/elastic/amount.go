@@ -1,0 +1,72 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Amount is an amount of a resource in its own unit.
+type Amount interface {
+	series.MilliCPU | series.Bytes
+}
+
+// most bounds amounts, so that no sum of some of them overflows: 1.1e15 cores or 1 EiB.
+const most = math.MaxInt64 / 8
+
+// FromCores makes an amount of cores, rounded up to the thousandth. The error says that the number is no amount.
+func FromCores(v float64) (series.MilliCPU, error) {
+	m, err := amount(v * 1000)
+	if err != nil {
+		return 0, fmt.Errorf("%v cores %w", v, err)
+	}
+	return series.MilliCPU(m), nil
+}
+
+// FromBytes makes an amount of bytes, rounded up to whole ones. The error says that the number is no amount.
+func FromBytes(v float64) (series.Bytes, error) {
+	b, err := amount(v)
+	if err != nil {
+		return 0, fmt.Errorf("%v bytes %w", v, err)
+	}
+	return series.Bytes(b), nil
+}
+
+type noAmount string
+
+func (e noAmount) Error() string { return string(e) }
+
+func amount(v float64) (int64, error) {
+	if !(v >= 0 && v < most) {
+		return 0, noAmount("are no amount")
+	}
+	return up(v), nil
+}
+
+// up rounds up to whole ones, but for what floating point adds.
+func up(v float64) int64 { return int64(math.Ceil(v - 1e-6)) }
+
+// share is a part of an amount, rounded up.
+func share[T Amount](of T, r series.Ratio) T { return T(up(float64(of) * float64(r))) }
+
+// down rounds down to whole units, and to 0 what is less than nothing.
+func down[T Amount](v, unit T) T { return max(v, 0) / unit * unit }
+
+// whole rounds up to whole units.
+func whole[T Amount](v, unit T) T { return down(v+unit-1, unit) }
+
+// ParseReserve reads a share of a node, as in 40% or 40, which are the same: from 0 to 100 percent.
+func ParseReserve(text string) (series.Ratio, error) {
+	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))
+	percent, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(percent >= 0 && percent <= 100) {
+		return 0, fmt.Errorf("%.40q is no percentage from 0%% to 100%%", text)
+	}
+	return series.Ratio(percent / 100), nil
+}

@@ -1,0 +1,209 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elastic
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// arbitrary makes an input that may lack anything.
+func arbitrary[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
+	amount := func() T { return T(r.Int64N(int64(size) * 5 / 4)) }
+	rarely := func() bool { return r.IntN(12) == 0 }
+	in := Input[T]{At: at, Allocatable: size, PodsKnown: !rarely(), Use: Use[T]{At: at, Total: amount(), Elastic: amount() / 2}}
+	in.Reserve = []series.Ratio{0, 0, 0.1, 0.4, 1}[r.IntN(5)]
+	in.Use.Exclusive = amount() / 8
+	in.Allocated = amount() / 3
+	if r.IntN(2) == 0 {
+		in.Forecast = Forecast[T]{Wanted: true, OK: !rarely(), Peak: amount(), Until: at.Add(time.Hour)}
+	}
+	if rarely() {
+		in.Use.At = at.Add(time.Duration(r.IntN(200)-150) * time.Second)
+	}
+	if rarely() {
+		in.Reserve = series.Ratio([]float64{math.NaN(), math.Inf(1), -1, 2}[r.IntN(4)])
+	}
+	if rarely() {
+		in.Use.Total = -amount() - 1
+	}
+	if rarely() {
+		in.Allocatable = 0
+	}
+	return in
+}
+
+// play plays steps on a node, and asks check of each with what was advertised before.
+func play[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T], before State[T], r Result[T], shown T)) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var s State[T]
+	at := start
+	var shown T
+	absent := true
+	// Long runs of the same, so that things grow.
+	kept := arbitrary(random, at, size)
+	for range 400 {
+		at = at.Add(period)
+		if random.IntN(20) == 0 {
+			kept = arbitrary(random, at, size)
+		}
+		in := kept
+		in.At, in.Shown, in.Absent = at, shown, absent
+		if in.Use.At.Equal(kept.At) {
+			in.Use.At = at
+		}
+		if in.Forecast.Wanted && random.IntN(10) > 0 {
+			in.Forecast.Until = at.Add(time.Hour)
+		}
+		before := s
+		before.recent.points = append([]point[T](nil), s.recent.points...)
+		r := Decide(in, p, &s)
+		check(in, before, r, shown)
+		if r.Write {
+			shown, absent = r.Advertise, false
+		}
+		if random.IntN(50) == 0 {
+			shown = 0 // a kubelet
+		}
+	}
+}
+
+func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[series.MilliCPU], r Result[series.MilliCPU], shown series.MilliCPU),
+	memory func(in Input[series.Bytes], before State[series.Bytes], r Result[series.Bytes], shown series.Bytes),
+) {
+	t.Helper()
+	for seed := range uint64(40) {
+		play(seed, 16000, CPU(), cpu)
+		play(seed, 3900, CPU(), cpu)
+		play(seed, 64<<30, Memory(), memory)
+	}
+}
+
+// within: never above allocatable - reserve, never below what is held, whole units.
+func within[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
+	return func(in Input[T], before State[T], r Result[T], _ T) {
+		if r.Advertise%p.Unit != 0 || r.Advertise < 0 {
+			t.Fatalf("advertises %d, not whole units: %+v", r.Advertise, in)
+		}
+		if !in.PodsKnown {
+			if before.started && r.Advertise != before.advertised {
+				t.Fatalf("changes %d to %d without knowing the pods", before.advertised, r.Advertise)
+			}
+			return
+		}
+		held := whole(in.Allocated, p.Unit)
+		if r.Advertise < held {
+			t.Fatalf("advertises %d below the %d that pods hold: %+v", r.Advertise, held, in)
+		}
+		if r.Problem != "" && r.Advertise > max(before.advertised, held) {
+			t.Fatalf("opens from %d to %d though %s", before.advertised, r.Advertise, r.Problem)
+		}
+		if in.Allocatable > 0 && in.Reserve >= 0 && in.Reserve <= 1 {
+			if limit := max(down(in.Allocatable-share(in.Allocatable, in.Reserve), p.Unit), held); r.Advertise > limit {
+				t.Fatalf("advertises %d above %d: %+v", r.Advertise, limit, in)
+			}
+		}
+		if r.Known && r.Deficit != max(held-r.Offer, 0) {
+			t.Fatalf("deficit %d, offer %d, held %d", r.Deficit, r.Offer, held)
+		}
+		// What is above the offer is less than what counts as material.
+		if step := max(share(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
+			t.Fatalf("advertises %d, offer %d, held %d", r.Advertise, r.Offer, held)
+		}
+	}
+}
+
+func TestAlwaysWithin(t *testing.T) { forBoth(t, within(t, CPU()), within(t, Memory())) }
+
+// monotone: from the same state, more use, a higher forecast, a higher reserve or a smaller node never advertise more.
+func monotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
+	return func(in Input[T], before State[T], r Result[T], _ T) {
+		if !in.PodsKnown || r.Problem != "" {
+			return
+		}
+		for name, change := range map[string]func(*Input[T]){
+			"use":       func(in *Input[T]) { in.Use.Total += in.Allocatable / 7 },
+			"exclusive": func(in *Input[T]) { in.Use.Exclusive += in.Allocatable / 9 },
+			"elastic":   func(in *Input[T]) { in.Use.Elastic /= 2 },
+			"forecast":  func(in *Input[T]) { in.Forecast.Peak += in.Allocatable / 5 },
+			"reserve":   func(in *Input[T]) { in.Reserve = min(in.Reserve+0.2, 1) },
+		} {
+			more := in
+			change(&more)
+			state := before
+			state.recent.points = append([]point[T](nil), before.recent.points...)
+			if other := Decide(more, p, &state); other.Advertise > r.Advertise {
+				t.Fatalf("more %s advertises %d, less %d: %+v", name, other.Advertise, r.Advertise, in)
+			}
+		}
+	}
+}
+
+func TestMonotone(t *testing.T) { forBoth(t, monotone(t, CPU()), monotone(t, Memory())) }
+
+// TestBounded: a window never holds more than its bound, and its least is never more than the true one's.
+func TestBounded(t *testing.T) {
+	var w window[series.Bytes]
+	at := start
+	for i := range 5 * maxPoints {
+		at = at.Add(time.Millisecond)
+		w.add(at, series.Bytes(i), time.Hour) // rises, so that each has to be kept
+		if len(w.points) > maxPoints || w.least() != 0 {
+			t.Fatalf("%d points, least %d", len(w.points), w.least())
+		}
+	}
+	if w.add(at.Add(time.Minute), 5, time.Hour) {
+		t.Error("a minute covers an hour")
+	}
+	if !w.add(at.Add(2*time.Hour), 7, time.Hour) || w.least() != 7 {
+		t.Errorf("least %d", w.least())
+	}
+}
+
+func TestFromNumbers(t *testing.T) {
+	for v, want := range map[float64]series.MilliCPU{0: 0, 12.5: 12500, 0.0001: 1, 2.0000000001: 2000} {
+		if got, err := FromCores(v); err != nil || got != want {
+			t.Errorf("%v cores: %d, %v", v, got, err)
+		}
+	}
+	if b, err := FromBytes(1.5); err != nil || b != 2 {
+		t.Errorf("%d, %v", b, err)
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e30} {
+		if _, err := FromCores(v); err == nil {
+			t.Errorf("%v cores are an amount", v)
+		}
+		if _, err := FromBytes(v); err == nil {
+			t.Errorf("%v bytes are an amount", v)
+		}
+	}
+}
+
+func TestParseReserve(t *testing.T) {
+	for text, want := range map[string]series.Ratio{"40%": 0.4, "40": 0.4, " 12.5 % ": 0.125, "0": 0, "100%": 1} {
+		if got, err := ParseReserve(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "%", "-1%", "101", "NaN", "Inf", "40%%", "forty", "0x1p-2%x"} {
+		if got, err := ParseReserve(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+func FuzzParseReserve(f *testing.F) {
+	for _, s := range []string{"40%", "40", "", "NaN", "1e400", "-0"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, err := ParseReserve(text); err == nil && !(r >= 0 && r <= 1) {
+			t.Errorf("%q is %v", text, r)
+		}
+	})
+}
