@@ -47,18 +47,9 @@ type Forecast struct {
 // the lead, as the load that makes an HPA with the metric's target ask for pods that are filled as chosen (scaling.Plant.Aim). Else it is
 // the highest value of the prediction window.
 func Prediction(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
-	m := find(tsp, identifier)
-	switch {
-	case m == nil:
-		return Forecast{}, ErrNotReady
-	case len(m.Prediction) > 1:
-		return Forecast{}, fmt.Errorf("%w (%d): aggregate it, for example with sum()", ErrSeveralSeries, len(m.Prediction))
-	case len(m.Prediction) == 0:
-		return Forecast{}, because(ErrNotReady, m.Reason)
-	}
-	whole := time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second
-	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
-		return Forecast{}, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
+	m, whole, err := published(tsp, identifier)
+	if err != nil {
+		return Forecast{}, err
 	}
 	spec := specOf(tsp, identifier)
 	part, err := partOf(spec, m, whole)
@@ -81,6 +72,43 @@ func Prediction(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string,
 		out.Made = m.UpdateTime.Time
 	}
 	return out, nil
+}
+
+// Highest returns the highest value of the prediction window of one metric of a TimeSeriesPrediction as of now, whatever the forecast is
+// worth to an autoscaler: for who keeps room for what is expected. The error says in a sentence why there is none.
+func Highest(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
+	m, whole, err := published(tsp, identifier)
+	if err != nil {
+		return Forecast{}, err
+	}
+	samples := m.Prediction[0].Samples
+	peak, err := peakOf(samples, now, whole)
+	if err != nil {
+		return Forecast{}, err
+	}
+	out := Forecast{Value: peak, Until: time.Unix(samples[len(samples)-1].Timestamp, 0), Window: whole, Why: "the highest of the next " + whole.String()}
+	if m.UpdateTime != nil {
+		out.Made = m.UpdateTime.Time
+	}
+	return out, nil
+}
+
+// published returns what is forecast of a metric, which is one series that is not out of date, and the window.
+func published(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) (*predictionv1alpha1.PredictionMetricStatus, time.Duration, error) {
+	m := find(tsp, identifier)
+	switch {
+	case m == nil:
+		return nil, 0, ErrNotReady
+	case len(m.Prediction) > 1:
+		return nil, 0, fmt.Errorf("%w (%d): aggregate it, for example with sum()", ErrSeveralSeries, len(m.Prediction))
+	case len(m.Prediction) == 0:
+		return nil, 0, because(ErrNotReady, m.Reason)
+	}
+	whole := time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second
+	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
+		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
+	}
+	return m, whole, nil
 }
 
 // part is what of a forecast counts.

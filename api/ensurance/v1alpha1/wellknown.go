@@ -19,6 +19,14 @@ const (
 	AnnotationReserveMemory = "reserve.node.gocrane.io/memory"
 )
 
+// AnnotationAgentFeatures is the annotation of a Node in which the agent says what it can do there: a JSON object of names and of states,
+// such as "on", "off: reason" or "unsupported: reason".
+const AnnotationAgentFeatures = "ensurance.crane.io/agent-features"
+
+// AnnotationElasticResources is the annotation of a Node that says how much of it the agent offers again and why, as JSON: each term of
+// the formula by resource, and the time.
+const AnnotationElasticResources = "ensurance.crane.io/elastic-resources"
+
 // The extended resources of a Node that hold reclaimed capacity.
 const (
 	// ResourceReclaimedCPU is in cores.
@@ -33,6 +41,8 @@ const (
 	ReasonAvoidanceTriggered = "AvoidanceTriggered"
 	// ReasonRestoreTriggered is the reason when a rule no longer holds.
 	ReasonRestoreTriggered = "RestoreTriggered"
+	// ReasonUpdateNode is the reason when another amount of reclaimed capacity is offered.
+	ReasonUpdateNode = "UpdateNode"
 )
 
 // Metrics of a node that a rule can name.

@@ -1,0 +1,170 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/claim"
+	model "crane.io/crane/pkg/elastic"
+)
+
+const (
+	annotation    = ensurancev1alpha1.AnnotationElasticResources
+	reserveCPU    = ensurancev1alpha1.AnnotationReserveCPU
+	reserveMemory = ensurancev1alpha1.AnnotationReserveMemory
+)
+
+// told is what was written and said last.
+type told struct {
+	written     time.Time
+	tried       time.Time // the last write, be it that it failed
+	undone      time.Time // when somebody else was last seen to have written
+	cpu, memory standing
+	// shownCPU and shownMemory are what the annotation says.
+	shownCPU, shownMemory standing
+	failure               string
+}
+
+// standing is what of a result is worth a word when it changes.
+type standing struct {
+	problem, deficit bool
+}
+
+func standingOf[T model.Amount](r *model.Result[T]) standing {
+	return standing{r.Problem != "", r.Deficit > 0}
+}
+
+// publish writes what has changed, and the annotation also when it has become old.
+func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
+	cpu, memory := standingOf(&r.cpu), standingOf(&r.memory)
+	m.sayStanding(ensurancev1alpha1.ResourceReclaimedCPU, m.told.cpu, cpu, r.cpu.Problem, quantity(r.cpu.Deficit))
+	m.sayStanding(ensurancev1alpha1.ResourceReclaimedMemory, m.told.memory, memory, r.memory.Problem, quantity(r.memory.Deficit))
+	m.told.cpu, m.told.memory = cpu, memory
+	since := r.at.Sub(m.told.written)
+	changed := (cpu != m.told.shownCPU || memory != m.told.shownMemory) && since >= apart
+	c := change{}
+	if r.cpu.Write {
+		c.cpu = &r.cpu.Advertise
+	}
+	if r.memory.Write {
+		c.memory = &r.memory.Advertise
+	}
+	if c.cpu == nil && c.memory == nil && !changed && since >= 0 && since < refresh {
+		return
+	}
+	if !m.Enforce {
+		m.would(c)
+		return
+	}
+	m.told.tried = r.at
+	if err := m.write(ctx, node, r, c, false); err != nil {
+		if m.told.failure != err.Error() {
+			m.told.failure = err.Error()
+			m.Log.Info("Cannot write what the node offers; it is tried again", "error", err.Error())
+		}
+		return
+	}
+	m.told.written, m.told.failure, m.told.shownCPU, m.told.shownMemory = r.at, "", cpu, memory
+	m.say(r, c)
+}
+
+// sayStanding logs what a resource lacks, when that begins and ends.
+func (m *Manager) sayStanding(name string, before, now standing, problem, deficit string) {
+	if now.problem != before.problem {
+		if now.problem {
+			m.Log.Info("Nothing more is offered: something is not known", "resource", name, "problem", problem)
+		} else {
+			m.Log.Info("All is known again of what is offered", "resource", name)
+		}
+	}
+	if now.deficit && !before.deficit {
+		m.Log.Info("Pods hold more than the node can bear; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", deficit)
+	}
+}
+
+// would says what a dry run does not write.
+func (m *Manager) would(c change) {
+	if c.cpu != nil {
+		m.dry.cpu, m.dry.hasCPU = *c.cpu, true
+		m.Log.Info("Would offer", "resource", ensurancev1alpha1.ResourceReclaimedCPU, "amount", quantity(*c.cpu))
+	}
+	if c.memory != nil {
+		m.dry.memory, m.dry.hasMemory = *c.memory, true
+		m.Log.Info("Would offer", "resource", ensurancev1alpha1.ResourceReclaimedMemory, "amount", quantity(*c.memory))
+	}
+}
+
+// say tells of what was written, in gocrane's words.
+func (m *Manager) say(r *report, c change) {
+	if c.cpu != nil {
+		m.Event(ensurancev1alpha1.ReasonUpdateNode, fmt.Sprintf("Updating elastic resource %s-cpu with %d.", from(r.cpu.From), int64(*c.cpu)/1000))
+	}
+	if c.memory != nil {
+		m.Event(ensurancev1alpha1.ReasonUpdateNode, fmt.Sprintf("Updating elastic resource %s-memory with %d.", from(r.memory.From), int64(*c.memory)))
+	}
+}
+
+// from is gocrane's word for where a need comes from.
+func from(s model.Source) string {
+	if s == model.FromForecast {
+		return "tsp"
+	}
+	return "local"
+}
+
+// write patches the Node.
+func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c change, ended bool) error {
+	a := account{At: r.at.UTC(), Ended: ended, CPU: text(&r.cpu, r.forecast.cpu), Memory: text(&r.memory, r.forecast.memory)}
+	if ended {
+		a.CPU.Was, a.Memory.Was = a.CPU.Advertised, a.Memory.Advertised
+		a.CPU.Advertised, a.Memory.Advertised = quantity(*c.cpu), quantity(*c.memory)
+		a.CPU.Phase, a.Memory.Phase = string(model.Withdrawn), string(model.Withdrawn)
+	}
+	var err error
+	if c.annotation, err = a.encode(); err != nil {
+		return err
+	}
+	raw, err := c.patch(node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err = m.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.failed++
+		return fmt.Errorf("patching Node %s: %w", node.Name, err)
+	}
+	m.wrote++
+	return nil
+}
+
+// withdraw leaves on offer what pods hold, and takes away what none holds. Where the pods are not known nothing is changed: the time in
+// the annotation tells that nobody keeps it up.
+func (m *Manager) withdraw(ctx context.Context) error {
+	r := m.last()
+	state := m.View.State()
+	if !m.Enforce || r == nil || state.Node == nil || state.Node.UID != m.node || !state.KnowsPods {
+		return nil
+	}
+	held, last := claim.Held(state.Pods), *r
+	last.at = m.Clock.Now()
+	cpu, memory := held.CPU, held.Memory
+	if err := m.write(ctx, state.Node, &last, change{cpu: &cpu, memory: &memory, remove: true}, true); err != nil {
+		return errors.Join(errors.New("what the node offers stays, with the time of the last decision in its annotation"), err)
+	}
+	m.Log.Info("Offers no more than what pods hold", "cpu", quantity(cpu), "memory", quantity(memory))
+	return nil
+}
