@@ -34,14 +34,10 @@ func ParseStat(content []byte) (CPUTimes, error) {
 			t.CPUs++
 			return nil
 		}
-		var c [8]uint64 // user nice system idle iowait irq softirq steal
-		n, err := columns(rest, c[:])
-		if err != nil || n < 4 {
-			return errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
-		}
+		var err error
 		total = true
-		t.Busy, t.Idle = c[0]+c[1]+c[2]+c[5]+c[6]+c[7], c[3]+c[4]
-		return nil
+		t.Busy, t.Idle, err = ticks(rest)
+		return err
 	})
 	if err == nil && (!total || t.CPUs == 0) {
 		err = errors.New("no line for all CPUs or none for one")
@@ -50,6 +46,43 @@ func ParseStat(content []byte) (CPUTimes, error) {
 		return CPUTimes{}, fmt.Errorf("stat: %w", err)
 	}
 	return t, nil
+}
+
+// ParseStatCPUs calls each for every CPU that is online, by its number, with its ticks.
+func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error {
+	err := Lines(content, func(line []byte) error {
+		name, rest := Field(line)
+		number, ok := bytes.CutPrefix(name, []byte("cpu"))
+		if !ok || len(number) == 0 {
+			return nil
+		}
+		cpu, err := Uint(number)
+		if err != nil || cpu > maxCPU {
+			return errors.Join(err, fmt.Errorf("%.40q is no CPU", name))
+		}
+		busy, idle, err := ticks(rest)
+		if err == nil {
+			each(int(cpu), busy, idle)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	return nil
+}
+
+// maxCPU is the largest number of a CPU; Linux knows at most 8192 of them.
+const maxCPU = 8191
+
+// ticks reads the times of a line of /proc/stat.
+func ticks(line []byte) (busy, idle uint64, err error) {
+	var c [8]uint64 // user nice system idle iowait irq softirq steal
+	n, err := columns(line, c[:])
+	if err != nil || n < 4 {
+		return 0, 0, errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
+	}
+	return c[0] + c[1] + c[2] + c[5] + c[6] + c[7], c[3] + c[4], nil
 }
 
 // Memory is what /proc/meminfo says of the host.

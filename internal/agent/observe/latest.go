@@ -56,9 +56,10 @@ func (s *Snapshot) copyFrom(from *Snapshot) {
 		pods[i] = from.Pods[i]
 		pods[i].Containers = containers
 	}
-	disks, interfaces, problems := append(s.Disks[:0], from.Disks...), append(s.Interfaces[:0], from.Interfaces...), s.Problems
+	disks, interfaces := append(s.Disks[:0], from.Disks...), append(s.Interfaces[:0], from.Interfaces...)
+	zones, problems := append(s.Node.Zones[:0], from.Node.Zones...), s.Problems
 	*s = *from
-	s.Pods, s.Disks, s.Interfaces = pods, disks, interfaces
+	s.Pods, s.Disks, s.Interfaces, s.Node.Zones = pods, disks, interfaces, zones
 	if problems == nil {
 		problems = map[string]string{}
 	}

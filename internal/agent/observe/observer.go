@@ -23,12 +23,15 @@ type Observer struct {
 	tick     uint64
 	cpu      Known[host.CPUTimes]
 	groups   map[string]*counters // by path
+	waited   map[string]*waited   // by path
 	block    map[string]bool      // whole disks
+	queues   queues
+	owned    owned
 }
 
 // New returns an observer of the host below root, and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
-	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, groups: map[string]*counters{}, block: map[string]bool{}}
+	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, groups: map[string]*counters{}, waited: map[string]*waited{}, block: map[string]bool{}}
 	o.tree = cgroup.NewTree(layout, o.reader)
 	o.files.stat = host.NewFile(root.Path("proc/stat"))
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))
@@ -46,6 +49,7 @@ func New(root host.Root, layout cgroup.Layout) *Observer {
 // Close closes all files.
 func (o *Observer) Close() {
 	o.tree.Close()
+	o.closeZones()
 	f := &o.files
 	for _, file := range []*host.File{&f.stat, &f.meminfo, &f.loadavg, &f.diskstats, &f.netdev, &f.cpu, &f.memory, &f.io} {
 		file.Close()
@@ -64,9 +68,12 @@ func (o *Observer) Look(now time.Time) *Snapshot {
 	s.At = now
 	clear(s.Problems)
 	o.lookNode()
+	o.lookOwned()
+	o.lookZones()
 	o.lookDisks()
 	o.lookInterfaces()
 	o.lookPods()
+	o.lookRunQueues()
 	return s
 }
 

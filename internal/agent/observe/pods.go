@@ -18,6 +18,12 @@ type counters struct {
 	tick               uint64
 }
 
+// waited are the times that tasks of a pod had waited for cpu, memory and disks at the last look.
+type waited struct {
+	total [3]time.Duration
+	tick  uint64
+}
+
 func (o *Observer) lookPods() {
 	s := &o.snapshot
 	o.problem("pods", o.tree.Scan())
@@ -38,6 +44,7 @@ func (o *Observer) lookPods() {
 			stalled := &p.Stat.Stalled
 			out.Pressure = Pressures{CPU: known(stalled.CPU), Memory: known(stalled.Memory), IO: known(stalled.IO)}
 		}
+		out.Stalled = o.stalls(p.Path, &out.Pressure)
 		out.Containers = out.Containers[:0]
 		for _, c := range p.Containers {
 			out.Containers = append(out.Containers, Container{ID: c.ID, Path: c.Path, Use: o.use(c.Path, &c.Stat)})
@@ -48,6 +55,33 @@ func (o *Observer) lookPods() {
 			delete(o.groups, path)
 		}
 	}
+	for path, w := range o.waited {
+		if w.tick != o.tick {
+			delete(o.waited, path)
+		}
+	}
+}
+
+// stalls makes shares of the times that a pod's tasks have waited. The averages of the kernel are of ten seconds and more; these are of
+// the time since the last look.
+func (o *Observer) stalls(path string, p *Pressures) Stalls {
+	if !p.CPU.OK || !p.Memory.OK || !p.IO.OK {
+		return Stalls{} // The next look has nothing to compare with.
+	}
+	now := waited{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.tick}
+	last := o.waited[path]
+	if last == nil {
+		o.waited[path] = &waited{now.total, now.tick} // not &now, which would be on the heap each time
+		return Stalls{}
+	}
+	var shares [len(now.total)]Known[series.Ratio]
+	for i := range shares {
+		if span := o.snapshot.Span; span > 0 && now.total[i] >= last.total[i] {
+			shares[i] = known(series.Ratio(min(float64(now.total[i]-last.total[i])/float64(span), 1)))
+		}
+	}
+	*last = now
+	return Stalls{CPU: shares[0], Memory: shares[1], IO: shares[2]}
 }
 
 // use makes rates of a group's counters.

@@ -40,6 +40,19 @@ type Node struct {
 	Memory   Known[host.Memory]
 	Load     Known[host.Load]
 	Pressure Pressures
+	// ExclusiveIdle is what is idle of the CPUs that belong to containers alone; unknown where nobody gives CPUs to containers.
+	ExclusiveIdle Known[series.MilliCPU]
+	// Zones are the NUMA nodes, by number, which may have gaps; there are none where the kernel has no NUMA.
+	Zones []Zone
+}
+
+// Zone is a NUMA node.
+type Zone struct {
+	ID     int
+	Memory Known[host.ZoneMemory]
+
+	file host.File
+	tick uint64
 }
 
 // Pressures are by resource.
@@ -82,8 +95,15 @@ type Pod struct {
 	UID   string
 	Class cgroup.Class
 	Use
-	Pressure   Pressures
+	Pressure Pressures
+	// Stalled are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
+	Stalled    Stalls
 	Containers []Container
+}
+
+// Stalls are by resource.
+type Stalls struct {
+	CPU, Memory, IO Known[series.Ratio]
 }
 
 // Container is a container's cgroup, or the sandbox's.
@@ -92,6 +112,8 @@ type Container struct {
 	// Path is the group below a hierarchy's root.
 	Path string
 	Use
+	// RunQueue is the last sample of it; unknown unless somebody asks for it.
+	RunQueue Known[RunQueue]
 }
 
 // Use is what a cgroup uses.

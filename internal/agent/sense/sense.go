@@ -173,6 +173,8 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 			elasticMemory += float64(pod.UsedMemory.Value)
 		}
 		labels := s.podLabels(&pod, "", "")
+		pod.Labels = labels
+		s.stalls(&pod, seen)
 		s.use(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(podPressures[resource], p, labels) })
 		pod.Containers = s.containers(seen, &pod, pods)
@@ -182,6 +184,24 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 		s.add(ensurancev1alpha1.MetricExtResContainerCPUTotalUsage, elasticCPU, nil)
 		s.add(ensurancev1alpha1.MetricExtResContainerMemTotalUsage, elasticMemory, nil)
 	}
+}
+
+// stalls are how long a pod waits, and how much of it is its own limit's or that of one of its containers.
+func (s *Sense) stalls(pod *qos.Pod, seen *observe.Pod) {
+	measured := func(k observe.Known[series.Ratio]) (m qos.Measured[series.Ratio]) {
+		if k.OK {
+			m = qos.Measured[series.Ratio]{Value: k.Value, At: s.out.At}
+		}
+		return m
+	}
+	pod.StalledCPU, pod.StalledMemory = measured(seen.Stalled.CPU), measured(seen.Stalled.Memory)
+	throttled := seen.Throttled
+	for i := range seen.Containers {
+		if c := seen.Containers[i].Throttled; c.OK && (!throttled.OK || c.Value > throttled.Value) {
+			throttled = c
+		}
+	}
+	pod.Throttled = measured(throttled)
 }
 
 // containers are those that the cluster knows: a sandbox has nothing to be taken.

@@ -1,0 +1,232 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// Reading how long threads wait is a file for each of them, so it is done for few of them, seldom, and only where somebody asks.
+const (
+	// queueEvery is the time between two samples of a container, where there is room for it in a look.
+	queueEvery = 10 * time.Second
+	// queueThreads are read of a container, queueReads files in one look at most.
+	queueThreads = 8
+	queueReads   = 64
+	// queueAge is the age up to which a sample is shown.
+	queueAge = time.Minute
+	// listed bounds what is read of a list of threads.
+	listed = 4096
+)
+
+// RunQueue is how long threads of a container waited for a CPU.
+type RunQueue struct {
+	// At is when it was sampled, of the time since the sample before.
+	At time.Time
+	// Waiting is the time waited by second, of all sampled threads together: 2 are two threads that waited all the time.
+	Waiting float64
+	// Sampled of so many Threads were looked at.
+	Sampled, Threads int
+}
+
+// Sampling says of which containers it is sampled how long their threads wait for a CPU.
+type Sampling int
+
+// The samplings.
+const (
+	// Never is none.
+	Never Sampling = iota
+	// WithoutPressure are those of pods that have no pressure of cpu.
+	WithoutPressure
+	// Always are all.
+	Always
+)
+
+// waiters are the threads of a container that are sampled.
+type waiters struct {
+	list    host.File
+	at      time.Time
+	threads []waiter
+	last    Known[RunQueue]
+	tick    uint64
+}
+
+type waiter struct {
+	id     uint64
+	file   host.File
+	waited time.Duration
+	fresh  bool // was read in the present sample
+}
+
+// queues is what is remembered of run queues.
+type queues struct {
+	sampling Sampling
+	groups   map[string]*waiters // by path
+	next     int                 // container at which the last look ended
+	left     int                 // files that may be read in this look
+	list     []uint64
+}
+
+var errHidden = errors.New("threads of another PID namespace: the agent wants the host's (hostPID)")
+
+// SampleRunQueue says whether and where run queues are sampled from the next look on.
+func (o *Observer) SampleRunQueue(s Sampling) { o.queues.sampling = s }
+
+// lookRunQueues samples the containers whose turn it is, and shows the last samples of all.
+func (o *Observer) lookRunQueues() {
+	q := &o.queues
+	if q.sampling == Never {
+		q.groups = nil
+	} else if q.groups == nil {
+		q.groups = map[string]*waiters{}
+	}
+	q.left = queueReads
+	containers := 0
+	for i := range o.snapshot.Pods {
+		containers += len(o.snapshot.Pods[i].Containers)
+	}
+	start, n := 0, 0
+	if containers > 0 {
+		start = q.next % containers
+	}
+	q.next = start
+	// Twice around: from where the last look ended to the end, and from the beginning.
+	for range 2 {
+		n = 0
+		for i := range o.snapshot.Pods {
+			p := &o.snapshot.Pods[i]
+			for j := range p.Containers {
+				if n >= start {
+					o.lookRunQueue(p, &p.Containers[j], n)
+				}
+				n++
+			}
+		}
+		start = 0
+	}
+	for path, w := range q.groups {
+		if w.tick != o.tick {
+			delete(q.groups, path)
+		}
+	}
+}
+
+func (o *Observer) lookRunQueue(p *Pod, c *Container, at int) {
+	q, now := &o.queues, o.snapshot.At
+	if q.sampling == Never || q.sampling == WithoutPressure && p.Pressure.CPU.OK {
+		c.RunQueue = Known[RunQueue]{}
+		return
+	}
+	w := q.groups[c.Path]
+	if w == nil {
+		w = &waiters{list: host.NewFile(o.layout.Threads(c.Path))}
+		q.groups[c.Path] = w
+	}
+	w.tick = o.tick
+	if w.at.After(now) {
+		w.at, w.last = time.Time{}, Known[RunQueue]{} // The clock was set back.
+	}
+	if q.left > 0 && now.Sub(w.at) >= queueEvery {
+		o.problem("run queue", o.sampleRunQueue(w))
+		if q.left <= 0 {
+			q.next = at + 1
+		}
+	}
+	c.RunQueue = w.last
+	if w.last.OK && now.Sub(w.last.Value.At) > queueAge {
+		c.RunQueue = Known[RunQueue]{}
+	}
+}
+
+// sampleRunQueue reads some threads of a container: those of the last sample, of which it can be said how long they have waited since, and
+// others in the place of those that have ended.
+func (o *Observer) sampleRunQueue(w *waiters) error {
+	now := o.snapshot.At
+	span := now.Sub(w.at)
+	first := w.at.IsZero()
+	w.at, w.last = now, Known[RunQueue]{}
+	threads, err := o.threads(w)
+	if err != nil || threads == 0 {
+		return err
+	}
+	sample := RunQueue{At: now, Threads: threads}
+	var waited time.Duration
+	w.threads = slices.DeleteFunc(w.threads, func(t waiter) bool { return !slices.Contains(o.queues.list, t.id) })
+	for i := range w.threads {
+		t := &w.threads[i]
+		before := t.waited
+		if t.fresh = o.readThread(t) == nil; t.fresh && t.waited >= before {
+			waited += t.waited - before
+			sample.Sampled++
+		}
+	}
+	w.threads = slices.DeleteFunc(w.threads, func(t waiter) bool { return !t.fresh })
+	if sample.Sampled > 0 && !first && span > 0 {
+		sample.Waiting = float64(waited) / float64(span)
+		w.last = known(sample)
+	}
+	return o.follow(w)
+}
+
+// threads reads the list of a container's threads and returns how many there are.
+func (o *Observer) threads(w *waiters) (int, error) {
+	o.queues.left--
+	o.queues.list = o.queues.list[:0]
+	content, err := o.reader.Read(&w.list)
+	w.list.Close() // Ten seconds are long; a file for each container is many.
+	if errors.Is(err, host.ErrGone) {
+		return 0, nil
+	}
+	n, hidden := 0, false
+	if err == nil {
+		err = host.ParseThreads(content, func(id uint64) {
+			n++
+			hidden = hidden || id == 0
+			if id != 0 && len(o.queues.list) < listed {
+				o.queues.list = append(o.queues.list, id)
+			}
+		})
+	}
+	if err == nil && hidden {
+		err = errHidden
+	}
+	return n, err
+}
+
+// follow takes threads into the next sample, spread over the list, until there are enough.
+func (o *Observer) follow(w *waiters) error {
+	list := o.queues.list
+	step := max(len(list)/queueThreads, 1)
+	for from := range step {
+		for i := from; i < len(list) && len(w.threads) < queueThreads && o.queues.left > 0; i += step {
+			if slices.ContainsFunc(w.threads, func(t waiter) bool { return t.id == list[i] }) {
+				continue
+			}
+			t := waiter{id: list[i], file: host.SchedFile(o.root, list[i])}
+			err := o.readThread(&t)
+			if err == nil {
+				w.threads = append(w.threads, t)
+			} else if !errors.Is(err, host.ErrGone) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Observer) readThread(t *waiter) error {
+	o.queues.left--
+	content, err := o.reader.Read(&t.file)
+	t.file.Close()
+	if err != nil {
+		return err
+	}
+	s, err := host.ParseSched(content)
+	t.waited = s.Waited
+	return err
+}
