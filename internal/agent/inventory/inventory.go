@@ -82,6 +82,9 @@ func known(uid string, pod *corev1.Pod, allowed []string) Pod {
 	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		out.qos.Grace = time.Duration(max(*pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	}
+	if out.qos.Class == qos.Guaranteed && !out.qos.Elastic {
+		out.qos.Sensitive = "class Guaranteed"
+	}
 	specs := map[string]*corev1.Container{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -143,6 +146,22 @@ func keep(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// Rank tells which pods are latency-sensitive by the cpuPriority that a PodQOS gives them: 0 is, and those above it are batch work that
+// yields. Without one, pods of class Guaranteed are. Pods on reclaimed capacity never are.
+func (p Pods) Rank(cpuPriority func(*corev1.Pod) (int32, bool)) {
+	for uid, k := range p.known {
+		priority, ok := cpuPriority(k.Pod)
+		if !ok {
+			continue
+		}
+		k.qos.Sensitive = ""
+		if priority == 0 && !k.qos.Elastic {
+			k.qos.Sensitive = "cpuPriority 0"
+		}
+		p.known[uid] = k
+	}
 }
 
 // Known is how many pods there are.

@@ -142,6 +142,21 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 
 func share(percent int32) series.Ratio { return series.Ratio(min(max(float64(percent), 0), 100) / 100) }
 
+// CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
+func (s Set) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
+	var list []*ensurancev1alpha1.PodQOS
+	for i := range s.PodQOS {
+		if r := s.PodQOS[i].Spec.ResourceQOS; r != nil && r.CPUQOS != nil && r.CPUQOS.CPUPriority != nil {
+			list = append(list, &s.PodQOS[i])
+		}
+	}
+	best := podqos.Best(list, pod)
+	if best == nil {
+		return 0, false
+	}
+	return *best.Spec.ResourceQOS.CPUQOS.CPUPriority, true
+}
+
 // Allowed are the actions that may be taken on a pod: those of every PodQOS that is for it. One that cannot be read is for no pod.
 func (s Set) Allowed(pod *corev1.Pod) []string {
 	var out []string
