@@ -91,7 +91,10 @@ func (d *decision) act(r *Rule, f *Finding) ([]Throttle, []Eviction) {
 	}
 	// Nobody is evicted while a step of throttling is left.
 	if r.Action.Evict != nil && len(throttles) == 0 {
-		if f.Why = d.unmarked(r, f); f.Why == "" {
+		f.Why = ""
+		if why := d.unmarked(r, f); why != "" {
+			f.withhold(ByWaterMark, why)
+		} else {
 			evictions = d.evict(r, f, d.aboveMark(f, gap), quantified)
 		}
 	}

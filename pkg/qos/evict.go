@@ -19,51 +19,60 @@ const trifle = 0.01
 func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Eviction {
 	limits := d.policy.Limits
 	if quantified && gap <= 0 {
-		f.Why = "what is about to go brings the node down to the water mark"
+		f.withhold(ByWaterMark, "what is about to go brings the node down to the water mark")
 		return nil
 	}
-	allowed := limits.Evictions - len(d.s.evicted) - len(d.plan.Evictions)
+	if why := d.s.held(d.o.At); why != "" {
+		f.Short = gap
+		f.withhold(ByHold, why)
+		return nil
+	}
+	recent := d.s.recent() + len(d.plan.Evictions)
+	allowed := limits.Evictions - recent
 	if allowed <= 0 {
 		f.Short = gap
-		f.Why = fmt.Sprintf("%d pods were evicted within %s, the most that are", len(d.s.evicted)+len(d.plan.Evictions), limits.Window)
+		f.withhold(ByRate, fmt.Sprintf("%d pods were evicted within %s, the most that are", recent, limits.Window))
 		return nil
 	}
 	if !quantified {
 		if why := d.unsettled(r); why != "" {
-			f.Why = why
+			f.withhold(ByWaiting, why)
 			return nil
 		}
 		gap, allowed = math.SmallestNonzeroFloat64, 1
 	}
-	resource := f.Of
-	if resource == None {
-		resource = CPU
-	}
-	if interferes(r.Metric) == Memory {
-		resource = Memory
-	}
+	resource := d.s.rules[r.Name].metric.victims()
 	chosen, spared := d.choose(r, f, resource, gap, quantified)
 	if len(chosen) > allowed {
-		f.Why = fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.Evictions, limits.Window)
+		f.withhold(ByRate, fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.Evictions, limits.Window))
 		chosen = chosen[:allowed]
 	}
-	var out []Eviction
-	left := gap
-	for _, p := range chosen {
-		use, _ := p.use(resource, d.o.At, r.MaxAge)
-		left -= use
-		out = append(out, Eviction{
-			Pod: p.ref(), Grace: r.Action.Evict.Grace, Frees: use, Of: resource, Rule: r.Name,
-			Why: fmt.Sprintf("uses %s; %s", resource.format(use), p.why(d.o.At)),
-		})
-	}
+	out, left := d.evictions(r, resource, chosen, gap)
 	if quantified {
 		f.Short = math.Max(left, 0)
 	}
 	if len(out) == 0 && f.Why == "" {
-		f.Why = "nobody to evict" + spared
+		f.withhold(ByNobody, "nobody to evict"+spared)
 	}
 	return out
+}
+
+// evictions names the victims, and what is left of the gap without them.
+func (d *decision) evictions(r *Rule, resource Resource, chosen []*Pod, gap float64) (out []Eviction, left float64) {
+	left = gap
+	for _, p := range chosen {
+		use, _ := p.use(resource, d.o.At, r.MaxAge)
+		left -= use
+		e := Eviction{
+			Pod: p.ref(), Grace: r.Action.Evict.Grace, Takes: p.Grace, Frees: use, Of: resource, Rule: r.Name,
+			Why: fmt.Sprintf("uses %s; %s", resource.format(use), p.why(d.o.At)),
+		}
+		if e.Grace != nil {
+			e.Takes = *e.Grace
+		}
+		out = append(out, e)
+	}
+	return out, left
 }
 
 // choose takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.

@@ -124,6 +124,14 @@ func pressureSpan(name string) (time.Duration, bool) {
 	return 0, false
 }
 
+// victims is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
+func (m Metric) victims() Resource {
+	if m.Of == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") {
+		return Memory
+	}
+	return CPU
+}
+
 // amountOf is how much of the metric's resource a value is: millicores or bytes. It is not known where it is a share of a capacity that
 // is not known.
 func (m Metric) amountOf(value float64, n Node) (float64, bool) {

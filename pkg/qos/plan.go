@@ -48,10 +48,29 @@ const (
 	Held Phase = "held"
 )
 
+// Withholding is why a rule that fires evicts nobody, or not all that it should.
+type Withholding string
+
+// The reasons, other than that nobody has to go.
+const (
+	NotWithheld Withholding = ""
+	// ByWaterMark is a use that is not above the mark.
+	ByWaterMark Withholding = "water-mark"
+	// ByRate is the node's own limit.
+	ByRate Withholding = "rate"
+	// ByHold is what State.HoldEvictions was told.
+	ByHold Withholding = "hold"
+	// ByWaiting is for the metric to show the last eviction.
+	ByWaiting Withholding = "waiting"
+	// ByNobody is that none is left who may be evicted.
+	ByNobody Withholding = "nobody"
+)
+
 // Finding is what a rule says.
 type Finding struct {
-	Rule  string
-	Phase Phase
+	// Rule is its name, Action that of what it does.
+	Rule, Action string
+	Phase        Phase
 	// Value is the highest of the selected series; it means nothing where the metric is unknown.
 	Value, Above float64
 	Unit         string
@@ -64,11 +83,15 @@ type Finding struct {
 	Short float64
 	// Why says what the phase does not: why a metric is unknown, why nothing is done, who was left alone.
 	Why string
+	// Withheld says in a word why nobody is evicted though the action says so; Why has the numbers.
+	Withheld Withholding
 	// Preview tells that nothing is done for it.
 	Preview bool
 	// Interference is, for rules on it, who waits and who is likely to be the cause; nil where nobody waits more than usual.
 	Interference *Interference
 }
+
+func (f *Finding) withhold(by Withholding, why string) { f.Withheld, f.Why = by, why }
 
 // Avoidance is whether new pods are kept away.
 type Avoidance struct {
@@ -110,8 +133,9 @@ type Throttle struct {
 // Eviction is a pod that has to go.
 type Eviction struct {
 	Pod PodRef
-	// Grace is nil for the pod's own.
+	// Grace is nil for the pod's own; Takes is the one or the other.
 	Grace *time.Duration
+	Takes time.Duration
 	// Frees is what the pod uses of the resource Of, in millicores or bytes.
 	Frees float64
 	Of    Resource

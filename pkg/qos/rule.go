@@ -24,7 +24,7 @@ type ruleState struct {
 // look takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
 // fires: only then is something taken.
 func (st *ruleState) look(r *Rule, o *Observation, l Limits) (f Finding, breaching bool) {
-	f = Finding{Rule: r.Name, Above: r.Above, Unit: st.metric.Unit, Of: st.metric.Of, Preview: r.Preview}
+	f = Finding{Rule: r.Name, Action: r.Action.Name, Above: r.Above, Unit: st.metric.Unit, Of: st.metric.Of, Preview: r.Preview}
 	st.sampled, st.lastFired = earlier(st.sampled, o.At), earlier(st.lastFired, o.At)
 	value, at, why := st.measure(r, o)
 	if why != "" {

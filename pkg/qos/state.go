@@ -17,6 +17,7 @@ type State struct {
 	leaving map[string]*leaver
 	refused map[string]time.Time // by the pod's UID: when it was refused
 	evicted []time.Time
+	hold    hold
 	// detector is there as long as a rule asks for interference.
 	detector *detector
 }
@@ -32,16 +33,6 @@ type Taken struct {
 	Step   series.Ratio
 
 	missed int
-}
-
-// leaver is a pod that is ending.
-type leaver struct {
-	since  time.Time
-	grace  time.Duration
-	ending bool // seen as terminating
-	gone   bool // was missing in the last observation
-	cpu    series.MilliCPU
-	memory series.Bytes
 }
 
 // forgetAfter is the number of observations without a container after which it is gone for good.
@@ -77,25 +68,6 @@ func (s *State) Resume(holdings []Taken) {
 	}
 }
 
-// Evicted tells the state that a pod was asked to go, and may take grace for it.
-func (s *State) Evicted(pod PodRef, at time.Time, grace time.Duration) {
-	if s.leaving == nil {
-		s.leaving = map[string]*leaver{}
-	}
-	s.evicted = append(s.evicted, at)
-	delete(s.refused, pod.UID)
-	s.leaving[pod.UID] = &leaver{since: at, grace: grace}
-}
-
-// Refused tells the state that a pod may not be evicted now, as by a disruption budget: the next in order is taken, and this one tried
-// again later.
-func (s *State) Refused(pod PodRef, at time.Time) {
-	if s.refused == nil {
-		s.refused = map[string]time.Time{}
-	}
-	s.refused[pod.UID] = at
-}
-
 // Holdings are the containers that are throttled, in the order of their ids.
 func (s *State) Holdings() []Taken {
 	out := make([]Taken, 0, len(s.taken))
@@ -114,49 +86,7 @@ func (s *State) Holdings() []Taken {
 // catchUp compares what was done with what is there now.
 func (s *State) catchUp(o *Observation, l Limits) {
 	s.catchUpContainers(o)
-	seen := make(map[string]bool, len(s.leaving))
-	for i := range o.Pods {
-		p := &o.Pods[i]
-		if at, ok := s.refused[p.UID]; ok && absolute(o.At.Sub(at)) >= l.RetryRefused {
-			delete(s.refused, p.UID)
-		}
-		v := s.leaving[p.UID]
-		if v == nil && p.Terminating {
-			if s.leaving == nil {
-				s.leaving = map[string]*leaver{}
-			}
-			v = &leaver{since: o.At, grace: p.Grace}
-			s.leaving[p.UID] = v
-		}
-		if v == nil {
-			continue
-		}
-		seen[p.UID] = true
-		v.ending, v.gone = v.ending || p.Terminating, false
-		v.cpu, v.memory = max(p.UsedCPU.Value, 0), max(p.UsedMemory.Value, 0)
-	}
-	for uid, v := range s.leaving {
-		v.since = earlier(v.since, o.At)
-		switch {
-		case seen[uid] && !v.ending && o.At.Sub(v.since) > l.RetryRefused:
-			delete(s.leaving, uid) // It was asked to go and does not.
-		case seen[uid]:
-		case v.gone:
-			delete(s.leaving, uid)
-		default:
-			// The last measurement covers some time in which it was still there.
-			v.gone = true
-		}
-	}
-	s.evicted = slices.DeleteFunc(s.evicted, func(at time.Time) bool { return o.At.Sub(at) >= l.Window })
-	for i := range s.evicted {
-		s.evicted[i] = earlier(s.evicted[i], o.At)
-	}
-	for uid := range s.refused {
-		if !slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UID == uid }) {
-			delete(s.refused, uid)
-		}
-	}
+	s.catchUpPods(o, l)
 }
 
 // catchUpContainers gives up what somebody else has changed: a quota that the kubelet sets, as for a resize, is the new original.
@@ -195,29 +125,4 @@ func earlier(t, now time.Time) time.Time {
 		return now
 	}
 	return t
-}
-
-// going is how much of a resource pods that are ending will free.
-func (s *State) going(r Resource, now time.Time, l Limits) (sum float64) {
-	for _, v := range s.leaving {
-		if now.Sub(v.since) > v.grace+l.Stuck {
-			continue
-		}
-		if r == CPU {
-			sum += float64(v.cpu)
-		} else {
-			sum += float64(v.memory)
-		}
-	}
-	return sum
-}
-
-// anyGoing tells whether a pod is ending that is not stuck.
-func (s *State) anyGoing(now time.Time, l Limits) bool {
-	for _, v := range s.leaving {
-		if now.Sub(v.since) <= v.grace+l.Stuck {
-			return true
-		}
-	}
-	return false
 }
