@@ -1,0 +1,168 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// slotPrefix begins the names of the Leases that are slots, slotLabel is on all of them.
+	slotPrefix = "crane-agent-eviction-"
+	slotLabel  = "crane.io/eviction-budget"
+	// longestWindow is the longest that a Lease is believed to be held; a longer one would block the slot for ever.
+	longestWindow = time.Hour
+	// agrees is how far the node's clock may be from the API server's.
+	agrees = 30 * time.Second
+	// races is how many slots are lost to other nodes in one try before it is put off.
+	races = 10
+)
+
+// BudgetError tells that all slots are taken.
+type BudgetError struct {
+	Slots  int
+	Window time.Duration
+	// Free is the time until the next slot is free.
+	Free time.Duration
+}
+
+// Error implements error.
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("the cluster's budget of %d evictions within %s is used up; the next may go in %s", e.Slots, e.Window, e.Free.Round(time.Second))
+}
+
+// Budget bounds the evictions of all nodes together: who evicts first takes one of so many slots, each a Lease, for a window. Two nodes
+// never take the same: the API server lets one of them write. A node that vanishes gives its slots back by time.
+type Budget struct {
+	cfg BudgetConfig
+}
+
+// BudgetConfig is what a Budget needs.
+type BudgetConfig struct {
+	// Leases are those of the system's namespace.
+	Leases typedcoordinationv1.LeaseInterface
+	// Node is who holds a slot.
+	Node string
+	// Slots is how many pods may be evicted within Window.
+	Slots  int
+	Window time.Duration
+	Clock  clock.PassiveClock
+}
+
+// NewBudget returns a budget; nil, none, where there are no slots.
+func NewBudget(cfg BudgetConfig) *Budget {
+	if cfg.Slots <= 0 {
+		return nil
+	}
+	return &Budget{cfg: cfg}
+}
+
+// Slot is one that was taken.
+type Slot struct {
+	budget *Budget
+	lease  *coordinationv1.Lease
+}
+
+// Take takes a free slot, from a random one on. The error is a *BudgetError where none is free.
+func (b *Budget) Take(ctx context.Context) (*Slot, error) {
+	list, err := b.cfg.Leases.List(ctx, metav1.ListOptions{LabelSelector: slotLabel + "=true"})
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	there := make(map[string]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		there[list.Items[i].Name] = &list.Items[i]
+	}
+	now, soonest, lost := b.cfg.Clock.Now(), b.cfg.Window, 0
+	start := rand.IntN(b.cfg.Slots)
+	for i := range b.cfg.Slots {
+		name := fmt.Sprintf("%s%d", slotPrefix, (start+i)%b.cfg.Slots)
+		if left := b.held(there[name], now); left > 0 {
+			soonest = min(soonest, left)
+			continue
+		}
+		lease, err := b.write(ctx, name, there[name], now)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			if lost++; lost < races {
+				continue
+			}
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lease %s: %w", name, err)
+		}
+		return b.checked(ctx, lease)
+	}
+	return nil, &BudgetError{Slots: b.cfg.Slots, Window: b.cfg.Window, Free: soonest}
+}
+
+// held is how long a slot is still taken; 0 for one that is free.
+func (b *Budget) held(lease *coordinationv1.Lease, now time.Time) time.Duration {
+	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
+		return 0
+	}
+	window := b.cfg.Window
+	if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
+		window = min(time.Duration(*s)*time.Second, longestWindow)
+	}
+	left := lease.Spec.RenewTime.Add(window).Sub(now)
+	if left > longestWindow+agrees {
+		return 0 // No clock that agrees with the API server's has written this.
+	}
+	return max(left, 0)
+}
+
+// write takes a slot: the API server refuses it where another has written since.
+func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Lease, now time.Time) (*coordinationv1.Lease, error) {
+	at := metav1.NewMicroTime(now)
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity: &b.cfg.Node, LeaseDurationSeconds: new(int32(max(b.cfg.Window.Seconds(), 1))), AcquireTime: &at, RenewTime: &at,
+	}
+	if last == nil {
+		//nolint:wrapcheck // The caller names the Lease and asks what kind of error it is.
+		return b.cfg.Leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{slotLabel: "true"}}, Spec: spec,
+		}, metav1.CreateOptions{FieldManager: fieldManager})
+	}
+	next := last.DeepCopy()
+	next.Spec = spec
+	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}) //nolint:wrapcheck // As above.
+}
+
+// checked gives a slot back whose times are wrong: a clock that is ahead would find every slot free.
+func (b *Budget) checked(ctx context.Context, lease *coordinationv1.Lease) (*Slot, error) {
+	slot := &Slot{b, lease}
+	for _, m := range lease.ManagedFields {
+		if m.Manager != fieldManager || m.Time == nil {
+			continue
+		}
+		if off := b.cfg.Clock.Now().Sub(m.Time.Time); off > agrees || off < -agrees {
+			err := fmt.Errorf("the node's clock is %s from the API server's", off.Round(time.Second))
+			if back := slot.GiveBack(ctx); back != nil {
+				err = fmt.Errorf("%w; and its slot %s stays taken: %w", err, lease.Name, back)
+			}
+			return nil, err
+		}
+	}
+	return slot, nil
+}
+
+// GiveBack frees the slot before its time, where nobody was evicted.
+func (s *Slot) GiveBack(ctx context.Context) error {
+	next := s.lease.DeepCopy()
+	next.Spec.HolderIdentity = nil
+	if _, err := s.budget.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("lease %s: %w", next.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// Result is what became of an eviction.
+type Result string
+
+// The results.
+const (
+	// Evicted is a pod that is ending.
+	Evicted Result = "evicted"
+	// Gone is one that was no more, or is another one of the same name.
+	Gone Result = "gone"
+	// Refused is one that may not go now, as by a disruption budget: another one may go in its place.
+	Refused Result = "refused"
+	// Withheld is one for which the cluster has no budget now: nobody goes in its place.
+	Withheld Result = "withheld"
+	// Failed is one of which the API server could not be asked, or has not said what it does: nobody goes in its place.
+	Failed Result = "failed"
+)
+
+// Outcome is an eviction and what became of it.
+type Outcome struct {
+	Eviction qos.Eviction
+	Result   Result
+	At       time.Time
+	// Why is what the API server says; empty for one that is evicted.
+	Why string
+	// Pause is how long nobody is evicted on this node; 0 for not at all.
+	Pause time.Duration
+}
+
+// Record tells the state what became of an eviction that it was told to be Asked.
+func (o Outcome) Record(s *qos.State) {
+	switch o.Result {
+	case Evicted:
+		s.Evicted(o.Eviction.Pod, o.At, o.Eviction.Takes)
+	case Gone:
+		s.Gone(o.Eviction.Pod, o.At)
+	case Refused:
+		s.Refused(o.Eviction.Pod, o.At)
+	default:
+		s.Failed(o.Eviction.Pod)
+	}
+	if o.Pause > 0 {
+		s.HoldEvictions(o.At, o.Pause, fmt.Sprintf("nobody is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Why))
+	}
+}
+
+// EvictionClient asks an API server to evict a pod.
+type EvictionClient interface {
+	Evict(ctx context.Context, eviction *policyv1.Eviction) error
+}
+
+// APIEvictions asks by the subresource eviction of policy/v1, which holds disruption budgets. It does not try again by itself: what is
+// tight now may not be when an answer comes, and the next measurement decides anew.
+type APIEvictions struct{ Client kubernetes.Interface }
+
+// Evict implements EvictionClient.
+func (a APIEvictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
+	//nolint:wrapcheck // The caller names the pod and asks what kind of error it is.
+	return a.Client.CoreV1().RESTClient().Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
+		MaxRetries(0).Body(eviction).Do(ctx).Error()
+}
+
+// request is the eviction of exactly that pod: another of its name, as of a StatefulSet, has another UID.
+func request(e qos.Eviction) *policyv1.Eviction {
+	uid := types.UID(e.Pod.UID)
+	out := &policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	}
+	if e.Grace != nil {
+		out.DeleteOptions.GracePeriodSeconds = new(int64(e.Grace.Seconds()))
+	}
+	return out
+}
+
+// judge says what an answer means. again tells that nobody should be evicted for a while, open that the pod may be ending all the same.
+func judge(err error) (result Result, why string, again, open bool) {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return Evicted, "", false, true
+	case apierrors.IsNotFound(err):
+		return Gone, err.Error(), false, false
+	case apierrors.IsConflict(err):
+		return Gone, "it is another pod by now: " + err.Error(), false, false
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		return Refused, budgetText(err), false, false
+	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
+		return Failed, "the API server has not listened: " + err.Error(), true, false
+	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError:
+		return Failed, "the API server has not answered: " + err.Error(), true, true
+	}
+	// What it says of this pod, such as a webhook's no, or of all, such as a right that is missing: the next one in order, after a while.
+	return Refused, err.Error(), true, false
+}
+
+// budgetText is what the disruption budget says.
+func budgetText(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err.Error()
+	}
+	var texts []string
+	for _, c := range status.Status().Details.Causes {
+		if c.Type == policyv1.DisruptionBudgetCause {
+			texts = append(texts, c.Message)
+		}
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,447 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// answers is an API server that answers an eviction as it is told to.
+type answers struct {
+	mu    sync.Mutex
+	asked []*policyv1.Eviction
+	err   func(ctx context.Context, name string) error
+}
+
+func (a *answers) Evict(ctx context.Context, e *policyv1.Eviction) error {
+	a.mu.Lock()
+	a.asked = append(a.asked, e)
+	err := a.err
+	a.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	return err(ctx, e.Name)
+}
+
+func (a *answers) names() (out []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.asked {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func disruption() error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod", 10)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
+	return err
+}
+
+func evictionOf(name string, grace *time.Duration) qos.Eviction {
+	e := qos.Eviction{Pod: qos.PodRef{UID: "uid-" + name, Namespace: "n", Name: name}, Grace: grace, Takes: 30 * time.Second, Of: qos.Memory, Rule: "a/b"}
+	if grace != nil {
+		e.Takes = *grace
+	}
+	return e
+}
+
+// TestJudge: what each answer of an API server means.
+func TestJudge(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, test := range map[string]struct {
+		err         error
+		want        Result
+		again, open bool
+		why         string
+	}{
+		"yes":                {nil, Evicted, false, true, ""},
+		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
+		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("the UID in the precondition")), Gone, false, false, "another pod"},
+		"disruption budget":  {disruption(), Refused, false, false, "needs 2 healthy pods"},
+		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
+		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},
+		"no right":           {apierrors.NewForbidden(pods, "p", errors.New("cannot create pods/eviction")), Refused, true, false, "cannot create"},
+		"a webhook's no":     {apierrors.NewBadRequest("admission webhook denied it"), Refused, true, false, "webhook"},
+		"internal error":     {apierrors.NewInternalError(errors.New("etcd")), Failed, true, true, "not answered"},
+		"timeout":            {context.DeadlineExceeded, Failed, true, true, "deadline"},
+		"connection refused": {fmt.Errorf("dial: %w", errors.New("refused")), Failed, true, true, "refused"},
+	} {
+		result, why, again, open := judge(test.err)
+		if result != test.want || again != test.again || open != test.open || !strings.Contains(why, test.why) {
+			t.Errorf("%s: %s, %q, again %t, open %t", name, result, why, again, open)
+		}
+	}
+}
+
+func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clocktesting.FakeClock) *Evictor {
+	t.Helper()
+	e := NewEvictor(EvictConfig{Client: client, Budget: budget, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// drained waits for so many outcomes.
+func drained(t *testing.T, e *Evictor, n int) (out []Outcome) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		out = append(out, e.Drain()...)
+		return len(out) >= n, nil
+	}); err != nil {
+		t.Fatalf("%d outcomes: %+v", len(out), out)
+	}
+	return out
+}
+
+var evictionEpoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+// TestEvictor: exactly that pod, with the action's grace period; each is answered for once.
+func TestEvictor(t *testing.T) {
+	client := &answers{}
+	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
+	grace := 7 * time.Second
+	if !e.Ask(evictionOf("a", &grace)) || !e.Ask(evictionOf("b", nil)) {
+		t.Fatal("full")
+	}
+	out := drained(t, e, 2)
+	if len(out) != 2 || out[0].Result != Evicted || out[0].Eviction.Pod.Name != "a" || out[1].Eviction.Pod.Name != "b" || out[0].Pause != 0 {
+		t.Errorf("%+v", out)
+	}
+	a, b := client.asked[0], client.asked[1]
+	if *a.DeleteOptions.GracePeriodSeconds != 7 || string(*a.DeleteOptions.Preconditions.UID) != "uid-a" || a.Namespace != "n" {
+		t.Errorf("%+v", a)
+	}
+	if b.DeleteOptions.GracePeriodSeconds != nil {
+		t.Errorf("the pod's own grace period is overruled: %+v", b.DeleteOptions)
+	}
+	if len(e.Drain()) > 0 {
+		t.Error("answered for twice")
+	}
+}
+
+// TestEvictorHangs: an API server that does not answer stalls nobody, and what has waited for too long is not done any more.
+func TestEvictorHangs(t *testing.T) {
+	clk := clocktesting.NewFakeClock(evictionEpoch)
+	release := make(chan struct{})
+	client := &answers{err: func(ctx context.Context, _ string) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-release:
+			return nil
+		}
+	}}
+	e := runEvictor(t, client, nil, clk)
+	taken := 0
+	for i := range 10 * asked {
+		if e.Ask(evictionOf(fmt.Sprint("p", i), nil)) {
+			taken++
+		}
+	}
+	if taken > asked+1 {
+		t.Errorf("%d wait", taken)
+	}
+	clk.Step(stale + time.Second)
+	close(release)
+	out := drained(t, e, taken)
+	late := 0
+	for _, o := range out {
+		if o.Result == Failed && strings.Contains(o.Why, "waited") && o.Pause == 0 {
+			late++
+		}
+	}
+	if n := len(client.names()); len(out) != taken || late < taken-1 || n > 1 {
+		t.Errorf("%d outcomes, %d too late, %d asked", len(out), late, n)
+	}
+}
+
+// TestEvictorRests: failures in a row make longer and longer pauses, and an answer ends them.
+func TestEvictorRests(t *testing.T) {
+	client := &answers{err: func(context.Context, string) error { return apierrors.NewServiceUnavailable("gone") }}
+	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
+	last := time.Duration(0)
+	for i := range 12 {
+		e.Ask(evictionOf("a", nil))
+		o := drained(t, e, 1)[0]
+		if o.Result != Failed || o.Pause < firstRest || o.Pause > lastRest*5/4 || i > 0 && i < 4 && o.Pause <= last {
+			t.Errorf("failure %d: %+v after %s", i, o, last)
+		}
+		last = o.Pause
+	}
+	client.mu.Lock()
+	client.err = nil
+	client.mu.Unlock()
+	e.Ask(evictionOf("a", nil))
+	if o := drained(t, e, 1)[0]; o.Result != Evicted || o.Pause != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestOutcomes: what the state makes of each outcome.
+func TestOutcomes(t *testing.T) {
+	policy := qos.Policy{Limits: qos.DefaultLimits(), Rules: []qos.Rule{{
+		Name: "a/b", Metric: "memory_total_usage", Above: 1000, Trigger: 1, Restore: 1, MaxAge: time.Minute,
+		Action: qos.Action{Name: "x", Evict: &qos.Evicting{}},
+	}}}
+	look := func(s *qos.State, second int) qos.Plan {
+		at := evictionEpoch.Add(time.Duration(second) * time.Second)
+		o := &qos.Observation{At: at, Node: qos.Node{CPUs: 4000, Memory: 4000}, Samples: map[string][]qos.Sample{"memory_total_usage": {{Value: 1500, At: at}}}}
+		for i, name := range []string{"first", "second"} {
+			p := qos.Pod{UID: "uid-" + name, Namespace: "n", Name: name, Class: qos.BestEffort, Priority: int32(i), Allowed: []string{"x"}, Grace: 30 * time.Second}
+			p.UsedMemory.Value, p.UsedMemory.At = 800, at
+			o.Pods = append(o.Pods, p)
+		}
+		return qos.Decide(&policy, o, s)
+	}
+	for _, test := range []struct {
+		result Result
+		pause  time.Duration
+		want   string // who is planned next
+		why    string
+	}{
+		{Evicted, 0, "", "closes the gap"},
+		{Gone, 0, "", "closes the gap"},
+		{Refused, 0, "second", ""},
+		{Failed, 0, "first", ""},
+		{Failed, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
+		{Withheld, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
+	} {
+		var s qos.State
+		plan := look(&s, 0)
+		if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "first" || plan.Evictions[0].Takes != 30*time.Second {
+			t.Fatalf("%+v", plan)
+		}
+		s.Asked(plan.Evictions[0], plan.At)
+		for second := 1; second < 40; second++ {
+			if waiting := look(&s, second); len(waiting.Evictions) > 0 {
+				t.Fatalf("%s: while the answer is out %+v is evicted", test.result, waiting.Evictions)
+			}
+		}
+		Outcome{Eviction: plan.Evictions[0], Result: test.result, At: evictionEpoch.Add(40 * time.Second), Why: "the API server", Pause: test.pause}.Record(&s)
+		next := look(&s, 40)
+		got := ""
+		if len(next.Evictions) > 0 {
+			got = next.Evictions[0].Pod.Name
+		}
+		if got != test.want || !strings.Contains(next.Rules[0].Why, test.why) {
+			t.Errorf("after %s: %q, %q", test.result, got, next.Rules[0].Why)
+		}
+		if test.pause > 0 {
+			if late := look(&s, 101); len(late.Evictions) != 1 || late.Evictions[0].Pod.Name != "first" {
+				t.Errorf("after the pause: %+v", late)
+			}
+		}
+	}
+}
+
+// timeless are Leases of which nobody says when they were written: the clock of these tests is no server's.
+type timeless struct {
+	typedcoordinationv1.LeaseInterface
+}
+
+func (l timeless) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	out, err := l.LeaseInterface.Create(ctx, lease, o)
+	if err == nil {
+		out.ManagedFields = nil
+	}
+	return out, err
+}
+
+func (l timeless) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	out, err := l.LeaseInterface.Update(ctx, lease, o)
+	if err == nil {
+		out.ManagedFields = nil
+	}
+	return out, err
+}
+
+func newBudget(client *fake.Clientset, node string, slots int, clk *clocktesting.FakeClock) *Budget {
+	return NewBudget(BudgetConfig{Leases: timeless{client.CoordinationV1().Leases("crane-system")}, Node: node, Slots: slots, Window: time.Minute, Clock: clk})
+}
+
+// TestBudget: so many within the window and no more, whoever asks; a slot that is given back is free.
+func TestBudget(t *testing.T) {
+	client := fake.NewClientset()
+	clk := clocktesting.NewFakeClock(time.Now())
+	a, b := newBudget(client, "a", 3, clk), newBudget(client, "b", 3, clk)
+	var slots []*Slot
+	for i, from := range []*Budget{a, b, a} {
+		slot, err := from.Take(t.Context())
+		if err != nil {
+			t.Fatalf("slot %d: %v", i, err)
+		}
+		slots = append(slots, slot)
+		clk.Step(time.Second)
+	}
+	var used *BudgetError
+	if _, err := b.Take(t.Context()); !errors.As(err, &used) || used.Free < 55*time.Second || used.Free > 57*time.Second || !strings.Contains(err.Error(), "budget of 3 evictions within 1m0s") {
+		t.Errorf("a fourth: %v", err)
+	}
+	if err := slots[1].GiveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Take(t.Context()); err != nil {
+		t.Errorf("one was given back: %v", err)
+	}
+	if _, err := a.Take(t.Context()); !errors.As(err, &used) {
+		t.Errorf("a fifth: %v", err)
+	}
+	clk.Step(58 * time.Second)
+	if _, err := b.Take(t.Context()); err != nil {
+		t.Errorf("the first is a minute ago: %v", err)
+	}
+	if _, err := b.Take(t.Context()); !errors.As(err, &used) {
+		t.Errorf("the second is not: %v", err)
+	}
+	if NewBudget(BudgetConfig{}) != nil {
+		t.Error("no slots are no budget")
+	}
+}
+
+// TestBudgetRace: of nodes that want the last slot at once one gets it.
+func TestBudgetRace(t *testing.T) {
+	client := fake.NewClientset()
+	clk := clocktesting.NewFakeClock(time.Now())
+	// The tracker of the fake takes any version; the real one does not.
+	client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Name, errors.New("modified"))
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := 0
+	for i := range 8 {
+		wg.Go(func() {
+			if _, err := newBudget(client, fmt.Sprint(i), 3, clk).Take(t.Context()); err == nil {
+				mu.Lock()
+				got++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if got != 3 {
+		t.Errorf("%d of 8 nodes got one of 3 slots", got)
+	}
+}
+
+// TestBudgetGarbage: what stands in a Lease blocks no slot for ever, and gives none away that is taken.
+func TestBudgetGarbage(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Now())
+	at := func(d time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(clk.Now().Add(d))) }
+	for name, test := range map[string]struct {
+		spec coordinationv1.LeaseSpec
+		free bool
+	}{
+		"empty":             {coordinationv1.LeaseSpec{}, true},
+		"nobody's":          {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: at(0)}, true},
+		"without a time":    {coordinationv1.LeaseSpec{HolderIdentity: new("x")}, true},
+		"taken":             {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-30 * time.Second)}, false},
+		"taken for longer":  {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-90 * time.Second), LeaseDurationSeconds: new(int32(120))}, false},
+		"over":              {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-61 * time.Second), LeaseDurationSeconds: new(int32(60))}, true},
+		"for years":         {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-2 * time.Hour), LeaseDurationSeconds: new(int32(1 << 30))}, true},
+		"in years":          {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(10000 * time.Hour), LeaseDurationSeconds: new(int32(60))}, true},
+		"a little ahead":    {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(5 * time.Second), LeaseDurationSeconds: new(int32(60))}, false},
+		"negative duration": {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-30 * time.Second), LeaseDurationSeconds: new(int32(-5))}, false},
+	} {
+		client := fake.NewClientset(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: slotPrefix + "0", Labels: map[string]string{slotLabel: "true"}}, Spec: test.spec,
+		})
+		if _, err := newBudget(client, "a", 1, clk).Take(t.Context()); (err == nil) != test.free {
+			t.Errorf("%s: %v, want free %t", name, err, test.free)
+		}
+	}
+	// One that has lost its label is there all the same.
+	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: slotPrefix + "0"}})
+	var used *BudgetError
+	if _, err := newBudget(client, "a", 1, clk).Take(t.Context()); !errors.As(err, &used) {
+		t.Error(err)
+	}
+}
+
+// TestBudgetClock: a node whose clock is wrong evicts nobody, and leaves the slot to others.
+func TestBudgetClock(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		clk := clocktesting.NewFakeClock(time.Now())
+		client := fake.NewClientset()
+		client.PrependReactor("create", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			lease := a.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease).DeepCopy()
+			lease.Namespace = "crane-system"
+			if err := client.Tracker().Add(lease); err != nil {
+				t.Error(err)
+			}
+			lease.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager, Time: new(metav1.NewTime(clk.Now().Add(-off)))}}
+			return true, lease, nil
+		})
+		b := NewBudget(BudgetConfig{Leases: client.CoordinationV1().Leases("crane-system"), Node: "a", Slots: 1, Window: time.Minute, Clock: clk})
+		if _, err := b.Take(t.Context()); err == nil || !strings.Contains(err.Error(), "clock") {
+			t.Errorf("%s: %v", off, err)
+		}
+		if lease, err := client.CoordinationV1().Leases("crane-system").Get(t.Context(), slotPrefix+"0", metav1.GetOptions{}); err != nil || lease.Spec.HolderIdentity != nil {
+			t.Errorf("%s: the slot stays taken: %+v, %v", off, lease, err)
+		}
+	}
+}
+
+// TestEvictorBudget: no slot, no eviction; a pod that is refused costs none; and without a right to Leases nobody is evicted.
+func TestEvictorBudget(t *testing.T) {
+	client := fake.NewClientset()
+	clk := clocktesting.NewFakeClock(time.Now())
+	api := &answers{err: func(_ context.Context, name string) error {
+		if name == "kept" {
+			return disruption()
+		}
+		return nil
+	}}
+	e := runEvictor(t, api, newBudget(client, "a", 1, clk), clk)
+	for _, name := range []string{"kept", "a", "b"} {
+		e.Ask(evictionOf(name, nil))
+	}
+	out := drained(t, e, 3)
+	if out[0].Result != Refused || out[1].Result != Evicted || out[2].Result != Withheld || out[2].Pause < firstRest || !strings.Contains(out[2].Why, "budget of 1 evictions") {
+		t.Errorf("%+v", out)
+	}
+	if got := strings.Join(api.names(), " "); got != "kept a" {
+		t.Errorf("asked for %s", got)
+	}
+	client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no right"))
+	})
+	e.Ask(evictionOf("c", nil))
+	if o := drained(t, e, 1)[0]; o.Result != Failed || o.Pause < firstRest || !strings.Contains(o.Why, "budget of evictions cannot be asked") {
+		t.Errorf("%+v", o)
+	}
+	if n := len(api.names()); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+}

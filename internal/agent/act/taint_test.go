@@ -1,0 +1,261 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+)
+
+var others = []corev1.Taint{
+	{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule},
+	{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectNoExecute, Value: "somebody's"},
+}
+
+func calmNode() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}, Spec: corev1.NodeSpec{Taints: slices.Clone(others)}}
+}
+
+func newTainter(t *testing.T, node *corev1.Node) (*Tainter, *fake.Clientset, *clocktesting.FakeClock) {
+	t.Helper()
+	client := fake.NewClientset(node)
+	clk := clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))
+	return NewTainter(TaintConfig{
+		Name: "n", Nodes: client.CoreV1().Nodes(), Node: func() *corev1.Node { return stored(t, client) }, Clock: clk, Log: logr.Discard(),
+		Beat: func(string) {},
+	}), client, clk
+}
+
+func stored(t *testing.T, client *fake.Clientset) *corev1.Node {
+	t.Helper()
+	o, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	return o.(*corev1.Node).DeepCopy()
+}
+
+func conditionOf(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == ensurancev1alpha1.ConditionInterferenceIdentified {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// patches are the bodies of the patches so far, by subresource.
+func patches(client *fake.Clientset) (spec, status []string) {
+	for _, a := range client.Actions() {
+		if p, ok := a.(clienttesting.PatchAction); ok && p.GetSubresource() == "status" {
+			status = append(status, string(p.GetPatch()))
+		} else if ok {
+			spec = append(spec, string(p.GetPatch()))
+		}
+	}
+	return spec, status
+}
+
+// TestTaintAndBack: other taints stay, what is so already costs no request, and the condition says since when.
+func TestTaintAndBack(t *testing.T) {
+	tainter, client, clk := newTainter(t, calmNode())
+	began := clk.Now()
+	sync := func(want bool, why string) bool {
+		t.Helper()
+		changed, err := tainter.Sync(t.Context(), stored(t, client), want, why)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	}
+	if sync(false, "no rule has fired") || len(client.Actions()) > 0 {
+		t.Errorf("a calm node is asked for: %v", client.Actions())
+	}
+	if !sync(true, "rule a/b is firing") {
+		t.Error("not told of")
+	}
+	node := stored(t, client)
+	if !Tainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
+		t.Errorf("taints: %+v", node.Spec.Taints)
+	}
+	c := conditionOf(node)
+	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "RuleFires" || c.Message != "rule a/b is firing" || !c.LastTransitionTime.Time.Equal(began) {
+		t.Fatalf("condition: %+v", c)
+	}
+	spec, _ := patches(client)
+	var body struct {
+		Metadata struct{ UID, ResourceVersion string }
+	}
+	if err := json.Unmarshal([]byte(spec[0]), &body); err != nil || body.Metadata.ResourceVersion != "7" || body.Metadata.UID != "u" {
+		t.Errorf("a list is replaced without saying which: %s", spec[0])
+	}
+	client.ClearActions()
+	clk.Step(10 * time.Second)
+	if sync(true, "rule a/b is falling") || len(client.Actions()) > 0 {
+		t.Errorf("a new word every second: %v", client.Actions())
+	}
+	clk.Step(time.Minute)
+	if sync(true, "rule a/b cools down") {
+		t.Error("a new message is no change")
+	}
+	if c := conditionOf(stored(t, client)); c.Message != "rule a/b cools down" || !c.LastTransitionTime.Time.Equal(began) || c.LastHeartbeatTime.Time.Equal(began) {
+		t.Errorf("condition: %+v", c)
+	}
+	if !sync(false, "no rule has fired") {
+		t.Error("not told of")
+	}
+	node = stored(t, client)
+	if !slices.Equal(node.Spec.Taints, others) {
+		t.Errorf("taints: %+v", node.Spec.Taints)
+	}
+	if c := conditionOf(node); c.Status != corev1.ConditionFalse || c.Reason != "NoRuleFires" || c.LastTransitionTime.Time.Equal(began) {
+		t.Errorf("condition: %+v", c)
+	}
+	client.ClearActions()
+	if sync(false, "something else") || len(client.Actions()) > 0 {
+		t.Errorf("a node that is as it should be is asked for: %v", client.Actions())
+	}
+}
+
+// TestTaintOvertaken: somebody taints the node between the read and the write; neither is lost.
+func TestTaintOvertaken(t *testing.T) {
+	tainter, client, _ := newTainter(t, calmNode())
+	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
+	overtaken := false
+	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if overtaken || a.GetSubresource() != "" {
+			return false, nil, nil
+		}
+		overtaken = true
+		node := calmNode()
+		node.ResourceVersion, node.Spec.Taints = "8", append(node.Spec.Taints, theirs)
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("modified"))
+	})
+	if changed, err := tainter.Sync(t.Context(), calmNode(), true, "why"); err != nil || !changed {
+		t.Error(changed, err)
+	}
+	node := stored(t, client)
+	if !Tainted(node) || !slices.Contains(node.Spec.Taints, theirs) || conditionOf(node) == nil {
+		t.Errorf("%+v", node)
+	}
+}
+
+// TestTaintFails: what fails of the two does not keep the other away, and is an error.
+func TestTaintFails(t *testing.T) {
+	for _, sub := range []string{"", "status"} {
+		tainter, client, _ := newTainter(t, calmNode())
+		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return a.GetSubresource() == sub, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no right"))
+		})
+		changed, err := tainter.Sync(t.Context(), nil, true, "why")
+		node := stored(t, client)
+		if !apierrors.IsForbidden(err) || changed != (sub == "status") || Tainted(node) != (sub == "status") || (conditionOf(node) != nil) != (sub == "") {
+			t.Errorf("without %q: %t, %v, %+v", sub, changed, err, node)
+		}
+	}
+}
+
+// TestTainterRuns: the latest wish wins, an API server that is gone is asked less and less often, and the taint goes with the agent.
+func TestTainterRuns(t *testing.T) {
+	tainter, client, clk := newTainter(t, calmNode())
+	var mu sync.Mutex
+	gone, asked := true, 0
+	var told []TaintOutcome
+	tainter.cfg.Told = func(o TaintOutcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, o)
+	}
+	client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		return gone, nil, apierrors.NewServiceUnavailable("gone")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tainter.Run(ctx) }()
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	tries := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked
+	}
+	tainter.Want(true, "one")
+	eventually("the first try", func() bool { return tries() == 1 })
+	for i := range 100 {
+		tainter.Want(i%2 == 1, "other wishes")
+	}
+	for range 120 {
+		eventually("a wait", clk.HasWaiters)
+		clk.Step(time.Second)
+	}
+	if n := tries(); n < 4 || n > 20 {
+		t.Errorf("asked %d times within two minutes of an outage", n)
+	}
+	tainter.Want(true, "the latest")
+	mu.Lock()
+	gone = false
+	mu.Unlock()
+	eventually("the taint", func() bool {
+		clk.Step(time.Second)
+		node := stored(t, client)
+		return Tainted(node) && conditionOf(node) != nil && conditionOf(node).Message == "the latest"
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if node := stored(t, client); Tainted(node) || conditionOf(node).Status != corev1.ConditionFalse {
+		t.Errorf("the agent has ended: %+v", node)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if last := told[len(told)-1]; last.Avoided || last.Err != nil || told[0].Err == nil {
+		t.Errorf("told: %+v", told)
+	}
+}
+
+// TestTainterLeavesAlone: an agent that has not judged anything yet leaves the node as an agent before it left it.
+func TestTainterLeavesAlone(t *testing.T) {
+	tainter, client, clk := newTainter(t, calmNode())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tainter.Run(ctx) }()
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return clk.HasWaiters(), nil }); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Minute)
+	cancel()
+	if err := <-done; err != nil || len(client.Actions()) > 0 {
+		t.Errorf("%v: %v", err, client.Actions())
+	}
+}
