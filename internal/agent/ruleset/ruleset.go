@@ -41,6 +41,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 	for i := range s.Actions {
 		actions[s.Actions[i].Name] = &s.Actions[i]
 	}
+	names, judges := map[string]bool{}, judgements{}
 	list := slices.Clone(s.NodeQOS)
 	slices.SortFunc(list, func(a, b ensurancev1alpha1.NodeQOS) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range list {
@@ -65,13 +66,43 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			if _, ok := qos.Lookup(rule.Metric); !ok {
 				complain("rules[%d].metricRule.name: nothing of the name %q is measured: the rule never fires", j, rule.Metric)
 			}
+			if names[rule.Name] {
+				complain("rules[%d].name: there is a rule %s already: this one does not hold", j, q.Spec.Rules[j].Name)
+				continue
+			}
+			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
 				complain("rules[%d].actionName: there is no AvoidanceAction %s: the rule only keeps new pods away", j, rule.Action.Name)
+			}
+			if t := rule.Action.Throttle; t != nil && t.Step == 0 {
+				complain("rules[%d].actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", j, rule.Action.Name)
+			}
+			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
+				complain("rules[%d]: rule %s: both hold, and the one that fires first acts first", j, other)
 			}
 			policy.Rules = append(policy.Rules, rule)
 		}
 	}
 	return policy, problems
+}
+
+// judgements are rules by what they look at, to find those that contradict each other.
+type judgements map[string]*qos.Rule
+
+// add returns how a rule contradicts one before it: both take the same action for the same series, and say different things of when. Rules
+// of different actions, as throttling first and evicting later, do not.
+func (j judgements) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
+	key := rule.Metric + " " + metav1.FormatLabelSelector(r.MetricRule.Selector) + " " + rule.Action.Name
+	other := j[key]
+	switch {
+	case other == nil:
+		j[key] = rule
+	case other.Above != rule.Above:
+		return fmt.Sprintf("%s judges %s as well, above %g and not above %g", other.Name, rule.Metric, other.Above, rule.Above)
+	case other.Preview != rule.Preview:
+		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Above)
+	}
+	return ""
 }
 
 // selects is a selector as a function; nil for all.

@@ -98,6 +98,53 @@ spec:
 	}
 }
 
+// TestContradictions: two rules of one name, and two that do the same at different values, in one NodeQOS or two of one node, are told of.
+func TestContradictions(t *testing.T) {
+	const of = "apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\n"
+	set, err := Parse([]byte(of + `metadata: {name: a}
+spec:
+  rules:
+  - {name: cpu, metricRule: {name: cpu_total_usage, value: 1000}, actionName: calm}
+  - {name: cpu, metricRule: {name: cpu_total_usage, value: 2000}, actionName: calm}
+  - {name: later, metricRule: {name: cpu_total_usage, value: 3000}, actionName: evict}
+---
+` + of + `metadata: {name: b}
+spec:
+  rules:
+  - {name: cpu, metricRule: {name: cpu_total_usage, value: 4000}, actionName: calm}
+  - {name: disk, metricRule: {name: disk_read_kibps, value: 1, selector: {matchLabels: {diskName: sda}}}, actionName: calm}
+  - {name: other-disk, metricRule: {name: disk_read_kibps, value: 2, selector: {matchLabels: {diskName: sdb}}}, actionName: calm}
+  - {name: seen, strategy: Preview, metricRule: {name: disk_read_kibps, value: 2, selector: {matchLabels: {diskName: sdb}}}, actionName: calm}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm}
+spec: {throttle: {cpuThrottle: {stepCPURatio: 10}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: evict}
+spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, problems := set.Policy(nil, qos.DefaultLimits())
+	if len(policy.Rules) != 6 || policy.Rules[0].Above != 1000 {
+		t.Errorf("%+v", policy.Rules)
+	}
+	for i, want := range []string{"NodeQOS a: rules[1].name: there is a rule cpu already", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
+		"NodeQOS b: rules[0]: rule a/cpu judges cpu_total_usage as well, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", ""} {
+		if i == len(problems) && want == "" {
+			break
+		}
+		if i >= len(problems) || want == "" || !strings.Contains(problems[i], want) {
+			t.Errorf("problem %d: %q, want %q", i, problems, want)
+			break
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for want, text := range map[string]string{
 		"no NodeQOS":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",

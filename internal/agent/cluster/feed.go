@@ -1,0 +1,182 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The pause between two tries at a kind that cannot be watched. A node that looks again soon loses little of what holds for it, and all
+// nodes together do not look at once.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 10 * time.Second
+	pauses     = 6
+
+	// missingPause is that for a kind that the API server does not serve: a cluster without it would be asked for ever.
+	missingPause = time.Minute
+)
+
+// feed is the objects of one kind, as a reflector keeps them. Its fields belong to the Watcher's lock.
+type feed struct {
+	w *Watcher
+	// name is for people, in the plural.
+	name string
+	// keep says which objects are of any use; nil for all.
+	keep  func(any) bool
+	items map[string]any
+	// had tells that there was a whole list once.
+	had bool
+	// answered tells that there was a list or an error.
+	answered bool
+	// failing is the last error since which nothing was heard; told is what was logged of it.
+	failing error
+	told    string
+}
+
+// lister and watcher are how a client asks for a kind.
+type (
+	lister  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watcher func(context.Context, metav1.ListOptions) (watch.Interface, error)
+)
+
+// reflector keeps the feed current. client is who asks: some of those for tests know only the older way of beginning a watch.
+func (f *feed) reflector(kind any, fields string, list lister, follow watcher, client any) *cache.Reflector {
+	begin := func(ctx context.Context, o *metav1.ListOptions) {
+		o.FieldSelector = fields
+		f.wait(ctx)
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			begin(ctx, &o)
+			out, err := list(ctx, o)
+			f.hear(ctx, err)
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			begin(ctx, &o)
+			out, err := follow(ctx, o)
+			f.hear(ctx, err)
+			return out, err
+		},
+	}
+	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, f, cache.ReflectorOptions{
+		Name: f.name, TypeDescription: f.name,
+		Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause, Steps: pauses, Factor: 2, Jitter: 1},
+	})
+}
+
+// wait lets time pass where the API server has said that it does not serve the kind.
+func (f *feed) wait(ctx context.Context) {
+	f.w.mu.Lock()
+	missing := apierrors.IsNotFound(f.failing)
+	f.w.mu.Unlock()
+	if !missing {
+		return
+	}
+	timer := f.w.config.Clock.NewTimer(missingPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// hear notes whether the API server answers.
+func (f *feed) hear(ctx context.Context, err error) {
+	if err != nil && (ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)) {
+		return // It ends, or begins anew with a list.
+	}
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if err == nil && f.failing == nil {
+		return
+	}
+	f.failing = err
+	f.answered = f.answered || err != nil
+	f.w.changed()
+}
+
+// problem says what is wrong with the feed; empty for nothing.
+func (f *feed) problem() string {
+	if f.failing == nil {
+		return ""
+	}
+	held := "nothing of them is known"
+	if f.had {
+		held = "what was known of them holds"
+	}
+	if apierrors.IsNotFound(f.failing) {
+		return fmt.Sprintf("%s: the API server has no such kind, its CustomResourceDefinition is not installed; %s", f.name, held)
+	}
+	return fmt.Sprintf("%s: the API server does not tell: %v; %s", f.name, f.failing, held)
+}
+
+// put takes an object in, without what nobody here reads.
+func (f *feed) put(obj any) error {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	key := o.GetNamespace() + "/" + o.GetName()
+	if f.keep != nil && !f.keep(obj) {
+		delete(f.items, key)
+		return nil
+	}
+	o.SetManagedFields(nil)
+	f.items[key] = obj
+	return nil
+}
+
+// Add implements cache.ReflectorStore.
+func (f *feed) Add(obj any) error {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	defer f.w.changed()
+	return f.put(obj)
+}
+
+// Update implements cache.ReflectorStore.
+func (f *feed) Update(obj any) error { return f.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (f *feed) Delete(obj any) error {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	defer f.w.changed()
+	delete(f.items, o.GetNamespace()+"/"+o.GetName())
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (f *feed) Replace(list []any, _ string) error {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	defer f.w.changed()
+	f.had, f.answered, f.failing = true, true, nil
+	clear(f.items)
+	for _, obj := range list {
+		if err := f.put(obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (f *feed) Resync() error { return nil }

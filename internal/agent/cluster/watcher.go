@@ -1,0 +1,244 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/ruleset"
+)
+
+// tellAfter is how often what has changed about the watches is told.
+const tellAfter = time.Second
+
+// Config is what a Watcher works with.
+type Config struct {
+	Client kubernetes.Interface
+	// Dynamic reads the rules, so that one object that cannot be read does not hide the others.
+	Dynamic dynamic.Interface
+	// Node is the name of the node; nothing of others is asked for.
+	Node string
+	// Rules are those of a file; nil for those of the API server.
+	Rules *ruleset.Set
+	Clock clock.WithTicker
+	Log   logr.Logger
+	Beat  func(step string)
+}
+
+// Watcher keeps what the API server says current. While the API server is gone, or does not serve a kind, what was known of it holds, and
+// a problem of the state says so.
+type Watcher struct {
+	config Config
+
+	mu    sync.Mutex
+	feeds struct{ nodes, pods, nodeQOS, podQOS, actions *feed }
+	// state is of the last call; nil when something has changed since.
+	state    *State
+	answered chan struct{} // closed when every kind was heard of once
+	all      bool
+}
+
+// NewWatcher returns a watcher that has heard of nothing yet.
+func NewWatcher(c Config) *Watcher {
+	w := &Watcher{config: c, answered: make(chan struct{})}
+	w.feeds.nodes = w.feed("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
+	w.feeds.pods = w.feed("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
+	w.feeds.nodeQOS, w.feeds.podQOS, w.feeds.actions = w.feed("NodeQOS", nil), w.feed("PodQOS", nil), w.feed("AvoidanceActions", nil)
+	return w
+}
+
+func (w *Watcher) feed(name string, keep func(any) bool) *feed {
+	return &feed{w: w, name: name, keep: keep, items: map[string]any{}}
+}
+
+// list is the feeds in use.
+func (w *Watcher) list() []*feed {
+	f := &w.feeds
+	if w.config.Rules != nil {
+		return []*feed{f.nodes, f.pods}
+	}
+	return []*feed{f.nodes, f.pods, f.nodeQOS, f.podQOS, f.actions}
+}
+
+// changed is called with the lock held.
+func (w *Watcher) changed() {
+	w.state = nil
+	if !w.all && !slices.ContainsFunc(w.list(), func(f *feed) bool { return !f.answered }) {
+		w.all = true
+		close(w.answered)
+	}
+}
+
+// Name implements the agent's manager.
+func (w *Watcher) Name() string { return "cluster" }
+
+// Answered is closed when the API server has said something of every kind once, be it that it cannot.
+func (w *Watcher) Answered() <-chan struct{} { return w.answered }
+
+// Run watches until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	// Reflectors log each try; what changes is told below.
+	quiet := klog.NewContext(ctx, logr.Discard())
+	for _, r := range w.reflectors() {
+		running.Go(func() { r.RunWithContext(quiet) })
+	}
+	defer running.Wait()
+	ticker := w.config.Clock.NewTicker(tellAfter)
+	defer ticker.Stop()
+	answered := w.answered
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-answered:
+			answered = nil
+		case <-ticker.C():
+			if answered != nil {
+				continue // It has not begun yet.
+			}
+		}
+		w.tell()
+		w.config.Beat("watch")
+	}
+}
+
+func (w *Watcher) reflectors() []*cache.Reflector {
+	core := w.config.Client.CoreV1()
+	out := []*cache.Reflector{
+		w.feeds.nodes.reflector(&corev1.Node{}, fields.OneTermEqualSelector("metadata.name", w.config.Node).String(),
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return core.Nodes().List(ctx, o)
+			},
+			core.Nodes().Watch, w.config.Client),
+		w.feeds.pods.reflector(&corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", w.config.Node).String(),
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return core.Pods("").List(ctx, o)
+			},
+			core.Pods("").Watch, w.config.Client),
+	}
+	if w.config.Rules != nil {
+		return out
+	}
+	for resource, f := range map[string]*feed{"nodeqoss": w.feeds.nodeQOS, "podqoss": w.feeds.podQOS, "avoidanceactions": w.feeds.actions} {
+		out = append(out, w.dynamic(resource, f))
+	}
+	return out
+}
+
+// dynamic watches a kind of rules as it is on the wire.
+func (w *Watcher) dynamic(resource string, f *feed) *cache.Reflector {
+	objects := w.config.Dynamic.Resource(schema.GroupVersionResource{
+		Group: ensurancev1alpha1.GroupName, Version: ensurancev1alpha1.GroupVersion.Version, Resource: resource,
+	})
+	return f.reflector(&unstructured.Unstructured{}, "",
+		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
+		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) }, w.config.Dynamic)
+}
+
+// tell logs once what has changed about a watch.
+func (w *Watcher) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.list() {
+		now := f.problem()
+		if (now == "") != (f.told == "") {
+			if now == "" {
+				w.config.Log.Info("The API server tells again", "of", f.name)
+			} else {
+				w.config.Log.Info("The API server does not tell", "problem", now)
+			}
+		}
+		f.told = now
+	}
+}
+
+// State implements Source.
+func (w *Watcher) State() *State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == nil {
+		w.state = w.build()
+	}
+	return w.state
+}
+
+// Node implements View.
+func (w *Watcher) Node() *corev1.Node { return w.State().Node }
+
+// Pods implements View.
+func (w *Watcher) Pods() []*corev1.Pod { return w.State().Pods }
+
+// Rules implements View.
+func (w *Watcher) Rules() ruleset.Set { return w.State().Rules }
+
+func (w *Watcher) build() *State {
+	s := &State{KnowsPods: w.feeds.pods.had, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
+	for _, f := range w.list() {
+		if p := f.problem(); p != "" {
+			s.Problems = append(s.Problems, p)
+		}
+	}
+	for _, o := range w.feeds.nodes.items {
+		s.Node, _ = o.(*corev1.Node)
+	}
+	if w.feeds.nodes.had && w.feeds.nodes.failing == nil && s.Node == nil {
+		s.Problems = append(s.Problems, fmt.Sprintf("there is no Node %s (--hostname-override)", w.config.Node))
+	}
+	for _, o := range w.feeds.pods.items {
+		if p, ok := o.(*corev1.Pod); ok {
+			s.Pods = append(s.Pods, p)
+		}
+	}
+	slices.SortFunc(s.Pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	if w.config.Rules != nil {
+		s.Rules = *w.config.Rules
+		return s
+	}
+	s.Rules.NodeQOS = decode[ensurancev1alpha1.NodeQOS](w.feeds.nodeQOS, s)
+	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.feeds.podQOS, s)
+	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.feeds.actions, s)
+	return s
+}
+
+// decode reads the objects of a feed, by name. One that cannot be read is a problem, and left out.
+func decode[T any](f *feed, s *State) []T {
+	out := make([]T, 0, len(f.items))
+	for _, name := range slices.Sorted(maps.Keys(f.items)) {
+		o, ok := f.items[name].(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		var made T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &made); err != nil {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s %s cannot be read: %v", o.GetKind(), o.GetName(), err))
+			continue
+		}
+		out = append(out, made)
+	}
+	return out
+}

@@ -1,0 +1,241 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/ruleset"
+)
+
+// world is an API server in memory, and a watcher of node-1.
+type world struct {
+	core  *fake.Clientset
+	rules *dynamicfake.FakeDynamicClient
+	clock *clocktesting.FakeClock
+	*Watcher
+	beats atomic.Int64
+}
+
+func resource(plural string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "ensurance.crane.io", Version: "v1alpha1", Resource: plural}
+}
+
+func nodeQOS(name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "ensurance.crane.io/v1alpha1", "kind": "NodeQOS", "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+func rule(metric string, value any) map[string]any {
+	return map[string]any{"rules": []any{map[string]any{"name": "r", "actionName": "a", "metricRule": map[string]any{"name": metric, "value": value}}}}
+}
+
+func podOn(node, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+func newWorld(t *testing.T, rules *ruleset.Set) *world {
+	t.Helper()
+	w := &world{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	w.core = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"pool": "mixed"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, podOn("node-1", "b"), podOn("node-1", "a"), podOn("node-2", "c"))
+	w.rules = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		resource("nodeqoss"): "NodeQOSList", resource("podqoss"): "PodQOSList", resource("avoidanceactions"): "AvoidanceActionList",
+	})
+	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("mixed", rule("cpu_total_usage", "0.5")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.rules.ClearActions()
+	w.Watcher = NewWatcher(Config{
+		Client: w.core, Dynamic: w.rules, Node: "node-1", Rules: rules, Clock: w.clock, Log: logr.Discard(), Beat: func(string) { w.beats.Add(1) },
+	})
+	return w
+}
+
+func (w *world) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (w *world) until(t *testing.T, what string, holds func(*State) bool) {
+	t.Helper()
+	var last *State
+	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = w.State()
+		return holds(last), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: node %t, %d pods, rules %+v, problems %q", what, last.Node != nil, len(last.Pods), last.Rules, last.Problems)
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	w := newWorld(t, nil)
+	if s := w.State(); s.Node != nil || s.KnowsPods || len(s.Problems) != 0 {
+		t.Errorf("a watcher that has heard nothing knows %+v", s)
+	}
+	w.start(t)
+	<-w.Answered()
+	w.until(t, "all of the node is known", func(s *State) bool {
+		return s.Node != nil && s.Node.Labels["pool"] == "mixed" && s.KnowsPods && len(s.Rules.NodeQOS) == 1 && len(s.Problems) == 0
+	})
+	s := w.State()
+	if len(w.Pods()) != 2 || s.Pods[0].Name != "a" || s.Pods[1].Name != "b" || s.Pods[0].ManagedFields != nil || w.Node().Name != "node-1" {
+		t.Errorf("pods %v of %v", s.Pods, w.Node())
+	}
+	if q := w.Rules().NodeQOS[0].Spec.Rules[0].MetricRule; q.Value.String() != "500m" {
+		t.Errorf("a fraction is lost: %v", q.Value)
+	}
+	if w.State() != s {
+		t.Error("nothing has changed, and the state is another one")
+	}
+	ctx := t.Context()
+	objects := w.rules.Resource(resource("nodeqoss"))
+	if _, err := objects.Update(ctx, nodeQOS("mixed", rule("cpu_total_usage", "0.7")), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "a change", func(s *State) bool {
+		return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Spec.Rules[0].MetricRule.Value.String() == "700m"
+	})
+	if w.State() == s {
+		t.Error("the rules have changed, and the state is the same")
+	}
+	if _, err := objects.Create(ctx, nodeQOS("second", rule("memory_total_usage", "1Gi")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "two", func(s *State) bool { return len(s.Rules.NodeQOS) == 2 })
+	if err := objects.Delete(ctx, "mixed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "one again", func(s *State) bool { return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Name == "second" })
+	if err := w.core.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "a pod less", func(s *State) bool { return len(s.Pods) == 1 && s.Pods[0].Name == "b" })
+}
+
+// TestBadObject: one that cannot be read is named, and the others hold.
+func TestBadObject(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start(t)
+	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("bad", rule("cpu_total_usage", "lots")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "a problem", func(s *State) bool {
+		return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Name == "mixed" &&
+			slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "NodeQOS bad cannot be read: ") })
+	})
+}
+
+// TestMissingKind: a kind that the API server does not serve is a problem with its reason; it is asked for again after a while, and found.
+func TestMissingKind(t *testing.T) {
+	w := newWorld(t, nil)
+	var missing atomic.Bool
+	missing.Store(true)
+	var asked atomic.Int64
+	refuse := func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		return missing.Load(), nil, apierrors.NewNotFound(resource("nodeqoss").GroupResource(), "")
+	}
+	w.rules.PrependReactor("list", "nodeqoss", refuse)
+	w.start(t)
+	<-w.Answered()
+	w.until(t, "told", func(s *State) bool {
+		return s.Node != nil && len(s.Problems) == 1 && strings.Contains(s.Problems[0], "CustomResourceDefinition is not installed")
+	})
+	missing.Store(false)
+	w.until(t, "found", func(s *State) bool {
+		w.clock.Step(missingPause)
+		return len(s.Rules.NodeQOS) == 1 && len(s.Problems) == 0
+	})
+}
+
+// TestForbidden: what may not be read is told, and what was known holds.
+func TestForbidden(t *testing.T) {
+	w := newWorld(t, nil)
+	var gone atomic.Bool
+	w.core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return gone.Load(), nil, errors.New("connection refused")
+	})
+	gone.Store(true)
+	w.start(t)
+	w.until(t, "told", func(s *State) bool {
+		return !s.KnowsPods && slices.ContainsFunc(s.Problems, func(p string) bool {
+			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "nothing of them is known")
+		})
+	})
+	gone.Store(false)
+	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Problems) == 0 })
+	// An error of the next list leaves what is known.
+	w.feeds.pods.hear(t.Context(), errors.New("connection refused"))
+	if s := w.State(); len(s.Pods) != 2 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "what was known of them holds") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRulesOfAFile: rules are not asked for where a file has them.
+func TestRulesOfAFile(t *testing.T) {
+	w := newWorld(t, &ruleset.Set{})
+	w.start(t)
+	<-w.Answered()
+	w.until(t, "known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
+	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(w.rules.Actions()) != 0 {
+		t.Errorf("%+v, asked for %v", s.Rules, w.rules.Actions())
+	}
+}
+
+func TestUnknownNode(t *testing.T) {
+	w := newWorld(t, nil)
+	if err := w.core.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.start(t)
+	w.until(t, "told", func(s *State) bool {
+		return s.Node == nil && slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "there is no Node node-1") })
+	})
+}
+
+// TestBeats: a watcher is seen at work once every kind was heard of, and from then on at each look.
+func TestBeats(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start(t)
+	w.until(t, "a beat", func(*State) bool { return w.beats.Load() > 0 })
+	before := w.beats.Load()
+	w.until(t, "another", func(*State) bool { w.clock.Step(tellAfter); return w.beats.Load() > before })
+}
+
+func TestStatic(t *testing.T) {
+	s := NewStatic(State{Pods: []*corev1.Pod{podOn("x", "a")}, AnyNode: true})
+	if len(s.Pods()) != 1 || s.Node() != nil || len(s.Rules().NodeQOS) != 0 || s.State() != s.State() {
+		t.Errorf("%+v", s.State())
+	}
+}
