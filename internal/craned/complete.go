@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"crane.io/crane/internal/retired"
 )
 
 // Complete fills in what follows from the flags and returns warnings: sentences about flags that were set and have no
@@ -26,7 +28,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	o.requireConfiguration = fs.Changed("recommendation-configuration-file")
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
 
-	warnings := retiredWarnings(fs)
+	warnings := retired.Warnings(fs)
 	if len(o.DataSources) > 0 && !slices.ContainsFunc(o.DataSources, keepsHistory) {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"crane.io/crane/internal/retired"
 )
 
 // gocraneFlags are the flags of gocrane's craned with their defaults, as its manifests use them.
@@ -52,7 +54,7 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 	}
 	var gone []string
 	for _, r := range retiredFlags() {
-		gone = append(gone, r.name)
+		gone = append(gone, r.Name)
 	}
 	for name, value := range flagsOfGocrane() {
 		t.Run(name, func(t *testing.T) {
@@ -63,11 +65,11 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 			NewOptions().AddFlags(fs)
 			dashed := strings.ReplaceAll(name, "_", "-")
-			_, retired := fs.Lookup(dashed).Annotations[retiredAnnotation]
-			if retired != slices.Contains(gone, dashed) {
+			_, hasNone := fs.Lookup(dashed).Annotations[retired.Annotation]
+			if hasNone != slices.Contains(gone, dashed) {
 				t.Errorf("the flag is served; take it from the table of retired flags")
 			}
-			if retired != (len(warnings) == 1) || retired && !strings.HasPrefix(warnings[0], "--"+dashed+" has no effect: ") {
+			if hasNone != (len(warnings) == 1) || hasNone && !strings.HasPrefix(warnings[0], "--"+dashed+" has no effect: ") {
 				t.Errorf("warnings %v", warnings)
 			}
 		})
@@ -86,8 +88,8 @@ func TestRetiredFlagsAreGocranes(t *testing.T) {
 		known[strings.ReplaceAll(name, "_", "-")] = value
 	}
 	for _, r := range retiredFlags() {
-		if value, ok := known[r.name]; !ok || value != r.byDefault || r.instead == "" {
-			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.name, value, ok, r.byDefault)
+		if value, ok := known[r.Name]; !ok || value != r.Default || r.Instead == "" {
+			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.Name, value, ok, r.Default)
 		}
 	}
 }
@@ -211,8 +213,8 @@ func TestDocumented(t *testing.T) {
 	}
 	page := string(text)
 	for _, r := range retiredFlags() {
-		if !strings.Contains(r.instead, "logs are lines") && !strings.Contains(page, "`--"+r.name+"`") {
-			t.Errorf("docs/craned.md does not tell of --%s", r.name)
+		if !strings.Contains(r.Instead, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
+			t.Errorf("docs/craned.md does not tell of --%s", r.Name)
 		}
 	}
 	for name, spec := range featureSpecs() {

@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/internal/controller/rebalance"
 	"crane.io/crane/internal/logging"
 	"crane.io/crane/internal/metrics/promflags"
+	"crane.io/crane/internal/retired"
 )
 
 // defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
@@ -138,7 +139,7 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.SetNormalizeFunc(dashes)
+	fs.SetNormalizeFunc(retired.Dashes)
 	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
 		"YAML file with values of flags, keyed by their names. What the command line sets wins.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
@@ -189,7 +190,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.FeatureGates.AddFlag(fs)
 
 	o.Log.AddFlags(fs)
-	addRetiredFlags(fs) // After all others.
+	retired.Add(fs, retiredFlags()) // After all others.
 }
 
 func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {
