@@ -15,7 +15,7 @@ import (
 // plan. In the end everything is handed back.
 func TestProperties(t *testing.T) {
 	policies := []numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 21))
 		m := machine(t, 1+r.IntN(3), 1+r.IntN(5))
 		var pods []Pod

@@ -1,0 +1,348 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
+)
+
+// maxID is the highest number of a NUMA node that Linux gives (CONFIG_NODES_SHIFT is at most 10).
+const maxID = 1023
+
+// maxPages bounds the kinds of huge pages of a zone; the architectures of today have at most four.
+const maxPages = 16
+
+// Machine is what /sys says of CPUs and memory. It is never changed.
+type Machine struct {
+	// Zones are by number, which may have gaps.
+	Zones []Zone
+	// Problems are what could not be read, and what is taken for granted in its place.
+	Problems []string
+
+	core map[int]int // the lowest CPU of each CPU's physical core
+}
+
+// Zone is a NUMA node. One with memory alone has no CPUs.
+type Zone struct {
+	ID int
+	// CPUs are those online.
+	CPUs   numa.CPUSet
+	Memory series.Bytes
+	// HugePages is the memory set aside for huge pages, by their size.
+	HugePages map[series.Bytes]series.Bytes
+	// Distances are by the other's ID, 10 for the zone itself; nil where they are not known.
+	Distances map[int]int
+}
+
+// Name is the zone's name in the cluster.
+func (z *Zone) Name() string { return topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID) }
+
+// CPUs are those of all zones.
+func (m *Machine) CPUs() (all numa.CPUSet) {
+	for i := range m.Zones {
+		all = all.Union(m.Zones[i].CPUs)
+	}
+	return all
+}
+
+// Cores is the number of physical cores of a set of CPUs.
+func (m *Machine) Cores(cpus numa.CPUSet) int {
+	cores := map[int]bool{}
+	for c := range cpus.All() {
+		cores[m.core[c]] = true
+	}
+	return len(cores)
+}
+
+// Layout is which of the CPUs in within belongs to which core and zone.
+func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
+	var threads []numa.Thread
+	for i := range m.Zones {
+		for c := range m.Zones[i].CPUs.Intersection(within).All() {
+			threads = append(threads, numa.Thread{CPU: c, Core: m.core[c], Zone: m.Zones[i].Name()})
+		}
+	}
+	l, err := numa.NewLayout(threads)
+	if err != nil {
+		return nil, fmt.Errorf("CPUs in /sys: %w", err)
+	}
+	return l, nil
+}
+
+// ReadMachine reads a machine's CPUs and zones. What cannot be read is a problem and has a written policy: no zones are one zone, no cores
+// are a core for each CPU. Only where no CPU is known there is an error.
+func ReadMachine(root host.Root) (*Machine, error) {
+	s := &sysfs{root: root}
+	m := &Machine{}
+	online, err := s.cpus("cpu/online")
+	if err != nil {
+		s.problem("CPUs online are not known, those of the zones are taken: %v", err)
+	}
+	for _, id := range s.zones() {
+		z := s.zone(id)
+		if err == nil {
+			z.CPUs = z.CPUs.Intersection(online)
+		}
+		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
+			s.problem("CPUs %s are in zone %d and in another before it, which keeps them", twice, id)
+			z.CPUs = z.CPUs.Difference(twice)
+		}
+		m.Zones = append(m.Zones, z)
+	}
+	if len(m.Zones) == 0 {
+		if err != nil {
+			return nil, err
+		}
+		m.Zones = []Zone{s.whole(online)}
+	}
+	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
+		s.problem("CPUs %s are in no zone and are left out", lost)
+	}
+	if m.CPUs() == (numa.CPUSet{}) {
+		return nil, errors.New("no zone has a CPU that is online")
+	}
+	s.distances(m.Zones)
+	m.core = s.cores(m.Zones)
+	m.Problems = s.problems
+	return m, nil
+}
+
+// sysfs reads files below /sys/devices/system.
+type sysfs struct {
+	root     host.Root
+	reader   host.Reader
+	problems []string
+}
+
+func (s *sysfs) problem(format string, args ...any) {
+	const most = 20
+	if len(s.problems) < most {
+		s.problems = append(s.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// read returns a file's content; it is valid until the next.
+func (s *sysfs) read(parts ...string) ([]byte, error) {
+	f := host.NewFile(s.root.Path(parts...))
+	defer f.Close()
+	content, err := s.reader.Read(&f)
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return content, nil
+}
+
+func (s *sysfs) cpus(name string) (numa.CPUSet, error) {
+	content, err := s.read("sys/devices/system", name)
+	if err != nil {
+		return numa.CPUSet{}, err
+	}
+	var set numa.CPUSet
+	err = host.Lines(content, func(line []byte) error {
+		var failed error
+		set, failed = numa.ParseCPUSet(string(line))
+		return failed //nolint:wrapcheck // The file is named below.
+	})
+	if err != nil {
+		return numa.CPUSet{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return set, nil
+}
+
+// zones are the numbers of the NUMA nodes, ascending.
+func (s *sysfs) zones() []int {
+	var ids []int
+	err := s.reader.Subdirectories(s.root.Path("sys/devices/system/node"), func(name []byte) {
+		text, ok := strings.CutPrefix(string(name), "node")
+		if id, err := strconv.Atoi(text); ok && err == nil && id >= 0 && id <= maxID && strconv.Itoa(id) == text {
+			ids = append(ids, id)
+		}
+	})
+	if err != nil && !errors.Is(err, host.ErrGone) {
+		s.problem("zones: %v", err)
+	}
+	slices.Sort(ids)
+	if len(ids) > numa.MaxZones {
+		s.problem("%d zones, the first %d are taken", len(ids), numa.MaxZones)
+		ids = ids[:numa.MaxZones]
+	}
+	return ids
+}
+
+// zone reads a zone but for its distances.
+func (s *sysfs) zone(id int) Zone {
+	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
+	var err error
+	if z.CPUs, err = s.cpus(dir + "/cpulist"); err != nil {
+		s.problem("CPUs of zone %d: %v", id, err)
+	}
+	content, err := s.read("sys/devices/system", dir, "meminfo")
+	if err == nil {
+		z.Memory, err = total(content)
+	}
+	if err != nil {
+		s.problem("memory of zone %d: %v", id, err)
+	}
+	z.HugePages = s.hugePages(dir + "/hugepages")
+	return z
+}
+
+// total reads the total of a zone's meminfo: "Node 0 MemTotal: 16384 kB".
+func total(content []byte) (series.Bytes, error) {
+	found, kib := false, uint64(0)
+	err := host.Lines(content, func(line []byte) error {
+		_, rest := host.Field(line)
+		_, rest = host.Field(rest)
+		key, rest := host.Field(rest)
+		if string(key) != "MemTotal:" {
+			return nil
+		}
+		number, _ := host.Field(rest)
+		var err error
+		kib, err = host.Uint(number)
+		found = err == nil
+		return err //nolint:wrapcheck // The zone is named by the caller.
+	})
+	if err == nil && (!found || kib > uint64(numa.MaxAmount)>>10) {
+		err = errors.New("meminfo has no MemTotal that can be")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("meminfo: %w", err)
+	}
+	return series.Bytes(kib << 10), nil
+}
+
+// hugePages reads hugepages-2048kB/nr_hugepages and so on.
+func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
+	var sizes []uint64
+	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
+		text, ok := strings.CutPrefix(string(name), "hugepages-")
+		text, too := strings.CutSuffix(text, "kB")
+		if kib, err := strconv.ParseUint(text, 10, 40); ok && too && err == nil && kib > 0 && len(sizes) < maxPages {
+			sizes = append(sizes, kib)
+		}
+	})
+	if err != nil {
+		return nil // A kernel without huge pages, or a zone without memory.
+	}
+	slices.Sort(sizes)
+	var out map[series.Bytes]series.Bytes
+	for _, kib := range sizes {
+		content, err := s.read("sys/devices/system", dir, fmt.Sprintf("hugepages-%dkB", kib), "nr_hugepages")
+		var n uint64
+		if err == nil {
+			n, err = host.Single(content)
+		}
+		if err == nil && n > uint64(numa.MaxAmount)>>10/kib {
+			err = fmt.Errorf("%d pages are more than can be", n)
+		}
+		if err != nil {
+			s.problem("%s of %d KiB: %v", dir, kib, err)
+			continue
+		}
+		if n > 0 {
+			if out == nil {
+				out = map[series.Bytes]series.Bytes{}
+			}
+			out[series.Bytes(kib<<10)] = series.Bytes(n * kib << 10)
+		}
+	}
+	return out
+}
+
+// whole is the one zone of a machine whose kernel knows none.
+func (s *sysfs) whole(online numa.CPUSet) Zone {
+	z := Zone{CPUs: online}
+	s.problem("/sys/devices/system/node has no zones: the machine counts as one")
+	content, err := s.read("proc/meminfo")
+	var memory host.Memory
+	if err == nil {
+		memory, err = host.ParseMeminfo(content)
+	}
+	if err != nil {
+		s.problem("memory: %v", err)
+	}
+	z.Memory = memory.Total
+	return z
+}
+
+// distances reads each zone's line of distances, which are in the order of the zones.
+func (s *sysfs) distances(zones []Zone) {
+	for i := range zones {
+		content, err := s.read("sys/devices/system", fmt.Sprintf("node/node%d/distance", zones[i].ID))
+		if err != nil {
+			if !errors.Is(err, host.ErrGone) || len(zones) > 1 {
+				s.problem("distances of zone %d: %v", zones[i].ID, err)
+			}
+			continue
+		}
+		fields := strings.Fields(string(content))
+		if len(fields) != len(zones) {
+			s.problem("zone %d has %d distances, there are %d zones: they are not used", zones[i].ID, len(fields), len(zones))
+			continue
+		}
+		row := make(map[int]int, len(fields))
+		for k, text := range fields {
+			d, err := strconv.ParseUint(text, 10, 15)
+			if err != nil {
+				s.problem("distances of zone %d: %.40q is none: they are not used", zones[i].ID, text)
+				row = nil
+				break
+			}
+			row[zones[k].ID] = int(d)
+		}
+		zones[i].Distances = row
+	}
+}
+
+// cores finds the physical core of each CPU: the threads that share one are siblings. One core for two zones cannot be; the siblings in
+// the CPU's own zone count.
+func (s *sysfs) cores(zones []Zone) map[int]int {
+	core := map[int]int{}
+	unknown, first := 0, error(nil)
+	for i := range zones {
+		for c := range zones[i].CPUs.All() {
+			if _, known := core[c]; known {
+				continue
+			}
+			siblings, err := s.siblings(c)
+			if err != nil {
+				if unknown++; first == nil {
+					first = err
+				}
+			}
+			for sibling := range siblings.Intersection(zones[i].CPUs).All() {
+				if _, known := core[sibling]; !known {
+					core[sibling] = c
+				}
+			}
+			core[c] = c
+		}
+	}
+	if unknown > 0 {
+		s.problem("cores of %d CPUs are not known, each counts as one: %v", unknown, first)
+	}
+	return core
+}
+
+func (s *sysfs) siblings(cpu int) (numa.CPUSet, error) {
+	dir := fmt.Sprintf("cpu/cpu%d/topology/", cpu)
+	set, err := s.cpus(dir + "core_cpus_list")
+	if errors.Is(err, host.ErrGone) {
+		set, err = s.cpus(dir + "thread_siblings_list") // its name before Linux 5.3
+	}
+	if err == nil && !set.Contains(cpu) {
+		err = fmt.Errorf("CPU %d is not among its own siblings %s", cpu, set)
+	}
+	return set, err
+}

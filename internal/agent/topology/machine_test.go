@@ -1,0 +1,189 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/numa"
+)
+
+// twoZones is a machine with zones 0 and 2, of four cores each, of which one of zone 2 is offline with a thread of another; siblings are 8
+// apart. Zone 2 has huge pages.
+func twoZones() map[string]string {
+	files := map[string]string{
+		"sys/devices/system/cpu/online":                                            "0-10,12-14\n",
+		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, and an old kernel lists it
+		"sys/devices/system/node/node0/distance":                                   "10 21\n",
+		"sys/devices/system/node/node0/meminfo":                                    "Node 0 MemTotal:       16777216 kB\nNode 0 MemFree:        1024 kB\n",
+		"sys/devices/system/node/node2/cpulist":                                    "4-7,12-14\n",
+		"sys/devices/system/node/node2/distance":                                   "21 10\n",
+		"sys/devices/system/node/node2/meminfo":                                    "Node 2 MemTotal:       8388608 kB\n",
+		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages":    "512\n",
+		"sys/devices/system/node/node2/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
+		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages":  "3\n",
+		"sys/devices/system/node/possible":                                         "0-3\n",
+		"sys/devices/system/node/power/unrelated":                                  "\n",
+		"sys/devices/system/node/node02/cpulist":                                   "0\n", // not a name of the kernel's
+		"sys/devices/system/cpu/cpufreq/unrelated":                                 "\n",
+		"proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n",
+		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something": "\n",
+	}
+	for c := range 15 {
+		siblings := fmt.Sprintf("%d,%d\n", c%8, c%8+8)
+		switch c {
+		case 11, 3: // 11 is offline
+			siblings = "3\n"
+		case 7:
+			siblings = "7\n"
+		}
+		files[fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/core_cpus_list", c)] = siblings
+	}
+	delete(files, "sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something")
+	return files
+}
+
+func hostWith(t testing.TB, files map[string]string) host.Root {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return host.Root(dir)
+}
+
+func read(t testing.TB, files map[string]string) *Machine {
+	t.Helper()
+	m, err := ReadMachine(hostWith(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestReadMachine(t *testing.T) {
+	m := read(t, twoZones())
+	if len(m.Problems) > 0 || len(m.Zones) != 2 || m.Zones[0].ID != 0 || m.Zones[1].ID != 2 {
+		t.Fatalf("%+v", m)
+	}
+	a, b := &m.Zones[0], &m.Zones[1]
+	if a.CPUs.String() != "0-3,8-10" || b.CPUs.String() != "4-7,12-14" || a.Memory != 16<<30 || b.Memory != 8<<30 {
+		t.Errorf("%+v", m.Zones)
+	}
+	if fmt.Sprint(a.Distances, b.Distances, a.HugePages, b.HugePages) != "map[0:10 2:21] map[0:21 2:10] map[] map[2097152:1073741824]" {
+		t.Errorf("%v %v %v %v", a.Distances, b.Distances, a.HugePages, b.HugePages)
+	}
+	layout, err := m.Layout(m.CPUs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 3 and 7 have lost their siblings, so that they are cores of one thread.
+	for n, want := range map[int]string{2: "0,8", 3: "0,3,8", 6: "0-2,8-10"} {
+		if got, ok := layout.Take(a.CPUs, n); !ok || got.String() != want {
+			t.Errorf("%d CPUs: %s, want %s", n, got, want)
+		}
+	}
+	if m.Cores(m.CPUs()) != 8 || m.Cores(a.CPUs) != 4 {
+		t.Errorf("%d cores", m.Cores(m.CPUs()))
+	}
+}
+
+// TestOddMachines: what is missing or broken is told, and has a policy.
+func TestOddMachines(t *testing.T) {
+	const node = "sys/devices/system/node/"
+	for name, test := range map[string]struct {
+		change  func(map[string]string)
+		zones   string
+		problem string
+	}{
+		"no zones": {func(f map[string]string) {
+			maps.DeleteFunc(f, func(name, _ string) bool { return strings.HasPrefix(name, node) })
+		}, "0: 0-10,12-14 0MiB", "counts as one"},
+		"zones alone": {func(f map[string]string) { delete(f, "sys/devices/system/cpu/online") }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs online are not known"},
+		"half a line": {func(f map[string]string) { f["sys/devices/system/cpu/online"] = "0-1" }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "middle of a line"},
+		"no cores": {func(f map[string]string) {
+			maps.DeleteFunc(f, func(name, _ string) bool { return strings.Contains(name, "topology") })
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "cores of 14 CPUs are not known"},
+		"siblings without itself": {func(f map[string]string) { f["sys/devices/system/cpu/cpu5/topology/core_cpus_list"] = "6\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "not among its own siblings"},
+		"siblings across zones":   {func(f map[string]string) { f["sys/devices/system/cpu/cpu0/topology/core_cpus_list"] = "0,4,8\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", ""},
+		"a CPU in two zones":      {func(f map[string]string) { f[node+"node2/cpulist"] = "3-7,12-14\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs 3 are in zone 2 and in another"},
+		"a CPU in no zone":        {func(f map[string]string) { f[node+"node2/cpulist"] = "4-7,12\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12 8192MiB", "CPUs 13-14 are in no zone"},
+		"memory alone":            {func(f map[string]string) { f[node+"node2/cpulist"] = "\n" }, "0: 0-3,8-10 16384MiB; 2:  8192MiB", "CPUs 4-7,12-14 are in no zone"},
+		"no memory":               {func(f map[string]string) { delete(f, node+"node2/meminfo") }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
+		"memory of a fool":        {func(f map[string]string) { f[node+"node2/meminfo"] = "Node 2 MemTotal: 99999999999999999 kB\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
+		"distances of another":    {func(f map[string]string) { f[node+"node2/distance"] = "21 10 30\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "has 3 distances"},
+		"a far distance":          {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is none`},
+		"huge pages of a fool": {func(f map[string]string) {
+			f[node+"node2/hugepages/hugepages-2048kB/nr_hugepages"] = "18446744073709551615\n"
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "more than can be"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := twoZones()
+			test.change(files)
+			m := read(t, files)
+			var zones []string
+			for _, z := range m.Zones {
+				zones = append(zones, fmt.Sprintf("%d: %s %dMiB", z.ID, z.CPUs, z.Memory>>20))
+			}
+			if got := strings.Join(zones, "; "); name != "no zones" && got != test.zones || name == "no zones" && !strings.HasPrefix(got, "0: 0-10,12-14") {
+				t.Errorf("zones %s\nwant  %s", got, test.zones)
+			}
+			if got := strings.Join(m.Problems, "; "); !strings.Contains(got, test.problem) || (got == "") != (test.problem == "") {
+				t.Errorf("problems %q, want %q", got, test.problem)
+			}
+			if _, err := m.Layout(m.CPUs()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if m, err := ReadMachine(hostWith(t, nil)); err == nil {
+		t.Errorf("a host without /sys: %+v", m)
+	}
+	if m, err := ReadMachine(hostWith(t, map[string]string{"sys/devices/system/cpu/online": "0-3\n", node + "node0/cpulist": "\n"})); err == nil {
+		t.Errorf("no CPU in any zone: %+v", m)
+	}
+}
+
+// TestRecordedMachines reads recordings of real hosts.
+func TestRecordedMachines(t *testing.T) {
+	for name, want := range map[string]int{"hybrid-cgroupfs": 1, "v2-systemd-containerd": 2, "v2-systemd-crio": 2} {
+		rec, err := kernel.Recorded(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := rec.Write(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		m, err := ReadMachine(host.Root(dir))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(m.Zones) != want || m.Zones[0].Memory == 0 || m.Zones[0].CPUs.Len() == 0 || len(m.Zones[0].Distances) != want {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
+// TestLayoutWithin: pods may run on fewer CPUs than there are.
+func TestLayoutWithin(t *testing.T) {
+	m := read(t, twoZones())
+	layout, err := m.Layout(numa.NewCPUSet(0, 8, 4, 99))
+	if err != nil || layout.All().String() != "0,4,8" || layout.Zone("node2").String() != "4" {
+		t.Errorf("%v, %v", layout, err)
+	}
+}

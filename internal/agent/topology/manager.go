@@ -1,0 +1,253 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/host"
+)
+
+const (
+	// readEvery is the time between two looks at /sys and the kubelet's configuration. Both change when somebody does something to the
+	// machine, so that nobody waits for seconds.
+	readEvery = 10 * time.Second
+	// lookAgain is the time after which the object is looked at although nothing has changed here: somebody may have deleted it. 5,000
+	// nodes make 17 requests a second of it.
+	lookAgain = 5 * time.Minute
+	// firstWait and lastWait are the pauses after an error, doubled each time.
+	firstWait = 5 * time.Second
+	lastWait  = 10 * time.Minute
+	// mostCalm is the longest pause after somebody else has changed the object again and again.
+	mostCalm = time.Hour
+)
+
+// Config is what a Manager works with.
+type Config struct {
+	Root host.Root
+	// KubeletDir is the kubelet's root directory as the host sees it.
+	KubeletDir string
+	View       cluster.View
+	// Client asks for the kubelet's configuration where there is no file; nil without an API server.
+	Client kubernetes.Interface
+	// Dynamic keeps the object; nil without an API server: then the topology is only read.
+	Dynamic dynamic.Interface
+	// NodeName is the node's.
+	NodeName string
+	// DryRun logs what would be written.
+	DryRun bool
+	Clock  clock.WithTicker
+	Log    logr.Logger
+	Beat   func(step string)
+}
+
+// Manager keeps a node's NodeResourceTopology.
+type Manager struct {
+	config  Config
+	kubelet KubeletReader
+	object  object
+	latest  atomic.Pointer[Facts]
+
+	// of is what was asked for last, with the node that it was for.
+	of struct {
+		want *topologyv1alpha1.NodeResourceTopology
+		uid  string
+	}
+	next time.Time // no look at the object before
+	// wait is the pause after an error, calm that after somebody else has changed the object; 0 for none.
+	wait, calm       time.Duration
+	reading, writing once
+	seen             string // the last problems
+}
+
+// once tells of a trouble once, and that it is over.
+type once struct{ told string }
+
+func (o *once) tell(log logr.Logger, err error, what string) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == o.told {
+		return
+	}
+	if err == nil {
+		log.Info("Is over", "trouble", o.told)
+	} else {
+		log.Info(what, "error", text)
+	}
+	o.told = text
+}
+
+// NewManager returns a manager that has read nothing yet.
+func NewManager(c Config) *Manager {
+	return &Manager{
+		config: c, object: object{client: c.Dynamic, dry: c.DryRun},
+		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, Client: c.Client, Node: c.NodeName, Clock: c.Clock},
+	}
+}
+
+// Name implements the agent's manager.
+func (m *Manager) Name() string { return "topology" }
+
+// Latest is what was read last, for others in the agent; nil as long as the machine and the kubelet's configuration have never been known.
+// It is never changed, the same pointer means that nothing has, and Latest is safe for concurrent use.
+func (m *Manager) Latest() *Facts { return m.latest.Load() }
+
+// Run reads and writes until ctx ends. The object stays: it is the node's and goes with it.
+func (m *Manager) Run(ctx context.Context) error {
+	ticker := m.config.Clock.NewTicker(readEvery)
+	defer ticker.Stop()
+	for {
+		m.Step(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// Step reads once and, where that is due, brings the object up to date.
+func (m *Manager) Step(ctx context.Context) {
+	m.config.Beat("read")
+	node := m.config.View.Node()
+	facts, err := m.read(ctx, node)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.reading.tell(m.config.Log, err, "Cannot know the node's topology; its NodeResourceTopology stays as it is")
+		}
+		return
+	}
+	m.reading.tell(m.config.Log, nil, "")
+	if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
+		m.latest.Store(facts)
+		m.tellFacts(before, facts)
+	}
+	if m.config.Dynamic == nil || node == nil {
+		return
+	}
+	m.config.Beat("write")
+	m.write(ctx, node, facts.Build())
+}
+
+// read reads the facts.
+func (m *Manager) read(ctx context.Context, node *corev1.Node) (*Facts, error) {
+	machine, err := ReadMachine(m.config.Root)
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := m.kubelet.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Facts{Machine: machine, Kubelet: kubelet}
+	if node != nil {
+		f.Labels = node.Labels
+	}
+	return f, nil
+}
+
+// write brings the object up to date where something has changed here, or when it is time to look at it again.
+func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) {
+	now := m.config.Clock.Now()
+	changed := m.of.want == nil || m.of.uid != string(node.UID) || !equality.Semantic.DeepEqual(m.of.want, want)
+	if changed && m.wait == 0 {
+		m.next = now
+	}
+	if now.Before(m.next) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, asked)
+	defer cancel()
+	did, err := m.object.sync(ctx, node, want)
+	switch {
+	case apierrors.IsConflict(err):
+		m.next = now // It changed between the look and the write; the next step looks again.
+		return
+	case err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return // The agent ends.
+	case err != nil:
+		m.wait = min(max(2*m.wait, firstWait), lastWait)
+		m.next = now.Add(m.wait)
+		m.writing.tell(m.config.Log, err, "Cannot write the NodeResourceTopology; it is tried again")
+		return
+	}
+	m.settle(now, did, changed, want)
+	m.of.want, m.of.uid = want, string(node.UID)
+}
+
+// settle says when to look again. Where the object was found changed though nothing has changed here, somebody else writes it: then ever
+// less often, so that nobody fights.
+func (m *Manager) settle(now time.Time, did deed, changed bool, want *topologyv1alpha1.NodeResourceTopology) {
+	m.writing.tell(m.config.Log, nil, "")
+	m.wait = 0
+	m.next = now.Add(lookAgain + spread(m.config.NodeName))
+	switch {
+	case did == nothing && m.config.DryRun:
+		return
+	case did == nothing:
+		m.calm = 0
+		return
+	case did == patch && !changed && !m.config.DryRun:
+		m.calm = min(max(2*m.calm, 2*lookAgain), mostCalm)
+		m.next = now.Add(m.calm)
+		m.config.Log.Info("Somebody else changed the NodeResourceTopology; it is put right, and looked at less often", "next", m.calm.String())
+		return
+	case m.config.DryRun && !changed:
+		return
+	}
+	verb := map[deed]string{create: "Created", patch: "Changed"}[did]
+	if m.config.DryRun {
+		verb = map[deed]string{create: "Would create", patch: "Would change"}[did]
+	}
+	m.config.Log.Info(verb+" the NodeResourceTopology", "zones", describe(want))
+}
+
+// spread is a part of a minute by the node's name, so that nodes started together do not all ask together.
+func spread(node string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(node)) // It cannot fail.
+	return time.Duration(h.Sum32()%60) * time.Second
+}
+
+// tellFacts tells what has changed about the machine and the kubelet.
+func (m *Manager) tellFacts(before, now *Facts) {
+	if before == nil || before.Kubelet.Source != now.Kubelet.Source || before.Kubelet.Static != now.Kubelet.Static {
+		m.config.Log.Info("Knows the kubelet's configuration", "from", now.Kubelet.Source, "assigns CPUs itself", now.Kubelet.Static)
+	}
+	if problems := strings.Join(now.Problems(), "; "); problems != m.seen {
+		m.seen = problems
+		if problems != "" {
+			m.config.Log.Info("The node's topology has problems", "problems", problems)
+		}
+	}
+}
+
+// describe is a topology in a line.
+func describe(t *topologyv1alpha1.NodeResourceTopology) string {
+	parts := make([]string, len(t.Zones))
+	for i := range t.Zones {
+		r := t.Zones[i].Resources
+		parts[i] = fmt.Sprintf("%s: cpu %s of %s", t.Zones[i].Name, r.Allocatable.Cpu(), r.Capacity.Cpu())
+	}
+	return strings.Join(parts, ", ")
+}

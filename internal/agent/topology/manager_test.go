@@ -1,0 +1,308 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/ruleset"
+)
+
+// bed is a manager before an API server that is not there.
+type bed struct {
+	*Manager
+
+	t      *testing.T
+	client *fake.FakeDynamicClient
+	clock  *testingclock.FakeClock
+	root   host.Root
+	node   *corev1.Node
+	log    []string
+}
+
+func newBed(t *testing.T, change func(*Config)) *bed {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := topologyv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	files := twoZones()
+	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n"
+	b := &bed{
+		t: t, client: fake.NewSimpleDynamicClient(scheme), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), root: hostWith(t, files),
+		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}},
+	}
+	c := Config{
+		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", Clock: b.clock, Beat: func(string) {},
+		Log: funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
+	}
+	if change != nil {
+		change(&c)
+	}
+	b.Manager = NewManager(c)
+	return b
+}
+
+func (b *bed) Node() *corev1.Node { return b.node }
+
+// The rest of a View.
+func (b *bed) Pods() []*corev1.Pod { return nil }
+
+// step lets time pass and returns what was asked of the API server, such as "get create".
+func (b *bed) step(after time.Duration) string {
+	b.client.ClearActions()
+	b.clock.Step(after)
+	b.Step(b.t.Context())
+	var verbs []string
+	for _, a := range b.client.Actions() {
+		verbs = append(verbs, a.GetVerb())
+	}
+	return strings.Join(verbs, " ")
+}
+
+func (b *bed) object() *topologyv1alpha1.NodeResourceTopology {
+	b.t.Helper()
+	raw, err := b.Manager.object.kind().Get(b.t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out := &topologyv1alpha1.NodeResourceTopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, out); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+// set changes the object as somebody else would.
+func (b *bed) set(change func(*topologyv1alpha1.NodeResourceTopology)) {
+	b.t.Helper()
+	o := b.object()
+	change(o)
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.Manager.object.kind().Update(b.t.Context(), &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) logged(text string) bool { return strings.Contains(strings.Join(b.log, "\n"), text) }
+
+func (b *bed) configure(text string) {
+	b.t.Helper()
+	b.kubelet.Root = hostWith(b.t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n" + text})
+}
+
+// TestObject: it is made once, and written again only when something has changed.
+func TestObject(t *testing.T) {
+	b := newBed(t, nil)
+	if got := b.step(0); got != "get create" {
+		t.Fatal(got, b.log)
+	}
+	o := b.object()
+	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != "node-uid" || o.OwnerReferences[0].Kind != "Node" || !*o.OwnerReferences[0].Controller {
+		t.Errorf("%+v", o.OwnerReferences)
+	}
+	if len(o.Zones) != 2 || o.Zones[0].Resources.ReservedCPUNums != 1 || o.CraneManagerPolicy.CPUManagerPolicy != "Static" {
+		t.Errorf("%+v", o)
+	}
+	for range 10 {
+		if got := b.step(readEvery); got != "" {
+			t.Errorf("asks for nothing: %s", got)
+		}
+	}
+	b.configure("kubeReserved: {cpu: 1000m}\n")
+	if got := b.step(readEvery); got != "get" && got != "" {
+		t.Errorf("the same in other words is written: %s", got)
+	}
+	b.configure("kubeReserved: {cpu: \"2\"}\nreservedSystemCPUs: 4-5\n")
+	if got := b.step(readEvery); got != "get patch" {
+		t.Fatal(got, b.log)
+	}
+	if o := b.object(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
+		t.Errorf("%+v", o)
+	}
+	// What others wrote beside stays; what is reserved no more goes.
+	b.set(func(o *topologyv1alpha1.NodeResourceTopology) { o.Attributes["example.com/rack"] = "7" })
+	b.configure("kubeReserved: {memory: 1Gi}\n")
+	if got := b.step(readEvery); got != "get patch" {
+		t.Fatal(got)
+	}
+	o = b.object()
+	if _, there := o.Reserved["cpu"]; there || fmt.Sprint(o.Attributes) != "map[example.com/rack:7]" {
+		t.Errorf("%v, %v", o.Reserved, o.Attributes)
+	}
+	b.node = b.node.DeepCopy()
+	b.node.Labels = map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: "false"}
+	if got := b.step(readEvery); got != "get patch" || b.object().CraneManagerPolicy.TopologyManagerPolicy != "None" {
+		t.Error(got)
+	}
+	b.node.UID = "another" // The Node was made anew before the object went with the old one.
+	if got := b.step(readEvery); got != "get patch" || b.object().OwnerReferences[0].UID != "another" || len(b.object().OwnerReferences) != 1 {
+		t.Error(got, b.object().OwnerReferences)
+	}
+}
+
+// TestComesBack: an object that is deleted is made again.
+func TestComesBack(t *testing.T) {
+	b := newBed(t, nil)
+	b.step(0)
+	if err := b.Manager.object.kind().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.step(lookAgain + time.Minute); got != "get create" {
+		t.Error(got)
+	}
+}
+
+// TestForeign: what belongs to somebody else stays as it is.
+func TestForeign(t *testing.T) {
+	b := newBed(t, nil)
+	b.step(0)
+	b.set(func(o *topologyv1alpha1.NodeResourceTopology) {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n", UID: "x", Controller: new(true)}}
+		o.Zones = nil
+	})
+	if got := b.step(lookAgain + time.Minute); got != "get" || !b.logged("belongs to another owner") || len(b.object().Zones) != 0 {
+		t.Error(got, b.log)
+	}
+}
+
+// TestNoFight: an object that somebody else keeps changing is looked at ever less often.
+func TestNoFight(t *testing.T) {
+	b := newBed(t, nil)
+	b.step(0)
+	patches := 0
+	for range 6 * 12 { // six hours
+		b.set(func(o *topologyv1alpha1.NodeResourceTopology) { o.Zones = nil })
+		if strings.Contains(b.step(lookAgain), "patch") {
+			patches++
+		}
+	}
+	if patches < 4 || patches > 12 || !b.logged("Somebody else changed") {
+		t.Errorf("%d patches in six hours", patches)
+	}
+	for range 3 * 12 {
+		b.step(lookAgain)
+	}
+	if len(b.object().Zones) != 2 || b.calm != 0 {
+		t.Error("it is not calm again")
+	}
+}
+
+// TestNoKind: without the definition it is told once, and tried ever less often.
+func TestNoKind(t *testing.T) {
+	b := newBed(t, nil)
+	missing := true
+	b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return missing, nil, apierrors.NewNotFound(schema.GroupResource{Group: "topology.crane.io", Resource: "noderesourcetopologies"}, "n")
+	})
+	tries := 0
+	for range 120 { // an hour
+		if b.step(3*readEvery) != "" {
+			tries++
+		}
+	}
+	if told := strings.Count(strings.Join(b.log, "\n"), "CustomResourceDefinition is not installed"); told != 1 || tries < 8 || tries > 20 {
+		t.Errorf("told %d times, tried %d times", told, tries)
+	}
+	missing = false
+	for range 11 {
+		b.step(time.Minute)
+	}
+	if len(b.object().Zones) != 2 {
+		t.Error("it is not made when it can be")
+	}
+}
+
+// TestConflict: a change in between is looked at again at once.
+func TestConflict(t *testing.T) {
+	b := newBed(t, nil)
+	b.step(0)
+	once := true
+	b.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		defer func() { once = false }()
+		return once, nil, apierrors.NewConflict(schema.GroupResource{}, "n", errors.New("changed"))
+	})
+	b.configure("kubeReserved: {cpu: \"3\"}\n")
+	if got := b.step(readEvery) + " " + b.step(readEvery); got != "get patch get patch" {
+		t.Error(got)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.DryRun = true })
+	for range 30 {
+		if got := b.step(time.Minute); got != "" && got != "get" {
+			t.Fatal(got)
+		}
+	}
+	if told := strings.Count(strings.Join(b.log, "\n"), "Would create the NodeResourceTopology"); told != 1 {
+		t.Errorf("told %d times: %s", told, strings.Join(b.log, "\n"))
+	}
+}
+
+// TestUnknown: without the kubelet's configuration nothing is written, and what was known is still published.
+func TestUnknown(t *testing.T) {
+	b := newBed(t, nil)
+	b.kubelet.Root = hostWith(t, nil)
+	if got := b.step(0); got != "" || b.Latest() != nil || !b.logged("Cannot know the node's topology") {
+		t.Error(got, b.log)
+	}
+	b.configure("")
+	if got := b.step(readEvery); got != "get create" || b.Latest() == nil {
+		t.Error(got)
+	}
+	known := b.Latest()
+	b.configure("")
+	b.step(readEvery)
+	if b.Latest() != known {
+		t.Error("nothing has changed, and it is another")
+	}
+	b.kubelet.Root = hostWith(t, nil)
+	if b.step(readEvery); b.Latest() != known {
+		t.Error("what was known is not any more")
+	}
+	b.node = nil
+	b.configure("kubeReserved: {cpu: \"3\"}\n")
+	if got := b.step(time.Hour); got != "" {
+		t.Errorf("without a node: %s", got)
+	}
+}
+
+func TestRunEnds(t *testing.T) {
+	b := newBed(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- b.Run(ctx) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+var _ cluster.View = (*bed)(nil)
+
+// Rules completes the View.
+func (b *bed) Rules() ruleset.Set { return ruleset.Set{} }

@@ -1,0 +1,164 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/client-go/dynamic"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+)
+
+var (
+	// errNoKind tells that the CustomResourceDefinition is not installed.
+	errNoKind = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
+	// errForeign tells of an object that belongs to somebody else.
+	errForeign = errors.New("belongs to another owner and is left alone")
+)
+
+// fieldManager is who writes the object.
+const fieldManager = "crane-agent"
+
+// deed is what was done, or would be, to bring the object about.
+type deed string
+
+const (
+	nothing deed = "nothing"
+	create  deed = "create"
+	patch   deed = "patch"
+)
+
+// object is the NodeResourceTopology of a node in the API server.
+type object struct {
+	client dynamic.Interface
+	// dry reads and changes nothing.
+	dry bool
+}
+
+func (o *object) kind() dynamic.NamespaceableResourceInterface {
+	return o.client.Resource(topologyv1alpha1.GroupVersion.WithResource("noderesourcetopologies"))
+}
+
+// sync brings the object of a node to what is wanted, and says what that took. It changes only what differs in meaning, and leaves
+// attributes alone that are not its own.
+func (o *object) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (deed, error) {
+	there, err := o.kind().Get(ctx, node.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return create, o.create(ctx, node, want)
+	}
+	if err != nil {
+		return nothing, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
+	}
+	now := &topologyv1alpha1.NodeResourceTopology{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, now); err != nil {
+		return nothing, fmt.Errorf("NodeResourceTopology %s cannot be read: %w", node.Name, err)
+	}
+	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
+		return nothing, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errForeign)
+	}
+	next := merged(now, node, want)
+	if equality.Semantic.DeepEqual(now, next) {
+		return nothing, nil
+	}
+	return patch, o.patch(ctx, now, next)
+}
+
+// merged is an object with what is wanted in it.
+func merged(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
+	next := now.DeepCopy()
+	next.OwnerReferences = owners(now.OwnerReferences, node)
+	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
+	// An empty list is not written, so that nil is what comes back.
+	next.Reserved = want.Reserved
+	delete(next.Attributes, topologyv1alpha1.AttributeReservedSystemCPUs)
+	if len(want.Attributes) > 0 && next.Attributes == nil {
+		next.Attributes = map[string]string{}
+	}
+	maps.Copy(next.Attributes, want.Attributes)
+	return next
+}
+
+// owners are those there are, with the node as the controller in place of one of the same name that is gone.
+func owners(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
+	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
+	own.BlockOwnerDeletion = nil // It would take a right to a node's finalizers.
+	out := []metav1.OwnerReference{own}
+	for _, r := range there {
+		if r.Kind != "Node" || r.Name != node.Name {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (o *object) create(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) error {
+	made := want.DeepCopy()
+	made.TypeMeta = metav1.TypeMeta{APIVersion: topologyv1alpha1.GroupVersion.String(), Kind: "NodeResourceTopology"}
+	made.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners(nil, node)}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
+	if err != nil {
+		return fmt.Errorf("write NodeResourceTopology %s: %w", node.Name, err)
+	}
+	if o.dry {
+		return nil
+	}
+	_, err = o.kind().Create(ctx, &unstructured.Unstructured{Object: raw}, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsNotFound(err) {
+		return errNoKind
+	}
+	if err != nil {
+		return fmt.Errorf("create NodeResourceTopology %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// patch sends what differs, on condition that the object has not changed meanwhile.
+func (o *object) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
+	before, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
+	}
+	after, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
+	}
+	difference, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	if err != nil {
+		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
+	}
+	var body map[string]any
+	if err := json.Unmarshal(difference, &body); err != nil {
+		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
+	}
+	metadata, _ := body["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"] = now.ResourceVersion
+	body["metadata"] = metadata
+	content, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
+	}
+	if o.dry {
+		return nil
+	}
+	if _, err := o.kind().Patch(ctx, now.Name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("patch NodeResourceTopology %s: %w", now.Name, err)
+	}
+	return nil
+}
