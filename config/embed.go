@@ -13,9 +13,9 @@ import "embed"
 var CRDs embed.FS
 
 // Manifests holds everything that an installation applies: the CRDs, the namespace, the rights, the ConfigMap with the
-// node-load policy, and the Deployments and Services of each binary, and the configurations of webhooks.
+// node-load policy, the workloads and Services of each binary, and the configurations of webhooks.
 //
-//go:embed crd/*.crane.io_*.yaml namespace.yaml rbac craned webhook crane-scheduler metric-adapter nodeload/configmap.yaml
+//go:embed crd/*.crane.io_*.yaml namespace.yaml rbac craned webhook crane-scheduler crane-agent metric-adapter nodeload/configmap.yaml
 var Manifests embed.FS
 
 // NodeLoad holds the node-load policies that Crane ships, and the recording rules that one of them needs.

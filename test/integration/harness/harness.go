@@ -34,7 +34,7 @@ func Build(ctx context.Context, path, command string) error {
 	return nil
 }
 
-// Install applies what config/ holds, by kind, without the Deployments, whose binaries the tests start themselves, and without the
+// Install applies what config/ holds, by kind, without Deployments and DaemonSets, whose binaries the tests start themselves, and without the
 // webhook configurations, whose Service the API server of a test does not reach. An APIService
 // that nobody serves would keep namespaces from going: who starts its server installs it.
 func Install(ctx context.Context, to *rest.Config, fieldManager string, kind func(string) bool) error {
@@ -48,7 +48,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && o.GetKind() != "APIService" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
