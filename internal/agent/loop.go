@@ -91,18 +91,18 @@ func (o *Options) newThrottler(log logr.Logger, layout cgroup.Layout, files act.
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	journal, err := act.OpenJournal(filepath.Join(o.StateDir, "changes.json"))
+	journal, err := act.OpenJournal(filepath.Join(o.StateDir, "changes.json"), layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	if err != nil {
 		log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
 	}
-	t := act.NewThrottler(layout, files, journal)
+	t := act.NewThrottler(layout, journal)
 	if n := len(journal.Entries()); n > 0 {
-		log.Info("Undoes what an agent before this one changed", "containers", n)
+		log.Info("Undoes what an agent before this one changed", "units", n)
 	}
-	if err := t.UndoAll(); err != nil {
+	if err := journal.UndoAll(); err != nil {
 		log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
 	}
 	return t, nil

@@ -25,7 +25,7 @@ type node struct {
 	journal string
 }
 
-func newNode(t *testing.T, v1 bool) node {
+func newNode(t testing.TB, v1 bool) node {
 	t.Helper()
 	dir := t.TempDir()
 	n := node{group: "kubepods/besteffort/podx/c", journal: filepath.Join(dir, "journal")}
@@ -34,19 +34,32 @@ func newNode(t *testing.T, v1 bool) node {
 	if v1 {
 		n.tree = &kernel.Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
 	}
-	if err := n.tree.Make(n.group); err != nil {
-		t.Fatal(err)
-	}
-	if !v1 {
-		if err := os.WriteFile(filepath.Join(base, "cgroup.controllers"), []byte("cpu\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.make(t, v1)
 	var err error
 	if n.layout, err = cgroup.Detect(host.Root(dir)); err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// make makes the container's group, with a process.
+func (n node) make(t testing.TB, v1 bool) {
+	t.Helper()
+	if err := n.tree.Make(n.group); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(n.group, "/")
+	for i := range parts {
+		for file, value := range map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"} {
+			// v1 takes no process without.
+			if err := n.tree.Write(filepath.Join(n.tree.Dir, "../cpuset", filepath.Join(parts[:i+1]...), file), value); v1 && err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := n.tree.Attach(n.group, 1); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (n node) limit(t *testing.T) string {
@@ -64,21 +77,25 @@ func (n node) limit(t *testing.T) string {
 func (n node) set(t *testing.T, quota, burst string) {
 	t.Helper()
 	q, b := n.layout.LimitFiles(n.group)
-	if err := n.tree.Write(q, quota); err != nil {
+	for _, w := range [][2]string{{q, quota}, {b, burst}} {
+		if err := n.tree.Write(w[0], w[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (n node) open(t *testing.T, files Files) *Journal {
+	t.Helper()
+	j, err := OpenJournal(n.journal, n.layout, files)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.tree.Write(b, burst); err != nil {
-		t.Fatal(err)
-	}
+	return j
 }
 
 func (n node) throttler(t *testing.T, files Files) *Throttler {
 	t.Helper()
-	j, err := OpenJournal(n.journal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewThrottler(n.layout, files, j)
+	return NewThrottler(n.layout, n.open(t, files))
 }
 
 func plan(from, to, original qos.Quota) qos.Throttle {
@@ -115,75 +132,6 @@ func TestThrottleAndRestore(t *testing.T) {
 			t.Errorf("%v, %s", err, n.limit(t))
 		}
 	}
-}
-
-// mortal is an agent that is killed at a write: before it or after it.
-type mortal struct {
-	Files
-	left  *int
-	after bool
-}
-
-type killed struct{}
-
-func (m mortal) Write(file, value string) error {
-	if *m.left--; *m.left < 0 && !m.after {
-		panic(killed{})
-	}
-	err := m.Files.Write(file, value)
-	if *m.left < 0 {
-		panic(killed{})
-	}
-	return err
-}
-
-// TestKilled: an agent that is killed at any write of an action is undone by the next one.
-func TestKilled(t *testing.T) {
-	for _, v1 := range []bool{false, true} {
-		for _, after := range []bool{false, true} {
-			deaths := 0
-			for at := range 7 {
-				n := newNode(t, v1)
-				n.set(t, "40000", "20000")
-				if left := at; dies(t, n, mortal{n.tree, &left, after}) {
-					deaths++
-				}
-				// What a write of the journal that was cut off leaves.
-				if err := os.WriteFile(n.journal+".tmp", []byte("{"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				next := n.throttler(t, n.tree)
-				if err := next.UndoAll(); err != nil {
-					t.Errorf("v1 %t, killed at %d: %v", v1, at, err)
-				}
-				if got := n.limit(t); got != "40ms of 100ms burst 20ms" || len(next.journal.Entries()) > 0 {
-					t.Errorf("v1 %t, killed at %d, after %t: %s, %v left", v1, at, after, got, next.journal.Entries())
-				}
-			}
-			if deaths < 5 {
-				t.Errorf("the agent was killed at %d points only", deaths)
-			}
-		}
-	}
-}
-
-func dies(t *testing.T, n node, files Files) (died bool) {
-	t.Helper()
-	defer func() {
-		if r := recover(); r != nil {
-			if _, ok := r.(killed); !ok {
-				panic(r)
-			}
-			died = true
-		}
-	}()
-	th := n.throttler(t, files)
-	for _, s := range steps() {
-		if err := th.Throttle(s, n.group); err != nil {
-			t.Error(err)
-		}
-	}
-	return false
 }
 
 // TestNotOurs: what the kubelet has set meanwhile stays.
@@ -258,48 +206,4 @@ func TestKernelFilesMakeNone(t *testing.T) {
 	if err := (KernelFiles{}).Write(file, "max"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-}
-
-func TestDamagedJournal(t *testing.T) {
-	n := newNode(t, false)
-	th := n.throttler(t, n.tree)
-	if err := th.Throttle(steps()[0], n.group); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(n.journal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"half": string(good[:len(good)/2]), "empty": "", "another version": strings.Replace(string(good), `"version":1`, `"version":2`, 1),
-		"changed": strings.Replace(string(good), "batch/hog", "batch/cow", 1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(n.journal, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			j, err := OpenJournal(n.journal)
-			if !errors.Is(err, ErrJournal) || j == nil || len(j.Entries()) > 0 {
-				t.Fatalf("%+v, %v", j, err)
-			}
-			if bad, err := os.ReadFile(n.journal + ".bad"); err != nil || string(bad) != content {
-				t.Errorf("moved aside: %q, %v", bad, err)
-			}
-		})
-	}
-}
-
-// FuzzJournal: whatever the file holds, it is refused or its entries can be undone.
-func FuzzJournal(f *testing.F) {
-	f.Add([]byte(`{"version":1,"checksum":0,"entries":{}}`))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		j := &Journal{entries: map[string]Entry{}}
-		if j.decode(content) == nil {
-			for _, e := range j.entries {
-				if !filepath.IsLocal(e.Group) || e.Original.Period <= 0 {
-					t.Errorf("%+v", e)
-				}
-			}
-		}
-	})
 }

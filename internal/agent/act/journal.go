@@ -4,164 +4,318 @@
 package act
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
 )
-
-// Entry is a change of a container's limit that has been or is about to be made.
-type Entry struct {
-	// ContainerID is its key.
-	ContainerID string `json:"containerID"`
-	// Group is the container's cgroup below a hierarchy's root.
-	Group string `json:"group"`
-	// Pod is for people.
-	Pod string `json:"pod"`
-	// Original is what is to be put back, Set what has been written last, or was about to be: one of them is in force.
-	Original limit `json:"original"`
-	Set      limit `json:"set"`
-	// Before is what was in force before Set.
-	Before limit `json:"before"`
-}
-
-// limit is what the kernel's files say, in microseconds. A Quota below 0 is none.
-type limit struct {
-	Quota  int64 `json:"quota"`
-	Period int64 `json:"period"`
-	Burst  int64 `json:"burst"`
-}
 
 // ErrJournal tells of a journal that cannot be used: without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
-// journalVersion is that of the file's form.
-const journalVersion = 1
+// maxUnits bounds a journal: all containers of a node with the most pods that there are, and some kinds of changes to each.
+const maxUnits = 10_000
 
-// journalFile is the file; the checksum is CRC-32C of the entries as they are written.
-type journalFile struct {
-	Version  int             `json:"version"`
-	Checksum uint32          `json:"checksum"`
-	Entries  json.RawMessage `json:"entries"`
+// Unit is what is changed together and put back together, such as quota and burst of a container.
+type Unit struct {
+	// Key names the unit: a kind of change and what it is made to, such as cpu/CONTAINER-ID. Of two units with a file in common, that
+	// which was changed first lies below the other.
+	Key string
+	// For is whom it is for, such as a pod's name, for people.
+	For string
+	// Changes are in the order in which they are written, which must be one that the kernel takes. A unit that changes cpu.idle has to
+	// hold the weight as well, before it: the kernel forgets it.
+	Changes []Change
 }
 
-// Journal keeps what was changed in a file. It is not safe for concurrent use.
+// Change is what a file of a group is to hold.
+type Change struct {
+	// Group is below a hierarchy's root, File one of cgroup's settings.
+	Group, File string
+	// Value is as the kernel takes it. Nothing is written where the file holds it already.
+	Value string
+	// Condition tells that the file is not written: the unit counts as somebody else's if it changes.
+	Condition bool
+}
+
+// Entry is a unit that has been changed, or is about to be.
+type Entry struct {
+	Key string `json:"key"`
+	For string `json:"for"`
+	// Seq is higher for units that were changed first later.
+	Seq   uint64 `json:"seq"`
+	Files []Held `json:"files"`
+}
+
+// Held is a file of a unit.
+type Held struct {
+	Group string `json:"group"`
+	File  string `json:"file"`
+	// Original is what is to be put back, Set what was written last, or was about to be, and Before what the file held before that: one
+	// of the latter two is in force.
+	Original  string `json:"original"`
+	Set       string `json:"set"`
+	Before    string `json:"before"`
+	Condition bool   `json:"condition,omitempty"`
+}
+
+func (h *Held) is(group, file string) bool { return h.Group == group && h.File == file }
+
+// ours tells whether a value is one that this unit has written or was about to replace: an agent that is killed leaves either.
+func (e *Entry) ours(h *Held, now string) bool {
+	if cgroup.SameSetting(h.File, now, h.Set) || cgroup.SameSetting(h.File, now, h.Before) {
+		return true
+	}
+	// With cpu.idle the kernel sets the weight itself, to the least and back to the usual one (sched_group_set_idle in
+	// kernel/sched/fair.c).
+	if idle := e.file(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
+		return false
+	}
+	return h.File == cgroup.FileWeight && (now == "0" || now == "100") || h.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
+}
+
+// Journal is the way to change settings of cgroups: what a file held and is about to hold is on the disk before it is written, so that
+// whatever happens to the agent, it is put back by Undo, UndoAll or the UndoAll of the next agent's start. What somebody else has written
+// meanwhile stays. It is safe for concurrent use; a call takes as long as the disk needs to sync.
 type Journal struct {
-	path    string
-	entries map[string]Entry
+	path   string
+	layout cgroup.Layout
+	files  Files
+	// replace is a field for tests that write thousands of journals.
+	replace func(path string, content []byte) error
+
+	mu      sync.Mutex
+	entries map[string]*Entry
+	last    uint64 // the highest Seq
 }
 
-// OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
-// beside the empty journal, which can be used: what it held cannot be undone any more.
-func OpenJournal(path string) (*Journal, error) {
-	j := &Journal{path: path, entries: map[string]Entry{}}
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return j, nil
+// Change brings the files of a unit to new values; files of the unit that are not among the changes stay as they are. The first change
+// of a file remembers what it held; so does a later one where somebody else has written to it since. If the kernel refuses a value, what
+// was written before it goes back to what it was, and the error says which. A group that is gone is no error: nothing is left to do.
+//
+// A file that another unit has changed later is not written: the value is what the other one will put back.
+func (j *Journal) Change(u Unit) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	next, err := j.prepare(u)
+	if errors.Is(err, host.ErrGone) {
+		return j.forget(u.Key)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrJournal, err)
+		return fmt.Errorf("%s: %w", u.For, err)
 	}
-	if err := j.decode(content); err != nil {
-		j.entries = map[string]Entry{}
-		return j, errors.Join(fmt.Errorf("%w: %s is damaged, and moved to %s.bad: %w", ErrJournal, path, path, err), os.Rename(path, path+".bad"))
+	old := j.entries[u.Key]
+	if err := j.put(next); err != nil {
+		return err
 	}
-	return j, nil
+	for i, s := range next.steps {
+		err := j.files.Write(s.path, s.value)
+		if err == nil {
+			continue
+		}
+		if j.gone(s.group, s.file) {
+			return j.forget(u.Key)
+		}
+		return errors.Join(fmt.Errorf("%s: write %q: %w", u.For, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
+	}
+	return nil
 }
 
-func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }
+// rollBack takes back what was written of a unit, in reverse order, and what the journal says of it. Where a write is refused the journal
+// keeps it.
+func (j *Journal) rollBack(key string, old *Entry, written []step) error {
+	for _, s := range slices.Backward(written) {
+		if now, err := j.read(s.group, s.file); err == nil && cgroup.SameSetting(s.file, now, s.before) {
+			continue
+		}
+		if err := j.files.Write(s.path, s.before); err != nil {
+			return fmt.Errorf("take back: %w", err)
+		}
+	}
+	if old == nil {
+		return j.forget(key)
+	}
+	return j.put(&change{entry: old})
+}
 
-func (j *Journal) decode(content []byte) error {
-	var file journalFile
-	if err := json.Unmarshal(content, &file); err != nil {
-		return fmt.Errorf("no JSON: %w", err)
+// step is a write.
+type step struct{ group, file, path, value, before string }
+
+// change is what comes of a unit: its entry, the writes, and what units above it are to put back.
+type change struct {
+	entry *Entry
+	steps []step
+	lifts []lift
+}
+
+// lift is a new original of a file that another unit has changed later.
+type lift struct {
+	held  *Held
+	value string
+}
+
+func (j *Journal) prepare(u Unit) (*change, error) {
+	if u.Key == "" || len(u.Key) > maxText || len(u.For) > maxText {
+		return nil, fmt.Errorf("%w: %.80q is no key", ErrJournal, u.Key)
 	}
-	if file.Version != journalVersion {
-		return fmt.Errorf("has version %d, want %d", file.Version, journalVersion)
+	next := &change{entry: &Entry{Key: u.Key, For: u.For, Seq: j.last + 1}}
+	if old := j.entries[u.Key]; old != nil {
+		next.entry.Seq, next.entry.Files = old.Seq, slices.Clone(old.Files)
+	} else if len(j.entries) >= maxUnits {
+		return nil, fmt.Errorf("%w: holds %d units, the most there are", ErrJournal, maxUnits)
 	}
-	if checksum(file.Entries) != file.Checksum {
-		return errors.New("has another checksum than its entries")
+	for _, c := range u.Changes {
+		if err := j.add(next, c); err != nil {
+			return nil, err
+		}
 	}
-	if err := json.Unmarshal(file.Entries, &j.entries); err != nil {
-		return fmt.Errorf("entries: %w", err)
+	return next, nil
+}
+
+// add takes a change into what is to be done.
+func (j *Journal) add(next *change, c Change) error {
+	path, err := j.layout.Setting(c.Group, c.File)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
-	for id, e := range j.entries {
-		if id != e.ContainerID || !filepath.IsLocal(e.Group) || !e.Original.valid() || !e.Set.valid() || !e.Before.valid() {
-			return fmt.Errorf("entry %.80q is none", id)
+	value := strings.TrimSpace(c.Value)
+	if !plain(value) {
+		return fmt.Errorf("%w: %.80q is no value", ErrJournal, value)
+	}
+	now, err := j.read(c.Group, c.File)
+	if err != nil {
+		return err
+	}
+	over := j.above(next.entry, c.Group, c.File)
+	if over != nil {
+		now = over.Original
+	}
+	h := next.entry.file(c.Group, c.File)
+	if h == nil {
+		next.entry.Files = append(next.entry.Files, Held{Group: c.Group, File: c.File, Original: now, Set: now, Before: now})
+		h = &next.entry.Files[len(next.entry.Files)-1]
+	}
+	if c.Condition {
+		h.Condition, h.Original, h.Set, h.Before = true, now, now, now
+		return nil
+	}
+	if !next.entry.ours(h, now) {
+		h.Original = now
+	}
+	h.Before, h.Set = now, value
+	switch {
+	case over != nil:
+		next.lifts = append(next.lifts, lift{over, value})
+	case !cgroup.SameSetting(c.File, now, value):
+		next.steps = append(next.steps, step{c.Group, c.File, path, value, now})
+	}
+	return nil
+}
+
+func (e *Entry) file(group, file string) *Held {
+	for i := range e.Files {
+		if e.Files[i].is(group, file) {
+			return &e.Files[i]
 		}
 	}
 	return nil
 }
 
-func (l limit) valid() bool { return l.Period > 0 && l.Burst >= 0 && l.Quota != 0 }
+// above is the file as the unit holds it that lies directly on an entry, nil where none does.
+func (j *Journal) above(e *Entry, group, file string) *Held {
+	var over *Held
+	var lowest uint64
+	for _, other := range j.entries {
+		if other.Seq <= e.Seq || over != nil && other.Seq >= lowest {
+			continue
+		}
+		if h := other.file(group, file); h != nil && !h.Condition {
+			over, lowest = h, other.Seq
+		}
+	}
+	return over
+}
 
-// Entries are all of them, by the container's id.
-func (j *Journal) Entries() map[string]Entry { return maps.Clone(j.entries) }
-
-// put adds or changes an entry. It returns when it is on the disk.
-func (j *Journal) put(e Entry) error {
-	old, had := j.entries[e.ContainerID]
-	j.entries[e.ContainerID] = e
-	err := j.save()
+// read is what a file holds, without its newline. The error is host.ErrGone where the file is not there.
+func (j *Journal) read(group, file string) (string, error) {
+	path, err := j.layout.Setting(group, file)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	content, err := os.ReadFile(path)
 	switch {
-	case err == nil:
-	case had:
-		j.entries[e.ContainerID] = old
-	default:
-		delete(j.entries, e.ContainerID)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENODEV):
+		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
+	case err != nil:
+		return "", fmt.Errorf("read: %w", err)
 	}
-	return err
+	text, whole := strings.CutSuffix(string(content), "\n")
+	if !whole || !plain(text) {
+		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrHalf)
+	}
+	return strings.TrimSpace(text), nil
 }
 
-// remove forgets an entry. Should that fail, it is undone once more than needed, which changes nothing.
-func (j *Journal) remove(id string) error {
-	if _, ok := j.entries[id]; !ok {
-		return nil
-	}
-	delete(j.entries, id)
-	return j.save()
+func (j *Journal) gone(group, file string) bool {
+	_, err := j.read(group, file)
+	return errors.Is(err, host.ErrGone)
 }
 
-// save replaces the file in one step: a write that is torn leaves the old one.
-func (j *Journal) save() error {
-	raw, err := json.Marshal(j.entries)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrJournal, err)
+// Entry is what the journal holds of a unit.
+func (j *Journal) Entry(key string) (Entry, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entries[key]
+	if e == nil {
+		return Entry{}, false
 	}
-	content, err := json.Marshal(journalFile{Version: journalVersion, Checksum: checksum(raw), Entries: raw})
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrJournal, err)
-	}
-	if err := replace(j.path, content); err != nil {
-		return fmt.Errorf("%w: %w", ErrJournal, err)
-	}
-	return nil
+	return Entry{Key: e.Key, For: e.For, Seq: e.Seq, Files: slices.Clone(e.Files)}, true
 }
 
-func replace(path string, content []byte) (err error) {
-	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// Original is what will be put back to a file of a unit, or what it holds now where the unit has not changed it or somebody else has
+// since. The error is host.ErrGone where the file is not there.
+func (j *Journal) Original(key, group, file string) (string, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now, err := j.read(group, file)
 	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
+		return "", err
 	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
+	if e := j.entries[key]; e != nil {
+		if h := e.file(group, file); h != nil && (e.ours(h, now) || j.above(e, group, file) != nil) {
+			return h.Original, nil
+		}
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, path)
+	return now, nil
+}
+
+// Entries are all units, in the order in which they were changed first.
+func (j *Journal) Entries() []Entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := make([]Entry, 0, len(j.entries))
+	for _, e := range j.sorted() {
+		out = append(out, Entry{Key: e.Key, For: e.For, Seq: e.Seq, Files: slices.Clone(e.Files)})
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
+	return out
+}
+
+func (j *Journal) sorted() []*Entry {
+	out := make([]*Entry, 0, len(j.entries))
+	for _, e := range j.entries {
+		out = append(out, e)
 	}
-	// The directory's entry has to be on the disk as well.
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	slices.SortFunc(out, func(a, b *Entry) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	return out
 }

@@ -11,259 +11,311 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
-// Tree is a cgroup hierarchy below a directory that can be written to as a kernel's can: what the kernel refuses is refused, with the
-// kernel's error. It has the cpu controller's files; each group is a directory, so that readers need know nothing of it.
+// Tree is a hierarchy of cgroups below a directory that can be written to as a kernel's can: what the kernel refuses is refused, with the
+// kernel's error, and what it makes of a value is what the file then holds. It has the settings of cpu, cpuset and memory; each group is
+// a directory and all state is in its files, so that readers need know nothing of it. It is not safe for concurrent use.
 //
-// Rules are those of Linux 6.x: kernel/sched/core.c (tg_set_cfs_bandwidth, __cfs_schedulable).
+// Rules are those of Linux 6.x; each stands where it is applied with the function that has it.
 type Tree struct {
-	// Dir is the root of the hierarchy, such as HOST/sys/fs/cgroup on v2 or HOST/sys/fs/cgroup/cpu on v1.
+	// Dir is the root of the hierarchy: HOST/sys/fs/cgroup on v2. On v1 it is that of cpu, such as HOST/sys/fs/cgroup/cpu,cpuacct, and
+	// those of cpuset and memory lie beside it; where its name does not begin with cpu they are all in one.
 	Dir string
-	// V1 has the files and the rules of version 1: a child may have no more than its parent.
+	// V1 has the files and the rules of version 1.
 	V1 bool
+	// CPUs and Mems are what the machine has, as lists: 0-3 and 0 where they are empty.
+	CPUs, Mems string
 }
-
-const (
-	minQuota  = 1000 // microseconds, as all below
-	minPeriod = 1000
-	maxPeriod = 1_000_000
-	none      = -1
-)
 
 // Write writes a value to a file of a group, given by its whole path.
 func (t *Tree) Write(file, value string) error {
 	dir, name := filepath.Split(file)
+	dir = filepath.Clean(dir)
 	if _, err := os.Stat(file); err != nil {
 		if _, err := os.Stat(dir); err != nil {
+			// A file that was opened before its group went (kernfs_fop_write_iter in fs/kernfs/file.c).
 			return &os.PathError{Op: "write", Path: file, Err: syscall.ENODEV}
 		}
 		return &os.PathError{Op: "open", Path: file, Err: syscall.ENOENT}
 	}
-	text, err := t.accept(filepath.Clean(dir), name, strings.TrimSpace(value))
-	if err != nil {
+	if err := t.accept(dir, name, strings.TrimSpace(value)); err != nil {
 		return &os.PathError{Op: "write", Path: file, Err: err}
-	}
-	return writeFile(file, text+"\n")
-}
-
-// accept returns what the file holds after a value was written, or what the kernel says against it.
-func (t *Tree) accept(dir, name, value string) (string, error) {
-	now, err := t.bandwidth(dir)
-	if err != nil {
-		return "", err
-	}
-	next := now
-	switch {
-	case t.V1 && name == "cpu.cfs_quota_us":
-		next.quota, err = strconv.ParseInt(value, 10, 64)
-		if next.quota < 0 {
-			next.quota = none
-		}
-	case t.V1 && name == "cpu.cfs_period_us":
-		next.period, err = strconv.ParseInt(value, 10, 64)
-	case !t.V1 && name == "cpu.max":
-		next, err = parseMax(value, now)
-	case name == t.burstFile():
-		next.burst, err = strconv.ParseInt(value, 10, 64)
-	default:
-		return "", syscall.EACCES
-	}
-	if err != nil {
-		return "", syscall.EINVAL
-	}
-	if err := t.check(dir, next); err != nil {
-		return "", err
-	}
-	switch name {
-	case "cpu.max":
-		return next.max(), nil
-	case "cpu.cfs_quota_us":
-		return strconv.FormatInt(next.quota, 10), nil
-	}
-	return value, nil
-}
-
-func (t *Tree) burstFile() string {
-	if t.V1 {
-		return "cpu.cfs_burst_us"
-	}
-	return "cpu.max.burst"
-}
-
-// bandwidth is a group's limit; quota is none for no limit.
-type bandwidth struct{ quota, period, burst int64 }
-
-func (b bandwidth) max() string {
-	if b.quota == none {
-		return fmt.Sprintf("max %d", b.period)
-	}
-	return fmt.Sprintf("%d %d", b.quota, b.period)
-}
-
-// share is what the limit is of a CPU.
-func (b bandwidth) share() float64 { return float64(b.quota) / float64(b.period) }
-
-func parseMax(value string, now bandwidth) (bandwidth, error) {
-	fields := strings.Fields(value)
-	if len(fields) == 0 || len(fields) > 2 {
-		return now, syscall.EINVAL
-	}
-	var err error
-	now.quota = none
-	if fields[0] != "max" {
-		if now.quota, err = strconv.ParseInt(fields[0], 10, 64); err != nil || now.quota < 0 {
-			return now, syscall.EINVAL
-		}
-	}
-	if len(fields) == 2 {
-		now.period, err = strconv.ParseInt(fields[1], 10, 64)
-	}
-	return now, err
-}
-
-func (t *Tree) bandwidth(dir string) (bandwidth, error) {
-	b := bandwidth{quota: none, period: 100_000}
-	number := func(file string, into *int64) error {
-		content, err := os.ReadFile(filepath.Join(dir, file))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			*into, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
-		}
-		return err
-	}
-	if err := number(t.burstFile(), &b.burst); err != nil {
-		return b, err
-	}
-	if t.V1 {
-		return b, errors.Join(number("cpu.cfs_quota_us", &b.quota), number("cpu.cfs_period_us", &b.period))
-	}
-	content, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
-	if errors.Is(err, os.ErrNotExist) {
-		return b, nil // the root has none
-	}
-	if err != nil {
-		return b, fmt.Errorf("read: %w", err)
-	}
-	return parseMax(string(content), b)
-}
-
-// check says what the kernel says against a limit.
-func (t *Tree) check(dir string, b bandwidth) error {
-	if b.period < minPeriod || b.period > maxPeriod || b.quota != none && b.quota < minQuota {
-		return syscall.EINVAL
-	}
-	if b.burst < 0 || b.quota != none && b.burst > b.quota {
-		return syscall.EINVAL
-	}
-	if !t.V1 || b.quota == none && dir == filepath.Clean(t.Dir) {
-		return nil
-	}
-	for parent := filepath.Dir(dir); b.quota != none && strings.HasPrefix(parent, filepath.Clean(t.Dir)); parent = filepath.Dir(parent) {
-		above, err := t.bandwidth(parent)
-		if err != nil {
-			return err
-		}
-		if above.quota != none && b.share() > above.share() {
-			return syscall.EINVAL
-		}
-	}
-	return t.below(dir, b)
-}
-
-// below looks at the groups below one: none may have more.
-func (t *Tree) below(dir string, b bandwidth) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("read: %w", err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		child, err := t.bandwidth(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return err
-		}
-		if b.quota != none && child.quota != none && child.share() > b.share() {
-			return syscall.EINVAL
-		}
 	}
 	return nil
 }
 
-// Make makes a group, and those above it, with the files of the cpu controller.
+// accept takes a value or says what the kernel says against it.
+func (t *Tree) accept(dir, name, value string) error {
+	controller, _, _ := strings.Cut(name, ".")
+	switch {
+	case controller == "cpu":
+		return t.setCPU(dir, name, value)
+	case controller == "cpuset":
+		return t.setCPUSet(dir, name, value)
+	case controller == "memory":
+		return t.setMemory(dir, name, value)
+	case name == fileProcs:
+		return t.attach(dir, value)
+	}
+	return syscall.EACCES // a file that is only read
+}
+
+const fileProcs = "cgroup.procs"
+
+// Make makes a group, and those above it, with their files.
 func (t *Tree) Make(group string) error {
-	dir := filepath.Clean(t.Dir)
-	for part := range strings.SplitSeq(group, "/") {
-		dir = filepath.Join(dir, part)
-		if _, err := os.Stat(dir); err == nil {
-			continue
+	for controller, root := range t.roots() {
+		if err := t.makeRoot(controller, root); err != nil {
+			return err
 		}
-		files := map[string]string{"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.stat": stat(0, 0, 0, 0)}
-		if t.V1 {
-			files = map[string]string{"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n", "cpu.cfs_burst_us": "0\n"}
-		}
-		for name, content := range files {
-			if err := writeFile(filepath.Join(dir, name), content); err != nil {
-				return err
+		dir := root
+		for part := range strings.SplitSeq(group, "/") {
+			dir = filepath.Join(dir, part)
+			if exists(filepath.Join(dir, fileProcs)) && exists(filepath.Join(dir, t.witness(controller))) {
+				continue
+			}
+			for name, content := range t.newFiles(controller, dir) {
+				if err := writeFile(filepath.Join(dir, name), content); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func stat(usage, periods, throttled, waited int64) string {
-	return fmt.Sprintf("usage_usec %d\nuser_usec %d\nsystem_usec 0\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", usage, usage, periods, throttled, waited)
-}
-
-// Run lets a group of a v2 tree want cores for a while: it gets what its own limit and those above it leave, which is counted in it and
-// in all above, and is returned.
-func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, error) {
-	got := cores
-	root := filepath.Clean(t.Dir)
-	for dir := filepath.Join(root, group); dir != root; dir = filepath.Dir(dir) {
-		b, err := t.bandwidth(dir)
+// Remove removes a group.
+func (t *Tree) Remove(group string) error {
+	// cgroup_destroy_locked in kernel/cgroup/cgroup.c: a group with processes or with groups below it is busy.
+	for _, root := range t.roots() {
+		dir := filepath.Join(root, group)
+		below, err := subgroups(dir)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if b.quota != none {
-			got = min(got, b.share())
-		}
-	}
-	for dir := filepath.Join(root, group); dir != root; dir = filepath.Dir(dir) {
-		if err := t.count(dir, got, cores, span); err != nil {
-			return 0, err
+		if len(below) > 0 || t.populated(dir) {
+			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.EBUSY}
 		}
 	}
-	return got, nil
+	for _, root := range t.roots() {
+		if err := os.RemoveAll(filepath.Join(root, group)); err != nil {
+			return fmt.Errorf("rmdir: %w", err)
+		}
+	}
+	return nil
 }
 
-func (t *Tree) count(dir string, got, wanted float64, span time.Duration) error {
-	file := filepath.Join(dir, "cpu.stat")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("count cpu: %w", err)
-	}
-	var n [6]int64
-	if _, err := fmt.Sscanf(string(content), "usage_usec %d\nuser_usec %d\nsystem_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5]); err != nil {
-		return fmt.Errorf("count cpu: %w", err)
-	}
-	b, err := t.bandwidth(dir)
-	if err != nil {
-		return err
-	}
-	n[0] += int64(got * float64(span/time.Microsecond))
-	if b.quota != none {
-		periods := int64(span/time.Microsecond) / b.period
-		n[3] += periods
-		if got < wanted {
-			n[4] += periods
-			n[5] += int64((wanted - got) * float64(span/time.Microsecond))
+// Attach puts a process into a group.
+func (t *Tree) Attach(group string, pid int) error {
+	for _, root := range t.roots() {
+		if err := t.Write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
+			return err
 		}
 	}
-	return writeFile(file, stat(n[0], n[3], n[4], n[5]))
+	return nil
 }
+
+// Detach ends all processes of a group.
+func (t *Tree) Detach(group string) error {
+	for _, root := range t.roots() {
+		if err := writeFile(filepath.Join(root, group, fileProcs), ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tear leaves half a line at the end of a file, as a reader sees one that is being written.
+func (t *Tree) Tear(group, file string) error {
+	controller, _, _ := strings.Cut(file, ".")
+	path := filepath.Join(t.root(controller), group, file)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("tear: %w", err)
+	}
+	return writeFile(path, string(content[:len(content)/2]))
+}
+
+func (t *Tree) attach(dir, value string) error {
+	pid, err := strconv.Atoi(value)
+	if err != nil || pid < 0 {
+		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
+	}
+	if t.V1 && t.has(dir, "cpuset") {
+		// cpuset_can_attach in kernel/cgroup/cpuset.c: not where there is no CPU or no memory.
+		if empty(dir, "cpuset.cpus") || empty(dir, "cpuset.mems") {
+			return syscall.ENOSPC
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(dir, fileProcs))
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	return writeFile(filepath.Join(dir, fileProcs), string(content)+value+"\n")
+}
+
+// roots are the hierarchies by a controller that is in each.
+func (t *Tree) roots() map[string]string {
+	out := map[string]string{"cpu": filepath.Clean(t.Dir)}
+	if t.V1 && t.apart() {
+		out["cpuset"], out["memory"] = t.root("cpuset"), t.root("memory")
+	}
+	return out
+}
+
+// apart tells whether v1's controllers are mounted apart.
+func (t *Tree) apart() bool { return strings.HasPrefix(filepath.Base(t.Dir), "cpu") }
+
+func (t *Tree) root(controller string) string {
+	dir := filepath.Clean(t.Dir)
+	if t.V1 && t.apart() && (controller == "cpuset" || controller == "memory") {
+		return filepath.Join(filepath.Dir(dir), controller)
+	}
+	return dir
+}
+
+// has tells whether a group's directory is in a controller's hierarchy.
+func (t *Tree) has(dir, controller string) bool {
+	root := t.root(controller)
+	return dir == root || strings.HasPrefix(dir, root+"/")
+}
+
+// isRoot tells whether a directory is the root of its hierarchy.
+func (t *Tree) isRoot(dir string) bool {
+	for _, root := range t.roots() {
+		if dir == root {
+			return true
+		}
+	}
+	return false
+}
+
+// populated tells whether a group or one below it has processes.
+func (t *Tree) populated(dir string) bool {
+	if !empty(dir, fileProcs) {
+		return true
+	}
+	below, err := subgroups(dir)
+	if err != nil {
+		return false
+	}
+	for _, name := range below {
+		if t.populated(filepath.Join(dir, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// witness is a file that every group has with a controller.
+func (t *Tree) witness(controller string) string {
+	switch {
+	case controller == "cpuset":
+		return "cpuset.cpus"
+	case controller == "memory" && t.V1:
+		return "memory.limit_in_bytes"
+	case controller == "memory":
+		return "memory.high"
+	case t.V1:
+		return "cpu.shares"
+	}
+	return "cpu.weight"
+}
+
+// newFiles are the files of a group that was just made.
+func (t *Tree) newFiles(controller, dir string) map[string]string {
+	files := map[string]string{fileProcs: ""}
+	add := func(more map[string]string) {
+		for name, content := range more {
+			files[name] = content
+		}
+	}
+	if controller == "cpu" {
+		add(t.newCPU())
+	}
+	if controller == "cpuset" || !t.apart() || !t.V1 {
+		add(t.newCPUSet(dir))
+	}
+	if controller == "memory" || !t.apart() || !t.V1 {
+		add(t.newMemory())
+	}
+	return files
+}
+
+// makeRoot makes the files of a hierarchy's root that the rules look at.
+func (t *Tree) makeRoot(controller, root string) error {
+	files := map[string]string{fileProcs: ""}
+	if controller == "cpuset" || !t.apart() || !t.V1 {
+		for name, content := range t.rootCPUSet() {
+			files[name] = content
+		}
+	}
+	if controller == "cpu" && !t.V1 {
+		files["cgroup.controllers"] = "cpuset cpu io memory pids\n"
+	}
+	for name, content := range files {
+		if exists(filepath.Join(root, name)) {
+			continue
+		}
+		if err := writeFile(filepath.Join(root, name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func subgroups(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// text is the content of a file without blanks around it; empty where there is none.
+func text(dir, file string) string {
+	content, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func empty(dir, file string) bool { return text(dir, file) == "" }
+
+// number reads a file with a number into one that is kept where there is no such file. max stands for none.
+func number(dir, file string, into *int64) error {
+	content, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	value := strings.TrimSpace(string(content))
+	if value == "max" {
+		*into = none
+		return nil
+	}
+	if *into, err = strconv.ParseInt(value, 10, 64); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// none is no limit.
+const none = -1
+
+func set(dir, file, value string) error { return writeFile(filepath.Join(dir, file), value+"\n") }

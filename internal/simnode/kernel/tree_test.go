@@ -14,59 +14,177 @@ import (
 	"time"
 )
 
-// TestRefuses: what a kernel refuses, with its error (a plain directory takes anything).
-func TestRefuses(t *testing.T) {
-	type write struct {
-		file, value string
-		want        error
-		reads       string
+// write is a write to a file of a tree with the groups a/b, a/c and x, of which a/b has a process; then what the file begins with.
+type write struct {
+	file, value string
+	want        error
+	reads       string
+}
+
+// refusals are what a kernel refuses, with its error; a plain directory takes anything.
+var refusals = map[string]struct {
+	v1     bool
+	writes []write
+}{
+	"v2 quota": {false, []write{
+		{"a/b/cpu.max", "50000 100000", nil, "50000 100000"},
+		{"a/b/cpu.max", "60000", nil, "60000 100000"},
+		{"a/b/cpu.max", "999", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max", "50000 999", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max", "50000 2000000", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max", "-1", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max", "1 2 3", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max", "", syscall.EINVAL, "60000 100000"},
+		{"a/b/cpu.max.burst", "60001", syscall.EINVAL, "0"},
+		{"a/b/cpu.max.burst", "60000", nil, "60000"},
+		{"a/b/cpu.max", "50000", syscall.EINVAL, "60000 100000"}, // burst above quota
+		{"a/b/cpu.max.burst", "0", nil, "0"},
+		{"a/cpu.max", "10000", nil, "10000 100000"}, // v2 takes a child above its parent
+		{"a/b/cpu.max", "max", nil, "max 100000"},
+		{"a/gone/cpu.max", "max", syscall.ENODEV, ""},
+		{"a/b/cpu.shares", "5", syscall.ENOENT, ""},
+		{"a/b/cpu.stat", "0", syscall.EACCES, "usage_usec 0"},
+		{"cpu.max", "max", syscall.ENOENT, ""}, // the root has none
+	}},
+	"v1 quota": {true, []write{
+		{"a/b/cpu.cfs_quota_us", "50000", nil, "50000"},
+		{"a/cpu.cfs_quota_us", "40000", syscall.EINVAL, "-1"}, // parent below child
+		{"a/cpu.cfs_quota_us", "60000", nil, "60000"},
+		{"a/b/cpu.cfs_quota_us", "70000", syscall.EINVAL, "50000"}, // child above parent
+		{"a/b/cpu.cfs_period_us", "50000", syscall.EINVAL, "100000"},
+		{"a/b/cpu.cfs_burst_us", "60000", syscall.EINVAL, "0"},
+		{"a/b/cpu.cfs_quota_us", "-5", nil, "-1"},
+		{"a/b/cpu.cfs_quota_us", "0", syscall.EINVAL, "-1"},
+		{"a/b/cpu.cfs_quota_us", "max", syscall.EINVAL, "-1"},
+	}},
+	"v1 quota of a grandchild": {true, []write{
+		{"a/b/cpu.cfs_quota_us", "50000", nil, "50000"},
+		{"a/b/deep/cpu.cfs_quota_us", "50000", nil, "50000"},
+		{"a/b/cpu.cfs_quota_us", "-1", nil, "-1"},
+		{"a/cpu.cfs_quota_us", "40000", syscall.EINVAL, "-1"}, // one without a limit between
+		{"a/b/deep/cpu.cfs_quota_us", "40000", nil, "40000"},
+		{"a/cpu.cfs_quota_us", "40000", nil, "40000"},
+		{"a/b/deep/cpu.cfs_quota_us", "45000", syscall.EINVAL, "40000"},
+		{"a/b/cpu.cfs_quota_us", "30000", syscall.EINVAL, "-1"},
+	}},
+	"v2 weight": {false, []write{
+		{"a/b/cpu.weight", "1", nil, "1"},
+		{"a/b/cpu.weight", "0", syscall.ERANGE, "1"},
+		{"a/b/cpu.weight", "10001", syscall.ERANGE, "1"},
+		{"a/b/cpu.weight", "x", syscall.EINVAL, "1"},
+		{"a/b/cpu.idle", "2", syscall.EINVAL, "0"},
+		{"a/b/cpu.idle", "1", nil, "1"},
+		{"a/b/cpu.weight", "50", syscall.EINVAL, "0"}, // an idle group has no weight
+		{"a/b/cpu.idle", "0", nil, "0"},
+		{"a/b/cpu.weight", "50", nil, "50"},
+		{"a/b/cpu.idle", "0", nil, "0"}, // changes nothing
+		{"a/b/cpu.weight", "50", nil, "50"},
+	}},
+	"v1 shares": {true, []write{
+		{"a/b/cpu.shares", "1", nil, "2"},
+		{"a/b/cpu.shares", "999999", nil, "262144"},
+		{"a/b/cpu.shares", "-1", syscall.EINVAL, "262144"},
+		{"a/b/cpu.idle", "1", nil, "1"},
+		{"a/b/cpu.shares", "5", syscall.EINVAL, "3"},
+		{"a/b/cpu.idle", "0", nil, "0"},
+		{"a/b/cpu.shares", "5", nil, "5"},
+	}},
+	"v2 cpuset": {false, []write{
+		{"a/b/cpuset.cpus", "0,1,2", nil, "0-2"},
+		{"a/b/cpuset.cpus", "9", syscall.EINVAL, "0-2"},
+		{"a/b/cpuset.cpus", "2-1", syscall.EINVAL, "0-2"},
+		{"a/b/cpuset.cpus", "", syscall.ENOSPC, "0-2"}, // with a process
+		{"a/cpuset.cpus", "3", nil, "3"},               // v2 takes a child outside its parent
+		{"a/b/cpuset.cpus.effective", "3", syscall.EACCES, "3"},
+		{"a/c/cpuset.cpus", "1", nil, "1"},
+		{"a/c/cpuset.cpus", "", nil, ""},
+		{"a/b/cpuset.mems", "1", syscall.EINVAL, ""},
+		{"a/b/cpuset.mems", "0", nil, "0"},
+		{"a/b/cpuset.mems", "", syscall.ENOSPC, "0"},
+	}},
+	"v1 cpuset": {true, []write{
+		{"a/c/cpuset.cpus", "0-1", nil, "0-1"},
+		{"a/c/cpuset.cpus", "9", syscall.EINVAL, "0-1"},
+		{"x/y/cpuset.cpus", "1", syscall.EACCES, ""}, // the parent has none
+		{"x/cpuset.cpus", "2", nil, "2"},
+		{"x/y/cpuset.cpus", "1", syscall.EACCES, ""}, // outside the parent
+		{"x/y/cpuset.cpus", "2", nil, "2"},
+		{"x/cpuset.cpus", "1", syscall.EBUSY, "2"}, // the child uses it
+		{"x/cpuset.cpus", "", syscall.EBUSY, "2"},
+		{"a/b/cpuset.cpus", "", syscall.ENOSPC, "0-3"},
+		{"a/b/cpuset.mems", "", syscall.ENOSPC, "0"},
+		{"cpuset.cpus", "0", syscall.EACCES, "0-3"}, // the root
+		{"x/y/cgroup.procs", "7", syscall.ENOSPC, ""},
+		{"x/cpuset.mems", "0", nil, "0"},
+		{"x/y/cpuset.mems", "0", nil, "0"},
+		{"x/y/cgroup.procs", "7", nil, "7"},
+		{"x/y/cpuset.cpu_exclusive", "1", syscall.EACCES, "0"}, // the parent is not
+	}},
+	"v1 exclusive": {true, []write{
+		{"x/cpuset.cpus", "2", nil, "2"},
+		{"x/cpuset.cpu_exclusive", "1", syscall.EINVAL, "0"}, // a has it too
+		{"a/b/cpuset.cpus", "0-1", nil, "0-1"},
+		{"a/cpuset.cpus", "0-1", nil, "0-1"},
+		{"x/cpuset.cpu_exclusive", "1", nil, "1"},
+		{"a/cpuset.cpus", "0-2", syscall.EINVAL, "0-1"},
+		{"a/cpuset.cpu_exclusive", "yes", syscall.EINVAL, "0"},
+	}},
+	"v2 memory": {false, []write{
+		{"a/b/memory.high", "1048577", nil, "1048576"}, // whole pages
+		{"a/b/memory.high", "8K", nil, "8192"},
+		{"a/b/memory.high", "-1", syscall.EINVAL, "8192"},
+		{"a/b/memory.high", "", syscall.EINVAL, "8192"},
+		{"a/b/memory.high", "max", nil, "max"},
+		{"a/b/memory.max", "10G", nil, "10737418240"},
+		{"a/b/memory.min", "x", syscall.EINVAL, "0"},
+		{"a/b/memory.current", "0", syscall.EACCES, "0"},
+		{"a/b/memory.reclaim", "4096", syscall.EAGAIN, ""}, // there is nothing
+		{"a/b/memory.reclaim", "0", nil, ""},
+		{"a/b/memory.reclaim", "x", syscall.EINVAL, ""},
+	}},
+	"v1 memory": {true, []write{
+		{"a/b/memory.limit_in_bytes", "8192", nil, "8192"},
+		{"a/b/memory.limit_in_bytes", "-1", nil, "9223372036854771712"},
+		{"a/b/memory.limit_in_bytes", "x", syscall.EINVAL, "9223372036854771712"},
+		{"a/b/memory.high", "8192", syscall.ENOENT, ""},
+	}},
+}
+
+// newTree returns a tree with the groups that refusals name.
+func newTree(t *testing.T, v1 bool) *Tree {
+	t.Helper()
+	tree := &Tree{Dir: t.TempDir(), V1: v1}
+	for _, g := range []string{"a/b/deep", "a/c", "x/y"} {
+		if err := tree.Make(g); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for name, test := range map[string]struct {
-		v1     bool
-		writes []write
-	}{
-		"v2": {false, []write{
-			{"a/b/cpu.max", "50000 100000", nil, "50000 100000"},
-			{"a/b/cpu.max", "60000", nil, "60000 100000"},
-			{"a/b/cpu.max", "999", syscall.EINVAL, "60000 100000"},
-			{"a/b/cpu.max", "50000 999", syscall.EINVAL, "60000 100000"},
-			{"a/b/cpu.max", "50000 2000000", syscall.EINVAL, "60000 100000"},
-			{"a/b/cpu.max", "-1", syscall.EINVAL, "60000 100000"},
-			{"a/b/cpu.max", "", syscall.EINVAL, "60000 100000"},
-			{"a/b/cpu.max.burst", "60001", syscall.EINVAL, "0"},
-			{"a/b/cpu.max.burst", "60000", nil, "60000"},
-			{"a/b/cpu.max", "50000", syscall.EINVAL, "60000 100000"}, // burst above quota
-			{"a/b/cpu.max.burst", "0", nil, "0"},
-			{"a/cpu.max", "10000", nil, "10000 100000"}, // v2 takes a child above its parent
-			{"a/b/cpu.max", "max", nil, "max 100000"},
-			{"a/b/cpu.weight", "5", syscall.ENOENT, ""},
-			{"a/gone/cpu.max", "max", syscall.ENODEV, ""},
-			{"a/b/cpu.stat", "0", syscall.EACCES, "usage_usec 0"},
-		}},
-		"v1": {true, []write{
-			{"a/b/cpu.cfs_quota_us", "50000", nil, "50000"},
-			{"a/cpu.cfs_quota_us", "40000", syscall.EINVAL, "-1"}, // parent below child
-			{"a/cpu.cfs_quota_us", "60000", nil, "60000"},
-			{"a/b/cpu.cfs_quota_us", "70000", syscall.EINVAL, "50000"}, // child above parent
-			{"a/b/cpu.cfs_period_us", "50000", syscall.EINVAL, "100000"},
-			{"a/b/cpu.cfs_burst_us", "60000", syscall.EINVAL, "0"},
-			{"a/b/cpu.cfs_quota_us", "-5", nil, "-1"},
-			{"a/b/cpu.cfs_quota_us", "0", syscall.EINVAL, "-1"},
-			{"a/b/cpu.cfs_quota_us", "max", syscall.EINVAL, "-1"},
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tree := &Tree{Dir: t.TempDir(), V1: test.v1}
-			if err := tree.Make("a/b"); err != nil {
-				t.Fatal(err)
+	if v1 {
+		for _, g := range []string{"a", "a/b"} {
+			for file, value := range map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"} {
+				if err := tree.Write(filepath.Join(tree.Dir, g, file), value); err != nil {
+					t.Fatal(err)
+				}
 			}
+		}
+	}
+	if err := tree.Attach("a/b", 1); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestRefuses(t *testing.T) {
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t, test.v1)
 			for _, w := range test.writes {
 				file := filepath.Join(tree.Dir, w.file)
 				if err := tree.Write(file, w.value); !errors.Is(err, w.want) {
 					t.Errorf("%s = %s: %v, want %v", w.file, w.value, err, w.want)
 				}
 				content, _ := os.ReadFile(file)
-				if !strings.HasPrefix(string(content), w.reads) || (w.reads == "") != (len(content) == 0) {
+				if !strings.HasPrefix(string(content), w.reads) || (w.reads == "") != (strings.TrimSpace(string(content)) == "") {
 					t.Errorf("%s reads %q after %q, want %q", w.file, content, w.value, w.reads)
 				}
 			}
@@ -74,22 +192,248 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-func TestObeys(t *testing.T) {
-	tree := &Tree{Dir: t.TempDir()}
-	if err := tree.Make("a/b"); err != nil {
+func TestEffectiveCPUs(t *testing.T) {
+	tree := newTree(t, false)
+	effective := func(group, want string) {
+		t.Helper()
+		if got := text(filepath.Join(tree.Dir, group), "cpuset.cpus.effective"); got != want {
+			t.Errorf("%s has %s, want %s", group, got, want)
+		}
+	}
+	effective("a/b/deep", "0-3")
+	put(t, tree, "a/b/cpuset.cpus", "1-2")
+	effective("a/b/deep", "1-2")
+	put(t, tree, "a/cpuset.cpus", "2-3")
+	effective("a/b", "2")
+	put(t, tree, "a/cpuset.cpus", "0")
+	effective("a/b/deep", "0") // nothing of its own is left
+	effective("a/c", "0")
+}
+
+func put(t *testing.T, tree *Tree, file, value string) {
+	t.Helper()
+	if err := tree.Write(filepath.Join(tree.Dir, file), value); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Write(filepath.Join(tree.Dir, "a/b/cpu.max"), "50000"); err != nil {
+}
+
+// TestHierarchies: v1's controllers lie apart.
+func TestHierarchies(t *testing.T) {
+	base := t.TempDir()
+	tree := &Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
+	if err := tree.Make("kubepods/podx"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := tree.Run("a/b", 2, 10*time.Second); err != nil || math.Abs(got-0.5) > 1e-9 {
-		t.Errorf("%g cores, %v; want 0.5", got, err)
+	for _, file := range []string{"cpu,cpuacct/kubepods/podx/cpu.shares", "cpu,cpuacct/kubepods/cpuacct.usage", "memory/kubepods/podx/memory.stat", "cpuset/kubepods/podx/cpuset.cpus"} {
+		if !exists(filepath.Join(base, file)) {
+			t.Errorf("no %s", file)
+		}
 	}
-	content, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.stat"))
-	if want := stat(5_000_000, 100, 100, 15_000_000); err != nil || string(content) != want {
-		t.Errorf("%s, %v; want %s", content, err, want)
+	if exists(filepath.Join(base, "memory/kubepods/cpu.shares")) {
+		t.Error("files of cpu lie in memory's hierarchy")
 	}
-	if content, err = os.ReadFile(filepath.Join(tree.Dir, "a/cpu.stat")); err != nil || !strings.HasPrefix(string(content), "usage_usec 5000000\n") {
-		t.Errorf("the parent: %s, %v", content, err)
+	if err := tree.Write(filepath.Join(base, "cpuset/kubepods/cpuset.cpus"), "0-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		tree := newTree(t, v1)
+		for _, group := range []string{"a", "x"} {
+			if err := tree.Remove(group); !errors.Is(err, syscall.EBUSY) {
+				t.Errorf("a group with groups below it: %v", err)
+			}
+		}
+		if err := tree.Remove("a/b/deep"); err != nil {
+			t.Error(err)
+		}
+		if err := tree.Remove("a/b"); !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("a group with a process: %v", err)
+		}
+		if err := tree.Detach("a/b"); err != nil {
+			t.Error(err)
+		}
+		if err := tree.Remove("a/b"); err != nil || exists(filepath.Join(tree.Dir, "a/b")) {
+			t.Errorf("%v", err)
+		}
+		if err := tree.Write(filepath.Join(tree.Dir, "a/b/cpu.idle"), "1"); !errors.Is(err, syscall.ENODEV) {
+			t.Errorf("a group that is gone: %v", err)
+		}
+	}
+}
+
+func TestTear(t *testing.T) {
+	tree := newTree(t, false)
+	if err := tree.Tear("a/b", "cpu.max"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.max")); err != nil || string(got) != "max 1" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestObeysQuota(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		tree := newTree(t, v1)
+		file, value := "a/b/cpu.max", "50000"
+		if v1 {
+			file = "a/b/cpu.cfs_quota_us"
+		}
+		put(t, tree, file, value)
+		if got, err := tree.Run("a/b/deep", 2, 10*time.Second); err != nil || math.Abs(got-0.5) > 1e-9 {
+			t.Errorf("%g cores, %v; want 0.5", got, err)
+		}
+		content, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.stat"))
+		want := cpuStat{5_000_000, 100, 100, 15_000_000}.String()
+		if v1 {
+			want = "nr_periods 100\nnr_throttled 100\nthrottled_time 15000000000\n"
+		}
+		if err != nil || string(content) != want {
+			t.Errorf("%s, %v; want %s", content, err, want)
+		}
+		if v1 {
+			continue
+		}
+		if content, err = os.ReadFile(filepath.Join(tree.Dir, "a/cpu.stat")); err != nil || !strings.HasPrefix(string(content), "usage_usec 5000000\n") {
+			t.Errorf("the parent: %s, %v", content, err)
+		}
+		if got := text(filepath.Join(tree.Dir, "a/b/deep"), "cpu.pressure"); !strings.HasPrefix(got, "some avg10=47.41") { // 75 % for 10 s: 75 (1 - 1/e)
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// TestSharesByWeight: 4 cores, a sibling with a hundredth of the weight, one with a limit, and what one does not want goes to the others.
+func TestSharesByWeight(t *testing.T) {
+	tree := newTree(t, false)
+	put(t, tree, "a/c/cpu.weight", "1")
+	put(t, tree, "x/cpu.max", "50000")
+	got, err := tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 4}, {Group: "a/c", CPU: 4}, {Group: "x/y", CPU: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{3.5 * 100 / 101, 3.5 / 101, 0.5} {
+		if math.Abs(got[i].CPU-want) > 1e-9 {
+			t.Errorf("load %d gets %g, want %g", i, got[i].CPU, want)
+		}
+	}
+	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 1}, {Group: "a/c", CPU: 4}})
+	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	put(t, tree, "a/b/cpuset.cpus", "0")
+	put(t, tree, "a/c/cpu.idle", "1")
+	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 4}, {Group: "a/c", CPU: 4}})
+	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
+		t.Errorf("one CPU: %+v, %v", got, err)
+	}
+}
+
+const mebi = 1 << 20
+
+// TestObeysMemoryHigh: the cache falls to memory.high, and what is missing then is time stalled; below processes' memory nothing falls.
+func TestObeysMemoryHigh(t *testing.T) {
+	tree := newTree(t, false)
+	load := []Load{{Group: "a/c", Anon: 100 * mebi, File: 300 * mebi}, {Group: "x/y", Anon: 50 * mebi}}
+	tick := func() []Got {
+		t.Helper()
+		got, err := tree.Tick(time.Second, load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := tick(); got[0] != (Got{Anon: 100 * mebi, File: 300 * mebi}) {
+		t.Errorf("%+v", got)
+	}
+	put(t, tree, "a/c/memory.high", "200M")
+	if got := text(filepath.Join(tree.Dir, "a/c"), "memory.current"); got != "209715200" {
+		t.Errorf("%s are left, want 200 MiB at once", got)
+	}
+	if got := tick(); got[0].File != 100*mebi || got[0].Stalled != 0.5 || got[1].Stalled != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, group := range []string{"a", "a/c"} {
+		if got := text(filepath.Join(tree.Dir, group), "memory.pressure"); !strings.HasPrefix(got, "some avg10=4.76") {
+			t.Errorf("%s: %s", group, got)
+		}
+		if got := text(filepath.Join(tree.Dir, group), "memory.current"); got != "209715200" {
+			t.Errorf("%s has %s", group, got)
+		}
+	}
+	if got := text(filepath.Join(tree.Dir, "x"), "memory.pressure"); got != strings.TrimSpace(noPressure) {
+		t.Errorf("a neighbour stalls: %s", got)
+	}
+	// Processes that grow above it do so slowly.
+	load[0].Anon = 300 * mebi
+	if got := tick(); got[0].Anon != 202*mebi || got[0].File != 0 || got[0].Stalled < 0.6 {
+		t.Errorf("%+v", got)
+	}
+	put(t, tree, "a/c/memory.high", "max")
+	if got := tick(); got[0] != (Got{Anon: 300 * mebi, File: 300 * mebi}) {
+		t.Errorf("%+v", got)
+	}
+	// The limit of the parent leaves what its other groups do not have.
+	put(t, tree, "a/memory.high", "400M")
+	if got := tick(); got[0].File != 100*mebi {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestObeysMemoryMax(t *testing.T) {
+	tree := newTree(t, false)
+	put(t, tree, "a/c/memory.max", "100M")
+	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 50 * mebi, File: 90 * mebi}})
+	if err != nil || got[0].File != 50*mebi || got[0].Killed {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 101 * mebi}})
+	if err != nil || !got[0].Killed || text(filepath.Join(tree.Dir, "a"), "memory.current") != "0" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if events := text(filepath.Join(tree.Dir, "a"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
+		t.Error(events)
+	}
+	// A limit that is set below what processes have kills as well.
+	if _, err = tree.Tick(time.Second, []Load{{Group: "x/y", Anon: 101 * mebi}}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, tree, "x/memory.max", "100M")
+	if events := text(filepath.Join(tree.Dir, "x/y"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
+		t.Error(events)
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	tree := newTree(t, false)
+	if _, err := tree.Tick(time.Second, []Load{{Group: "a/b/deep", Anon: 10 * mebi, File: 20 * mebi}, {Group: "a/c", File: 10 * mebi}}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, tree, "a/memory.reclaim", "25M")
+	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "15728640" {
+		t.Errorf("%s are left, want 15 MiB", got)
+	}
+	if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), "6M"); !errors.Is(err, syscall.EAGAIN) {
+		t.Errorf("more than there is: %v", err)
+	}
+	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "10485760" {
+		t.Errorf("%s are left, want the processes' 10 MiB", got)
+	}
+}
+
+// TestLimitV1: v1 refuses a limit below what cannot be had back.
+func TestLimitV1(t *testing.T) {
+	tree := newTree(t, true)
+	if _, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Write(filepath.Join(tree.Dir, "a/c/memory.limit_in_bytes"), "9M"); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("%v", err)
+	}
+	put(t, tree, "a/c/memory.limit_in_bytes", "12M")
+	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}})
+	if err != nil || got[0].File != 2*mebi {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -46,8 +46,8 @@ type Layout struct {
 	Driver Driver
 	// Pods is the directory of all pods, relative to the hierarchies: kubepods, kubepods.slice or one below.
 	Pods string
-	// cpu, cpuacct and memory are the roots of the hierarchies; all the same on v2. unified is that of v2, empty without.
-	cpu, cpuacct, memory, unified string
+	// cpu, cpuacct, cpuset and memory are the roots of the hierarchies; all the same on v2. unified is that of v2, empty without.
+	cpu, cpuacct, cpuset, memory, unified string
 }
 
 // podRoots are where kubelets keep pods: by default, and where a kubelet in a container such as kind's does.
@@ -66,9 +66,9 @@ func Detect(root host.Root) (Layout, error) {
 	base := root.Path(mountPoint)
 	var l Layout
 	if exists(filepath.Join(base, "cgroup.controllers")) {
-		l = Layout{Version: V2, cpu: base, cpuacct: base, memory: base, unified: base}
+		l = Layout{Version: V2, cpu: base, cpuacct: base, cpuset: base, memory: base, unified: base}
 	} else {
-		l = Layout{Version: V1, cpu: v1Root(base, "cpu"), cpuacct: v1Root(base, "cpuacct"), memory: v1Root(base, "memory")}
+		l = Layout{Version: V1, cpu: v1Root(base, "cpu"), cpuacct: v1Root(base, "cpuacct"), cpuset: v1Root(base, "cpuset"), memory: v1Root(base, "memory")}
 		if unified := filepath.Join(base, "unified"); exists(filepath.Join(unified, "cgroup.controllers")) {
 			l.Version, l.unified = Hybrid, unified
 		}
@@ -123,7 +123,7 @@ func (l Layout) Missing(controller string) string {
 
 // Has tells whether the groups of pods, or the root where there are none, have a file of a controller.
 func (l Layout) Has(controller, file string) bool {
-	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "memory": l.memory, "unified": l.unified}[controller]
+	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "cpuset": l.cpuset, "memory": l.memory, "unified": l.unified}[controller]
 	if dir == "" {
 		return false
 	}

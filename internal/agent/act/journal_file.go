@@ -1,0 +1,221 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// journalVersion is that of the file's form; firstVersion had containers' limits of cpu alone, and is still undone.
+const (
+	journalVersion = 2
+	firstVersion   = 1
+)
+
+const (
+	// maxText bounds keys and names, maxValue what a file holds: a list of CPUs of the largest host.
+	maxText  = 512
+	maxValue = 32 << 10
+)
+
+// journalFile is the file; the checksum is CRC-32C of the entries as they are written.
+type journalFile struct {
+	Version  int             `json:"version"`
+	Checksum uint32          `json:"checksum"`
+	Entries  json.RawMessage `json:"entries"`
+}
+
+// OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
+// beside the empty journal, which can be used: what it held cannot be undone any more.
+func OpenJournal(path string, layout cgroup.Layout, files Files) (*Journal, error) {
+	j := &Journal{path: path, layout: layout, files: files, replace: replace, entries: map[string]*Entry{}}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	if err := j.decode(content); err != nil {
+		j.entries, j.last = map[string]*Entry{}, 0
+		return j, errors.Join(fmt.Errorf("%w: %s is damaged, and moved to %s.bad: %w", ErrJournal, path, path, err), os.Rename(path, path+".bad"))
+	}
+	return j, nil
+}
+
+func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }
+
+func (j *Journal) decode(content []byte) error {
+	var file journalFile
+	if err := json.Unmarshal(content, &file); err != nil {
+		return fmt.Errorf("no JSON: %w", err)
+	}
+	if checksum(file.Entries) != file.Checksum {
+		return errors.New("has another checksum than its entries")
+	}
+	var list []*Entry
+	var err error
+	switch file.Version {
+	case journalVersion:
+		if err := json.Unmarshal(file.Entries, &list); err != nil {
+			return fmt.Errorf("entries: %w", err)
+		}
+	case firstVersion:
+		list, err = j.decodeFirst(file.Entries)
+	default:
+		err = fmt.Errorf("has version %d, want %d", file.Version, journalVersion)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxUnits || !j.valid(e) {
+			return errors.New("an entry is none")
+		}
+		j.entries[e.Key] = e
+		j.last = max(j.last, e.Seq)
+	}
+	return nil
+}
+
+func (j *Journal) valid(e *Entry) bool {
+	if e.Key == "" || len(e.Key) > maxText || len(e.For) > maxText || e.Seq > math.MaxInt64 {
+		return false
+	}
+	for i := range e.Files {
+		h := &e.Files[i]
+		if _, err := j.layout.Setting(h.Group, h.File); err != nil {
+			return false
+		}
+		if !plain(h.Original) || !plain(h.Set) || !plain(h.Before) {
+			return false
+		}
+	}
+	return true
+}
+
+// plain tells whether a text can be the one line of a setting.
+func plain(text string) bool {
+	return len(text) <= maxValue && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// firstEntry is one of the file's first version: a container's limit, in microseconds. A quota below 0 is none.
+type firstEntry struct {
+	ContainerID string     `json:"containerID"`
+	Group       string     `json:"group"`
+	Pod         string     `json:"pod"`
+	Original    firstLimit `json:"original"`
+	Set         firstLimit `json:"set"`
+	Before      firstLimit `json:"before"`
+}
+
+type firstLimit struct {
+	Quota  int64 `json:"quota"`
+	Period int64 `json:"period"`
+	Burst  int64 `json:"burst"`
+}
+
+func (l firstLimit) valid() bool { return l.Period > 0 && l.Burst >= 0 && l.Quota != 0 }
+
+func (j *Journal) decodeFirst(raw []byte) ([]*Entry, error) {
+	var entries map[string]firstEntry
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, fmt.Errorf("entries: %w", err)
+	}
+	out := make([]*Entry, 0, len(entries))
+	for id, old := range entries {
+		if id != old.ContainerID || !old.Original.valid() || !old.Set.valid() || !old.Before.valid() {
+			return nil, fmt.Errorf("entry %.80q is none", id)
+		}
+		e := &Entry{Key: cpuKey(id), For: old.Pod, Seq: uint64(len(out) + 1)}
+		hold := func(file string, value func(firstLimit) string) *Held {
+			e.Files = append(e.Files, Held{Group: old.Group, File: file, Original: value(old.Original), Set: value(old.Set), Before: value(old.Before)})
+			return &e.Files[len(e.Files)-1]
+		}
+		names := cpuFiles(j.layout.Version)
+		if j.layout.Version != cgroup.V2 {
+			hold(cgroup.FilePeriodV1, func(l firstLimit) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
+		}
+		hold(names.burst, func(l firstLimit) string { return strconv.FormatInt(l.Burst, 10) })
+		hold(names.quota, func(l firstLimit) string { return names.limit(l.Quota, l.Period) })
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// put adds or changes an entry. It returns when it is on the disk.
+func (j *Journal) put(c *change) error {
+	old := j.entries[c.entry.Key]
+	before := make([]string, len(c.lifts))
+	for i, l := range c.lifts {
+		before[i], l.held.Original = l.held.Original, l.value
+	}
+	j.entries[c.entry.Key] = c.entry
+	err := j.save()
+	if err == nil {
+		j.last = max(j.last, c.entry.Seq)
+		return nil
+	}
+	for i, l := range c.lifts {
+		l.held.Original = before[i]
+	}
+	if old != nil {
+		j.entries[c.entry.Key] = old
+	} else {
+		delete(j.entries, c.entry.Key)
+	}
+	return err
+}
+
+// save replaces the file in one step: a write that is torn leaves the old one.
+func (j *Journal) save() error {
+	raw, err := json.Marshal(j.sorted())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	content, err := json.Marshal(journalFile{Version: journalVersion, Checksum: checksum(raw), Entries: raw})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	if err := j.replace(j.path, content); err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	return nil
+}
+
+// replace replaces a file in one step. It returns when that is on the disk.
+func replace(path string, content []byte) (err error) {
+	temporary := path + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err //nolint:wrapcheck // The error names the file.
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	// The directory's entry has to be on the disk as well.
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err //nolint:wrapcheck // The error names the file.
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

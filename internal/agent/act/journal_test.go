@@ -1,0 +1,249 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// weightOf is a unit that sets the weight of the node's container.
+func (n node) weightOf(key, value string) Unit {
+	file := cgroup.FileWeight
+	if n.layout.Version != cgroup.V2 {
+		file = cgroup.FileSharesV1
+	}
+	return Unit{Key: key, For: "batch/hog", Changes: []Change{{Group: n.group, File: file, Value: value}}}
+}
+
+func (n node) weight(t *testing.T) string {
+	t.Helper()
+	file := "cpu.weight"
+	if n.layout.Version != cgroup.V2 {
+		file = "cpu.shares"
+	}
+	content, err := os.ReadFile(filepath.Join(n.tree.Dir, n.group, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func (n node) change(t *testing.T, j *Journal, key, value string) {
+	t.Helper()
+	if err := j.Change(n.weightOf(key, value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangeAndUndo(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, n.tree)
+	n.change(t, j, "weight/c", "50")
+	n.change(t, j, "weight/c", "20")
+	if got := n.weight(t); got != "20" {
+		t.Errorf("weight %s, want 20", got)
+	}
+	e, ok := n.open(t, n.tree).Entry("weight/c")
+	if want := (Held{Group: n.group, File: "cpu.weight", Original: "100", Set: "20", Before: "50"}); !ok || len(e.Files) != 1 || e.Files[0] != want {
+		t.Errorf("the next start reads %+v, want %+v", e, want)
+	}
+	if err := j.Undo("weight/other"); err != nil || n.weight(t) != "20" {
+		t.Errorf("undoing what is not there: %v, %s", err, n.weight(t))
+	}
+	if err := j.Undo("weight/c"); err != nil || n.weight(t) != "100" || len(n.open(t, n.tree).Entries()) > 0 {
+		t.Errorf("%v, weight %s, left %+v", err, n.weight(t), j.Entries())
+	}
+}
+
+// TestLayers: two units change one file. Whoever ends first, the other's value stays, and at the end the first one's original.
+func TestLayers(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(j *Journal, change func(key, value string)) error
+		want string
+	}{
+		"both":            {func(*Journal, func(string, string)) error { return nil }, "20"},
+		"upper undone":    {func(j *Journal, _ func(string, string)) error { return j.Undo("b/x") }, "50"},
+		"lower undone":    {func(j *Journal, _ func(string, string)) error { return j.Undo("a/x") }, "20"},
+		"lower, upper":    {func(j *Journal, _ func(string, string)) error { return errors.Join(j.Undo("a/x"), j.Undo("b/x")) }, "100"},
+		"all":             {func(j *Journal, _ func(string, string)) error { return j.UndoAll() }, "100"},
+		"one kind":        {func(j *Journal, _ func(string, string)) error { return j.UndoKind("b") }, "50"},
+		"lower is raised": {func(_ *Journal, change func(string, string)) error { change("a/x", "70"); return nil }, "20"},
+		"lower is raised, upper undone": {func(j *Journal, change func(string, string)) error {
+			change("a/x", "70")
+			return j.Undo("b/x")
+		}, "70"},
+		"lower is raised, all undone": {func(j *Journal, change func(string, string)) error {
+			change("a/x", "70")
+			return j.UndoAll()
+		}, "100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, false)
+			j := n.open(t, n.tree)
+			change := func(key, value string) { n.change(t, j, key, value) }
+			change("a/x", "50")
+			change("b/x", "20")
+			if err := test.do(j, change); err != nil || n.weight(t) != test.want {
+				t.Errorf("%v, weight %s, want %s", err, n.weight(t), test.want)
+			}
+			if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
+				t.Errorf("after the next start: %v, weight %s", err, n.weight(t))
+			}
+		})
+	}
+}
+
+// TestTakenBack: when the kernel refuses a part of a unit, what was written before it is taken back.
+func TestTakenBack(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, n.tree)
+	u := n.weightOf("both/c", "50")
+	u.Changes = append(u.Changes, Change{Group: n.group, File: cgroup.FileMax, Value: "10 100000"})
+	if err := j.Change(u); err == nil || n.weight(t) != "100" || len(j.Entries()) > 0 {
+		t.Errorf("%v, weight %s, %+v", err, n.weight(t), j.Entries())
+	}
+	n.change(t, j, "both/c", "70")
+	if err := j.Change(u); err == nil || n.weight(t) != "70" {
+		t.Errorf("%v, weight %s", err, n.weight(t))
+	}
+	if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
+		t.Errorf("after the next start: %v, weight %s", err, n.weight(t))
+	}
+}
+
+// TestCondition: where a period was changed, the old quota would be another limit.
+func TestCondition(t *testing.T) {
+	n := newNode(t, true)
+	n.set(t, "40000", "0")
+	th := n.throttler(t, n.tree)
+	if err := th.Throttle(steps()[0], n.group); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.tree.Write(filepath.Join(n.tree.Dir, n.group, "cpu.cfs_period_us"), "50000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := th.UndoAll(); err != nil || n.limit(t) != "30ms of 50ms burst 0s" || len(th.journal.Entries()) > 0 {
+		t.Errorf("%v, %s", err, n.limit(t))
+	}
+}
+
+// TestChangesNothingElse: only settings of groups are written.
+func TestChangesNothingElse(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, filesFunc(func(file, _ string) error { t.Errorf("%s is written", file); return nil }))
+	for _, c := range []Change{
+		{Group: n.group, File: "cgroup.procs", Value: "1"},
+		{Group: n.group, File: "cpu.shares", Value: "2"}, // v1's
+		{Group: "../../" + n.group, File: "cpu.weight", Value: "2"},
+		{Group: n.group, File: "../cpu.weight", Value: "2"},
+		{Group: n.group, File: "cpu.weight", Value: "2\n3"},
+		{Group: n.group, File: "cpu.weight", Value: strings.Repeat("1", maxValue+1)},
+	} {
+		if err := j.Change(Unit{Key: "x/y", Changes: []Change{c}}); !errors.Is(err, ErrJournal) {
+			t.Errorf("%.100v: %v", c, err)
+		}
+	}
+	if err := j.Change(Unit{Changes: n.weightOf("", "50").Changes}); !errors.Is(err, ErrJournal) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestFull: a journal does not grow without bound.
+func TestFull(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, n.tree)
+	for i := range maxUnits {
+		j.entries[fmt.Sprint(i)] = &Entry{Key: fmt.Sprint(i), Seq: uint64(i)}
+	}
+	if err := j.Change(n.weightOf("a/x", "50")); !errors.Is(err, ErrJournal) || n.weight(t) != "100" {
+		t.Errorf("%v, weight %s", err, n.weight(t))
+	}
+}
+
+// written is a journal file as the version before this one wrote it.
+func written(version int, entries string) []byte {
+	return fmt.Appendf(nil, `{"version":%d,"checksum":%d,"entries":%s}`, version, checksum([]byte(entries)), entries)
+}
+
+// TestFirstVersion: what an agent of the first version left is undone.
+func TestFirstVersion(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newNode(t, v1)
+		n.set(t, "30000", "5000")
+		content := written(1, `{"c":{"containerID":"c","group":"`+n.group+`","pod":"batch/hog","original":{"quota":40000,"period":100000,"burst":20000},`+
+			`"set":{"quota":30000,"period":100000,"burst":5000},"before":{"quota":40000,"period":100000,"burst":20000}}}`)
+		if err := os.WriteFile(n.journal, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := n.open(t, n.tree)
+		if len(j.Entries()) != 1 {
+			t.Fatalf("%+v", j.Entries())
+		}
+		if err := j.UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
+			t.Errorf("v1 %t: %v, %s", v1, err, n.limit(t))
+		}
+	}
+}
+
+func TestDamagedJournal(t *testing.T) {
+	n := newNode(t, false)
+	th := n.throttler(t, n.tree)
+	if err := th.Throttle(steps()[0], n.group); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(n.journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"half": string(good[:len(good)/2]), "empty": "", "another version": strings.Replace(string(good), `"version":2`, `"version":3`, 1),
+		"changed":     strings.Replace(string(good), "batch/hog", "batch/cow", 1),
+		"null":        string(written(2, "[null]")),
+		"other file":  string(written(2, `[{"key":"a","files":[{"group":"x","file":"cgroup.procs","original":"1","set":"1","before":"1"}]}]`)),
+		"outside":     string(written(2, `[{"key":"a","files":[{"group":"../x","file":"cpu.max","original":"1","set":"1","before":"1"}]}]`)),
+		"twice":       string(written(2, `[{"key":"a","files":[]},{"key":"a","files":[]}]`)),
+		"first: zero": string(written(1, `{"c":{"containerID":"c","group":"x"}}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(n.journal, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := OpenJournal(n.journal, n.layout, n.tree)
+			if !errors.Is(err, ErrJournal) || j == nil || len(j.Entries()) > 0 {
+				t.Fatalf("%+v, %v", j, err)
+			}
+			if bad, err := os.ReadFile(n.journal + ".bad"); err != nil || string(bad) != content {
+				t.Errorf("moved aside: %q, %v", bad, err)
+			}
+		})
+	}
+}
+
+// FuzzJournal: whatever the file holds, it is refused or its entries are settings of groups.
+func FuzzJournal(f *testing.F) {
+	f.Add(string(written(2, "[]")))
+	f.Add(string(written(2, `[{"key":"a","seq":1,"files":[{"group":"x","file":"cpu.max","original":"max 100000","set":"5000 100000","before":"max 100000"}]}]`)))
+	f.Add(string(written(1, `{"c":{"containerID":"c","group":"x","original":{"quota":4,"period":1},"set":{"quota":4,"period":1},"before":{"quota":4,"period":1}}}`)))
+	n := newNode(f, false)
+	f.Fuzz(func(t *testing.T, content string) {
+		j := &Journal{layout: n.layout, entries: map[string]*Entry{}}
+		if j.decode([]byte(content)) != nil {
+			return
+		}
+		for _, e := range j.Entries() {
+			for _, h := range e.Files {
+				if !filepath.IsLocal(h.Group) || strings.Contains(h.File, "/") || strings.ContainsAny(h.Original+h.Set, "\n\x00") {
+					t.Errorf("%+v", e)
+				}
+			}
+		}
+	})
+}

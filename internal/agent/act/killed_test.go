@@ -1,0 +1,293 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// mortal is an agent that is killed at a write: before it or after it.
+type mortal struct {
+	Files
+	left  *int
+	after bool
+}
+
+type killed struct{}
+
+func (m mortal) Write(file, value string) error {
+	if *m.left--; *m.left < 0 && !m.after {
+		panic(killed{})
+	}
+	err := m.Files.Write(file, value)
+	if *m.left < 0 {
+		panic(killed{})
+	}
+	return err
+}
+
+// action is a kind of change: what the node was set to before, and what an agent does.
+type action struct {
+	before map[string]string // by file of the container's group, or of the pod's after a slash
+	do     func(n node, j *Journal) error
+}
+
+// change makes a change of the container's group, or of the pod's where the file begins with a slash.
+func (n node) to(file, value string) Change {
+	group := n.group
+	if rest, ok := strings.CutPrefix(file, "/"); ok {
+		group, file = filepath.Dir(group), rest
+	}
+	return Change{Group: group, File: file, Value: value}
+}
+
+func unit(changes ...Change) Unit { return Unit{Key: "test/c", For: "batch/hog", Changes: changes} }
+
+func throttleAll(n node, j *Journal) error {
+	th := NewThrottler(n.layout, j)
+	for _, s := range steps() {
+		if err := th.Throttle(s, n.group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inTurn(units ...func(n node) Unit) func(node, *Journal) error {
+	return func(n node, j *Journal) error {
+		for _, u := range units {
+			if err := j.Change(u(n)); err != nil {
+				return err
+			}
+		}
+		return j.UndoAll()
+	}
+}
+
+// actions are all kinds of changes, by what they are and the version of cgroups.
+func actions(v1 bool) map[string]action {
+	all := map[string]action{
+		"cpus": {map[string]string{"/cpuset.cpus": "0-3", "cpuset.cpus": "0-3"}, inTurn(
+			func(n node) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("cpuset.mems", "0")) },
+			func(n node) Unit { return unit(n.to("cpuset.cpus", "0,2")) },
+		)},
+		"cpus of pod and container": {map[string]string{"/cpuset.cpus": "0-3", "cpuset.cpus": "0-3"}, inTurn(
+			func(n node) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("/cpuset.cpus", "1-2")) },
+			func(n node) Unit { return unit(n.to("/cpuset.cpus", "1-3"), n.to("cpuset.cpus", "1-3")) },
+		)},
+	}
+	if v1 {
+		all["quota and burst"] = action{map[string]string{"cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
+		all["shares"] = action{map[string]string{"cpu.shares": "512"}, inTurn(
+			func(n node) Unit { return unit(n.to("cpu.shares", "128")) },
+			func(n node) Unit { return unit(n.to("cpu.shares", "2")) },
+		)}
+		all["idle"] = action{map[string]string{"cpu.shares": "512"}, inTurn(
+			func(n node) Unit { return unit(n.to("cpu.shares", "2"), n.to("cpu.idle", "1")) },
+			func(n node) Unit { return unit(n.to("cpu.idle", "0")) },
+		)}
+		all["quota of pod and container"] = action{map[string]string{"/cpu.cfs_quota_us": "80000", "cpu.cfs_quota_us": "40000"}, inTurn(
+			func(n node) Unit { return unit(n.to("cpu.cfs_quota_us", "20000"), n.to("/cpu.cfs_quota_us", "30000")) },
+			func(n node) Unit { return unit(n.to("/cpu.cfs_quota_us", "90000"), n.to("cpu.cfs_quota_us", "85000")) },
+		)}
+		return all
+	}
+	all["quota and burst"] = action{map[string]string{"cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
+	all["cpus, where there were none"] = action{nil, inTurn(func(n node) Unit { return unit(n.to("cpuset.cpus", "1")) })}
+	all["weight"] = action{map[string]string{"cpu.weight": "39"}, inTurn(
+		func(n node) Unit { return unit(n.to("cpu.weight", "20")) },
+		func(n node) Unit { return unit(n.to("cpu.weight", "1")) },
+	)}
+	all["idle"] = action{map[string]string{"cpu.weight": "39"}, inTurn(
+		func(n node) Unit { return unit(n.to("cpu.weight", "1"), n.to("cpu.idle", "1")) },
+		func(n node) Unit { return unit(n.to("cpu.idle", "0")) },
+	)}
+	all["memory.high"] = action{map[string]string{"memory.high": "100000000"}, inTurn(
+		func(n node) Unit { return unit(n.to("memory.high", "90000001")) },
+		func(n node) Unit { return unit(n.to("memory.high", "80000000")) },
+	)}
+	all["quota and weight"] = action{map[string]string{"cpu.max": "40000", "/cpu.max": "80000", "cpu.weight": "39"}, inTurn(
+		func(n node) Unit {
+			return unit(n.to("cpu.max", "20000"), n.to("/cpu.max", "20000"), n.to("cpu.weight", "10"))
+		},
+		func(n node) Unit {
+			return unit(n.to("/cpu.max", "30000"), n.to("cpu.max", "30000"), n.to("cpu.weight", "20"))
+		},
+	)}
+	return all
+}
+
+// settings are what the pod's group and the container's are set to.
+func (n node) settings(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, group := range []string{n.group, filepath.Dir(n.group)} {
+		for _, file := range []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.shares", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.high"} {
+			path, err := n.layout.Setting(group, file)
+			if err != nil {
+				continue
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value := strings.TrimSpace(string(content))
+			if n.layout.Version == cgroup.V2 && strings.HasPrefix(file, "cpuset.") && value == "" {
+				// A group with processes does not get an empty list back, but what it stands for.
+				content, err := os.ReadFile(path + ".effective")
+				if err != nil {
+					t.Fatal(err)
+				}
+				value = strings.TrimSpace(string(content))
+			}
+			out[group+" "+file] = value
+		}
+	}
+	return out
+}
+
+// prepare makes a node as it is before an action.
+func (a action) prepare(t *testing.T, v1 bool) node {
+	t.Helper()
+	n := newNode(t, v1)
+	for file, value := range a.before {
+		c := n.to(file, value)
+		path, err := n.layout.Setting(c.Group, c.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.tree.Write(path, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// files are the contents of all files of the node's cgroups.
+func (n node) files(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := filepath.WalkDir(filepath.Join(filepath.Dir(n.journal), "sys"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		out[path] = string(content)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// reset brings a node back to what it was: making another takes longer than all the rest.
+func (n node) reset(t *testing.T, files map[string]string) {
+	t.Helper()
+	for path, now := range n.files(t) {
+		if now == files[path] {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(files[path]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(n.journal); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+// run runs an action with an agent that dies at one of its writes, and the start of the next agent. forgetful agents have no journal then.
+func (a action) run(t *testing.T, n node, at int, after, forgetful bool) (died bool, changed []string) {
+	t.Helper()
+	before := n.settings(t)
+	left := at
+	died = dies(t, func() error {
+		j := n.open(t, mortal{n.tree, &left, after})
+		j.replace = replaceUnsynced
+		return a.do(n, j)
+	})
+	if forgetful {
+		if err := os.Remove(n.journal); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	// What a write of the journal that was cut off leaves.
+	if err := os.WriteFile(n.journal+".tmp", []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := n.open(t, n.tree)
+	next.replace = replaceUnsynced
+	if err := next.UndoAll(); err != nil {
+		t.Errorf("killed at %d: %v", at, err)
+	}
+	if len(next.Entries()) > 0 || len(n.open(t, n.tree).Entries()) > 0 {
+		t.Errorf("killed at %d: %+v are left", at, next.Entries())
+	}
+	for file, value := range n.settings(t) {
+		if !cgroup.SameSetting(filepath.Base(strings.Fields(file)[1]), value, before[file]) {
+			changed = append(changed, file+": "+value+", was "+before[file])
+		}
+	}
+	return died, changed
+}
+
+// replaceUnsynced is replace for a disk that does not fail: waiting for it makes a minute of this test.
+func replaceUnsynced(path string, content []byte) error {
+	return errors.Join(os.WriteFile(path+".tmp", content, 0o600), os.Rename(path+".tmp", path))
+}
+
+func dies(t *testing.T, do func() error) (died bool) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(killed); !ok {
+				panic(r)
+			}
+			died = true
+		}
+	}()
+	if err := do(); err != nil {
+		t.Error(err)
+	}
+	return false
+}
+
+// TestKilled: an agent that is killed at any write of any action is undone by the next one's start. So that this is not for want of
+// damage: without the journal of the one that was killed it is not.
+func TestKilled(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		for name, a := range actions(v1) {
+			t.Run(map[bool]string{false: "v2 ", true: "v1 "}[v1]+name, func(t *testing.T) {
+				points, damage := 0, 0
+				n := a.prepare(t, v1)
+				files := n.files(t)
+				for died := true; died; {
+					for _, after := range []bool{false, true} {
+						var changed []string
+						n.reset(t, files)
+						if died, changed = a.run(t, n, points, after, false); len(changed) > 0 {
+							t.Errorf("killed at write %d, after it %t: %v", points, after, changed)
+						}
+						n.reset(t, files)
+						if _, changed = a.run(t, n, points, after, true); len(changed) > 0 {
+							damage++
+						}
+					}
+					if points++; points > 100 {
+						t.Fatal("the action does not end")
+					}
+				}
+				if points < 3 || damage < 2 {
+					t.Errorf("killed at %d writes, of which %d would have done damage", points-1, damage)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// Undo puts back what a unit has changed and forgets it. Nothing is done for a unit that the journal does not hold. What fails stays in
+// the journal and is in the error.
+func (j *Journal) Undo(key string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entries[key]
+	if e == nil {
+		return nil
+	}
+	return errors.Join(j.undo([]*Entry{e}), j.save())
+}
+
+// UndoAll puts everything back that the journal holds: at the start, for an agent that was killed. What fails stays in the journal and is
+// in the error.
+func (j *Journal) UndoAll() error { return j.undoIf(func(*Entry) bool { return true }) }
+
+// UndoKind is UndoAll for the units of a kind, whose keys begin with it and a slash: when those who change such things end.
+func (j *Journal) UndoKind(kind string) error {
+	return j.undoIf(func(e *Entry) bool { return strings.HasPrefix(e.Key, kind+"/") })
+}
+
+func (j *Journal) undoIf(chosen func(*Entry) bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	newestFirst := slices.DeleteFunc(j.sorted(), func(e *Entry) bool { return !chosen(e) })
+	if len(newestFirst) == 0 {
+		return nil
+	}
+	slices.Reverse(newestFirst)
+	return errors.Join(j.undo(newestFirst), j.save())
+}
+
+// undo puts units back and takes those that are done out of the journal, on the disk not yet: should the agent be killed, they are undone
+// once more, which changes nothing. A kernel takes a child's limit only below its parent's, so what it refuses is tried again as long as
+// others succeed.
+func (j *Journal) undo(list []*Entry) error {
+	for {
+		moved := false
+		var errs []error
+		var left []*Entry
+		for _, e := range list {
+			wrote, err := j.undoEntry(e)
+			moved = moved || wrote
+			if err != nil {
+				errs, left = append(errs, err), append(left, e)
+				continue
+			}
+			moved = true
+			delete(j.entries, e.Key)
+		}
+		if list = left; len(list) == 0 || !moved {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// undoEntry writes what is to be put back of a unit, the file that was changed last first. wrote tells that something was written.
+func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
+	if !j.conditionsHold(e) {
+		return false, nil
+	}
+	var errs []error
+	var theirs, refused bool
+	for i := range slices.Backward(e.Files) {
+		h := &e.Files[i]
+		if h.Condition {
+			continue
+		}
+		if over := j.above(e, h.Group, h.File); over != nil {
+			over.Original = h.Original
+			continue
+		}
+		now, err := j.read(h.Group, h.File)
+		switch {
+		case errors.Is(err, host.ErrGone):
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("restore %s: %w", e.For, err))
+			continue
+		case !e.ours(h, now):
+			theirs = true
+			continue
+		case cgroup.SameSetting(h.File, now, h.Original):
+			continue
+		}
+		err = j.putBack(h)
+		switch {
+		case err == nil:
+			wrote = true
+		case j.gone(h.Group, h.File):
+		default:
+			refused = errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EBUSY)
+			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.For, h.File, h.Original, err))
+		}
+	}
+	if theirs && refused && len(errs) == 1 {
+		// What somebody else has set does not go with what was there before.
+		return wrote, nil
+	}
+	return wrote, errors.Join(errs...)
+}
+
+// putBack writes what a file held. Kernels before 6.17 do not take back a list of CPUs from a group with processes, which had none and
+// used its parent's: the parent's is what it gets then.
+func (j *Journal) putBack(h *Held) error {
+	path, err := j.layout.Setting(h.Group, h.File)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	err = j.files.Write(path, h.Original)
+	if h.Original != "" || !errors.Is(err, syscall.ENOSPC) {
+		return err //nolint:wrapcheck // The caller names the file.
+	}
+	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), h.File+".effective"))
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	return j.files.Write(path, strings.TrimSpace(string(effective))) //nolint:wrapcheck // The caller names the file.
+}
+
+func (j *Journal) conditionsHold(e *Entry) bool {
+	for i := range e.Files {
+		h := &e.Files[i]
+		if !h.Condition {
+			continue
+		}
+		now, err := j.read(h.Group, h.File)
+		if err == nil && !cgroup.SameSetting(h.File, now, h.Set) {
+			return false
+		}
+	}
+	return true
+}
+
+// Forget drops a unit without writing anything, as for a container that is gone.
+func (j *Journal) Forget(key string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.forget(key)
+}
+
+// forget drops a unit. Should that fail, it is undone once more than needed, which changes nothing.
+func (j *Journal) forget(key string) error {
+	if j.entries[key] == nil {
+		return nil
+	}
+	delete(j.entries, key)
+	return j.save()
+}

@@ -1,0 +1,113 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// overrun is the share of memory.high by which processes that are above it still grow in a second: the kernel lets them sleep longer the
+// further above they are (calculate_high_delay in mm/memcontrol.c). The kernel's own curve depends on how they allocate.
+const overrun = 0.01
+
+// breathe lets a load have memory: processes' memory first, then files, as much as limits leave. What cannot be kept is read again and
+// again, which stalls.
+func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
+	dir := filepath.Join(t.root("memory"), l.Group)
+	now, err := t.held(dir)
+	if err != nil {
+		return Got{}, err
+	}
+	high, hard, err := t.ceilings(dir, now.sum())
+	if err != nil {
+		return Got{}, err
+	}
+	anon := max(l.Anon, 0)
+	if soft := max(high, now.anon); high != none && anon > soft {
+		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
+	}
+	if hard != none && anon > hard {
+		return Got{Killed: true}, t.die(dir, now)
+	}
+	file := max(l.File, 0)
+	for _, limit := range []int64{high, hard} {
+		if limit != none {
+			file = min(file, max(limit-anon, 0))
+		}
+	}
+	next := held{anon: anon, active: file / 2, inactive: file - file/2}
+	wanted := max(l.Anon, 0) + max(l.File, 0)
+	short := wanted - next.sum()
+	got := Got{Anon: anon, File: file}
+	if short > 0 {
+		got.Stalled = float64(short) / float64(wanted)
+		if err := t.event(dir, func(e *events) { e.high++ }); err != nil {
+			return got, err
+		}
+	}
+	by := held{anon: next.anon - now.anon, inactive: next.inactive - now.inactive, active: next.active - now.active, refaults: max(short, 0) / page}
+	return got, t.charge(dir, by)
+}
+
+// ceilings are what a group may have below its own memory.high and memory.max and those above it, with what others have there; none for no
+// limit. v1 has a hard one alone.
+func (t *Tree) ceilings(dir string, own int64) (high, hard int64, err error) {
+	high, hard = none, none
+	for at := dir; t.has(at, "memory") && !t.isRoot(at); at = filepath.Dir(at) {
+		h, err := t.held(at)
+		if err != nil {
+			return 0, 0, err
+		}
+		others := h.sum() - own
+		for file, into := range map[string]*int64{"memory.high": &high, "memory.max": &hard, "memory.limit_in_bytes": &hard} {
+			limit := int64(none)
+			if err := number(at, file, &limit); err != nil {
+				return 0, 0, err
+			}
+			if limit == none || limit == unlimitedV1 {
+				continue
+			}
+			if left := max(limit-others, 0); *into == none || left < *into {
+				*into = left
+			}
+		}
+	}
+	return high, hard, nil
+}
+
+func (t *Tree) die(dir string, now held) error {
+	if err := t.charge(dir, held{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
+		return err
+	}
+	return t.event(dir, func(e *events) { e.oom++; e.killed++ })
+}
+
+// stalls are shares of a span in which processes waited for memory, by the group's directory. That of a group above others is of the one
+// that waited longest.
+type stalls map[string]struct{ some, full float64 }
+
+func (t *Tree) addStall(s stalls, group string, share float64) {
+	leaf := filepath.Join(t.root("memory"), group)
+	for at := leaf; t.has(at, "memory") && !t.isRoot(at); at = filepath.Dir(at) {
+		v := s[at]
+		v.some = max(v.some, share)
+		if at == leaf {
+			v.full = share
+		}
+		s[at] = v
+	}
+}
+
+func (t *Tree) countStalls(s stalls, span time.Duration) error {
+	if t.V1 {
+		return nil
+	}
+	for dir, v := range s {
+		if err := addPressure(filepath.Join(dir, "memory.pressure"), v.some, v.full, span); err != nil {
+			return err
+		}
+	}
+	return nil
+}

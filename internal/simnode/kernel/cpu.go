@@ -1,0 +1,235 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	minQuota      = 1000 // microseconds, as all below
+	minPeriod     = 1000
+	maxPeriod     = 1_000_000
+	defaultPeriod = 100_000
+
+	minWeight, usualWeight, maxWeight = 1, 100, 10_000
+	minShares, usualShares, maxShares = 2, 1024, 1 << 18
+	idleShares                        = 3
+)
+
+func (t *Tree) newCPU() map[string]string {
+	if t.V1 {
+		return map[string]string{
+			"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n", "cpu.cfs_burst_us": "0\n", "cpu.shares": "1024\n", "cpu.idle": "0\n",
+			"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n", "cpuacct.usage": "0\n",
+		}
+	}
+	return map[string]string{
+		"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.weight": "100\n", "cpu.idle": "0\n", "cpu.stat": cpuStat{}.String(),
+		"cpu.pressure": noPressure, "io.pressure": noPressure,
+	}
+}
+
+// setCPU takes a value of a file of the cpu controller.
+func (t *Tree) setCPU(dir, name, value string) error {
+	switch {
+	case name == "cpu.idle":
+		return t.setIdle(dir, value)
+	case name == "cpu.weight" && !t.V1, name == "cpu.shares" && t.V1:
+		return t.setWeight(dir, name, value)
+	}
+	now, err := t.bandwidth(dir)
+	if err != nil {
+		return err
+	}
+	next := now
+	switch {
+	case t.V1 && name == "cpu.cfs_quota_us":
+		next.quota, err = strconv.ParseInt(value, 10, 64)
+		if next.quota < 0 {
+			next.quota = none
+		}
+		value = strconv.FormatInt(next.quota, 10)
+	case t.V1 && name == "cpu.cfs_period_us":
+		next.period, err = strconv.ParseInt(value, 10, 64)
+	case !t.V1 && name == "cpu.max":
+		next, err = parseMax(value, now)
+		value = next.max()
+	case name == t.burstFile():
+		next.burst, err = strconv.ParseInt(value, 10, 64)
+	default:
+		return syscall.EACCES
+	}
+	if err != nil {
+		return syscall.EINVAL
+	}
+	if err := t.check(dir, next); err != nil {
+		return err
+	}
+	return set(dir, name, value)
+}
+
+// setIdle is cpu_idle_write_s64 and sched_group_set_idle in kernel/sched/fair.c: 0 or 1, and the weight becomes the least, or the usual.
+func (t *Tree) setIdle(dir, value string) error {
+	if t.isRoot(dir) || value != "0" && value != "1" {
+		return syscall.EINVAL
+	}
+	if text(dir, "cpu.idle") == value {
+		return nil
+	}
+	weight, shares := strconv.Itoa(usualWeight), strconv.Itoa(usualShares)
+	if value == "1" {
+		weight, shares = "0", strconv.Itoa(idleShares)
+	}
+	if err := set(dir, "cpu.idle", value); err != nil {
+		return err
+	}
+	if t.V1 {
+		return set(dir, "cpu.shares", shares)
+	}
+	return set(dir, "cpu.weight", weight)
+}
+
+// setWeight is cpu_weight_write_u64 (ERANGE beyond 1 to 10000) or cpu_shares_write_u64 in kernel/sched/core.c, which keeps shares between 2
+// and 262144, and sched_group_set_shares in kernel/sched/fair.c, which refuses both for the root and for idle groups.
+func (t *Tree) setWeight(dir, name, value string) error {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	if !t.V1 && (n < minWeight || n > maxWeight) {
+		return syscall.ERANGE
+	}
+	if t.isRoot(dir) || text(dir, "cpu.idle") == "1" {
+		return syscall.EINVAL
+	}
+	if t.V1 {
+		n = min(max(n, minShares), maxShares)
+	}
+	return set(dir, name, strconv.FormatUint(n, 10))
+}
+
+func (t *Tree) burstFile() string {
+	if t.V1 {
+		return "cpu.cfs_burst_us"
+	}
+	return "cpu.max.burst"
+}
+
+// bandwidth is a group's limit; quota is none for no limit.
+type bandwidth struct{ quota, period, burst int64 }
+
+func (b bandwidth) max() string {
+	if b.quota == none {
+		return fmt.Sprintf("max %d", b.period)
+	}
+	return fmt.Sprintf("%d %d", b.quota, b.period)
+}
+
+// share is what the limit is of a CPU.
+func (b bandwidth) share() float64 { return float64(b.quota) / float64(b.period) }
+
+// parseMax is cpu_period_quota_parse in kernel/sched/core.c.
+func parseMax(value string, now bandwidth) (bandwidth, error) {
+	fields := strings.Fields(value)
+	if len(fields) == 0 || len(fields) > 2 {
+		return now, syscall.EINVAL
+	}
+	var err error
+	now.quota = none
+	if fields[0] != "max" {
+		if now.quota, err = strconv.ParseInt(fields[0], 10, 64); err != nil || now.quota < 0 {
+			return now, syscall.EINVAL
+		}
+	}
+	if len(fields) == 2 {
+		if now.period, err = strconv.ParseInt(fields[1], 10, 64); err != nil {
+			return now, syscall.EINVAL
+		}
+	}
+	return now, nil
+}
+
+func (t *Tree) bandwidth(dir string) (bandwidth, error) {
+	b := bandwidth{quota: none, period: defaultPeriod}
+	if err := number(dir, t.burstFile(), &b.burst); err != nil {
+		return b, err
+	}
+	if t.V1 {
+		return b, errors.Join(number(dir, "cpu.cfs_quota_us", &b.quota), number(dir, "cpu.cfs_period_us", &b.period))
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
+	if errors.Is(err, os.ErrNotExist) {
+		return b, nil // the root has none
+	}
+	if err != nil {
+		return b, fmt.Errorf("read: %w", err)
+	}
+	return parseMax(string(content), b)
+}
+
+// check says what tg_set_cfs_bandwidth in kernel/sched/core.c says against a limit.
+func (t *Tree) check(dir string, b bandwidth) error {
+	if t.isRoot(dir) {
+		return syscall.EINVAL
+	}
+	if b.period < minPeriod || b.period > maxPeriod || b.quota != none && b.quota < minQuota {
+		return syscall.EINVAL
+	}
+	if b.burst < 0 || b.quota != none && b.burst > b.quota {
+		return syscall.EINVAL
+	}
+	if !t.V1 {
+		return nil // A child's limit above its parent's is taken, and does nothing.
+	}
+	// tg_cfs_schedulable_down in kernel/sched/core.c, which looks at the whole tree: nobody may have more than the next one above that has
+	// a limit.
+	above := bandwidth{quota: none}
+	for parent := filepath.Dir(dir); t.has(parent, "cpu") && above.quota == none; parent = filepath.Dir(parent) {
+		var err error
+		if above, err = t.bandwidth(parent); err != nil {
+			return err
+		}
+	}
+	if above.quota == none {
+		return t.below(dir, b)
+	}
+	if b.quota == none {
+		return t.below(dir, above)
+	}
+	if b.share() > above.share() {
+		return syscall.EINVAL
+	}
+	return t.below(dir, b)
+}
+
+// below looks at the groups below one: none may have more.
+func (t *Tree) below(dir string, b bandwidth) error {
+	names, err := subgroups(dir)
+	if err != nil || b.quota == none {
+		return err
+	}
+	for _, name := range names {
+		child, err := t.bandwidth(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if child.quota == none {
+			child = b
+		}
+		if child.share() > b.share() {
+			return syscall.EINVAL
+		}
+		if err := t.below(filepath.Join(dir, name), child); err != nil {
+			return err
+		}
+	}
+	return nil
+}

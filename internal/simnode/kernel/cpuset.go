@@ -1,0 +1,172 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"crane.io/crane/pkg/numa"
+)
+
+// cpuset is what a group says of CPUs and memory zones. Both are lists of numbers.
+type cpuset struct {
+	cpus, mems          numa.CPUSet
+	cpuOnly, memoryOnly bool // v1's cpu_exclusive and mem_exclusive
+}
+
+func (t *Tree) readCPUSet(dir string) cpuset {
+	list := func(file string) numa.CPUSet {
+		s, err := numa.ParseCPUSet(text(dir, file))
+		if err != nil {
+			return numa.CPUSet{}
+		}
+		return s
+	}
+	return cpuset{list("cpuset.cpus"), list("cpuset.mems"), text(dir, "cpuset.cpu_exclusive") == "1", text(dir, "cpuset.mem_exclusive") == "1"}
+}
+
+// within is is_cpuset_subset in kernel/cgroup/cpuset-v1.c.
+func (s cpuset) within(o cpuset) bool {
+	return s.cpus.Difference(o.cpus).Len() == 0 && s.mems.Difference(o.mems).Len() == 0 && (!s.cpuOnly || o.cpuOnly) && (!s.memoryOnly || o.memoryOnly)
+}
+
+func (t *Tree) machine() (cpus, mems string) { return cmp.Or(t.CPUs, "0-3"), cmp.Or(t.Mems, "0") }
+
+func (t *Tree) rootCPUSet() map[string]string {
+	cpus, mems := t.machine()
+	if t.V1 {
+		return map[string]string{
+			"cpuset.cpus": cpus + "\n", "cpuset.mems": mems + "\n", "cpuset.cpu_exclusive": "1\n", "cpuset.mem_exclusive": "1\n",
+		}
+	}
+	return map[string]string{"cpuset.cpus.effective": cpus + "\n", "cpuset.mems.effective": mems + "\n"}
+}
+
+// newCPUSet: a group of v1 begins without CPUs and takes no process until it has some; one of v2 uses those of its parent.
+func (t *Tree) newCPUSet(dir string) map[string]string {
+	files := map[string]string{"cpuset.cpus": "\n", "cpuset.mems": "\n"}
+	if t.V1 {
+		files["cpuset.cpu_exclusive"], files["cpuset.mem_exclusive"] = "0\n", "0\n"
+		return files
+	}
+	parent := filepath.Dir(dir)
+	files["cpuset.cpus.effective"] = text(parent, "cpuset.cpus.effective") + "\n"
+	files["cpuset.mems.effective"] = text(parent, "cpuset.mems.effective") + "\n"
+	return files
+}
+
+func (t *Tree) setCPUSet(dir, name, value string) error {
+	now := t.readCPUSet(dir)
+	next := now
+	switch {
+	case name == "cpuset.cpus", name == "cpuset.mems":
+		if t.isRoot(dir) {
+			return syscall.EACCES // update_cpumask and update_nodemask in kernel/cgroup/cpuset.c
+		}
+		list, err := numa.ParseCPUSet(value)
+		cpus, mems := t.machine()
+		has, into := cpus, &next.cpus
+		if name == "cpuset.mems" {
+			has, into = mems, &next.mems
+		}
+		all, bad := numa.ParseCPUSet(has)
+		if err != nil || bad != nil || list.Difference(all).Len() > 0 {
+			return syscall.EINVAL
+		}
+		*into, value = list, list.String()
+	case t.V1 && (name == "cpuset.cpu_exclusive" || name == "cpuset.mem_exclusive"):
+		if value != "0" && value != "1" {
+			return syscall.EINVAL
+		}
+		if name == "cpuset.cpu_exclusive" {
+			next.cpuOnly = value == "1"
+		} else {
+			next.memoryOnly = value == "1"
+		}
+	default:
+		return syscall.EACCES
+	}
+	if err := t.validate(dir, now, next); err != nil {
+		return err
+	}
+	if err := set(dir, name, value); err != nil || t.V1 {
+		return err
+	}
+	return t.effective(dir)
+}
+
+// validate is validate_change in kernel/cgroup/cpuset.c with cpuset1_validate_change in cpuset-v1.c.
+func (t *Tree) validate(dir string, now, next cpuset) error {
+	names, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if t.V1 && !t.readCPUSet(filepath.Join(dir, name)).within(next) {
+			return syscall.EBUSY
+		}
+	}
+	parent := filepath.Dir(dir)
+	if t.isRoot(dir) {
+		return nil
+	}
+	if t.V1 && !next.within(t.readCPUSet(parent)) {
+		return syscall.EACCES
+	}
+	// Until 6.16 of v2 as well; from 6.17 of v1 alone.
+	if t.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
+		return syscall.ENOSPC
+	}
+	siblings, err := subgroups(parent)
+	if err != nil {
+		return err
+	}
+	for _, name := range siblings {
+		if name == filepath.Base(dir) {
+			continue
+		}
+		s := t.readCPUSet(filepath.Join(parent, name))
+		if (next.cpuOnly || s.cpuOnly) && next.cpus.Intersection(s.cpus).Len() > 0 ||
+			(next.memoryOnly || s.memoryOnly) && next.mems.Intersection(s.mems).Len() > 0 {
+			return syscall.EINVAL
+		}
+	}
+	return nil
+}
+
+// effective is update_cpumasks_hier: what is in force is what the parent has of what was set, all of the parent's where that is nothing.
+func (t *Tree) effective(dir string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		above, err := numa.ParseCPUSet(text(filepath.Dir(dir), file+".effective"))
+		if err != nil {
+			return syscall.EINVAL
+		}
+		own, err := numa.ParseCPUSet(text(dir, file))
+		if err != nil {
+			return syscall.EINVAL
+		}
+		if own = own.Intersection(above); own.Len() == 0 {
+			own = above
+		}
+		if err := set(dir, file+".effective", own.String()); err != nil {
+			return err
+		}
+	}
+	names, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if err := t.effective(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

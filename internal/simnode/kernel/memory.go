@@ -1,0 +1,309 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	page = 4096
+	// unlimitedV1 is what v1 shows for no limit: PAGE_COUNTER_MAX pages.
+	unlimitedV1 = math.MaxInt64 / page * page
+)
+
+// held is the memory of a group and those below it, in bytes.
+type held struct {
+	anon, inactive, active int64
+	// refaults are pages of files that were dropped and read again.
+	refaults int64
+}
+
+func (h held) file() int64 { return h.inactive + h.active }
+func (h held) sum() int64  { return h.anon + h.file() }
+
+func (h held) plus(o held) held {
+	return held{h.anon + o.anon, h.inactive + o.inactive, h.active + o.active, h.refaults + o.refaults}
+}
+
+func (t *Tree) newMemory() map[string]string {
+	if t.V1 {
+		return map[string]string{
+			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": t.memoryStat(held{}),
+		}
+	}
+	return map[string]string{
+		"memory.current": "0\n", "memory.stat": t.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
+		"memory.reclaim": "", "memory.pressure": noPressure, "memory.events": events{}.String(),
+	}
+}
+
+func (t *Tree) memoryStat(h held) string {
+	if t.V1 {
+		var b strings.Builder
+		for _, prefix := range []string{"", "total_"} {
+			fmt.Fprintf(&b, "%scache %d\n%srss %d\n%sinactive_file %d\n%sactive_file %d\n%sworkingset_refault %d\n",
+				prefix, h.file(), prefix, h.anon, prefix, h.inactive, prefix, h.active, prefix, h.refaults)
+		}
+		return b.String()
+	}
+	return fmt.Sprintf("anon %d\nfile %d\ninactive_anon %d\nactive_anon 0\ninactive_file %d\nactive_file %d\nworkingset_refault_file %d\n",
+		h.anon, h.file(), h.anon, h.inactive, h.active, h.refaults)
+}
+
+func (t *Tree) held(dir string) (held, error) {
+	var h held
+	content, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return h, fmt.Errorf("read memory: %w", err)
+	}
+	for line := range strings.Lines(string(content)) {
+		var key string
+		var n int64
+		if _, err := fmt.Sscanf(line, "%s %d", &key, &n); err != nil {
+			return h, fmt.Errorf("memory.stat: %w", err)
+		}
+		switch key {
+		case "anon", "rss":
+			h.anon = n
+		case "inactive_file":
+			h.inactive = n
+		case "active_file":
+			h.active = n
+		case "workingset_refault_file", "workingset_refault":
+			h.refaults = n
+		}
+	}
+	return h, nil
+}
+
+// charge adds memory to a group and those above it.
+func (t *Tree) charge(dir string, by held) error {
+	for ; t.has(dir, "memory") && !t.isRoot(dir); dir = filepath.Dir(dir) {
+		h, err := t.held(dir)
+		if err != nil {
+			return err
+		}
+		h = h.plus(by)
+		used := "memory.current"
+		if t.V1 {
+			used = "memory.usage_in_bytes"
+		}
+		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), t.memoryStat(h)), set(dir, used, strconv.FormatInt(h.sum(), 10))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reclaim drops files from the caches of a group and those below it, what was not used lately first, and returns how much. Without swap
+// nothing else can be had back. Memory belongs to groups without groups below them.
+func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
+	names, err := subgroups(dir)
+	if err != nil {
+		return 0, err
+	}
+	if len(names) == 0 {
+		h, err := t.held(dir)
+		if err != nil {
+			return 0, err
+		}
+		idle := min(want, h.inactive)
+		used := min(want-idle, h.active)
+		return idle + used, t.charge(dir, held{inactive: -idle, active: -used})
+	}
+	for _, name := range names {
+		if freed >= want {
+			break
+		}
+		n, err := t.reclaim(filepath.Join(dir, name), want-freed)
+		if err != nil {
+			return freed, err
+		}
+		freed += n
+	}
+	return freed, nil
+}
+
+// setMemory takes a value of a file of the memory controller (mm/memcontrol.c, mm/memcontrol-v1.c).
+func (t *Tree) setMemory(dir, name, value string) error {
+	if t.V1 {
+		if name != "memory.limit_in_bytes" {
+			return syscall.EACCES
+		}
+		return t.setLimit(dir, value)
+	}
+	switch name {
+	case "memory.reclaim":
+		return t.reclaimNow(dir, value)
+	case "memory.high", "memory.max", "memory.min", "memory.low":
+	default:
+		return syscall.EACCES
+	}
+	limit, ok := parseBytes(value, "max")
+	if !ok {
+		return syscall.EINVAL // page_counter_memparse in mm/page_counter.c
+	}
+	shown := "max"
+	if limit != none {
+		shown = strconv.FormatInt(limit, 10)
+	}
+	if err := set(dir, name, shown); err != nil || limit == none {
+		return err
+	}
+	h, err := t.held(dir)
+	if err != nil {
+		return err
+	}
+	// memory_high_write and memory_max_write: the value holds in any case. What is above it is reclaimed before the write returns; what
+	// then is still above memory.max is killed.
+	if name != "memory.high" && name != "memory.max" || h.sum() <= limit {
+		return nil
+	}
+	if _, err := t.reclaim(dir, h.sum()-limit); err != nil {
+		return err
+	}
+	if name == "memory.max" {
+		return t.kill(dir, limit)
+	}
+	return nil
+}
+
+// setLimit is mem_cgroup_resize_max: v1 refuses a limit that reclaim cannot reach.
+func (t *Tree) setLimit(dir, value string) error {
+	limit, ok := parseBytes(value, "-1")
+	if !ok || t.isRoot(dir) {
+		return syscall.EINVAL
+	}
+	if limit == none {
+		return set(dir, "memory.limit_in_bytes", strconv.FormatInt(unlimitedV1, 10))
+	}
+	h, err := t.held(dir)
+	if err != nil {
+		return err
+	}
+	if h.sum() > limit {
+		freed, err := t.reclaim(dir, h.sum()-limit)
+		if err != nil {
+			return err
+		}
+		if h.sum()-freed > limit {
+			return syscall.EBUSY
+		}
+	}
+	return set(dir, "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
+}
+
+// reclaimNow is memory_reclaim: EAGAIN where less could be had back than was asked for.
+func (t *Tree) reclaimNow(dir, value string) error {
+	amount, _, _ := strings.Cut(value, " ")
+	want, ok := parseBytes(amount, "")
+	if !ok || want < 0 {
+		return syscall.EINVAL
+	}
+	freed, err := t.reclaim(dir, want)
+	if err != nil {
+		return err
+	}
+	if freed < want {
+		return syscall.EAGAIN
+	}
+	return nil
+}
+
+// kill is mem_cgroup_out_of_memory: the group below that has most goes, until what is left is within the limit.
+func (t *Tree) kill(dir string, limit int64) error {
+	for {
+		h, err := t.held(dir)
+		if err != nil || h.sum() <= limit {
+			return err
+		}
+		victim, most, err := t.largest(dir)
+		if err != nil || most.sum() == 0 {
+			return err
+		}
+		if err := t.charge(victim, held{anon: -most.anon, inactive: -most.inactive, active: -most.active}); err != nil {
+			return err
+		}
+		if err := t.event(victim, func(e *events) { e.oom++; e.killed++ }); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *Tree) largest(dir string) (string, held, error) {
+	names, err := subgroups(dir)
+	if err != nil {
+		return "", held{}, err
+	}
+	if len(names) == 0 {
+		h, err := t.held(dir)
+		return dir, h, err
+	}
+	var victim string
+	var most held
+	for _, name := range names {
+		d, h, err := t.largest(filepath.Join(dir, name))
+		if err != nil {
+			return "", held{}, err
+		}
+		if victim == "" || h.anon > most.anon {
+			victim, most = d, h
+		}
+	}
+	return victim, most, nil
+}
+
+// events is memory.events.
+type events struct{ high, max, oom, killed int64 }
+
+func (e events) String() string {
+	return fmt.Sprintf("low 0\nhigh %d\nmax %d\noom %d\noom_kill %d\noom_group_kill 0\n", e.high, e.max, e.oom, e.killed)
+}
+
+// event counts something in a group and those above it; v1 has no such file.
+func (t *Tree) event(dir string, count func(*events)) error {
+	for ; t.has(dir, "memory") && !t.isRoot(dir) && !t.V1; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "memory.events"))
+		if err != nil {
+			return fmt.Errorf("memory.events: %w", err)
+		}
+		var e events
+		var low, group int64
+		if _, err := fmt.Sscanf(string(content), "low %d\nhigh %d\nmax %d\noom %d\noom_kill %d\noom_group_kill %d\n", &low, &e.high, &e.max, &e.oom, &e.killed, &group); err != nil {
+			return fmt.Errorf("memory.events: %w", err)
+		}
+		count(&e)
+		if err := writeFile(filepath.Join(dir, "memory.events"), e.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseBytes is memparse in lib/cmdline.c: a number with K, M, G or T, rounded down to pages, or the word for no limit.
+func parseBytes(value, unlimited string) (int64, bool) {
+	if value == unlimited && unlimited != "" {
+		return none, true
+	}
+	scale := int64(1)
+	for i, suffix := range []string{"K", "M", "G", "T"} {
+		if rest, ok := strings.CutSuffix(strings.ToUpper(value), suffix); ok {
+			value, scale = rest, 1<<(10*(i+1))
+			break
+		}
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/scale {
+		return 0, false
+	}
+	return n * scale / page * page, true
+}

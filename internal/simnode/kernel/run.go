@@ -1,0 +1,274 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/numa"
+)
+
+// Load is what the processes of a group want.
+type Load struct {
+	Group string
+	// CPU is in cores.
+	CPU float64
+	// Anon is memory of processes, File that of files they read, in bytes.
+	Anon, File int64
+}
+
+// Got is what they got.
+type Got struct {
+	CPU        float64
+	Anon, File int64
+	// Stalled is the share of the time that they waited for memory, 0 to 1.
+	Stalled float64
+	// Killed tells that they were killed for want of memory.
+	Killed bool
+}
+
+// Run lets one group want cores for a while and nobody else anything. What it got is counted in it and in all above.
+func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, error) {
+	h, err := t.held(filepath.Join(t.root("memory"), group))
+	if err != nil {
+		return 0, err
+	}
+	got, err := t.Tick(span, []Load{{Group: group, CPU: cores, Anon: h.anon, File: h.file()}})
+	if err != nil {
+		return 0, err
+	}
+	return got[0].CPU, nil
+}
+
+// Tick lets a span pass in which groups want cpu and memory: those with loads, which have no groups below them. CPU is shared out by
+// weights below quotas and CPU lists, and memory held below memory.high and memory.max; all is counted in files. Groups without a load
+// keep their memory and use no cpu.
+func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
+	out := make([]Got, len(loads))
+	machine, err := t.branches(loads)
+	if err != nil {
+		return nil, err
+	}
+	machine.give(min(machine.demand, float64(machine.cpus)))
+	if err := t.count(machine, span); err != nil {
+		return nil, err
+	}
+	waited := stalls{}
+	for i, l := range loads {
+		if out[i], err = t.breathe(l, span); err != nil {
+			return nil, err
+		}
+		out[i].CPU = machine.find(l.Group).got
+		t.addStall(waited, l.Group, out[i].Stalled)
+	}
+	return out, t.countStalls(waited, span)
+}
+
+// branch is a group as the scheduler sees it.
+type branch struct {
+	dir      string
+	children map[string]*branch
+	// wants is what the processes below want, demand what of it the limits below and here leave.
+	wants, demand, got float64
+	weight             float64
+	limit              bandwidth
+	cpus               int
+}
+
+func (t *Tree) branches(loads []Load) (*branch, error) {
+	cpus, _ := t.machine()
+	list, err := numa.ParseCPUSet(cpus)
+	if err != nil {
+		return nil, fmt.Errorf("CPUs of the machine: %w", err)
+	}
+	machine := &branch{dir: t.root("cpu"), limit: bandwidth{quota: none}, cpus: list.Len(), weight: 1}
+	for _, l := range loads {
+		at := machine
+		for part := range strings.SplitSeq(l.Group, "/") {
+			next := at.children[part]
+			if next == nil {
+				if next, err = t.branch(filepath.Join(at.dir, part), at.cpus); err != nil {
+					return nil, err
+				}
+				if at.children == nil {
+					at.children = map[string]*branch{}
+				}
+				at.children[part] = next
+			}
+			at = next
+		}
+		at.wants += max(l.CPU, 0)
+	}
+	machine.ask()
+	return machine, nil
+}
+
+func (t *Tree) branch(dir string, cpus int) (*branch, error) {
+	b := &branch{dir: dir, cpus: cpus}
+	var err error
+	if b.limit, err = t.bandwidth(dir); err != nil {
+		return nil, err
+	}
+	weight := int64(usualWeight)
+	file := "cpu.weight"
+	if t.V1 {
+		file, weight = "cpu.shares", usualShares
+	}
+	if err := number(dir, file, &weight); err != nil {
+		return nil, err
+	}
+	b.weight = float64(weight)
+	if text(dir, "cpu.idle") == "1" {
+		b.weight = float64(idleShares) * usualWeight / usualShares
+	}
+	sets := filepath.Join(t.root("cpuset"), strings.TrimPrefix(dir, t.root("cpu")))
+	file = "cpuset.cpus.effective"
+	if t.V1 {
+		file = "cpuset.cpus"
+	}
+	if list, err := numa.ParseCPUSet(text(sets, file)); err == nil && list.Len() > 0 {
+		b.cpus = min(cpus, list.Len())
+	}
+	return b, nil
+}
+
+func (b *branch) find(group string) *branch {
+	for part := range strings.SplitSeq(group, "/") {
+		b = b.children[part]
+	}
+	return b
+}
+
+// ask sums what is wanted.
+func (b *branch) ask() {
+	b.demand = b.wants
+	for _, c := range b.children {
+		c.ask()
+		b.wants += c.wants
+		b.demand += c.demand
+	}
+	b.demand = min(b.demand, float64(b.cpus))
+	if b.limit.quota != none {
+		b.demand = min(b.demand, b.limit.share())
+	}
+}
+
+// give shares cores out by weight; what one does not want the others get.
+func (b *branch) give(cores float64) {
+	b.got = cores
+	hungry := make([]*branch, 0, len(b.children))
+	weights := 0.0
+	for _, c := range b.children {
+		hungry = append(hungry, c)
+		weights += c.weight
+	}
+	// Who wants least for its weight is sated first.
+	slices.SortFunc(hungry, func(x, y *branch) int {
+		if d := x.demand*y.weight - y.demand*x.weight; d != 0 {
+			return int(math.Copysign(1, d))
+		}
+		return strings.Compare(x.dir, y.dir)
+	})
+	for _, c := range hungry {
+		share := cores
+		if weights > c.weight {
+			share = cores * c.weight / weights
+		}
+		c.give(min(c.demand, share))
+		cores -= c.got
+		weights -= c.weight
+	}
+}
+
+// count writes what groups got. A parent's stall is that of the child that waits longest.
+func (t *Tree) count(b *branch, span time.Duration) error {
+	_, _, err := t.countBelow(b, span)
+	return err
+}
+
+func (t *Tree) countBelow(b *branch, span time.Duration) (some, full float64, err error) {
+	full = 1
+	for _, c := range b.children {
+		s, f, err := t.countBelow(c, span)
+		if err != nil {
+			return 0, 0, err
+		}
+		some, full = max(some, s), min(full, f)
+	}
+	if len(b.children) == 0 {
+		full = 0
+	}
+	if b.wants > 0 && len(b.children) == 0 {
+		some = 1 - b.got/b.wants
+		if b.throttled() {
+			full = some
+		}
+	}
+	if t.isRoot(b.dir) {
+		return some, 0, nil
+	}
+	if !t.V1 {
+		if err := addPressure(filepath.Join(b.dir, "cpu.pressure"), some, full, span); err != nil {
+			return 0, 0, err
+		}
+	}
+	return some, full, t.countCPU(b, span)
+}
+
+// throttled tells whether the group's own quota holds it down.
+func (b *branch) throttled() bool {
+	return b.limit.quota != none && b.wants > b.got && b.got >= b.limit.share()*(1-1e-9)
+}
+
+// cpuStat is cpu.stat of v2, in microseconds.
+type cpuStat struct{ usage, periods, throttled, waited int64 }
+
+func (s cpuStat) String() string {
+	return fmt.Sprintf("usage_usec %d\nuser_usec %d\nsystem_usec 0\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", s.usage, s.usage, s.periods, s.throttled, s.waited)
+}
+
+func (t *Tree) countCPU(b *branch, span time.Duration) error {
+	content, err := os.ReadFile(filepath.Join(b.dir, "cpu.stat"))
+	if err != nil {
+		return fmt.Errorf("count cpu: %w", err)
+	}
+	var s cpuStat
+	var user, system int64
+	if t.V1 {
+		_, err = fmt.Sscanf(string(content), "nr_periods %d\nnr_throttled %d\nthrottled_time %d\n", &s.periods, &s.throttled, &s.waited)
+		err = errors.Join(err, number(b.dir, "cpuacct.usage", &s.usage))
+	} else {
+		_, err = fmt.Sscanf(string(content), "usage_usec %d\nuser_usec %d\nsystem_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", &s.usage, &user, &system, &s.periods, &s.throttled, &s.waited)
+	}
+	if err != nil {
+		return fmt.Errorf("count cpu: %w", err)
+	}
+	unit := time.Microsecond
+	if t.V1 {
+		unit = time.Nanosecond
+	}
+	s.usage += int64(b.got * float64(span/unit))
+	if b.limit.quota != none {
+		periods := int64(span/time.Microsecond) / b.limit.period
+		s.periods += periods
+		if b.throttled() {
+			s.throttled += periods
+			s.waited += int64((b.wants - b.got) * float64(span/unit))
+		}
+	}
+	if !t.V1 {
+		return writeFile(filepath.Join(b.dir, "cpu.stat"), s.String())
+	}
+	return errors.Join(
+		writeFile(filepath.Join(b.dir, "cpu.stat"), fmt.Sprintf("nr_periods %d\nnr_throttled %d\nthrottled_time %d\n", s.periods, s.throttled, s.waited)),
+		set(b.dir, "cpuacct.usage", strconv.FormatInt(s.usage, 10)))
+}
