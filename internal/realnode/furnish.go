@@ -73,12 +73,12 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 		Steps: []spec.Step{
 			{
 				Name: stepContainerd, Args: []string{"containerd", "-c", configDir + "/containerd.toml"},
-				Stays: true, Socket: containerdSocket,
+				Stays: true, Again: o.Restart, Socket: containerdSocket,
 			},
 			// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
 			// the node's root, which is one file system in memory with it.
 			{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
-			{Name: stepKubelet, Stays: true, Args: []string{
+			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: []string{
 				kubeletPath, "--config", configDir + "/kubelet.json", "--kubeconfig", configDir + "/kubeconfig",
 				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
 			}},

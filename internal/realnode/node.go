@@ -71,7 +71,8 @@ func (n *Node) LastLogs(lines int) string {
 	return b.String()
 }
 
-// Kill sends SIGKILL to one of the node's programs: containerd or kubelet. The node ends with it. Not for virtual machines.
+// Kill sends SIGKILL to one of the node's programs: containerd or kubelet. The node ends with it, unless its options say that it is to
+// be started again. Not for virtual machines.
 func (n *Node) Kill(program string) error {
 	if n.capsule == nil {
 		return fmt.Errorf("kill %s of %s: it is not in reach", program, n.Name())

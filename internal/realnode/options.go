@@ -65,6 +65,8 @@ type NodeOptions struct {
 	DiskBytes int64
 	// CPUs and MemoryMiB size a virtual machine; 0 means 4 and 1536.
 	CPUs, MemoryMiB int
+	// Restart starts containerd and the kubelet again when they end, as a service manager would. Without it their end is the node's.
+	Restart bool
 	// Taints that the Node object is registered with.
 	Taints []corev1.Taint
 	// Labels of the Node object.

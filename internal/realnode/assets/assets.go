@@ -8,15 +8,18 @@ package assets
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -32,6 +35,9 @@ type Set struct {
 	Kit, Kubelet, Controlplane string
 	// Cache is where made files are kept.
 	Cache string
+	// Commands are static binaries by the name of the image that holds each, beside the test programs: Crane's own, as a cluster
+	// runs them. WithCommands finds them.
+	Commands map[string]string
 }
 
 // In takes the binaries of a directory; what is made from them is kept beside it.
@@ -52,6 +58,37 @@ func In(bin string) (Set, error) {
 		}
 	}
 	return s, nil
+}
+
+// staticDir, below the directory of the binaries, has those of Crane's commands that images can be made of.
+const staticDir = "static"
+
+// WithCommands adds commands of this module, of which nodes then have images under ImageName(command). Each is to be static: an
+// image holds the binary and nothing else.
+func (s Set) WithCommands(commands ...string) (Set, error) {
+	s.Commands = map[string]string{}
+	for _, c := range commands {
+		path := filepath.Join(filepath.Dir(s.Kit), staticDir, c)
+		if err := static(path); err != nil {
+			return s, fmt.Errorf("image of %s: %w: run `make build-nodes`", c, err)
+		}
+		s.Commands[c] = path
+	}
+	return s, nil
+}
+
+// static says why a file is no static program, nil if it is one.
+func static(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			err = fmt.Errorf("%s needs a dynamic linker", path)
+		}
+	}
+	return errors.Join(err, f.Close())
 }
 
 // ForTest takes the binaries of $CRANE_BIN, else those of the module around the working directory, which it builds unless
@@ -116,10 +153,13 @@ func lock(dir string) (unlock func(), err error) {
 // Registry is the name before the images' own; nothing serves under it.
 const Registry = "crane.local/"
 
-// ImageName is the name under which nodes have the image of a test program.
+// ImageName is the name under which nodes have the image of a test program or a command.
 func ImageName(program string) string { return Registry + program + ":1" }
 
-// Images returns the path of an archive with one image for each program of the kit.
+// CommandPath is where the image of a command has its program, as the images of Crane's Dockerfile have.
+const CommandPath = "/crane-binary"
+
+// Images returns the path of an archive with one image for each program of the kit, and for each command of the set.
 func (s Set) Images(programs []string) (string, error) {
 	kit, err := os.ReadFile(s.Kit)
 	if err != nil {
@@ -128,13 +168,30 @@ func (s Set) Images(programs []string) (string, error) {
 	key := sha256.New()
 	fmt.Fprintf(key, "%s %q\n", runtime.GOARCH, programs)
 	key.Write(kit)
-	return s.keep("images", key.Sum(nil), ".tar", func(path string) error {
+	// Tests with commands and tests without take turns with one cache: each keeps its own archive.
+	commands := slices.Sorted(maps.Keys(s.Commands))
+	name := strings.Join(append([]string{"images"}, commands...), ".")
+	for _, c := range commands {
+		if err := digest(key, s.Commands[c]); err != nil {
+			return "", fmt.Errorf("make images: %w", err)
+		}
+	}
+	return s.keep(name, key.Sum(nil), ".tar", func(path string) error {
 		images := make([]ociimage.Image, len(programs))
 		for i, p := range programs {
 			images[i] = ociimage.Image{
 				Name: ImageName(p), Entrypoint: []string{"/nodekit", p},
 				Files: map[string][]byte{"/nodekit": kit}, Architecture: runtime.GOARCH,
 			}
+		}
+		for _, c := range commands {
+			content, err := os.ReadFile(s.Commands[c])
+			if err != nil {
+				return err
+			}
+			images = append(images, ociimage.Image{
+				Name: ImageName(c), Entrypoint: []string{CommandPath}, Files: map[string][]byte{CommandPath: content}, Architecture: runtime.GOARCH,
+			})
 		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {

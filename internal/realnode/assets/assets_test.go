@@ -75,3 +75,35 @@ func TestLoadOrder(t *testing.T) {
 		t.Error("a module that is not there is no error")
 	}
 }
+
+func TestStatic(t *testing.T) {
+	if err := static(filepath.Join(t.TempDir(), "nothing")); err == nil {
+		t.Error("a program that is not there is static")
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := static(script); err == nil {
+		t.Error("a script is a static program")
+	}
+	// What the dynamic linker loads is not static.
+	libraries, err := librariesOf(t.Context(), "/bin/ls")
+	if err != nil || len(libraries) == 0 {
+		t.Skipf("/bin/ls is no dynamic program here: %v", err)
+	}
+	if err := static("/bin/ls"); err == nil || !strings.Contains(err.Error(), "dynamic linker") {
+		t.Errorf("a dynamic program: %v", err)
+	}
+}
+
+// TestWithCommands: a command that was not built is told of with what to do.
+func TestWithCommands(t *testing.T) {
+	s := Set{Kit: filepath.Join(t.TempDir(), "nodekit")}
+	if _, err := s.WithCommands("crane-agent"); err == nil || !strings.Contains(err.Error(), "make build-nodes") {
+		t.Errorf("%v", err)
+	}
+	if got, err := s.WithCommands(); err != nil || len(got.Commands) > 0 {
+		t.Errorf("no command: %+v, %v", got.Commands, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,9 @@ const (
 	// interfaceBound and socketBound are many times what it takes, on an emulated machine too.
 	interfaceBound = 30 * time.Second
 	socketBound    = 90 * time.Second
+	// restartPause is the time between the end of a program and its next start, maxRestarts how often there is one.
+	restartPause = 200 * time.Millisecond
+	maxRestarts  = 100
 )
 
 // node is the node in the making.
@@ -34,6 +38,8 @@ type node struct {
 	logs    []*os.File
 	begin   time.Time
 	running map[int]spec.Step // programs that have not ended, by process id
+	// restarts of programs since the node was up.
+	restarts int
 }
 
 // ending is a child that has been reaped.
@@ -82,12 +88,24 @@ func (n *node) run() error {
 	for {
 		e, err := reap()
 		if err == nil {
-			err = n.note(e)
+			err = n.again(e)
 		}
 		if err != nil {
 			return n.fail("stay", err)
 		}
 	}
+}
+
+// again takes the end of a child into account while the node is up: a program that is to be started again is.
+func (n *node) again(e ending) error {
+	step, ok := n.running[e.pid]
+	if !ok || !step.Again || n.restarts >= maxRestarts {
+		return n.note(e)
+	}
+	delete(n.running, e.pid)
+	n.restarts++
+	time.Sleep(restartPause)
+	return n.start(slices.IndexFunc(n.spec.Steps, func(s spec.Step) bool { return s.Name == step.Name }), step)
 }
 
 // furnish writes the files, sets the name and brings up the network.
@@ -122,8 +140,22 @@ func (n *node) furnish() error {
 	return nil
 }
 
-// do runs one step.
+// do runs one step, up to where the next begins.
 func (n *node) do(i int, step spec.Step) error {
+	if err := n.start(i, step); err != nil {
+		return err
+	}
+	if !step.Stays && !step.Beside {
+		return n.await(func(s spec.Step) bool { return s.Name == step.Name })
+	}
+	if step.Socket == "" {
+		return nil
+	}
+	return n.awaitSocket(step.Socket)
+}
+
+// start starts the program of a step.
+func (n *node) start(i int, step spec.Step) error {
 	path, err := exec.LookPath(step.Args[0])
 	if err != nil {
 		return err
@@ -136,13 +168,7 @@ func (n *node) do(i int, step spec.Step) error {
 		return err
 	}
 	n.running[process.Pid] = step
-	if !step.Stays && !step.Beside {
-		return n.await(func(s spec.Step) bool { return s.Name == step.Name })
-	}
-	if step.Socket == "" {
-		return nil
-	}
-	return n.awaitSocket(step.Socket)
+	return nil
 }
 
 // await reaps children until none runs that is wanted to end.

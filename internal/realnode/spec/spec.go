@@ -55,7 +55,9 @@ type Step struct {
 	// Stays says that the program is to run for as long as the node does: its end is the node's end. The next step begins
 	// when Socket, if given, accepts connections. A program that does not stay is waited for, before the next step or, if
 	// it runs Beside the others, before the node is up.
-	Stays  bool   `json:"stays,omitempty"`
+	Stays bool `json:"stays,omitempty"`
+	// Again says that a program which stays is started again when it ends after the node is up, instead of ending the node.
+	Again  bool   `json:"again,omitempty"`
 	Beside bool   `json:"beside,omitempty"`
 	Socket string `json:"socket,omitempty"`
 }

@@ -4,9 +4,11 @@
 package workload
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ func hogCPU(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cpu-hog", flag.ContinueOnError)
 	threads := flags.Int("threads", runtime.NumCPU(), "busy threads")
 	every := flags.Duration("every", time.Second, "time between reports")
+	control := flags.String("switch", "", "be busy only while this file begins with 1; without it, always")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -34,25 +37,25 @@ func hogCPU(args []string, out io.Writer) error {
 		return fmt.Errorf("cpu-hog: %d threads reporting every %s: want both above zero", *threads, *every)
 	}
 	runtime.GOMAXPROCS(*threads + 1)
-	var stop atomic.Bool
-	var busy sync.WaitGroup
-	for range *threads {
-		busy.Go(func() {
-			for n := 1; !stop.Load(); n++ {
-				_ = n * n
-			}
-		})
-	}
-	defer busy.Wait()
-	defer stop.Store(true)
+	h := hog{threads: *threads}
+	defer h.stop()
 	done := terminated()
 	ticker := time.NewTicker(*every)
 	defer ticker.Stop()
+	var look <-chan time.Time
+	if *control != "" {
+		poll := time.NewTicker(switchPoll)
+		defer poll.Stop()
+		look = poll.C
+	}
 	used, begin := cpuTime(), time.Now()
 	for {
+		h.set(*control == "" || switchedOn(*control))
 		select {
 		case <-done:
 			return nil
+		case <-look:
+			continue
 		case <-ticker.C:
 		}
 		u, t := cpuTime(), time.Now()
@@ -61,6 +64,47 @@ func hogCPU(args []string, out io.Writer) error {
 			return err
 		}
 		used, begin = u, t
+	}
+}
+
+// switchPoll is how often a hog looks whether it is to be busy.
+const switchPoll = 50 * time.Millisecond
+
+// switchedOn reads a hog's switch. One that is not there is off.
+func switchedOn(file string) bool {
+	content, err := os.ReadFile(file)
+	return err == nil && bytes.HasPrefix(content, []byte("1"))
+}
+
+// hog is the busy threads, if any.
+type hog struct {
+	threads int
+	end     *atomic.Bool // nil while nothing is busy
+	busy    sync.WaitGroup
+}
+
+func (h *hog) set(on bool) {
+	switch {
+	case !on:
+		h.stop()
+	case h.end == nil:
+		end := &atomic.Bool{}
+		h.end = end
+		for range h.threads {
+			h.busy.Go(func() {
+				for n := 1; !end.Load(); n++ {
+					_ = n * n
+				}
+			})
+		}
+	}
+}
+
+func (h *hog) stop() {
+	if h.end != nil {
+		h.end.Store(true)
+		h.busy.Wait()
+		h.end = nil
 	}
 }
 

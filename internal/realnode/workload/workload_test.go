@@ -142,6 +142,30 @@ func TestMemoryAfter(t *testing.T) {
 	}
 }
 
+// TestSwitch: a hog is busy only while its switch is on.
+func TestSwitch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "switch")
+	if switchedOn(file) {
+		t.Error("a switch that is not there is on")
+	}
+	for content, want := range map[string]bool{"": false, "0": false, "1": true, "1\n": true} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := switchedOn(file); got != want {
+			t.Errorf("%q is on: %t", content, got)
+		}
+	}
+	h := hog{threads: 2}
+	for _, on := range []bool{false, true, true, false, false, true} {
+		h.set(on)
+		if busy := h.end != nil; busy != on {
+			t.Errorf("busy: %t, want %t", busy, on)
+		}
+	}
+	h.stop()
+}
+
 func TestUnknownProgram(t *testing.T) {
 	if err := Run("nothing", nil); err == nil {
 		t.Error("no error")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,16 +21,30 @@ import (
 // hostCgroups is where the pod of Cgroups sees the node's cgroups.
 const hostCgroups = "/host/cgroup"
 
-// Cgroups reads and writes the cgroup files of a node as an agent does: from a privileged pod of a DaemonSet with a host
-// path, on every kind of node alike.
+// Cgroups reads and writes the cgroup files of a node. It writes as an agent does, from a privileged pod of a DaemonSet with a host
+// path, and reads so on a virtual machine; the files of a node in namespaces it reads from here, whatever becomes of the pod.
 type Cgroups struct {
 	node *Node
-	pod  *corev1.Pod
+	// owner is the test that the DaemonSet is for, pod its pod; nil before there is one.
+	owner testing.TB
+	pod   *corev1.Pod
 }
 
-// Cgroups starts the DaemonSet for the length of the test.
+// Cgroups gives access for the length of the test. The DaemonSet is started where it is needed: at once for a virtual machine, else
+// with the first write.
 func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	t.Helper()
+	c := &Cgroups{node: n, owner: t}
+	if n.Machine() {
+		c.start(t)
+	}
+	return c
+}
+
+// start starts the DaemonSet.
+func (c *Cgroups) start(t testing.TB) {
+	t.Helper()
+	n := c.node
 	labels := map[string]string{"app": "cgroups-" + n.Name()}
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Namespace: metav1.NamespaceSystem},
@@ -60,15 +75,13 @@ func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("create DaemonSet: %v", err)
 	}
-	c := &Cgroups{node: n}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
+	c.owner.Cleanup(func() {
+		ctx := context.WithoutCancel(c.owner.Context())
 		if err := sets.Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("delete DaemonSet: %v", err)
+			c.owner.Errorf("delete DaemonSet: %v", err)
 		}
 	})
 	n.Eventually(t, "pod of the DaemonSet", func() error { return c.find(t) })
-	return c
 }
 
 // find looks the pod up: that of a DaemonSet is replaced where it ended.
@@ -120,20 +133,53 @@ func containerParts(pod *corev1.Pod) []string {
 	return append(podParts(pod), id)
 }
 
+// Group is the cgroup of the pod's first container, below the root of a hierarchy.
+func Group(pod *corev1.Pod) string {
+	return strings.Join(append([]string{"kubepods"}, containerParts(pod)...), "/")
+}
+
 // Read returns the content of a file without the last newline.
 func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
 	t.Helper()
-	out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", file)
+	out, err := c.read(t, file)
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// read returns the contents of files, one after the other.
+func (c *Cgroups) read(t testing.TB, files ...string) (string, error) {
+	t.Helper()
+	if c.node.Machine() {
+		return c.exec(t, append([]string{"read"}, files...)...)
+	}
+	var out strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(c.node.Path("/sys/fs/cgroup" + strings.TrimPrefix(file, hostCgroups)))
+		if err != nil {
+			return "", err
+		}
+		out.Write(content)
+	}
+	return out.String(), nil
+}
+
+// exec runs the program cgroups in the DaemonSet's pod. When that fails the pod is looked up again, for the next time: the DaemonSet
+// has made another where this one is gone.
+func (c *Cgroups) exec(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	if c.pod == nil {
+		c.start(t)
+	}
+	out, err := c.node.Exec(t, c.pod, append([]string{"/nodekit", "cgroups"}, args...)...)
 	if err != nil {
 		return "", errors.Join(err, c.find(t))
 	}
-	return strings.TrimSuffix(out, "\n"), err
+	return out, nil
 }
 
 // Write writes a value to a file.
 func (c *Cgroups) Write(t testing.TB, file, value string) error {
 	t.Helper()
-	_, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "write", file, value)
+	_, err := c.exec(t, "write", file, value)
 	return err
 }
 
@@ -161,18 +207,17 @@ func (c *Cgroups) ContainerLimits(t testing.TB, pod *corev1.Pod) (Limits, error)
 
 func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 	t.Helper()
-	read := func(controller, file string) string { return c.Dir(controller, parts...) + "/" + file }
+	file := func(controller, name string) string { return c.Dir(controller, parts...) + "/" + name }
 	if c.node.Cgroup() == 1 {
-		out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", read("cpu", "cpu.cfs_quota_us"),
-			read("cpu", "cpu.cfs_period_us"), read("memory", "memory.limit_in_bytes"), read("cpuset", "cpuset.cpus"))
+		out, err := c.read(t, file("cpu", "cpu.cfs_quota_us"), file("cpu", "cpu.cfs_period_us"), file("memory", "memory.limit_in_bytes"),
+			file("cpuset", "cpuset.cpus"))
 		if err != nil {
 			return Limits{}, err
 		}
 		lines := strings.Split(out, "\n")
 		return parseLimits(lines[0], lines[1], lines[2], lines[3])
 	}
-	out, err := c.node.Exec(t, c.pod, "/nodekit", "cgroups", "read", read("", "cpu.max"), read("", "memory.max"),
-		read("", "cpuset.cpus.effective"))
+	out, err := c.read(t, file("", "cpu.max"), file("", "memory.max"), file("", "cpuset.cpus.effective"))
 	if err != nil {
 		return Limits{}, err
 	}

@@ -243,18 +243,17 @@ func testWrite(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cgroups.Write(t, path, value); err != nil {
-		t.Fatal(err)
-	}
+	n.Eventually(t, "a write", func() error { return cgroups.Write(t, path, value) })
 	if got, err := cgroups.Read(t, path); err != nil || got != want || got == before {
 		t.Errorf("%s holds %q, %v after %q was written; before %q", path, got, err, value, before)
 	}
-	if err := cgroups.Write(t, path, "nonsense"); err == nil {
-		t.Error("the kernel took nonsense for a quota")
-	}
-	if err := cgroups.Write(t, path, before); err != nil {
-		t.Error(err)
-	}
+	n.Eventually(t, "a write that the kernel refuses", func() error {
+		if err := cgroups.Write(t, path, "nonsense"); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+			return fmt.Errorf("nonsense for a quota: %w", err)
+		}
+		return nil
+	})
+	n.Eventually(t, "a write", func() error { return cgroups.Write(t, path, before) })
 }
 
 // overlap tells whether two lists of CPUs share one.

@@ -53,6 +53,8 @@ var shared struct {
 type Setup struct {
 	// Machines downloads the kernel of virtual machines, if it is not kept yet.
 	Machines bool
+	// Commands of this module are to be had as images, under the name that Image returns.
+	Commands []string
 }
 
 // Main runs the tests of a package inside of namespaces and returns their exit status. The control plane is started with
@@ -68,6 +70,10 @@ func Main(m *testing.M, setup Setup) int {
 	defer cancel()
 	set, err := assets.ForTest(ctx, sandbox.Inside())
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if set, err = set.WithCommands(setup.Commands...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -104,6 +110,9 @@ func openCluster() (*realnode.Cluster, error) {
 	s.Relay("127.0.0.1")
 	return realnode.Open(ctx, s, control, shared.assets, nil)
 }
+
+// Command is the path of a command that Setup names.
+func Command(name string) string { return shared.assets.Commands[name] }
 
 // Node is a node of a test.
 type Node struct {
