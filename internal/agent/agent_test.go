@@ -50,6 +50,7 @@ func run(t *testing.T, recording string, flags ...string) (string, error) {
 		}
 	}}
 	o := NewOptions()
+	o.BindAddress = ""
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	o.AddFlags(fs)
 	if err := fs.Parse(append([]string{"--host-root", dir, "--collect-interval", "10s", "--hostname-override", "node-1"}, flags...)); err != nil {
@@ -182,7 +183,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cgroup v2, driver systemd", "4 in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores too much", "Would limit batch/grep container main from no limit to 0.2 cores",
+		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores too much", "Would limit batch/grep container main from no limit to 0.2 cores",
 		"Would evict batch/grep", "In preview", "New pods would be kept away: true", "static pod",
 	} {
 		if !strings.Contains(out, want) {

@@ -11,8 +11,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/version"
 	"crane.io/crane/pkg/qos/scenario"
 )
@@ -30,11 +32,16 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			warnings := o.Complete(cmd.Flags())
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
-			ctx := logr.NewContext(cmd.Context(), o.Log.New(cmd.ErrOrStderr()))
-			return Run(ctx, o, clock.RealClock{}, cmd.OutOrStdout())
+			log := o.Log.New(cmd.ErrOrStderr())
+			klog.SetLogger(log)
+			for _, w := range warnings {
+				log.Info(w)
+			}
+			return Run(logr.NewContext(cmd.Context(), log), o, clock.RealClock{}, cmd.OutOrStdout())
 		},
 	}
 	o.AddFlags(cmd.Flags())
@@ -47,7 +54,7 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 		return play(o.Scenario, out)
 	}
 	if !o.Once {
-		return runLoop(ctx, o, clk)
+		return runAgent(ctx, o, clk, act.KernelFiles{})
 	}
 	r, err := look(ctx, o, clk)
 	if err != nil {

@@ -9,85 +9,90 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/agent/sense"
 	"crane.io/crane/pkg/qos"
 )
 
-// refresh is the time between two readings of the node's pods.
-const refresh = 10 * time.Second
-
-// loop looks, decides and acts at each tick.
+// loop is the manager that looks, decides and acts at each tick.
 type loop struct {
-	log       logr.Logger
+	log      logr.Logger
+	clock    clock.WithTicker
+	interval time.Duration
+	beat     func(step string)
+	took     func(step string, d time.Duration)
+
+	view   cluster.Source
+	limits qos.Limits
+	marks  marks
+
 	observer  *observe.Observer
+	latest    *observe.Latest
 	eyes      sense.Sense
+	known     *cluster.State // that policy and pods are made of
 	policy    qos.Policy
 	pods      inventory.Pods
 	state     qos.State
 	throttler *act.Throttler // nil where nothing is carried out
 
-	phases  map[string]qos.Phase
-	avoided bool
-	refused map[string]string // the last error by container, told once
+	phases   map[string]qos.Phase
+	avoided  bool
+	problems []string          // told last
+	refused  map[string]string // the last error by container, told once
 }
 
-// runLoop looks and decides until ctx ends, and carries out what flags allow. What it changed is undone at the end, and what an agent
-// before it left is at the start.
-func runLoop(ctx context.Context, o *Options, clk clock.WithTicker) error {
-	log := logr.FromContextOrDiscard(ctx)
-	set, err := o.readRules()
+// newLoop puts the loop together.
+func (p *parts) newLoop() (*loop, error) {
+	limits, err := p.limits()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	layout, err := cgroup.Detect(o.root())
+	marks, err := p.newMarks(p.log, p.clock)
 	if err != nil {
-		return fmt.Errorf("detect cgroups: %w", err)
+		return nil, err
 	}
-	l := &loop{log: log, observer: observe.New(o.root(), layout), phases: map[string]qos.Phase{}, refused: map[string]string{}}
+	l := &loop{
+		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
+		observer: observe.New(p.root(), p.layout), phases: map[string]qos.Phase{}, refused: map[string]string{},
+	}
+	l.beat, l.took = p.pulse.For(l.Name()), func(step string, d time.Duration) { p.pulse.Took(l.Name(), step, d) }
+	if p.enforces(enforceThrottle) {
+		l.throttler = act.NewThrottler(p.layout, p.journal)
+	}
+	return l, nil
+}
+
+// Name implements Manager.
+func (*loop) Name() string { return "qos" }
+
+// Run looks and decides until ctx ends, and carries out what flags allow.
+func (l *loop) Run(ctx context.Context) error {
 	defer l.observer.Close()
-	if o.enforces(enforceThrottle) {
-		if l.throttler, err = o.newThrottler(log, layout, act.KernelFiles{}); err != nil {
-			return err
-		}
-	}
-	var problems []string
-	if problems, err = l.readCluster(ctx, o, set); err != nil {
-		return err
-	}
-	for _, p := range problems {
-		log.Info("Cannot use a part of the rules", "problem", p)
-	}
-	ticker := clk.NewTicker(o.Interval)
+	ticker := l.clock.NewTicker(l.interval)
 	defer ticker.Stop()
-	read := clk.Now()
-	l.tick(read)
 	for {
+		l.tick(l.clock.Now())
+		l.beat("tick")
 		select {
 		case <-ctx.Done():
-			return l.end()
-		case now := <-ticker.C():
-			if now.Sub(read) >= refresh {
-				read = now
-				if _, err := l.readCluster(ctx, o, set); err != nil {
-					log.Info("Cannot read the node's pods; those of before hold", "error", err.Error())
-				}
-			}
-			l.tick(clk.Now())
+			return nil
+		case <-ticker.C():
 		}
 	}
 }
 
-func (o *Options) newThrottler(log logr.Logger, layout cgroup.Layout, files act.Files) (*act.Throttler, error) {
+// openJournal opens the journal of what is changed on the host, and undoes what an agent before this one has left.
+func (o *Options) openJournal(log logr.Logger, layout cgroup.Layout, files act.Files) (*act.Journal, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
@@ -98,32 +103,48 @@ func (o *Options) newThrottler(log logr.Logger, layout cgroup.Layout, files act.
 	if err != nil {
 		log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
 	}
-	t := act.NewThrottler(layout, journal)
 	if n := len(journal.Entries()); n > 0 {
 		log.Info("Undoes what an agent before this one changed", "units", n)
 	}
 	if err := journal.UndoAll(); err != nil {
 		log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
 	}
-	return t, nil
+	return journal, nil
 }
 
-func (l *loop) readCluster(ctx context.Context, o *Options, set ruleset.Set) (problems []string, err error) {
-	c, err := o.readCluster(ctx)
-	if err != nil {
-		return nil, err
+// learn takes over what has changed about rules and pods.
+func (l *loop) learn() {
+	l.policy.Marks = l.marks.file.Content()
+	now := l.view.State()
+	if now == l.known {
+		return
 	}
-	if l.policy, problems, err = o.policy(set, c.labels); err != nil {
-		return nil, err
+	if l.known == nil {
+		l.avoided = tainted(now.Node)
 	}
-	l.pods = inventory.New(c.pods, set.Allowed)
-	return problems, nil
+	l.known = now
+	marks := l.policy.Marks
+	var problems []string
+	l.policy, problems = policyOf(now, l.limits)
+	l.policy.Marks = marks
+	l.pods = inventory.New(now.Pods, now.Rules.Allowed)
+	for _, p := range problems {
+		if !slices.Contains(l.problems, p) {
+			l.log.Info("Cannot use a part of the rules", "problem", p)
+		}
+	}
+	l.problems = problems
 }
 
 // tick is one look and what follows.
 func (l *loop) tick(now time.Time) qos.Plan {
+	l.learn()
 	snapshot := l.observer.Look(now)
+	l.latest.Publish(snapshot)
+	looked := l.clock.Now()
+	l.took("look", looked.Sub(now))
 	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
+	l.took("decide", l.clock.Since(looked))
 	l.tell(plan)
 	if l.throttler == nil {
 		return plan
@@ -186,15 +207,4 @@ func (l *loop) tell(plan qos.Plan) {
 		l.avoided = plan.Avoid.Wanted
 		l.log.Info("Would change whether new pods are kept away; this version does not", "kept", plan.Avoid.Wanted, "why", plan.Avoid.Why)
 	}
-}
-
-// end puts everything back.
-func (l *loop) end() error {
-	if l.throttler == nil {
-		return nil
-	}
-	if err := l.throttler.UndoAll(); err != nil {
-		return fmt.Errorf("undo at the end: %w", err)
-	}
-	return nil
 }

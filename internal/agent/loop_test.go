@@ -19,12 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/simnode/kernel"
-	"crane.io/crane/pkg/qos"
 )
 
 const (
@@ -42,13 +42,13 @@ type machine struct {
 	now        time.Time
 }
 
-func container(n string) string { return strings.Repeat(n, 64) }
+func containerID(n string) string { return strings.Repeat(n, 64) }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{dir: t.TempDir(), now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), busy: 1000, idle: 1000}
 	m.tree = &kernel.Tree{Dir: filepath.Join(m.dir, "sys/fs/cgroup")}
-	for _, g := range []string{webGroup + "/" + container("1"), hogGroup + "/" + container("2")} {
+	for _, g := range []string{webGroup + "/" + containerID("1"), hogGroup + "/" + containerID("2")} {
 		if err := m.tree.Make(g); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func (m *machine) run(t *testing.T) time.Time {
 	t.Helper()
 	m.now = m.now.Add(time.Second)
 	m.used = 0
-	for group, wants := range map[string]float64{webGroup + "/" + container("1"): m.web, hogGroup + "/" + container("2"): m.hog} {
+	for group, wants := range map[string]float64{webGroup + "/" + containerID("1"): m.web, hogGroup + "/" + containerID("2"): m.hog} {
 		got, err := m.tree.Run(group, wants, time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -90,45 +90,87 @@ func (m *machine) run(t *testing.T) time.Time {
 
 func (m *machine) hogsLimit(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, container("2"), "cpu.max"))
+	content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), "cpu.max"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(content))
 }
 
-func podOn(uid, name, id string) corev1.Pod {
-	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+func podOn(uid, name, id string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + id}}},
 	}
 }
 
-func (m *machine) loop(t *testing.T, stateDir string) *loop {
+// rules of the machine: the hog alone may be throttled.
+const rules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: mixed}
+spec:
+  rules:
+  - {name: cpu, avoidanceThreshold: 2, restoreThreshold: 3, actionName: calm-down, metricRule: {name: cpu_total_utilization, value: 75}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 60, throttle: {cpuThrottle: {minCPURatio: 10, stepCPURatio: 30}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec: {allowedActions: [calm-down], labelSelector: {matchLabels: {app: hog}}}
+`
+
+// view is what is known of the machine.
+func view(t *testing.T, rules string) cluster.Static {
 	t.Helper()
-	layout, err := cgroup.Detect(host.Root(m.dir))
+	set, err := ruleset.Parse([]byte(rules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &loop{log: logr.Discard(), observer: observe.New(host.Root(m.dir), layout), phases: map[string]qos.Phase{}, refused: map[string]string{}}
-	t.Cleanup(l.observer.Close)
+	return cluster.NewStatic(cluster.State{
+		AnyNode: true, KnowsPods: true, Rules: set,
+		Pods: []*corev1.Pod{podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2"))},
+	})
+}
+
+func (m *machine) loop(t *testing.T, stateDir string) *loop {
+	t.Helper()
 	o := NewOptions()
-	o.StateDir = stateDir
-	if l.throttler, err = o.newThrottler(l.log, layout, m.tree); err != nil {
+	o.StateDir, o.HostRoot, o.Enforce = stateDir, m.dir, []string{enforceThrottle}
+	layout, err := cgroup.Detect(o.root())
+	if err != nil {
 		t.Fatal(err)
 	}
-	l.policy = qos.Policy{Limits: qos.DefaultLimits(), Rules: []qos.Rule{{
-		Name: "mixed/cpu", Metric: "cpu_total_utilization", Above: 75, Trigger: 2, Restore: 3, MaxAge: time.Minute,
-		Action: qos.Action{Name: "calm-down", CoolDown: time.Minute, Throttle: &qos.Throttling{Step: 0.3, Floor: 0.1}},
-	}}}
-	l.pods = inventory.New([]corev1.Pod{podOn("11111111-1111-1111-1111-111111111111", "web", container("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", container("2"))},
-		func(p *corev1.Pod) []string {
-			if p.Name == "hog" {
-				return []string{"calm-down"}
-			}
-			return nil
-		})
+	clk := clocktesting.NewFakeClock(m.now)
+	p := &parts{
+		Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), view: view(t, rules), latest: &observe.Latest{},
+	}
+	if p.journal, err = o.openJournal(p.log, layout, m.tree); err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.newLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.observer.Close()
+		if err := (undoing{p.journal}).Run(ended(t)); err != nil {
+			t.Error(err)
+		}
+	})
 	return l
+}
+
+// ended is a context that has ended.
+func ended(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 // TestLoop: files to decision to files. The hog is throttled two measurements after the breach, until the node is below the threshold,
@@ -173,9 +215,6 @@ func TestLoop(t *testing.T) {
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Errorf("the hog does not get all back: %s", got)
 	}
-	if err := l.end(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestNextStartUndoes: an agent that vanishes leaves a throttled hog; the next one frees it before anything else.
@@ -201,6 +240,7 @@ func TestRunLoop(t *testing.T) {
 	m := newMachine(t)
 	m.run(t)
 	o := NewOptions()
+	o.BindAddress = "127.0.0.1:0"
 	o.HostRoot, o.DryRun, o.Rules, o.Pods = m.dir, true, "testdata/rules.yaml", "testdata/pods.yaml"
 	if err := o.Validate().ToAggregate(); err != nil {
 		t.Fatal(err)

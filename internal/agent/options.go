@@ -7,15 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/logging"
+	"crane.io/crane/internal/retired"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -29,8 +29,10 @@ const (
 	leastInterval   = 100 * time.Millisecond
 	mostInterval    = time.Minute
 
-	// enforceThrottle is the action that can be carried out.
-	enforceThrottle = "cpu-throttle"
+	defaultInactivity = 5 * time.Minute
+	defaultStop       = 20 * time.Second
+
+	defaultNamespace = "crane-system"
 )
 
 // Options are the flags of crane-agent.
@@ -46,30 +48,54 @@ type Options struct {
 	// Rules, Pods and PolicyConfig are files.
 	Rules, Pods, PolicyConfig string
 	// Scenario is a file that is played instead.
-	Scenario   string
+	Scenario string
+	// Kubeconfig is the file of an API server; empty for that of the cluster that the agent runs in, if it does.
 	Kubeconfig string
+	// Namespace is that of Crane.
+	Namespace  string
 	NodeName   string
 	NodeLabels string
 	Interval   time.Duration
 	Excess     string
 	Output     string
+
+	// BindAddress serves health and metrics; empty or 0 for nothing.
+	BindAddress string
+	// Profiling serves profiles there as well.
+	Profiling bool
+	// MaxInactivity is how long a part may not be seen at work before health checks fail.
+	MaxInactivity time.Duration
+	// StopTimeout is how long all parts may take to stop and to undo what they did.
+	StopTimeout time.Duration
+	// KubeletRoot is the kubelet's directory below the host's root.
+	KubeletRoot  string
+	FeatureGates featuregate.MutableFeatureGate
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions()}
+	namespace := os.Getenv("CRANE_SYSTEM_NAMESPACE")
+	if namespace == "" {
+		namespace = defaultNamespace
+	}
+	return &Options{
+		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
+		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
+		Namespace: namespace, FeatureGates: newFeatureGates(),
+	}
 }
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
+	fs.SetNormalizeFunc(retired.Dashes)
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
-	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged. There is one: "+enforceThrottle+".")
+	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(kindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of what was changed, on a disk that outlasts the process.")
-	fs.StringVar(&o.Rules, "rules", o.Rules, "File with the NodeQOS, PodQOS and AvoidanceActions that hold, as YAML documents.")
+	fs.StringVar(&o.Rules, "rules", o.Rules, "File with the NodeQOS, PodQOS and AvoidanceActions that hold, as YAML documents, in place of those of the API server.")
 	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as kubectl get pods -o yaml prints them, where there is no API server.")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server that knows the node and its pods; empty for none.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server that knows the node, its pods and the rules; empty for that of the cluster that the agent runs in, else none.")
 	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
 	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, where there is no API server. Empty for unknown: then every NodeQOS is taken.")
 	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy whose water marks hold here as well; empty for none.")
@@ -77,62 +103,19 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "How much more than what is above a threshold has to go, as a percentage.")
 	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with pressure on a simulated node that is played in virtual time, with what happens; nothing of the host is looked at.")
 	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
+	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics, in plain HTTP and without authentication; empty or 0 for none.")
+	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")
+	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "How long a part of the agent may not be seen at work before health checks fail, from 10s.")
+	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "How long the agent may take to stop and to undo what it did, from 1s.")
+	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
+	o.FeatureGates.AddFlag(fs)
 	o.Log.AddFlags(fs)
+	retired.Add(fs, retiredFlags()) // After all others.
 }
 
-// Validate returns what is wrong with the flags, each error with the flag that it is about.
-func (o *Options) Validate() field.ErrorList {
-	var errs field.ErrorList
-	invalid := func(flag string, value any, why string) {
-		errs = append(errs, field.Invalid(field.NewPath("--"+flag), value, why))
-	}
-	if o.Output != outputTable && o.Output != outputJSON {
-		errs = append(errs, field.NotSupported(field.NewPath("--output"), o.Output, []string{outputTable, outputJSON}))
-	}
-	if o.Scenario != "" {
-		return errs
-	}
-	errs = append(errs, o.validateMode()...)
-	errs = append(errs, o.Log.Validate()...)
-	if o.Interval < leastInterval || o.Interval > mostInterval {
-		invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval))
-	}
-	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
-		invalid("host-root", o.HostRoot, "must be a directory")
-	}
-	if o.Pods != "" && o.Kubeconfig != "" {
-		invalid("pods", o.Pods, "must not be given together with --kubeconfig")
-	}
-	if _, err := o.excess(); err != nil {
-		invalid("execute-excess", o.Excess, err.Error())
-	}
-	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
-		invalid("node-labels", o.NodeLabels, err.Error())
-	}
-	return errs
-}
-
-// validateMode returns what is wrong with what is to be carried out.
-func (o *Options) validateMode() field.ErrorList {
-	var errs field.ErrorList
-	invalid := func(flag string, value any, why string) {
-		errs = append(errs, field.Invalid(field.NewPath("--"+flag), value, why))
-	}
-	if o.DryRun == (len(o.Enforce) > 0) {
-		invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce")
-	}
-	if o.Once && !o.DryRun {
-		invalid("once", o.Once, "changes nothing: give --dry-run as well")
-	}
-	if len(o.Enforce) > 0 && o.Kubeconfig == "" && o.NodeLabels == "" {
-		invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it")
-	}
-	for _, e := range o.Enforce {
-		if e != enforceThrottle {
-			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, []string{enforceThrottle}))
-		}
-	}
-	return errs
+// Complete returns warnings: sentences about flags that were set and have no effect.
+func (o *Options) Complete(fs *pflag.FlagSet) []string {
+	return append(retired.Warnings(fs), o.gateWarnings(fs)...)
 }
 
 func (o *Options) excess() (series.Ratio, error) {
@@ -150,8 +133,6 @@ func (o *Options) limits() (qos.Limits, error) {
 	l.Excess, err = o.excess()
 	return l, err
 }
-
-func (o *Options) enforces(kind string) bool { return !o.DryRun && slices.Contains(o.Enforce, kind) }
 
 // node is the node's name: the flag, else what a DaemonSet passes on, else the host's.
 func (o *Options) node() string {

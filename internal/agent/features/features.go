@@ -64,20 +64,31 @@ func offIf(name string, ok bool, why string) Feature {
 	return unsupported(name, why)
 }
 
-// Report lists the features of a host in the order in which they are shown. layout may be missing; none says why.
-func Report(root host.Root, layout *cgroup.Layout, none error, s *observe.Snapshot) []Feature {
+// Host is what features are looked for in.
+type Host struct {
+	Root host.Root
+	// Kubelet is the kubelet's directory below Root.
+	Kubelet string
+	// Layout is nil where there are no cgroups; Missing says why.
+	Layout  *cgroup.Layout
+	Missing error
+}
+
+// Report lists the features of a host in the order in which they are shown. Nothing in it changes as long as the host does not.
+func Report(h Host, s *observe.Snapshot) []Feature {
 	var out []Feature
-	if layout == nil {
-		out = append(out, unsupported("cgroups", none.Error()))
+	if h.Layout == nil {
+		out = append(out, unsupported("cgroups", h.Missing.Error()))
 	} else {
-		out = append(out, cgroups(layout, s)...)
+		out = append(out, cgroups(h.Layout, s)...)
 	}
+	root := h.Root
 	out = append(out,
 		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
 		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
 		numaZones(root), runQueue(root), cyclesPerInstruction(root),
-		kubeletPolicy(root, "kubelet-cpu-manager", "cpu_manager_state"), kubeletPolicy(root, "kubelet-memory-manager", "memory_manager_state"),
+		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
 		runtimeSocket(root),
 	)
 	return out
@@ -100,7 +111,7 @@ func cgroups(l *cgroup.Layout, s *observe.Snapshot) []Feature {
 	pods := unsupported("pods", "there is no kubepods group: no kubelet runs here")
 	if l.Pods != "" {
 		found += ", driver " + string(l.Driver)
-		pods = on("pods", fmt.Sprintf("%d in %s", len(s.Pods), l.Pods))
+		pods = on("pods", "in "+l.Pods)
 		if problem := s.Problems["pods"]; problem != "" {
 			pods.Reason += "; " + problem
 		}
@@ -158,10 +169,10 @@ func cyclesPerInstruction(root host.Root) Feature {
 }
 
 // kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
-func kubeletPolicy(root host.Root, name, file string) Feature {
-	content, err := os.ReadFile(root.Path("var/lib/kubelet", file))
+func (h Host) kubeletPolicy(name, file string) Feature {
+	content, err := os.ReadFile(h.Root.Path(h.Kubelet, file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return unsupported(name, "no "+file+" in /var/lib/kubelet")
+		return unsupported(name, "no "+file+" in "+h.Kubelet)
 	}
 	var state struct {
 		PolicyName string `json:"policyName"`

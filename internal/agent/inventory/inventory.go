@@ -22,6 +22,9 @@ type Pods struct {
 	known map[string]Pod
 	// names are of pods that nothing else is known of.
 	names map[string][2]string
+	// asked is the reclaimed cpu that all pods ask for, offered what the node has of it; nil where nothing is offered.
+	asked   series.MilliCPU
+	offered *series.MilliCPU
 }
 
 // Pod is a pod that the cluster knows.
@@ -46,17 +49,46 @@ const lowestCritical = 2_000_000_000
 const defaultGrace = 30 * time.Second
 
 // New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
-func New(list []corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
+func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
 	p := Pods{known: make(map[string]Pod, len(list))}
-	for i := range list {
-		pod := &list[i]
+	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to go.
 		}
 		uid := UID(pod)
 		p.known[uid] = known(uid, pod, allowed(pod))
+		p.asked += reclaimed(pod)
 	}
 	return p
+}
+
+// reclaimed is the reclaimed cpu that a pod asks for.
+func reclaimed(pod *corev1.Pod) (sum series.MilliCPU) {
+	for i := range pod.Spec.Containers {
+		q := pod.Spec.Containers[i].Resources.Requests[ensurancev1alpha1.ResourceReclaimedCPU]
+		sum += series.MilliCPU(max(q.MilliValue(), 0))
+	}
+	return sum
+}
+
+// Offer tells what the node says it has: reclaimed cpu, of which pods may ask for some.
+func (p *Pods) Offer(node *corev1.Node) {
+	p.offered = nil
+	if node == nil {
+		return
+	}
+	if q, ok := node.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]; ok && q.Sign() > 0 {
+		p.offered = new(series.MilliCPU(q.MilliValue()))
+	}
+}
+
+// Distributed is the share of the node's reclaimed cpu that pods ask for; more than 1 where it has shrunk since. It is not known of a node
+// that offers none.
+func (p Pods) Distributed() (series.Ratio, bool) {
+	if p.offered == nil {
+		return 0, false
+	}
+	return series.Ratio(float64(p.asked) / float64(*p.offered)), true
 }
 
 // UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.

@@ -4,20 +4,17 @@
 package inventory
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 )
 
 // Parse reads what `kubectl get pods -o yaml` or -o json prints: a list, or one pod.
-func Parse(content []byte) ([]corev1.Pod, error) {
+func Parse(content []byte) ([]*corev1.Pod, error) {
 	raw, err := yaml.YAMLToJSON(content)
 	if err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
@@ -39,10 +36,11 @@ func Parse(content []byte) ([]corev1.Pod, error) {
 	return check(list.Items, err)
 }
 
-func check(pods []corev1.Pod, err error) ([]corev1.Pod, error) {
+func check(pods []corev1.Pod, err error) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
 	}
+	out := make([]*corev1.Pod, 0, len(pods))
 	for i := range pods {
 		if kind := pods[i].Kind; kind != "" && kind != "Pod" {
 			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
@@ -50,21 +48,7 @@ func check(pods []corev1.Pod, err error) ([]corev1.Pod, error) {
 		if pods[i].UID == "" || pods[i].Name == "" {
 			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("wants a name and a uid"))
 		}
+		out = append(out, &pods[i])
 	}
-	return pods, nil
-}
-
-// List asks the API server for a node and its pods.
-func List(ctx context.Context, client kubernetes.Interface, node string) (*corev1.Node, []corev1.Pod, error) {
-	n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", node, err)
-	}
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("pods of node %s: %w", node, err)
-	}
-	return n, pods.Items, nil
+	return out, nil
 }

@@ -54,10 +54,10 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 }
 
 func pods(s *observe.Snapshot) inventory.Pods {
-	var list []corev1.Pod
+	var list []*corev1.Pod
 	for i := range s.Pods {
 		seen := &s.Pods[i]
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "pod-" + seen.UID, UID: types.UID(seen.UID)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "pod-" + seen.UID, UID: types.UID(seen.UID)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		p.Spec.Containers = []corev1.Container{{Name: "main"}}
 		if seen.UID == burstable {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}

@@ -1,0 +1,58 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+
+	"k8s.io/component-base/featuregate"
+
+	"crane.io/crane/internal/agent/features"
+)
+
+// What --enforce can name: everything else the agent only says that it would do.
+const (
+	enforceThrottle = "cpu-throttle"
+)
+
+// kind is something that can be carried out.
+type kind struct {
+	name string
+	// gate is the switch of the part that does it; empty for none.
+	gate featuregate.Feature
+	// cluster tells that it is done through the API server.
+	cluster bool
+}
+
+// kinds are those that this version can carry out.
+func kinds() []kind {
+	return []kind{{name: enforceThrottle}}
+}
+
+func kindNames() []string {
+	var out []string
+	for _, k := range kinds() {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+// enforces tells whether a kind of actions is carried out.
+func (o *Options) enforces(name string) bool { return !o.DryRun && slices.Contains(o.Enforce, name) }
+
+// actions are the kinds as features: on where they are carried out.
+func (o *Options) actions() []features.Feature {
+	var out []features.Feature
+	for _, k := range kinds() {
+		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
+		switch {
+		case o.DryRun:
+			f.State, f.Reason = features.Off, "--dry-run: it is only said what would be done"
+		case !o.enforces(k.name):
+			f.State, f.Reason = features.Off, "--enforce does not name it: it is only said what would be done"
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/configfile"
+	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// marks are the water marks of the scheduler's policy, which hold here as well. As a manager they follow the policy's file.
+type marks struct {
+	file *configfile.File[map[qos.Resource]series.Ratio]
+	log  logr.Logger
+}
+
+// newMarks reads --policy-config-path; without it there are no marks.
+func (o *Options) newMarks(log logr.Logger, clk clock.WithTicker) (marks, error) {
+	if o.PolicyConfig == "" {
+		return marks{configfile.Fixed[map[qos.Resource]series.Ratio](nil, clk), log}, nil
+	}
+	file, err := configfile.Open(o.PolicyConfig, configfile.DefaultInterval, clk, decodeMarks)
+	if err != nil {
+		return marks{}, fmt.Errorf("--policy-config-path: %w", err)
+	}
+	return marks{file, log}, nil
+}
+
+func decodeMarks(content []byte) (map[qos.Resource]series.Ratio, error) {
+	policy, err := nodeloadpolicy.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("water marks: %w", err)
+	}
+	out := map[qos.Resource]series.Ratio{}
+	for resource, m := range policy.Marks {
+		out[qos.Resource(resource)] = m.Evict
+	}
+	return out, nil
+}
+
+// Name implements Manager.
+func (marks) Name() string { return "water-marks" }
+
+// Run implements Manager.
+func (m marks) Run(ctx context.Context) error {
+	m.file.Run(ctx, configfile.Observer[map[qos.Resource]series.Ratio]{
+		Loaded: func(map[qos.Resource]series.Ratio) {
+			m.log.Info("The scheduler's policy has changed: its water marks hold")
+		},
+		Refused: func(err error) {
+			m.log.Info("Cannot use the scheduler's policy; that of before holds", "error", err.Error())
+		},
+	})
+	return nil
+}

@@ -1,0 +1,122 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// parse reads a command line and returns the warnings.
+func parse(t *testing.T, args ...string) (*Options, []string, error) {
+	t.Helper()
+	o := NewOptions()
+	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, nil, err
+	}
+	return o, o.Complete(fs), o.Validate().ToAggregate()
+}
+
+// flagsOfGocrane are all of gocrane's agent, with their defaults.
+func flagsOfGocrane() map[string]string {
+	return map[string]string{
+		"hostname-override": "", "runtime-endpoint": "", "cgroup-driver": "cgroupfs", "sys-path": "/sys", "kubelet-root-path": "/var/lib/kubelet",
+		"enable-profiling": "false", "bind-address": "0.0.0.0:8081", "collect-interval": "10s", "ifaces": "[eth0]", "node-resource-reserved": "cpu=40%,memory=40%",
+		"max-inactivity": "5m0s", "execute-excess": "10%", "cpu-manager-reconcile-period": "5s", "default-cpu-policy": "exclusive", "feature-gates": "",
+		"add_dir_header": "false", "alsologtostderr": "false", "log_backtrace_at": ":0", "log_dir": "", "log_file": "", "log_file_max_size": "1800",
+		"logtostderr": "true", "one_output": "false", "skip_headers": "false", "skip_log_headers": "false", "stderrthreshold": "2", "v": "0", "vmodule": "",
+	}
+}
+
+// notYet are gocrane's flags of parts that this version does not have.
+func notYet() []string { return nil }
+
+// TestFlagsOfGocrane: each is taken with gocrane's default, does something or says what to use, and has the same default where it does.
+func TestFlagsOfGocrane(t *testing.T) {
+	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
+	NewOptions().AddFlags(fs)
+	// A rule has to be judged each second for an action in two.
+	differs := []string{"collect-interval", "node-resource-reserved"}
+	for name, value := range flagsOfGocrane() {
+		f := fs.Lookup(name)
+		if f == nil {
+			if !slices.Contains(notYet(), name) {
+				t.Errorf("--%s is unknown", name)
+			}
+			continue
+		}
+		if f.DefValue != value && !slices.Contains(differs, name) {
+			t.Errorf("--%s is %q by default, gocrane's %q", name, f.DefValue, value)
+		}
+	}
+	gone := retiredFlags()
+	for _, r := range gone {
+		_, warnings, err := parse(t, "--dry-run", "--"+r.Name+"="+r.Default)
+		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "--"+r.Name+" has no effect: ") || r.Instead == "" {
+			t.Errorf("--%s: %v, %v", r.Name, warnings, err)
+		}
+	}
+	if _, warnings, err := parse(t, "--dry-run", "--max-inactivity=1m"); err != nil || len(warnings) != 0 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}
+
+func TestGates(t *testing.T) {
+	o, warnings, err := parse(t, "--dry-run", "--feature-gates=Analysis=true,NodeResourceTopology=true")
+	if err != nil || !o.FeatureGates.Enabled(NodeResourceTopology) || !o.FeatureGates.Enabled(NodeResource) || !o.FeatureGates.Enabled(PodResource) || o.FeatureGates.Enabled(CraneCPUManager) {
+		t.Errorf("%v, %v", o, err)
+	}
+	if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Analysis has no effect") }) {
+		t.Errorf("warnings %v", warnings)
+	}
+	if _, _, err := parse(t, "--feature-gates=Unheard=true"); err == nil {
+		t.Error("an unknown gate is taken")
+	}
+}
+
+func TestServingFlags(t *testing.T) {
+	for want, flags := range map[string][]string{
+		"--bind-address":   {"--dry-run", "--bind-address=nowhere"},
+		"--max-inactivity": {"--dry-run", "--max-inactivity=1s"},
+		"--stop-timeout":   {"--dry-run", "--stop-timeout=0s"},
+		"--node-labels":    {"--dry-run", "--node-labels=a=b", "--kubeconfig=x"},
+	} {
+		if _, _, err := parse(t, flags...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", flags, err, want)
+		}
+	}
+	if o, _, err := parse(t, "--dry-run", "--bind-address=0"); err != nil || o.serves() {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDocumented: the page for users has every flag without effect, every gate and every kind of action.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, r := range retiredFlags() {
+		if !strings.Contains(r.Instead, "logs are lines") {
+			want = append(want, "--"+r.Name)
+		}
+	}
+	for name := range featureSpecs() {
+		if !slices.Contains(otherGates(), name) {
+			want = append(want, string(name))
+		}
+	}
+	for _, w := range append(want, kindNames()...) {
+		if !strings.Contains(string(text), "`"+w+"`") {
+			t.Errorf("docs/agent.md does not tell of %s", w)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/export"
+	"crane.io/crane/internal/agent/features"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/serve"
+	"crane.io/crane/internal/version"
+)
+
+// parts are what managers are made of.
+type parts struct {
+	*Options
+
+	log      logr.Logger
+	clock    clock.WithTicker
+	layout   cgroup.Layout
+	pulse    *pulse.Pulse
+	registry *prometheus.Registry
+	view     cluster.Source
+	// api is nil where there is no API server.
+	api    *clients
+	latest *observe.Latest
+	// journal is nil where nothing of the host is changed.
+	journal *act.Journal
+}
+
+// runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
+// address that is taken is an error at once. What is changed on the host is undone at the end, and what an agent before this one has
+// left is at the start.
+func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.Files) error {
+	layout, err := cgroup.Detect(o.root())
+	if err != nil {
+		return fmt.Errorf("detect cgroups: %w", err)
+	}
+	p := &parts{
+		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, pulse: pulse.New(clk), registry: prometheus.NewRegistry(),
+		latest: &observe.Latest{},
+	}
+	list, err := p.managers(ctx, files)
+	if err != nil {
+		return err
+	}
+	p.log.Info("Starting crane-agent", "version", version.String(), "node", o.node(), "dryRun", o.DryRun, "enforce", o.Enforce,
+		"cgroups", layout.Version, "apiServer", p.api != nil)
+	return managers{log: p.log, clock: clk, pulse: p.pulse, stopBound: o.StopTimeout}.run(ctx, list)
+}
+
+// managers puts the parts of the agent together, in the order in which they start: what others need first, what changes the node last.
+func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error) {
+	list, err := p.sources()
+	if err != nil {
+		return nil, err
+	}
+	var changes []Manager
+	if p.changesHost() {
+		if p.journal, err = p.openJournal(p.log, p.layout, files); err != nil {
+			return nil, err
+		}
+		changes = append(changes, undoing{p.journal})
+	}
+	l, err := p.newLoop()
+	if err != nil {
+		return nil, err
+	}
+	announcer := p.newAnnouncer()
+	list = append(append(list, changes...), l.marks, announcer, l)
+	if err := p.register(announcer); err != nil {
+		return nil, err
+	}
+	if !p.serves() {
+		return list, nil
+	}
+	server, err := serve.Listen(ctx, serve.Config{
+		Address: p.BindAddress, Gather: p.registry, Profiling: p.Profiling,
+		Unhealthy: func() []string { return p.pulse.Late(p.MaxInactivity) }, Unready: p.pulse.Waiting,
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the flag.
+	}
+	return append([]Manager{server}, list...), nil
+}
+
+// sources are what the agent knows of the cluster, and the manager that keeps it current where there is an API server.
+func (p *parts) sources() ([]Manager, error) {
+	if !p.asksCluster() {
+		static, err := p.static()
+		p.view = static
+		return nil, err
+	}
+	api, err := p.clients()
+	if err != nil {
+		return nil, err
+	}
+	watcher, err := p.newWatcher(api, p.log, p.clock, p.pulse.For("cluster"))
+	if err != nil {
+		return nil, err
+	}
+	p.api, p.view = &api, watcher
+	return []Manager{watcher}, nil
+}
+
+// changesHost tells whether anything of the host is changed.
+func (p *parts) changesHost() bool { return p.enforces(enforceThrottle) }
+
+func (p *parts) newAnnouncer() *features.Announcer {
+	config := features.AnnouncerConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("features")}
+	config.Look = func() []features.Feature {
+		if s := p.latest.Load(); s != nil {
+			return p.features(&p.layout, nil, s)
+		}
+		return nil
+	}
+	if p.api != nil {
+		config.Client = p.api.Interface
+	}
+	return features.NewAnnouncer(config)
+}
+
+// register adds what the agent measures and what its parts tell to /metrics.
+func (p *parts) register(more ...prometheus.Collector) error {
+	for _, c := range append([]prometheus.Collector{
+		p.pulse, export.New(export.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, more...) {
+		if err := p.registry.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// undoing is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
+// and so stops after them.
+type undoing struct{ journal *act.Journal }
+
+// Name implements Manager.
+func (undoing) Name() string { return "undo" }
+
+// Run implements Manager.
+func (u undoing) Run(ctx context.Context) error {
+	<-ctx.Done()
+	if err := u.journal.UndoAll(); err != nil {
+		return fmt.Errorf("undo at the end: %w", err)
+	}
+	return nil
+}

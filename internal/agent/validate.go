@@ -1,0 +1,99 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const leastInactivity = 10 * time.Second
+
+func invalid(flag string, value any, why string) *field.Error {
+	return field.Invalid(field.NewPath("--"+flag), value, why)
+}
+
+// Validate returns what is wrong with the flags, each error with the flag that it is about.
+func (o *Options) Validate() field.ErrorList {
+	var errs field.ErrorList
+	if o.Output != outputTable && o.Output != outputJSON {
+		errs = append(errs, field.NotSupported(field.NewPath("--output"), o.Output, []string{outputTable, outputJSON}))
+	}
+	if o.Scenario != "" {
+		return errs
+	}
+	errs = append(errs, o.validateMode()...)
+	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.Log.Validate()...)
+	if o.Interval < leastInterval || o.Interval > mostInterval {
+		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval)))
+	}
+	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
+		errs = append(errs, invalid("host-root", o.HostRoot, "must be a directory"))
+	}
+	if o.Pods != "" && o.Kubeconfig != "" {
+		errs = append(errs, invalid("pods", o.Pods, "must not be given together with --kubeconfig"))
+	}
+	if o.NodeLabels != "" && o.Kubeconfig != "" {
+		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be given together with --kubeconfig: they are those of the Node"))
+	}
+	if _, err := o.excess(); err != nil {
+		errs = append(errs, invalid("execute-excess", o.Excess, err.Error()))
+	}
+	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
+		errs = append(errs, invalid("node-labels", o.NodeLabels, err.Error()))
+	}
+	return errs
+}
+
+// validateMode returns what is wrong with what is to be carried out.
+func (o *Options) validateMode() field.ErrorList {
+	var errs field.ErrorList
+	if o.DryRun == (len(o.Enforce) > 0) {
+		errs = append(errs, invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce"))
+	}
+	if o.Once && !o.DryRun {
+		errs = append(errs, invalid("once", o.Once, "changes nothing: give --dry-run as well"))
+	}
+	if len(o.Enforce) > 0 && !o.asksCluster() && o.NodeLabels == "" {
+		errs = append(errs, invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it"))
+	}
+	for _, e := range o.Enforce {
+		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == e })
+		switch {
+		case i < 0:
+			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, kindNames()))
+		case kinds()[i].cluster && !o.asksCluster():
+			errs = append(errs, invalid("enforce", e, "wants an API server (--kubeconfig)"))
+		case kinds()[i].gate != "" && !o.FeatureGates.Enabled(kinds()[i].gate):
+			errs = append(errs, invalid("enforce", e, fmt.Sprintf("wants --feature-gates=%s=true", kinds()[i].gate)))
+		}
+	}
+	return errs
+}
+
+func (o *Options) validateServing() field.ErrorList {
+	var errs field.ErrorList
+	if o.serves() {
+		if _, _, err := net.SplitHostPort(o.BindAddress); err != nil {
+			errs = append(errs, invalid("bind-address", o.BindAddress, err.Error()))
+		}
+	}
+	if o.MaxInactivity < leastInactivity {
+		errs = append(errs, invalid("max-inactivity", o.MaxInactivity, fmt.Sprintf("must be at least %s", leastInactivity)))
+	}
+	if o.StopTimeout < time.Second {
+		errs = append(errs, invalid("stop-timeout", o.StopTimeout, "must be at least 1s"))
+	}
+	return errs
+}
+
+// serves tells whether there is anything at --bind-address.
+func (o *Options) serves() bool { return o.BindAddress != "" && o.BindAddress != "0" }

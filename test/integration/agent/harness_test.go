@@ -1,0 +1,180 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/test/integration/harness"
+)
+
+// bound is how long a test waits for what takes seconds on an idle machine.
+const bound = 90 * time.Second
+
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, bound, what, check)
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, ensurancev1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// create makes objects for the length of the test.
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx := context.WithoutCancel(t.Context())
+			if err := c.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func newNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": name}}}
+}
+
+// recordedHost writes the files of a host of four cores, with half of its memory used.
+func recordedHost(t *testing.T) string {
+	t.Helper()
+	recording, err := kernel.Recorded("v2-systemd-containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := recording.Write(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// outage stops the API server and returns what starts it again, at the end of the test at the latest.
+func outage(t *testing.T) (back func()) {
+	t.Helper()
+	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	back = sync.OnceFunc(func() {
+		if err := control.StartComponent(context.WithoutCancel(t.Context()), controlplane.APIServer); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(back)
+	return back
+}
+
+// agent is a process under test.
+type agent struct {
+	*harness.Process
+
+	url, state string
+}
+
+// kubeconfig is that of the agent's own account.
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	path, err := control.KubeconfigFor(t.Context(), "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startAgent runs the agent of a node with the rights of config/rbac, until it is ready. Without --enforce it is a dry run.
+func startAgent(t *testing.T, node string, flags ...string) *agent {
+	t.Helper()
+	given := func(name string) bool {
+		return slices.ContainsFunc(flags, func(f string) bool { return f == "--"+name || strings.HasPrefix(f, "--"+name+"=") })
+	}
+	address, state := harness.FreeAddress(t), t.TempDir()
+	args := append([]string{"--hostname-override=" + node, "--bind-address=" + address, "--collect-interval=200ms"}, flags...)
+	if !given("enforce") {
+		args = append(args, "--dry-run")
+	}
+	for name, value := range map[string]func() string{
+		"kubeconfig": func() string { return kubeconfig(t) }, "host-root": func() string { return recordedHost(t) }, "state-dir": func() string { return state },
+	} {
+		if !given(name) {
+			args = append(args, "--"+name+"="+value())
+		}
+	}
+	a := &agent{Process: harness.Start(t, bound, binary, args...), url: "http://" + address, state: state}
+	t.Cleanup(func() {
+		a.Stop(t)
+		if a.Err() != nil {
+			t.Errorf("the agent ended with %v", a.Err())
+		}
+	})
+	eventually(t, "the agent is ready", func(ctx context.Context) error {
+		select {
+		case <-a.Done():
+			t.Fatalf("the agent has ended: %v", a.Err())
+		default:
+		}
+		_, err := harness.Get(ctx, a.url+"/readyz")
+		return err
+	})
+	return a
+}
+
+// says waits until the log has a line with all of these.
+func (a *agent) says(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the log says %q", words), func(context.Context) error {
+		for line := range strings.Lines(a.Log.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return nil
+			}
+		}
+		return errors.New("no such line")
+	})
+}
+
+// metric returns the value of a series as it is written at /metrics.
+func (a *agent) metric(ctx context.Context, series string) (string, error) {
+	page, err := harness.Get(ctx, a.url+"/metrics")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(page) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("no series %s", series)
+}

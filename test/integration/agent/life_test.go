@@ -1,0 +1,190 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/test/integration/harness"
+)
+
+// nodeQOS is for the nodes of a pool, with a rule on how much memory is used, in percent.
+func nodeQOS(name, pool, metric, value string) *ensurancev1alpha1.NodeQOS {
+	return &ensurancev1alpha1.NodeQOS{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: ensurancev1alpha1.NodeQOSSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}},
+			Rules: []ensurancev1alpha1.Rule{{
+				Name: "memory", AvoidanceActionName: name, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse(value)},
+			}},
+		},
+	}
+}
+
+func avoidance(name string) *ensurancev1alpha1.AvoidanceAction {
+	return &ensurancev1alpha1.AvoidanceAction{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+const halfUsed = "memory_total_utilization"
+
+// change updates an object until there is no conflict.
+func change[T client.Object](t *testing.T, c client.Client, o T, apply func(T)) {
+	t.Helper()
+	eventually(t, "update "+o.GetName(), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		apply(o)
+		return c.Update(ctx, o)
+	})
+}
+
+// TestRulesChange: rules come, change, stop being for the node and go while the agent runs.
+func TestRulesChange(t *testing.T) {
+	c := newClient(t)
+	node := newNode("changes")
+	create(t, c, node)
+	a := startAgent(t, node.Name)
+	q := nodeQOS("changes", "changes", halfUsed, "40")
+	create(t, c, avoidance("changes"), q)
+	a.says(t, "Rule is firing", "changes/memory")
+	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
+	a.says(t, "Rule is calm", "changes/memory", "99.5")
+	// The node is not of the pool any more: nothing holds, not even what would fire.
+	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
+	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
+	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "changes" })
+	a.says(t, "Rule is firing", "changes/memory", "above=30")
+}
+
+// TestBadRules: what cannot be used is named, and the rest holds.
+func TestBadRules(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("bad-rules"))
+	a := startAgent(t, "bad-rules")
+	typo := nodeQOS("bad-rules-typo", "bad-rules", "memory_total_utilisation", "40")
+	create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
+	a.says(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
+	a.says(t, "NodeQOS bad-rules-typo", "there is no AvoidanceAction")
+	a.says(t, "Rule is firing", "bad-rules-good/memory")
+	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHealth: probes, metrics and the features of the node.
+func TestHealth(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("health"))
+	a := startAgent(t, "health")
+	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
+		if body, err := harness.Get(t.Context(), a.url+path); err != nil || body != want {
+			t.Errorf("%s: %q, %v", path, body, err)
+		}
+	}
+	if _, err := harness.Get(t.Context(), a.url+"/debug/pprof/"); err == nil {
+		t.Error("profiles are served, and nobody asked for them")
+	}
+	eventually(t, "metrics", func(ctx context.Context) error {
+		for _, series := range []string{
+			`crane_craneAgent_last_activity{module="qos",step="tick",subcomponent=""}`, `crane_craneAgent_step_duration_seconds_count{module="qos",step="look",subcomponent=""}`,
+			`crane_agent_feature{feature="cgroups",state="on"}`, "crane_agent_observed_pods",
+		} {
+			if _, err := a.metric(ctx, series); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	eventually(t, "the annotation of features", func(ctx context.Context) error {
+		var n corev1.Node
+		if err := c.Get(ctx, client.ObjectKey{Name: "health"}, &n); err != nil {
+			return err
+		}
+		features := map[string]string{}
+		if err := json.Unmarshal([]byte(n.Annotations[ensurancev1alpha1.AnnotationAgentFeatures]), &features); err != nil {
+			return err
+		}
+		if features["cgroups"] != "on: cgroup v2, driver systemd" || !strings.HasPrefix(features["enforce-cpu-throttle"], "off: --dry-run") {
+			return fmt.Errorf("features %v", features)
+		}
+		return nil
+	})
+	if err := a.Terminate(t); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// TestAPIServerGoesAway: what was known holds meanwhile, and what has changed is known when it is back.
+func TestAPIServerGoesAway(t *testing.T) {
+	c := newClient(t)
+	node := newNode("outage")
+	q := nodeQOS("outage", "outage", halfUsed, "40")
+	create(t, c, node, q, avoidance("outage"))
+	a := startAgent(t, node.Name)
+	a.says(t, "Rule is firing", "outage/memory")
+	back := outage(t)
+	a.says(t, "The API server does not tell", "NodeQOS", "what was known of them holds")
+	if strings.Contains(a.Log.String(), "Rule is calm") {
+		t.Error("a rule has ended with the API server")
+	}
+	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
+		t.Error(err)
+	}
+	back()
+	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
+	a.says(t, "The API server tells again", "NodeQOS")
+	a.says(t, "Rule is calm", "outage/memory")
+}
+
+// TestRestart: an agent that was killed, or stopped, is followed by one that finds its way.
+func TestRestart(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("restart"), nodeQOS("restart", "restart", halfUsed, "40"), avoidance("restart"))
+	state := t.TempDir()
+	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
+	first := startAgent(t, "restart", flags...)
+	first.says(t, "Rule is firing", "restart/memory")
+	if err := first.Terminate(t); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	second := startAgent(t, "restart", flags...)
+	second.says(t, "Rule is firing", "restart/memory")
+}
+
+// TestWithoutAPIServer: an agent that starts while the API server is gone runs, and says what it does not know.
+func TestWithoutAPIServer(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("alone"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
+	path := kubeconfig(t)
+	back := outage(t)
+	a := startAgent(t, "alone", "--kubeconfig="+path)
+	a.says(t, "The API server does not tell", "Node alone", "nothing of them is known")
+	a.says(t, "the node is not known, so that no rule holds")
+	if strings.Contains(a.Log.String(), "Rule is firing") {
+		t.Error("a rule fires that nobody can know of")
+	}
+	back()
+	a.says(t, "Rule is firing", "alone/memory")
+}
+
+// TestForeignNode: a node that the API server does not have is a problem with its name.
+func TestForeignNode(t *testing.T) {
+	a := startAgent(t, "nobody")
+	a.says(t, "there is no Node nobody")
+	if _, err := harness.Get(t.Context(), a.url+"/health-check"); err != nil {
+		t.Error(errors.Join(errors.New("it is not the agent that is ill"), err))
+	}
+}
