@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/tell"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
@@ -57,8 +58,8 @@ type Config struct {
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	Beat    func(step string)
-	// Event tells of a change of the Node.
-	Event func(reason, message string)
+	// Did tells of what was written.
+	Did func(tell.Action)
 }
 
 // Manager keeps what the node advertises. Its metrics are for one registry.

@@ -15,6 +15,7 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/claim"
+	"crane.io/crane/internal/agent/tell"
 	model "crane.io/crane/pkg/elastic"
 )
 
@@ -63,7 +64,7 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
 		return
 	}
 	if !m.Enforce {
-		m.would(c)
+		m.would(node, r, c)
 		return
 	}
 	m.told.tried = r.at
@@ -75,7 +76,7 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
 		return
 	}
 	m.told.written, m.told.failure, m.told.shownCPU, m.told.shownMemory = r.at, "", cpu, memory
-	m.say(r, c)
+	m.say(node, r, c, tell.Done)
 }
 
 // sayStanding logs what a resource lacks, when that begins and ends.
@@ -93,25 +94,44 @@ func (m *Manager) sayStanding(name string, before, now standing, problem, defici
 }
 
 // would says what a dry run does not write.
-func (m *Manager) would(c change) {
+func (m *Manager) would(node *corev1.Node, r *report, c change) {
+	m.say(node, r, c, tell.Would)
 	if c.cpu != nil {
 		m.dry.cpu, m.dry.hasCPU = *c.cpu, true
-		m.Log.Info("Would offer", "resource", ensurancev1alpha1.ResourceReclaimedCPU, "amount", quantity(*c.cpu))
 	}
 	if c.memory != nil {
 		m.dry.memory, m.dry.hasMemory = *c.memory, true
-		m.Log.Info("Would offer", "resource", ensurancev1alpha1.ResourceReclaimedMemory, "amount", quantity(*c.memory))
 	}
 }
 
-// say tells of what was written, in gocrane's words.
-func (m *Manager) say(r *report, c change) {
+// say tells of what was written, or would be, in gocrane's words.
+func (m *Manager) say(node *corev1.Node, r *report, c change, outcome tell.Outcome) {
 	if c.cpu != nil {
-		m.Event(ensurancev1alpha1.ReasonUpdateNode, fmt.Sprintf("Updating elastic resource %s-cpu with %d.", from(r.cpu.From), int64(*c.cpu)/1000))
+		before, _ := shownCPU(node)
+		if outcome == tell.Would {
+			before = m.dry.cpu
+		}
+		a := action(ensurancev1alpha1.ResourceReclaimedCPU, before, *c.cpu, outcome)
+		a.Why = fmt.Sprintf("Updating elastic resource %s-cpu with %d.", from(r.cpu.From), int64(*c.cpu)/1000)
+		m.Did(a)
 	}
 	if c.memory != nil {
-		m.Event(ensurancev1alpha1.ReasonUpdateNode, fmt.Sprintf("Updating elastic resource %s-memory with %d.", from(r.memory.From), int64(*c.memory)))
+		before, _ := shownMemory(node)
+		if outcome == tell.Would {
+			before = m.dry.memory
+		}
+		a := action(ensurancev1alpha1.ResourceReclaimedMemory, before, *c.memory, outcome)
+		a.Why = fmt.Sprintf("Updating elastic resource %s-memory with %d.", from(r.memory.From), int64(*c.memory))
+		m.Did(a)
 	}
+}
+
+func action[T model.Amount](name string, before, now T, outcome tell.Outcome) tell.Action {
+	a := tell.Action{Kind: tell.NodeResource, Outcome: outcome, Container: name, From: quantity(before), To: quantity(now)}
+	if outcome == tell.Done {
+		a.Event = ensurancev1alpha1.ReasonUpdateNode
+	}
+	return a
 }
 
 // from is gocrane's word for where a need comes from.

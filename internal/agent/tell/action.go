@@ -21,6 +21,9 @@ const (
 	Evict          Kind = "evict"
 	Taint          Kind = "taint"
 	Untaint        Kind = "untaint"
+	// NodeResource is what the node offers of an elastic resource, PodResource what a group of a pod on one has.
+	NodeResource Kind = "node-resource"
+	PodResource  Kind = "pod-resource"
 	// RuleFires and RuleEnds are of a rule, and nothing that is done by itself.
 	RuleFires Kind = "rule-fires"
 	RuleEnds  Kind = "rule-ends"
@@ -39,23 +42,9 @@ func (k Kind) gocrane() (part, step string) {
 		return schedule, avoid
 	case Untaint:
 		return schedule, restore
-	case RuleFires, RuleEnds:
+	case NodeResource, PodResource, RuleFires, RuleEnds:
 	}
 	return "", ""
-}
-
-// switchOf is the kind that --enforce names for one that undoes it.
-func (k Kind) switchOf() Kind {
-	switch k {
-	case CPURestore:
-		return CPUThrottle
-	case MemoryRestore:
-		return MemoryThrottle
-	case Untaint:
-		return Taint
-	case CPUThrottle, MemoryThrottle, Evict, Taint, RuleFires, RuleEnds:
-	}
-	return k
 }
 
 // Outcome is what came of an action.

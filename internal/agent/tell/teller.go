@@ -184,6 +184,8 @@ func (a *Action) sentence() string {
 		text = fmt.Sprintf("evicted with %s to end", a.Grace)
 	case a.Kind == Taint:
 		return "new pods are kept away: " + a.Why
+	case a.Kind == NodeResource:
+		return a.Why
 	case a.Kind == Untaint:
 		return "new pods are welcome again: " + a.Why
 	default:

@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresource
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/claim"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	mi = 1 << 20
+	gi = 1 << 30
+)
+
+// asks makes a container: "cpu=2" is on the node's own, "elastic-cpu=2" on reclaimed capacity.
+func asks(name string, amounts ...string) corev1.Container {
+	list := corev1.ResourceList{}
+	for _, a := range amounts {
+		key, value, _ := strings.Cut(a, "=")
+		name := map[string]corev1.ResourceName{
+			"cpu": corev1.ResourceCPU, "memory": corev1.ResourceMemory,
+			"elastic-cpu": ensurancev1alpha1.ResourceReclaimedCPU, "elastic-memory": ensurancev1alpha1.ResourceReclaimedMemory,
+		}[key]
+		list[name] = resource.MustParse(value)
+	}
+	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}
+}
+
+// id is that of a container by its name, which is a digit.
+func id(name string) string { return strings.Repeat(name, 64) }
+
+func podOf(uid string, containers ...corev1.Container) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "p" + uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{Containers: containers}}
+	for _, c := range containers {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, ContainerID: "containerd://" + id(c.Name)})
+	}
+	return p
+}
+
+func TestPlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want wish
+		one  wish // of container 1
+	}{
+		"one": {podOf("u", asks("1", "elastic-cpu=2")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
+		"both resources": {
+			podOf("u", asks("1", "elastic-cpu=2", "elastic-memory=1Gi"), asks("2", "elastic-cpu=1", "elastic-memory=512Mi")),
+			wish{claim.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true}, wish{limits: claim.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
+		},
+		"one without a limit": {podOf("u", asks("1", "elastic-cpu=2"), asks("2")), wish{claim.Amounts{}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
+		"memory alone":        {podOf("u", asks("1", "elastic-memory=1Gi")), wish{limits: claim.Amounts{Memory: gi}}, wish{limits: claim.Amounts{Memory: gi}}},
+		"beside one on the node's own cpu": {
+			podOf("u", asks("1", "elastic-cpu=2"), asks("2", "cpu=500m", "memory=1Gi")),
+			wish{limits: claim.Amounts{CPU: 2500}}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
+		},
+		"memory of the node's own": {
+			podOf("u", asks("1", "elastic-cpu=2", "memory=1Gi")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := planOf(c.pod)
+			if p.pod != c.want || p.containers[id("1")] != c.one {
+				t.Errorf("pod %+v, want %+v; container %+v, want %+v", p.pod, c.want, p.containers[id("1")], c.one)
+			}
+		})
+	}
+	if p := planOf(podOf("u", asks("1", "cpu=1"), asks("2"))); p != nil {
+		t.Errorf("a pod that claims nothing: %+v", p)
+	}
+	// An init container without a limit leaves the pod without one; one with more than all others is what the pod needs.
+	pod := podOf("u", asks("1", "elastic-cpu=2"))
+	pod.Spec.InitContainers = []corev1.Container{asks("0")}
+	if p := planOf(pod); p.pod.limits.CPU != 0 {
+		t.Errorf("%+v", p.pod)
+	}
+	pod.Spec.InitContainers = []corev1.Container{asks("0", "elastic-cpu=5")}
+	if p := planOf(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
+		t.Errorf("%+v", p)
+	}
+	// One that waits is counted with its pod, and not written to.
+	waits := podOf("u", asks("1", "elastic-cpu=2"), asks("2", "elastic-cpu=4"))
+	waits.Status.ContainerStatuses = waits.Status.ContainerStatuses[:1]
+	if p := planOf(waits); p.pod.limits.CPU != 6000 || len(p.containers) != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestWeights(t *testing.T) {
+	for m, want := range map[series.MilliCPU][2]string{1: {"2", "1"}, 1000: {"1024", "39"}, 4000: {"4096", "157"}, 1e15: {"262144", "10000"}} {
+		if got := [2]string{sharesOf(m), weightOf(m)}; got != want {
+			t.Errorf("%dm: %v, want %v", m, got, want)
+		}
+	}
+}
