@@ -228,12 +228,18 @@ func (d *detector) age(k int, h *history, above bool, now time.Time) {
 	}
 }
 
+// Names of the metrics of interference: how much more of the time than usual a pod waits for cpu or memory because of others, as a ratio.
+const (
+	InterferenceCPU    = "pod_interference_cpu_ratio"
+	InterferenceMemory = "pod_interference_memory_ratio"
+)
+
 // interferes is the resource that a metric of interference is about, None for other metrics.
 func interferes(metric string) Resource {
 	switch metric {
-	case "pod_interference_cpu_ratio":
+	case InterferenceCPU:
 		return CPU
-	case "pod_interference_memory_ratio":
+	case InterferenceMemory:
 		return Memory
 	}
 	return None

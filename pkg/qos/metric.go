@@ -38,6 +38,8 @@ const (
 	percent = 0.01
 	// briefly is the span of metrics that are measured anew each time.
 	briefly = 10 * time.Second
+	// sampled is that of metrics that are measured seldom.
+	sampled = 30 * time.Second
 )
 
 // Lookup returns the metric of a name, of gocrane or Crane's own, and whether there is one.
@@ -82,6 +84,10 @@ func nodeMetrics() []Metric {
 		{Name: "container_cpu_quota", Unit: "microseconds", Settle: briefly},
 		{Name: "container_cpu_period", Unit: "microseconds", Settle: briefly},
 		{Name: "container_mem_total_usage", Unit: "bytes", Settle: briefly},
+		{Name: "container_cpu_limit", Unit: "shares", Settle: briefly},
+		{Name: "container_sched_run_queue_time", Unit: "microseconds/s", Settle: sampled},
+		{Name: "exclusive_cpu_idle", Unit: "millicores", Settle: briefly},
+		{Name: "ext_cpu_total_distribute", Unit: "percent", Settle: briefly},
 		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Settle: briefly},
 		{Name: "ext_res_container_mem_total_usage", Unit: "bytes", Settle: briefly},
 
@@ -96,7 +102,10 @@ func nodeMetrics() []Metric {
 		{Name: "node_disk_busy_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "node_network_receive_bytes_per_second", Unit: "bytes/s", Settle: briefly},
 		{Name: "node_network_transmit_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "node_numa_memory_usage_bytes", Unit: "bytes", Settle: briefly},
+		{Name: "node_numa_memory_usage_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: briefly},
+		{Name: "container_run_queue_wait_ratio", Unit: "ratio", Settle: sampled},
 	}
 }
 

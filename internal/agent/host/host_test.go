@@ -118,6 +118,56 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+func TestParseSched(t *testing.T) {
+	if got, err := ParseSched([]byte("1000 2000 3\n")); err != nil || got != (Sched{Ran: 1000, Waited: 2000, Slices: 3}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "1 2\n", "1 2 3", "1 -2 3\n", "0 0 0\n", "a b c\n"} {
+		if got, err := ParseSched([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+	var threads []uint64
+	each := func(n uint64) { threads = append(threads, n) }
+	if err := ParseThreads([]byte("12\n0\n7\n"), each); err != nil || len(threads) != 3 || threads[1] != 0 {
+		t.Errorf("%v, %v", threads, err)
+	}
+	if err := ParseThreads(nil, each); err != nil {
+		t.Errorf("a group without threads: %v", err)
+	}
+	for _, bad := range []string{"12", "x\n", "-1\n"} {
+		if err := ParseThreads([]byte(bad), each); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
+func TestParseZone(t *testing.T) {
+	got, err := ParseZoneMeminfo([]byte("Node 0 MemTotal: 100 kB\nNode 0 MemFree: 10 kB\nNode 0 FilePages: 50 kB\nNode 0 Shmem: 60 kB\nNode 0 HugePages_Total: 0\n"))
+	if err != nil || got != (ZoneMemory{Total: 100 << 10, Free: 10 << 10}) || got.Used() != 90<<10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "Node 0 MemTotal: 100 kB\n", "Node 0 MemTotal: x kB\nNode 0 MemFree: 1 kB\n", "Node 0 MemTotal: 1 kB\nNode 0 MemFree: 1 kB"} {
+		if got, err := ParseZoneMeminfo([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
+func TestParseStatCPUs(t *testing.T) {
+	got := map[int][2]uint64{}
+	each := func(cpu int, busy, idle uint64) { got[cpu] = [2]uint64{busy, idle} }
+	err := ParseStatCPUs([]byte("cpu 1 2 3 4\ncpu0 10 20 30 400 50 1 2 3\ncpu17 1 1 1 1\nintr 5\n"), each)
+	if err != nil || len(got) != 2 || got[0] != [2]uint64{66, 450} || got[17] != [2]uint64{3, 1} {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "cpux 1 2 3 4\n", "cpu9999 1 2 3 4\n", "cpu0 1 2 3\n", "cpu0 1 2 3 4"} {
+		if err := ParseStatCPUs([]byte(bad), each); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
 func TestReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write := func(content string) {
@@ -182,6 +232,7 @@ func FuzzParsers(f *testing.F) {
 		"some avg10=73.67 avg60=57.83 avg300=46.00 total=7580141393\nfull avg10=0 avg60=0 avg300=0 total=0\n",
 		"cpu  10 20 30 400 50 1 2 3 4 5\ncpu0 5 10 15 200 25 0 1 1 2 2\n", "MemTotal: 5 kB\nMemAvailable: 9 kB\n", "3.57 3.05 2.00 7/118 7830\n",
 		" 254 0 vda 10 1 200 3 40 5 600 7 0 800 9 1 2 3 4\n", "a\nb\n eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13\n", "max\n", "12\n", "\n", "nr_periods 5\n",
+		"1000 2000 3\n", "Node 0 MemTotal: 100 kB\nNode 0 MemFree: 10 kB\nNode 0 FilePages: 50 kB\nNode 0 Shmem: 60 kB\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -212,6 +263,18 @@ func FuzzParsers(f *testing.F) {
 		})
 		_ = ParseNetDev(content, func([]byte, Interface) {})
 		_ = Keyed(content, func([]byte, uint64) {})
+		if s, err := ParseSched(content); err == nil && (s.Ran < 0 || s.Waited < 0) {
+			t.Errorf("%+v", s)
+		}
+		if z, err := ParseZoneMeminfo(content); err == nil && (z.Used() < 0 || z.Free > z.Total || z.Files < 0) {
+			t.Errorf("%+v", z)
+		}
+		_ = ParseStatCPUs(content, func(cpu int, _, _ uint64) {
+			if cpu < 0 || cpu > maxCPU {
+				t.Errorf("CPU %d", cpu)
+			}
+		})
+		_ = ParseThreads(content, func(uint64) {})
 		if n, err := Single(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
 			t.Errorf("%q is a number", content)
 		}

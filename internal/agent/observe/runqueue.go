@@ -18,6 +18,8 @@ const (
 	// queueThreads are read of a container, queueReads files in one look at most.
 	queueThreads = 8
 	queueReads   = 64
+	// queueWhole are the files of one sample at most: the list, threads of before that may have ended, and others in their place.
+	queueWhole = 1 + 2*queueThreads
 	// queueAge is the age up to which a sample is shown.
 	queueAge = time.Minute
 	// listed bounds what is read of a list of threads.
@@ -67,8 +69,9 @@ type waiter struct {
 type queues struct {
 	sampling Sampling
 	groups   map[string]*waiters // by path
-	next     int                 // container at which the last look ended
+	next     int                 // container that had to wait in the last look
 	left     int                 // files that may be read in this look
+	full     bool                // somebody has to wait for the next look
 	list     []uint64
 }
 
@@ -85,7 +88,7 @@ func (o *Observer) lookRunQueues() {
 	} else if q.groups == nil {
 		q.groups = map[string]*waiters{}
 	}
-	q.left = queueReads
+	q.left, q.full = queueReads, false
 	containers := 0
 	for i := range o.snapshot.Pods {
 		containers += len(o.snapshot.Pods[i].Containers)
@@ -94,7 +97,6 @@ func (o *Observer) lookRunQueues() {
 	if containers > 0 {
 		start = q.next % containers
 	}
-	q.next = start
 	// Twice around: from where the last look ended to the end, and from the beginning.
 	for range 2 {
 		n = 0
@@ -131,11 +133,11 @@ func (o *Observer) lookRunQueue(p *Pod, c *Container, at int) {
 	if w.at.After(now) {
 		w.at, w.last = time.Time{}, Known[RunQueue]{} // The clock was set back.
 	}
-	if q.left > 0 && now.Sub(w.at) >= queueEvery {
+	switch due := now.Sub(w.at) >= queueEvery; {
+	case due && q.left >= queueWhole:
 		o.problem("run queue", o.sampleRunQueue(w))
-		if q.left <= 0 {
-			q.next = at + 1
-		}
+	case due && !q.full:
+		q.full, q.next = true, at // It is the first of the next look.
 	}
 	c.RunQueue = w.last
 	if w.last.OK && now.Sub(w.last.Value.At) > queueAge {
@@ -203,7 +205,7 @@ func (o *Observer) follow(w *waiters) error {
 	list := o.queues.list
 	step := max(len(list)/queueThreads, 1)
 	for from := range step {
-		for i := from; i < len(list) && len(w.threads) < queueThreads && o.queues.left > 0; i += step {
+		for i := from; i < len(list) && len(w.threads) < queueThreads; i += step {
 			if slices.ContainsFunc(w.threads, func(t waiter) bool { return t.id == list[i] }) {
 				continue
 			}

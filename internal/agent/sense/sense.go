@@ -21,6 +21,7 @@ type Sense struct {
 	labels map[string]map[string]string // of series, by what they are of
 	used   map[string]bool
 	arena  []qos.Container // of all pods of an observation
+	zones  map[int]map[string]string
 }
 
 // Observe returns the observation of a snapshot, valid until the next. avoided tells that new pods are kept away.
@@ -46,7 +47,11 @@ func (s *Sense) Observe(snapshot *observe.Snapshot, pods inventory.Pods, avoided
 }
 
 func (s *Sense) add(name string, value float64, labels map[string]string) {
-	s.out.Samples[name] = append(s.out.Samples[name], qos.Sample{Value: value, At: s.out.At, Labels: labels})
+	s.addAt(s.out.At, name, value, labels)
+}
+
+func (s *Sense) addAt(at time.Time, name string, value float64, labels map[string]string) {
+	s.out.Samples[name] = append(s.out.Samples[name], qos.Sample{Value: value, At: at, Labels: labels})
 }
 
 func (s *Sense) node(snapshot *observe.Snapshot) {
@@ -81,6 +86,16 @@ func (s *Sense) node(snapshot *observe.Snapshot) {
 		s.add(ensurancev1alpha1.MetricCPULoad15Min, n.Load.Value[2], nil)
 	}
 	n.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(nodePressures[resource], p, nil) })
+	if n.ExclusiveIdle.OK {
+		s.add(ensurancev1alpha1.MetricExclusiveCPUIdle, float64(n.ExclusiveIdle.Value), nil)
+	}
+	for i := range n.Zones {
+		if z := &n.Zones[i]; z.Memory.OK && z.Memory.Value.Total > 0 {
+			used, labels := float64(z.Memory.Value.Used()), s.zoneLabels(z.ID)
+			s.add("node_numa_memory_usage_bytes", used, labels)
+			s.add("node_numa_memory_usage_ratio", used/float64(z.Memory.Value.Total), labels)
+		}
+	}
 }
 
 // pressureNames are the metrics of one pressure file.
@@ -178,7 +193,11 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 		s.use(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(podPressures[resource], p, labels) })
 		pod.Containers = s.containers(seen, &pod, pods)
+		s.whole(&pod, seen)
 		s.out.Pods = append(s.out.Pods, pod)
+	}
+	if share, ok := pods.Distributed(); ok {
+		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(share), nil)
 	}
 	if anyElastic {
 		s.add(ensurancev1alpha1.MetricExtResContainerCPUTotalUsage, elasticCPU, nil)
@@ -195,6 +214,10 @@ func (s *Sense) stalls(pod *qos.Pod, seen *observe.Pod) {
 		return m
 	}
 	pod.StalledCPU, pod.StalledMemory = measured(seen.Stalled.CPU), measured(seen.Stalled.Memory)
+	if q, ok := runQueue(seen); ok && !seen.Pressure.CPU.OK {
+		// Without pressure, how long threads wait comes next: one that waits all the time is a pod that does.
+		pod.StalledCPU = qos.Measured[series.Ratio]{Value: series.Ratio(min(q.Waiting, 1)), At: q.At}
+	}
 	throttled := seen.Throttled
 	for i := range seen.Containers {
 		if c := seen.Containers[i].Throttled; c.OK && (!throttled.OK || c.Value > throttled.Value) {
@@ -220,7 +243,12 @@ func (s *Sense) containers(seen *observe.Pod, pod *qos.Pod, pods inventory.Pods)
 			known.UsedCPU = qos.Measured[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.out.At}
 		}
 		s.arena = append(s.arena, known)
-		s.use(&c.Use, s.podLabels(pod, c.ID, known.Name))
+		labels := s.podLabels(pod, c.ID, known.Name)
+		s.use(&c.Use, labels)
+		s.add(ensurancev1alpha1.MetricContainerCPULimit, shares(known.Request), labels)
+		if c.RunQueue.OK {
+			s.runQueue(c.RunQueue.Value, labels)
+		}
 	}
 	return s.arena[start:len(s.arena):len(s.arena)]
 }

@@ -1,0 +1,199 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// threads are those of a container in a recorded tree.
+type threads struct {
+	dir, group string
+	reads      int
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set lists threads, and says how many milliseconds each has waited.
+func (h threads) set(t *testing.T, waited map[int]int) {
+	t.Helper()
+	var list strings.Builder
+	for id := range 1000 {
+		if ms, ok := waited[id]; ok {
+			fmt.Fprintln(&list, id)
+			write(t, filepath.Join(h.dir, "proc", strconv.Itoa(id), "schedstat"), fmt.Sprintf("1000 %d 5\n", ms*int(time.Millisecond)))
+		}
+	}
+	write(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), list.String())
+}
+
+// queue is a tree of one container whose threads are sampled.
+func queue(t *testing.T) (*Observer, threads, func(time.Duration) Known[RunQueue]) {
+	t.Helper()
+	_, dir := record(t, "v2-systemd-containerd")
+	o := open(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	h := threads{dir: dir, group: find(o.Look(now), burstable).Containers[0].Path}
+	o.SampleRunQueue(Always)
+	return o, h, func(d time.Duration) Known[RunQueue] {
+		now = now.Add(d)
+		return find(o.Look(now), burstable).Containers[0].RunQueue
+	}
+}
+
+// TestRunQueue: seconds waited by second, of the threads that were there at both samples.
+func TestRunQueue(t *testing.T) {
+	_, h, look := queue(t)
+	h.set(t, map[int]int{11: 100, 12: 5000})
+	if q := look(time.Second); q.OK {
+		t.Errorf("one sample says %+v", q.Value)
+	}
+	h.set(t, map[int]int{11: 2100, 12: 10000, 13: 99999})
+	if q := look(5 * time.Second); q.OK {
+		t.Errorf("sampled again after five seconds: %+v", q.Value)
+	}
+	// Two and five seconds in ten; the third is new.
+	if q := look(5 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.7) > 1e-9 || q.Value.Sampled != 2 || q.Value.Threads != 3 {
+		t.Errorf("%+v", q)
+	}
+	// One has ended, its id is another's whose counter is lower, and one goes on.
+	h.set(t, map[int]int{11: 5, 13: 99999 + 1000})
+	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 || q.Value.Sampled != 1 || q.Value.Threads != 2 {
+		t.Errorf("%+v", q)
+	}
+	// A sample is shown until the next, for a minute at most.
+	if q := look(time.Second); !q.OK {
+		t.Error("the last sample is gone")
+	}
+	h.set(t, map[int]int{})
+	if q := look(10 * time.Second); q.OK {
+		t.Errorf("a container without threads: %+v", q.Value)
+	}
+	// The clock is set back: nothing is said of a time below zero, and it goes on.
+	h.set(t, map[int]int{11: 10})
+	look(10 * time.Second)
+	h.set(t, map[int]int{11: 20})
+	if q := look(-time.Hour); q.OK {
+		t.Errorf("a clock that was set back: %+v", q.Value)
+	}
+	h.set(t, map[int]int{11: 1020})
+	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 {
+		t.Errorf("after that: %+v", q)
+	}
+}
+
+// TestRunQueueLacks: what cannot be read is unknown, and said.
+func TestRunQueueLacks(t *testing.T) {
+	for name, test := range map[string]struct {
+		list, stat, want string
+	}{
+		"hidden":       {"0\n0\n", "", "hostPID"},
+		"half a line":  {"11", "1 2 3\n", host.ErrHalf.Error()},
+		"no number":    {"x\n", "1 2 3\n", "not a number"},
+		"not counted":  {"11\n", "0 0 0\n", "does not count"},
+		"half a stat":  {"11\n", "1 2", host.ErrHalf.Error()},
+		"too few":      {"11\n", "1 2\n", "three numbers"},
+		"ended thread": {"11\n", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, h, look := queue(t)
+			write(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), test.list)
+			if test.stat != "" {
+				write(t, filepath.Join(h.dir, "proc/11/schedstat"), test.stat)
+			}
+			if q := look(time.Second); q.OK {
+				t.Errorf("%+v", q.Value)
+			}
+			if got := o.snapshot.Problems["run queue"]; !strings.Contains(got, test.want) || test.want == "" && got != "" {
+				t.Errorf("the problem is %q, want %q", got, test.want)
+			}
+		})
+	}
+	// Without the file, and where nobody asks, there is nothing to say.
+	o, h, look := queue(t)
+	if q := look(time.Second); q.OK || o.snapshot.Problems["run queue"] != "" {
+		t.Errorf("%+v, %v", q, o.snapshot.Problems)
+	}
+	h.set(t, map[int]int{11: 10})
+	look(10 * time.Second)
+	o.SampleRunQueue(WithoutPressure)
+	if q := look(10 * time.Second); q.OK {
+		t.Errorf("a pod with pressure is sampled: %+v", q)
+	}
+	o.SampleRunQueue(Never)
+	if look(10 * time.Second); len(o.queues.groups) > 0 {
+		t.Error("groups are remembered that nobody asks for")
+	}
+}
+
+// TestRunQueueIsBounded: of many threads in many containers few are read in a look, and everybody has a turn.
+func TestRunQueueIsBounded(t *testing.T) {
+	dir := manyPods(t, 30)
+	o := open(t, dir)
+	now := time.Now()
+	s := o.Look(now)
+	o.SampleRunQueue(Always)
+	var list strings.Builder
+	for id := range 200 {
+		fmt.Fprintln(&list, 1000+id)
+		write(t, filepath.Join(dir, "proc", strconv.Itoa(1000+id), "schedstat"), "1000 1000 5\n")
+	}
+	for i := range s.Pods {
+		for _, c := range s.Pods[i].Containers {
+			write(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cgroup.threads"), list.String())
+		}
+	}
+	for range 60 {
+		now = now.Add(time.Second)
+		o.Look(now)
+		if read := queueReads - o.queues.left; read > queueReads {
+			t.Fatalf("%d files are read in a look, want %d at most", read, queueReads)
+		}
+	}
+	sampled := 0
+	for i := range s.Pods {
+		for _, c := range s.Pods[i].Containers {
+			if c.RunQueue.OK {
+				sampled++
+				if q := c.RunQueue.Value; q.Sampled > queueThreads || q.Threads != 200 {
+					t.Errorf("%+v", q)
+				}
+			}
+		}
+	}
+	if sampled != 65 {
+		t.Errorf("%d of 65 containers had a turn within a minute", sampled)
+	}
+}
+
+// TestOwnThreads samples the threads of this process, as a kernel tells of them.
+func TestOwnThreads(t *testing.T) {
+	var r host.Reader
+	f := host.SchedFile("/", uint64(os.Getpid()))
+	defer f.Close()
+	content, err := r.Read(&f)
+	if err != nil {
+		t.Skip("no schedstat: ", err)
+	}
+	if s, err := host.ParseSched(content); err != nil || s.Waited < 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
