@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
@@ -48,7 +49,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	case <-clk.After(o.Interval):
 	}
 	snapshot := observer.Look(clk.Now())
-	pods := inventory.New(state.Pods, state.Rules.Allowed)
+	pods := podsOf(state)
 	if !state.KnowsPods {
 		pods.NameFromLogs(o.root())
 	}
@@ -68,6 +69,14 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	}
 	r.plan = qos.Decide(&lasting, observation, &qos.State{})
 	return r, nil
+}
+
+// podsOf are the pods of a node with what rules say of them.
+func podsOf(s *cluster.State) inventory.Pods {
+	pods := inventory.New(s.Pods, s.Rules.Allowed)
+	pods.Rank(s.Rules.CPUPriority)
+	pods.Offer(s.Node)
+	return pods
 }
 
 // tainted tells whether new pods are kept away from a node.

@@ -127,7 +127,8 @@ func (l *loop) learn() {
 	var problems []string
 	l.policy, problems = policyOf(now, l.limits)
 	l.policy.Marks = marks
-	l.pods = inventory.New(now.Pods, now.Rules.Allowed)
+	l.pods = podsOf(now)
+	l.observer.SampleRunQueue(sense.RunQueues(l.policy.Rules))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
 			l.log.Info("Cannot use a part of the rules", "problem", p)
