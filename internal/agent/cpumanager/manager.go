@@ -1,0 +1,292 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpumanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/topology"
+	"crane.io/crane/pkg/cpumanager"
+	"crane.io/crane/pkg/numa"
+)
+
+const (
+	// DefaultPeriod is how often it is looked whether containers still run where they should.
+	DefaultPeriod = 5 * time.Second
+	// lookEvery is how often it is looked for pods and containers that came or went: a container that is new runs on CPUs that others
+	// have alone until then.
+	lookEvery = time.Second
+)
+
+// Reasons of events.
+const (
+	ReasonRefused  = "CPUsRefused"
+	ReasonAssigned = "CPUsAssigned"
+)
+
+// Config is what a Manager works with.
+type Config struct {
+	Layout cgroup.Layout
+	View   cluster.Source
+	// Facts are the node's topology; nil where it is not known.
+	Facts func() *topology.Facts
+	// Journal is nil in a dry run, which logs what would be done.
+	Journal *act.Journal
+	// StatePath is the state file. In a dry run it is read and not written.
+	StatePath string
+	// Policy is that of pods that name none.
+	Policy numa.Policy
+	// Period is how often it is looked whether somebody else has changed a container's CPUs.
+	Period time.Duration
+	// Event tells people of a pod; nil for nobody.
+	Event func(pod *corev1.Pod, warning bool, reason, message string)
+	Clock clock.WithTicker
+	Log   logr.Logger
+	Beat  func(step string)
+}
+
+// Status is what the manager does.
+type Status struct {
+	// Active tells that it assigns CPUs; else Why says why not.
+	Active bool
+	Why    string
+	// Exclusive are CPUs that a container has alone, Shared all others.
+	Exclusive, Shared numa.CPUSet
+	// Containers is how many have CPUs by a policy, Refused how many do not get what they ask for.
+	Containers, Refused int
+}
+
+// Manager assigns CPUs to containers.
+type Manager struct {
+	config Config
+	tree   *cgroup.Tree
+	sets   cpusets
+	status atomic.Pointer[Status]
+
+	loaded bool
+	// plan is in force; it was saved before anything of it was done.
+	plan  cpumanager.Plan
+	saved []cpumanager.Holding
+	known decided
+	last  time.Time // of the last look at all files
+
+	// names are those of containers by their ids, as long as their groups are there: pods may be gone before.
+	names map[string]string
+	// refused and noted are what was told of containers.
+	refused, noted map[cpumanager.ID]string
+	told           map[string]string
+}
+
+// decided is what the plan was made of: while it is the same there is nothing to decide.
+type decided struct {
+	state *cluster.State
+	facts *topology.Facts
+	cpus  numa.CPUSet
+	mems  numa.CPUSet
+	// groups stands for which containers there are.
+	groups uint64
+}
+
+// NewManager returns a manager that has done nothing yet.
+func NewManager(c Config) *Manager {
+	m := &Manager{
+		config: c, tree: cgroup.NewTree(c.Layout, &host.Reader{}), sets: cpusets{layout: c.Layout, journal: c.Journal},
+		names: map[string]string{}, refused: map[cpumanager.ID]string{}, noted: map[cpumanager.ID]string{}, told: map[string]string{},
+	}
+	m.status.Store(&Status{Why: "has not begun"})
+	return m
+}
+
+// Name implements the agent's manager.
+func (m *Manager) Name() string { return "cpu-manager" }
+
+// Status is what it does now. It is safe for concurrent use.
+func (m *Manager) Status() Status { return *m.status.Load() }
+
+// Run assigns until ctx ends, and then puts back what it changed: with nobody to move new containers off them, CPUs are nobody's own. The
+// state file stays, so that the next agent gives containers the same.
+func (m *Manager) Run(ctx context.Context) error {
+	defer m.tree.Close()
+	ticker := m.config.Clock.NewTicker(min(lookEvery, m.config.Period))
+	defer ticker.Stop()
+	for {
+		m.Step()
+		select {
+		case <-ctx.Done():
+			if err := m.sets.undo(); err != nil {
+				return fmt.Errorf("undo at the end: %w", err)
+			}
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// Step looks once, decides where something has changed, and brings containers to where they are to run.
+func (m *Manager) Step() {
+	defer m.config.Beat("reconcile")
+	facts, why := m.standsAside()
+	if why != "" {
+		m.aside(why)
+		return
+	}
+	state := m.config.View.State()
+	if !state.KnowsPods {
+		m.tell("pods", "Does not assign CPUs before the node's pods are known; what is stays")
+		return
+	}
+	m.tell("pods", "")
+	if !m.load() {
+		return
+	}
+	there, err := containers(m.tree)
+	if err != nil {
+		m.tell("groups", err.Error())
+		return
+	}
+	m.tell("groups", "")
+	pods := podsOf(state.Pods, m.config.Policy)
+	machine, now, err := m.machine(facts)
+	if err != nil {
+		m.tell("machine", err.Error())
+		return
+	}
+	m.tell("machine", "")
+	claims := claimsOf(pods, m.plan.Holdings, there)
+	now.state, now.facts, now.groups = state, facts, fingerprint(there)
+	changed := now != m.known
+	if changed && m.decide(machine, claims, pods) {
+		m.known = now
+	}
+	drift := m.config.Clock.Since(m.last) >= m.config.Period
+	if changed || drift {
+		m.last = m.config.Clock.Now()
+		m.write(m.groups(machine, claims, pods, there), changed)
+	}
+}
+
+// standsAside says why no CPUs are assigned on this node.
+func (m *Manager) standsAside() (*topology.Facts, string) {
+	if why := m.sets.unsupported(); why != "" {
+		return nil, "unsupported: " + why
+	}
+	facts := m.config.Facts()
+	switch {
+	case facts == nil:
+		return nil, "the node's topology is not known"
+	case facts.Kubelet.Static:
+		return facts, "the kubelet assigns CPUs itself (policy static, by " + facts.Kubelet.Source + ")"
+	}
+	return facts, ""
+}
+
+// aside gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
+func (m *Manager) aside(why string) {
+	m.tell("aside", "Does not assign CPUs: "+why)
+	m.status.Store(&Status{Why: why})
+	if err := m.sets.undo(); err != nil {
+		m.tell("undo", err.Error())
+		return
+	}
+	m.tell("undo", "")
+	m.known, m.last = decided{}, time.Time{}
+}
+
+// load reads the state file once. A damaged one is moved aside: containers then get CPUs as if they were new. One that cannot be read is
+// tried again, since what it holds would be given to others.
+func (m *Manager) load() bool {
+	if m.loaded {
+		return true
+	}
+	holdings, err := readState(m.config.StatePath)
+	if err != nil {
+		m.tell("state", err.Error())
+		if !errors.Is(err, errDamaged) {
+			return false
+		}
+		if m.config.Journal != nil {
+			if err := setAside(m.config.StatePath); err != nil {
+				m.tell("state", err.Error())
+				return false
+			}
+		}
+	}
+	m.plan.Holdings, m.saved, m.loaded = holdings, holdings, true
+	return true
+}
+
+// machine is which CPUs pods may have at all.
+func (m *Manager) machine(facts *topology.Facts) (cpumanager.Machine, decided, error) {
+	cpus := facts.Machine.CPUs()
+	if allowed, ok := m.sets.allowed(cgroup.FileCPUs); ok {
+		cpus = cpus.Intersection(allowed)
+	}
+	mems, limited := m.sets.allowed(cgroup.FileMems)
+	reserved, err := facts.ReservedCPUs()
+	if err != nil {
+		return cpumanager.Machine{}, decided{}, fmt.Errorf("reserved CPUs: %w", err)
+	}
+	layout, err := facts.Machine.Layout(cpus)
+	if err != nil {
+		return cpumanager.Machine{}, decided{}, fmt.Errorf("CPUs: %w", err)
+	}
+	if cpus == (numa.CPUSet{}) {
+		return cpumanager.Machine{}, decided{}, errors.New("pods may run on no CPU that is known")
+	}
+	machine := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: facts.UsableMemory()}
+	if limited {
+		for i := range facts.Machine.Zones {
+			if z := &facts.Machine.Zones[i]; !mems.Contains(z.ID) {
+				delete(machine.Memory, z.Name())
+			}
+		}
+	}
+	return machine, decided{cpus: cpus, mems: mems}, nil
+}
+
+// decide makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full
+// disk, what was decided before stays, so that an agent that starts anew knows all that was given.
+func (m *Manager) decide(machine cpumanager.Machine, claims []cpumanager.Pod, pods []podFacts) bool {
+	plan := cpumanager.Assign(machine, m.plan.Holdings, claims)
+	if m.config.Journal != nil && !reflect.DeepEqual(plan.Holdings, m.saved) {
+		content, err := encodeState(plan.Holdings)
+		if err == nil {
+			err = durable.Replace(m.config.StatePath, content)
+		}
+		if err != nil {
+			m.tell("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
+			if m.plan.Shared == (numa.CPUSet{}) { // It was only read from the file.
+				m.plan = cpumanager.Assign(machine, m.saved, asClaims(m.saved))
+			}
+			m.show()
+			return false
+		}
+		m.saved = plan.Holdings
+	}
+	m.tell("save", "")
+	m.announce(&plan, pods)
+	m.plan = plan
+	m.show()
+	return true
+}
+
+func (m *Manager) show() {
+	m.status.Store(&Status{
+		Active: true, Exclusive: m.plan.Exclusive(), Shared: m.plan.Shared, Containers: len(m.plan.Holdings), Refused: len(m.plan.Refused),
+	})
+}
