@@ -198,18 +198,22 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, flags := range map[string][]string{
-		"--dry-run":          {"--rules", "testdata/rules.yaml"},
-		"changes nothing":    {"--once", "--enforce", "cpu-throttle"},
-		"Unsupported value":  {"--enforce", "evict", "--node-labels", "a=b"},
-		"--node-labels":      {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
-		"--collect-interval": {"--dry-run", "--once", "--collect-interval", "1ms"},
-		"--host-root":        {"--dry-run", "--once", "--host-root", "/nowhere"},
-		"--execute-excess":   {"--dry-run", "--once", "--execute-excess", "ten"},
-		"--output":           {"--dry-run", "--once", "-o", "xml"},
-		"--pods":             {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
-		"rulez":              {"--dry-run", "--once", "--rules", bad},
-		"no such file":       {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
-		"kind is":            {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
+		"--dry-run":           {"--rules", "testdata/rules.yaml"},
+		"changes nothing":     {"--once", "--enforce", "cpu-throttle"},
+		"Unsupported value":   {"--enforce", "scale", "--node-labels", "a=b"},
+		"wants an API server": {"--enforce", "cpu-throttle,evict", "--node-labels", "a=b"},
+		"--eviction-budget":   {"--dry-run", "--once", "--eviction-budget", "-1"},
+		"must be from 1s":     {"--dry-run", "--once", "--eviction-budget-window", "1ms"},
+		"--audit-max-bytes":   {"--dry-run", "--once", "--audit-max-bytes", "5"},
+		"--node-labels":       {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
+		"--collect-interval":  {"--dry-run", "--once", "--collect-interval", "1ms"},
+		"--host-root":         {"--dry-run", "--once", "--host-root", "/nowhere"},
+		"--execute-excess":    {"--dry-run", "--once", "--execute-excess", "ten"},
+		"--output":            {"--dry-run", "--once", "-o", "xml"},
+		"--pods":              {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
+		"rulez":               {"--dry-run", "--once", "--rules", bad},
+		"no such file":        {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
+		"kind is":             {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
 	} {
 		if _, err := run(t, "v2-systemd-containerd", flags...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", flags, err, want)

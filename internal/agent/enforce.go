@@ -14,6 +14,8 @@ import (
 // What --enforce can name: everything else the agent only says that it would do.
 const (
 	enforceThrottle = "cpu-throttle"
+	enforceEvict    = "evict"
+	enforceTaint    = "taint"
 )
 
 // kind is something that can be carried out.
@@ -27,7 +29,7 @@ type kind struct {
 
 // kinds are those that this version can carry out.
 func kinds() []kind {
-	return []kind{{name: enforceThrottle}}
+	return []kind{{name: enforceThrottle}, {name: enforceEvict, cluster: true}, {name: enforceTaint, cluster: true}}
 }
 
 func kindNames() []string {

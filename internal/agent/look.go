@@ -9,10 +9,9 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -54,7 +53,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 		pods.NameFromLogs(o.root())
 	}
 	var eyes sense.Sense
-	observation := eyes.Observe(snapshot, pods, tainted(state.Node))
+	observation := eyes.Observe(snapshot, pods, act.Tainted(state.Node))
 	r := &report{at: snapshot.At, node: o.node(), snapshot: snapshot, observation: observation, policy: policy, problems: problems, known: pods.Known()}
 	r.features = o.features(present(layout, missing), missing, snapshot)
 	r.notes = append(r.notes, state.Note)
@@ -77,11 +76,6 @@ func podsOf(s *cluster.State) inventory.Pods {
 	pods.Rank(s.Rules.CPUPriority)
 	pods.Offer(s.Node)
 	return pods
-}
-
-// tainted tells whether new pods are kept away from a node.
-func tainted(n *corev1.Node) bool {
-	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ensurancev1alpha1.TaintKey })
 }
 
 // features are those of the host, and what of them the flags let the agent use.

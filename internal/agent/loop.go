@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,23 +35,22 @@ type loop struct {
 	limits qos.Limits
 	marks  marks
 
-	observer  *observe.Observer
-	latest    *observe.Latest
-	eyes      sense.Sense
-	known     *cluster.State // that policy and pods are made of
-	policy    qos.Policy
-	pods      inventory.Pods
-	state     qos.State
-	throttler *act.Throttler // nil where nothing is carried out
+	observer *observe.Observer
+	latest   *observe.Latest
+	eyes     sense.Sense
+	known    *cluster.State // that policy and pods are made of
+	policy   qos.Policy
+	pods     inventory.Pods
+	state    qos.State
 
-	phases   map[string]qos.Phase
+	actors
+
 	avoided  bool
-	problems []string          // told last
-	refused  map[string]string // the last error by container, told once
+	problems []string // told last
 }
 
 // newLoop puts the loop together.
-func (p *parts) newLoop() (*loop, error) {
+func (p *parts) newLoop(a actors) (*loop, error) {
 	limits, err := p.limits()
 	if err != nil {
 		return nil, err
@@ -63,12 +61,9 @@ func (p *parts) newLoop() (*loop, error) {
 	}
 	l := &loop{
 		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
-		observer: observe.New(p.root(), p.layout), phases: map[string]qos.Phase{}, refused: map[string]string{},
+		observer: observe.New(p.root(), p.layout), actors: a,
 	}
 	l.beat, l.took = p.pulse.For(l.Name()), func(step string, d time.Duration) { p.pulse.Took(l.Name(), step, d) }
-	if p.enforces(enforceThrottle) {
-		l.throttler = act.NewThrottler(p.layout, p.journal)
-	}
 	return l, nil
 }
 
@@ -119,8 +114,8 @@ func (l *loop) learn() {
 	if now == l.known {
 		return
 	}
-	if l.known == nil {
-		l.avoided = tainted(now.Node)
+	if l.known == nil || l.tainter != nil {
+		l.avoided = act.Tainted(now.Node)
 	}
 	l.known = now
 	marks := l.policy.Marks
@@ -140,72 +135,16 @@ func (l *loop) learn() {
 // tick is one look and what follows.
 func (l *loop) tick(now time.Time) qos.Plan {
 	l.learn()
+	l.hear(&l.state)
 	snapshot := l.observer.Look(now)
 	l.latest.Publish(snapshot)
 	looked := l.clock.Now()
 	l.took("look", looked.Sub(now))
 	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
 	l.took("decide", l.clock.Since(looked))
-	l.tell(plan)
-	if l.throttler == nil {
-		return plan
-	}
-	groups := make(map[string]string, len(plan.Throttles))
-	for _, t := range plan.Throttles {
-		groups[t.ContainerID] = ""
-	}
-	for i := range snapshot.Pods {
-		for _, c := range snapshot.Pods[i].Containers {
-			if _, ok := groups[c.ID]; ok {
-				groups[c.ID] = c.Path
-			}
-		}
-	}
-	for _, t := range plan.Throttles {
-		l.throttle(t, groups[t.ContainerID])
+	l.carryOut(&plan, &l.state, snapshot, l.known.KnowsRules)
+	if l.tainter == nil {
+		l.avoided = plan.Avoid.Wanted // As if it were done.
 	}
 	return plan
-}
-
-func (l *loop) throttle(t qos.Throttle, group string) {
-	err := errors.New("its cgroup is not known")
-	if group != "" {
-		err = l.throttler.Throttle(t, group)
-	}
-	if err != nil {
-		if l.refused[t.ContainerID] != err.Error() {
-			l.log.Info("Cannot change a limit", "pod", t.Pod.String(), "error", err.Error())
-			l.refused[t.ContainerID] = err.Error()
-		}
-		return
-	}
-	delete(l.refused, t.ContainerID)
-	l.state.Throttled(t)
-	l.log.Info("Changed a limit of cpu", "pod", t.Pod.String(), "container", t.ContainerOf, "from", t.From.String(), "to", t.To.String(), "rule", t.Rule, "why", t.Why)
-}
-
-// tell logs what has changed since the last tick.
-func (l *loop) tell(plan qos.Plan) {
-	for _, f := range plan.Rules {
-		if l.phases[f.Rule] == f.Phase {
-			continue
-		}
-		l.phases[f.Rule] = f.Phase
-		l.log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Above, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Why)
-		if f.Phase != qos.Firing {
-			continue
-		}
-		for _, e := range plan.Evictions {
-			l.log.Info("Would evict a pod; this version does not", "pod", e.Pod.String(), "rule", e.Rule, "why", e.Why)
-		}
-		if l.throttler == nil {
-			for _, t := range plan.Throttles {
-				l.log.Info("Would change a limit of cpu", "pod", t.Pod.String(), "from", t.From.String(), "to", t.To.String(), "rule", t.Rule, "why", t.Why)
-			}
-		}
-	}
-	if plan.Avoid.Wanted != l.avoided {
-		l.avoided = plan.Avoid.Wanted
-		l.log.Info("Would change whether new pods are kept away; this version does not", "kept", plan.Avoid.Wanted, "why", plan.Avoid.Why)
-	}
 }

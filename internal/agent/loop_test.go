@@ -152,7 +152,11 @@ func (m *machine) loop(t *testing.T, stateDir string) *loop {
 	if p.journal, err = o.openJournal(p.log, layout, m.tree); err != nil {
 		t.Fatal(err)
 	}
-	l, err := p.newLoop()
+	a, _, err := p.newActors(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.newLoop(a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,12 @@ type Options struct {
 	MaxInactivity time.Duration
 	// StopTimeout is how long all parts may take to stop and to undo what they did.
 	StopTimeout time.Duration
+	// AuditFile gets a line for each action; empty for no such file. AuditBytes is how long it grows before another is begun.
+	AuditFile  string
+	AuditBytes int64
+	// EvictionBudget is how many pods all agents of the cluster may evict within BudgetWindow; 0 for no such bound.
+	EvictionBudget int
+	BudgetWindow   time.Duration
 	// KubeletRoot is the kubelet's directory below the host's root.
 	KubeletRoot  string
 	FeatureGates featuregate.MutableFeatureGate
@@ -81,7 +87,8 @@ func NewOptions() *Options {
 	return &Options{
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
 		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
-		Namespace: namespace, FeatureGates: newFeatureGates(),
+		Namespace: namespace, FeatureGates: newFeatureGates(), AuditBytes: defaultAuditBytes,
+		EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow,
 	}
 }
 
@@ -108,6 +115,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "How long a part of the agent may not be seen at work before health checks fail, from 10s.")
 	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "How long the agent may take to stop and to undo what it did, from 1s.")
 	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
+	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File that gets a line of JSON for each action: what, to whom, for which rule, with which numbers, and what came of it. Empty for none.")
+	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size from which on the audit file is put away as FILE.1, in place of the one before, and a new one is begun.")
+	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "How many pods all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no such bound. The same on all nodes.")
+	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Time that --eviction-budget is for, from 1s to 1h.")
 	o.FeatureGates.AddFlag(fs)
 	o.Log.AddFlags(fs)
 	retired.Add(fs, retiredFlags()) // After all others.

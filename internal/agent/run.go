@@ -74,13 +74,17 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		}
 		changes = append(changes, undoing{p.journal})
 	}
-	l, err := p.newLoop()
+	actors, beside, err := p.newActors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.newLoop(actors)
 	if err != nil {
 		return nil, err
 	}
 	announcer := p.newAnnouncer()
-	list = append(append(list, changes...), l.marks, announcer, l)
-	if err := p.register(announcer); err != nil {
+	list = append(append(append(list, changes...), beside...), l.marks, announcer, l)
+	if err := p.register(announcer, actors.teller); err != nil {
 		return nil, err
 	}
 	if !p.serves() {

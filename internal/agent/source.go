@@ -85,7 +85,7 @@ func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, b
 
 // static is what files say.
 func (o *Options) static() (cluster.Static, error) {
-	state := cluster.State{AnyNode: true, Note: "pods are not known to any cluster (--pods, --kubeconfig): no PodQOS can be matched, and nobody would be throttled or evicted"}
+	state := cluster.State{AnyNode: true, KnowsRules: true, Note: "pods are not known to any cluster (--pods, --kubeconfig): no PodQOS can be matched, and nobody would be throttled or evicted"}
 	var err error
 	if state.Rules, err = o.readRules(); err != nil {
 		return cluster.Static{}, err

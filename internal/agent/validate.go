@@ -31,6 +31,7 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
 	if o.Interval < leastInterval || o.Interval > mostInterval {
 		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval)))
@@ -97,3 +98,18 @@ func (o *Options) validateServing() field.ErrorList {
 
 // serves tells whether there is anything at --bind-address.
 func (o *Options) serves() bool { return o.BindAddress != "" && o.BindAddress != "0" }
+
+// validateActing returns what is wrong with how actions are bounded and told of.
+func (o *Options) validateActing() field.ErrorList {
+	var errs field.ErrorList
+	if o.EvictionBudget < 0 || o.EvictionBudget > mostBudget {
+		errs = append(errs, invalid("eviction-budget", o.EvictionBudget, fmt.Sprintf("must be from 0 to %d", mostBudget)))
+	}
+	if o.BudgetWindow < leastBudgetWindow || o.BudgetWindow > mostBudgetWindow {
+		errs = append(errs, invalid("eviction-budget-window", o.BudgetWindow, fmt.Sprintf("must be from %s to %s", leastBudgetWindow, mostBudgetWindow)))
+	}
+	if o.AuditBytes < leastAuditBytes {
+		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", leastAuditBytes)))
+	}
+	return errs
+}

@@ -108,6 +108,9 @@ func (f *feed) hear(ctx context.Context, err error) {
 	f.w.changed()
 }
 
+// known tells that all objects are known, or that there can be none.
+func (f *feed) known() bool { return f.had || apierrors.IsNotFound(f.failing) }
+
 // problem says what is wrong with the feed; empty for nothing.
 func (f *feed) problem() string {
 	if f.failing == nil {

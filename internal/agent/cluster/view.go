@@ -33,6 +33,8 @@ type State struct {
 	Rules ruleset.Set
 	// KnowsPods tells that Pods are all pods of the node; else nobody has said which there are.
 	KnowsPods bool
+	// KnowsRules tells that Rules are all rules of the cluster, or that it has no such kinds; else nobody has said which there are.
+	KnowsRules bool
 	// AnyNode tells that rules hold whatever the labels of the node are, where these are not known: there is no API server to ask.
 	AnyNode bool
 	// Problems are objects that cannot be read and kinds that the API server does not tell of, each with its name.

@@ -216,9 +216,10 @@ func (w *Watcher) build() *State {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	if w.config.Rules != nil {
-		s.Rules = *w.config.Rules
+		s.Rules, s.KnowsRules = *w.config.Rules, true
 		return s
 	}
+	s.KnowsRules = w.feeds.nodeQOS.known() && w.feeds.podQOS.known() && w.feeds.actions.known()
 	s.Rules.NodeQOS = decode[ensurancev1alpha1.NodeQOS](w.feeds.nodeQOS, s)
 	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.feeds.podQOS, s)
 	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.feeds.actions, s)

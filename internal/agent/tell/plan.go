@@ -48,11 +48,7 @@ func (t *Teller) rule(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.rule(f, fires)
 	t.previewed(plan, f)
 	if told.phase != f.Phase {
-		log := t.cfg.Log.V(1)
-		if f.Phase == qos.Unknown || f.Phase == qos.Held || told.phase == qos.Unknown {
-			log = t.cfg.Log
-		}
-		log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Above, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Why)
+		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Above, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Why)
 		told.phase = f.Phase
 	}
 	switch {

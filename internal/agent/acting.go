@@ -1,0 +1,157 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/record"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/pkg/qos"
+)
+
+const (
+	// defaultBudget and defaultBudgetWindow are how many pods the agents of a cluster evict together: two nodes at their own limit of five a
+	// minute. A rule that is wrong everywhere then takes ten pods before somebody can look, not five from each node.
+	defaultBudget       = 10
+	defaultBudgetWindow = time.Minute
+	mostBudget          = 1000
+	leastBudgetWindow   = time.Second
+	mostBudgetWindow    = time.Hour
+
+	// defaultAuditBytes is some ten thousand actions.
+	defaultAuditBytes = 10 << 20
+	leastAuditBytes   = 4 << 10
+)
+
+// actors carry plans out, each nil where its kind is not to be carried out, and tell of it.
+type actors struct {
+	throttler *act.Throttler
+	tainter   *act.Tainter
+	evictor   *act.Evictor
+	teller    *tell.Teller
+}
+
+// newActors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
+func (p *parts) newActors(ctx context.Context) (actors, []Manager, error) {
+	var a actors
+	config := tell.Config{
+		Node: p.node(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
+	}
+	var list []Manager
+	if p.AuditFile != "" {
+		audit, err := tell.OpenAudit(tell.AuditConfig{Path: p.AuditFile, MaxBytes: p.AuditBytes, Clock: p.clock, Log: p.log, Beat: p.pulse.For("audit")})
+		if err != nil {
+			return a, nil, fmt.Errorf("--audit-file: %w", err)
+		}
+		config.Audit = audit
+		list = append(list, audit)
+	}
+	if p.api != nil && !p.DryRun {
+		events := newEvents(ctx, p)
+		config.Events = events.EventRecorder
+		list = append(list, events)
+	}
+	a.teller = tell.New(config)
+	if p.enforces(enforceThrottle) {
+		a.throttler = act.NewThrottler(p.layout, p.journal)
+	}
+	if p.enforces(enforceTaint) {
+		a.tainter = act.NewTainter(act.TaintConfig{
+			Name: p.node(), Nodes: p.api.CoreV1().Nodes(), Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("taint"), Told: a.teller.Tainted,
+		})
+		list = append(list, a.tainter)
+	}
+	if p.enforces(enforceEvict) {
+		a.evictor = act.NewEvictor(act.EvictConfig{
+			Client: act.APIEvictions{Client: p.api}, Clock: p.clock, Log: p.log, Beat: p.pulse.For("evict"),
+			Budget: act.NewBudget(act.BudgetConfig{
+				Leases: p.api.CoordinationV1().Leases(p.Namespace), Node: p.node(), Slots: p.EvictionBudget, Window: p.BudgetWindow, Clock: p.clock,
+			}),
+		})
+		list = append(list, a.evictor)
+	}
+	return a, list, nil
+}
+
+// hear takes over what became of evictions since the last tick.
+func (a *actors) hear(state *qos.State) {
+	if a.evictor == nil {
+		return
+	}
+	for _, o := range a.evictor.Drain() {
+		o.Record(state)
+		a.teller.Evicted(o)
+	}
+}
+
+// carryOut does what a plan says, of the kinds that are to be carried out. knowsRules tells that the plan follows from all rules.
+func (a *actors) carryOut(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot, knowsRules bool) {
+	a.teller.Plan(plan)
+	// Where rules are not known yet none fires, and a taint of an agent before this one stays.
+	if a.tainter != nil && knowsRules {
+		a.tainter.Want(plan.Avoid.Wanted, plan.Avoid.Why)
+	}
+	if a.evictor != nil {
+		for _, e := range plan.Evictions {
+			if a.evictor.Ask(e) {
+				state.Asked(e, plan.At)
+			}
+		}
+	}
+	if a.throttler != nil {
+		a.throttle(plan, state, snapshot)
+	}
+}
+
+// throttle changes limits of containers that the last look has found.
+func (a *actors) throttle(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot) {
+	if len(plan.Throttles) == 0 {
+		return
+	}
+	groups := map[string]string{}
+	for i := range snapshot.Pods {
+		for _, c := range snapshot.Pods[i].Containers {
+			groups[c.ID] = c.Path
+		}
+	}
+	for _, t := range plan.Throttles {
+		err := errors.New("its cgroup is not known")
+		if group := groups[t.ContainerID]; group != "" {
+			err = a.throttler.Throttle(t, group)
+		}
+		if err == nil {
+			state.Throttled(t)
+		}
+		a.teller.Throttled(t, err)
+	}
+}
+
+// events write beside who tells of something, from the start of the others to their end.
+type events struct {
+	record.EventRecorder
+
+	shutDown func()
+}
+
+func newEvents(ctx context.Context, p *parts) events {
+	recorder, end := tell.NewRecorder(context.WithoutCancel(ctx), p.api, p.node())
+	return events{recorder, end}
+}
+
+// Name implements Manager.
+func (events) Name() string { return "events" }
+
+// Run implements Manager.
+func (e events) Run(ctx context.Context) error {
+	<-ctx.Done()
+	e.shutDown()
+	return nil
+}
