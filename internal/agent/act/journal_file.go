@@ -11,10 +11,10 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
+	"crane.io/crane/internal/agent/durable"
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
@@ -40,7 +40,7 @@ type journalFile struct {
 // OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
 // beside the empty journal, which can be used: what it held cannot be undone any more.
 func OpenJournal(path string, layout cgroup.Layout, files Files) (*Journal, error) {
-	j := &Journal{path: path, layout: layout, files: files, replace: replace, entries: map[string]*Entry{}}
+	j := &Journal{path: path, layout: layout, files: files, replace: durable.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -193,29 +193,4 @@ func (j *Journal) save() error {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	return nil
-}
-
-// replace replaces a file in one step. It returns when that is on the disk.
-func replace(path string, content []byte) (err error) {
-	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	// The directory's entry has to be on the disk as well.
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -238,7 +238,7 @@ func (a action) run(t *testing.T, n node, at int, after, forgetful bool) (died b
 	return died, changed
 }
 
-// replaceUnsynced is replace for a disk that does not fail: waiting for it makes a minute of this test.
+// replaceUnsynced is durable.Replace for a disk that does not fail: waiting for it makes a minute of this test.
 func replaceUnsynced(path string, content []byte) error {
 	return errors.Join(os.WriteFile(path+".tmp", content, 0o600), os.Rename(path+".tmp", path))
 }

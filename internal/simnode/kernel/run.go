@@ -53,22 +53,45 @@ func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, er
 // weights below quotas and CPU lists, and memory held below memory.high and memory.max; all is counted in files. Groups without a load
 // keep their memory and use no cpu.
 func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
-	out := make([]Got, len(loads))
+	out, err := t.tick(span, loads, math.Inf(1))
+	return out.got, err
+}
+
+// tick is what a span brought, to loads in their order and to the machine: the share of the time in which somebody waited for a CPU that
+// others had, and in which some and all waited for memory.
+type tick struct {
+	got                         []Got
+	span                        time.Duration
+	waited, stalled, allStalled float64
+}
+
+func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
+	out := tick{got: make([]Got, len(loads)), allStalled: 1}
 	machine, err := t.branches(loads)
 	if err != nil {
-		return nil, err
+		return tick{}, err
 	}
-	machine.give(min(machine.demand, float64(machine.cpus)))
+	machine.give(min(machine.demand, float64(machine.cpus), cores))
 	if err := t.count(machine, span); err != nil {
-		return nil, err
+		return tick{}, err
 	}
 	waited := stalls{}
 	for i, l := range loads {
-		if out[i], err = t.breathe(l, span); err != nil {
-			return nil, err
+		got, err := t.breathe(l, span)
+		if err != nil {
+			return tick{}, err
 		}
-		out[i].CPU = machine.find(l.Group).got
-		t.addStall(waited, l.Group, out[i].Stalled)
+		b := machine.find(l.Group)
+		got.CPU = b.got
+		if b.demand > 0 {
+			out.waited = max(out.waited, 1-b.got/b.demand)
+		}
+		out.stalled, out.allStalled = max(out.stalled, got.Stalled), min(out.allStalled, got.Stalled)
+		out.got[i] = got
+		t.addStall(waited, l.Group, got.Stalled)
+	}
+	if len(loads) == 0 {
+		out.allStalled = 0
 	}
 	return out, t.countStalls(waited, span)
 }
