@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"crane.io/crane/internal/agent/host"
@@ -87,7 +88,7 @@ func Report(h Host, s *observe.Snapshot) []Feature {
 		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
 		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
-		numaZones(root), runQueue(root), cyclesPerInstruction(root),
+		numaZones(root), runQueue(root), h.interference(), cyclesPerInstruction(root),
 		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
 		runtimeSocket(root),
 	)
@@ -153,17 +154,41 @@ func numaZones(root host.Root) Feature {
 	if err != nil || zones == 0 {
 		return unsupported("numa", "no NUMA zones in /sys/devices/system/node")
 	}
-	return off("numa", fmt.Sprintf("%d zones; the agent does not use them yet", zones))
+	return on("numa", fmt.Sprintf("%d zones", zones))
 }
 
 func runQueue(root host.Root) Feature {
-	return offIf("run-queue-wait", exists(root.Path("proc/self/schedstat")) || exists(root.Path("proc/schedstat")), "the kernel has no schedstat")
+	const name = "run-queue-wait"
+	if !exists(root.Path("proc/self/schedstat")) {
+		return unsupported(name, "the kernel has no schedstat")
+	}
+	// What a PID is to the host's /proc and to this process is the same in one PID namespace alone.
+	if pid, err := os.Readlink(root.Path("proc/self")); err != nil || pid != strconv.Itoa(os.Getpid()) {
+		return unsupported(name, "the agent is not in the host's PID namespace (hostPID), and threads cannot be found")
+	}
+	return on(name, "sampled where a rule asks for it")
 }
 
+// interference wants to know how long pods wait: from their pressure, or from the run queues of their threads.
+func (h Host) interference() Feature {
+	const name = "interference"
+	queue := runQueue(h.Root)
+	switch {
+	case h.Layout == nil || h.Layout.Pods == "":
+		return unsupported(name, "there are no pods")
+	case h.Layout.Has("unified", "cpu.pressure"):
+		return on(name, "by the pressure of pods")
+	case queue.State == On:
+		return on(name, "by run queues, since pods have no pressure: for cpu alone")
+	}
+	return unsupported(name, "pods have no pressure, and run queues cannot be sampled: "+queue.Reason)
+}
+
+// cyclesPerInstruction needs a performance monitoring unit, which most virtual machines do not have.
 func cyclesPerInstruction(root host.Root) Feature {
 	const name = "cpi"
 	if !exists(root.Path("sys/bus/event_source/devices/cpu")) && !exists(root.Path("sys/bus/event_source/devices/cpu_core")) {
-		return unsupported(name, "no hardware performance counters")
+		return unsupported(name, "no hardware performance counters: the kernel has no device cpu in /sys/bus/event_source/devices")
 	}
 	return off(name, notYet)
 }

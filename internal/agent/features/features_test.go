@@ -4,8 +4,10 @@
 package features
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,11 +61,34 @@ func TestReport(t *testing.T) {
 	got := report(t, dir)
 	for name, want := range map[string]string{
 		"cgroups": "on: cgroup v2, driver systemd", "pods": "on: in kubepods.slice", "pod-pressure": "on", "memory-high": "off: " + notYet,
-		"memory-reclaim": "unsupported: the kernel is too old", "numa": "off: 2 zones", "kubelet-cpu-manager": "off: policy static",
+		"memory-reclaim": "unsupported: the kernel is too old", "numa": "on: 2 zones", "interference": "on: by the pressure of pods", "kubelet-cpu-manager": "off: policy static",
 		"kubelet-memory-manager": "unsupported: memory_manager_state: ", "runtime": "off: /run/crio/crio.sock", "network": "on", "disks": "on", "node-pressure": "on",
 	} {
 		if !strings.HasPrefix(got[name], want) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	for name, want := range map[string]string{
+		"run-queue-wait": "unsupported: the kernel has no schedstat", "cpi": "unsupported: no hardware performance counters",
+	} {
+		if !strings.HasPrefix(got[name], want) {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	// Another PID namespace, and this one.
+	write("proc/1/schedstat", "1 2 3\n")
+	write(fmt.Sprintf("proc/%d/schedstat", os.Getpid()), "1 2 3\n")
+	for pid, want := range map[int]string{1: "unsupported: the agent is not in the host's PID namespace", os.Getpid(): "on: sampled where"} {
+		if pid == os.Getpid() && pid == 1 {
+			continue
+		}
+		link := filepath.Join(dir, "proc/self")
+		_ = os.Remove(link)
+		if err := os.Symlink(strconv.Itoa(pid), link); err != nil {
+			t.Fatal(err)
+		}
+		if got := report(t, dir)["run-queue-wait"]; !strings.HasPrefix(got, want) {
+			t.Errorf("with PID %d: %q, want %q", pid, got, want)
 		}
 	}
 	// The same host without PSI.
