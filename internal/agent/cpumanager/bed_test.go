@@ -59,7 +59,7 @@ func newBed(t *testing.T, v1 bool) *bed {
 	b.group("kubepods")
 	for path, content := range map[string]string{
 		"sys/devices/system/cpu/online": "0-7\n", "sys/devices/system/node/node0/cpulist": "0-3\n", "sys/devices/system/node/node1/cpulist": "4-7\n",
-		"sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 8388608 kB\n", "sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 8388608 kB\n",
+		"sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 8388608 kB\nNode 0 MemFree: 0 kB\n", "sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 8388608 kB\nNode 0 MemFree: 0 kB\n",
 		"sys/devices/system/node/node0/distance": "10 20\n", "sys/devices/system/node/node1/distance": "20 10\n",
 	} {
 		b.file(path, content)

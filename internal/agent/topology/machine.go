@@ -188,38 +188,20 @@ func (s *sysfs) zone(id int) Zone {
 	}
 	content, err := s.read("sys/devices/system", dir, "meminfo")
 	if err == nil {
-		z.Memory, err = total(content)
+		var memory host.ZoneMemory
+		memory, err = host.ParseZoneMeminfo(content)
+		if err == nil && memory.Total > series.Bytes(numa.MaxAmount) {
+			err = fmt.Errorf("%d bytes are more than can be", memory.Total)
+		}
+		if err == nil {
+			z.Memory = memory.Total
+		}
 	}
 	if err != nil {
 		s.problem("memory of zone %d: %v", id, err)
 	}
 	z.HugePages = s.hugePages(dir + "/hugepages")
 	return z
-}
-
-// total reads the total of a zone's meminfo: "Node 0 MemTotal: 16384 kB".
-func total(content []byte) (series.Bytes, error) {
-	found, kib := false, uint64(0)
-	err := host.Lines(content, func(line []byte) error {
-		_, rest := host.Field(line)
-		_, rest = host.Field(rest)
-		key, rest := host.Field(rest)
-		if string(key) != "MemTotal:" {
-			return nil
-		}
-		number, _ := host.Field(rest)
-		var err error
-		kib, err = host.Uint(number)
-		found = err == nil
-		return err //nolint:wrapcheck // The zone is named by the caller.
-	})
-	if err == nil && (!found || kib > uint64(numa.MaxAmount)>>10) {
-		err = errors.New("meminfo has no MemTotal that can be")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("meminfo: %w", err)
-	}
-	return series.Bytes(kib << 10), nil
 }
 
 // hugePages reads hugepages-2048kB/nr_hugepages and so on.

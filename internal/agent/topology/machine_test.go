@@ -26,7 +26,7 @@ func twoZones() map[string]string {
 		"sys/devices/system/node/node0/meminfo":                                    "Node 0 MemTotal:       16777216 kB\nNode 0 MemFree:        1024 kB\n",
 		"sys/devices/system/node/node2/cpulist":                                    "4-7,12-14\n",
 		"sys/devices/system/node/node2/distance":                                   "21 10\n",
-		"sys/devices/system/node/node2/meminfo":                                    "Node 2 MemTotal:       8388608 kB\n",
+		"sys/devices/system/node/node2/meminfo":                                    "Node 2 MemTotal:       8388608 kB\nNode 2 MemFree:        1024 kB\n",
 		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages":    "512\n",
 		"sys/devices/system/node/node2/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
 		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages":  "3\n",
@@ -124,9 +124,11 @@ func TestOddMachines(t *testing.T) {
 		"a CPU in no zone":        {func(f map[string]string) { f[node+"node2/cpulist"] = "4-7,12\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12 8192MiB", "CPUs 13-14 are in no zone"},
 		"memory alone":            {func(f map[string]string) { f[node+"node2/cpulist"] = "\n" }, "0: 0-3,8-10 16384MiB; 2:  8192MiB", "CPUs 4-7,12-14 are in no zone"},
 		"no memory":               {func(f map[string]string) { delete(f, node+"node2/meminfo") }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
-		"memory of a fool":        {func(f map[string]string) { f[node+"node2/meminfo"] = "Node 2 MemTotal: 99999999999999999 kB\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
-		"distances of another":    {func(f map[string]string) { f[node+"node2/distance"] = "21 10 30\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "has 3 distances"},
-		"a far distance":          {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is none`},
+		"memory of a fool": {func(f map[string]string) {
+			f[node+"node2/meminfo"] = "Node 2 MemTotal: 99999999999999 kB\nNode 2 MemFree: 0 kB\n"
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
+		"distances of another": {func(f map[string]string) { f[node+"node2/distance"] = "21 10 30\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "has 3 distances"},
+		"a far distance":       {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is none`},
 		"huge pages of a fool": {func(f map[string]string) {
 			f[node+"node2/hugepages/hugepages-2048kB/nr_hugepages"] = "18446744073709551615\n"
 		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "more than can be"},
