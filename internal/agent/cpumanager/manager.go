@@ -77,6 +77,7 @@ type Manager struct {
 	tree   *cgroup.Tree
 	sets   cpusets
 	status atomic.Pointer[Status]
+	counts counts
 
 	loaded bool
 	// plan is in force; it was saved before anything of it was done.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
@@ -453,4 +454,40 @@ func TestKilled(t *testing.T) {
 		b.step()
 		b.want("the rest", "web/a=0-1", "other/a=2-7")
 	})
+}
+
+func TestMetrics(t *testing.T) {
+	b := newBed(t, false)
+	b.run("web", "node0=2", 2)
+	b.run("big", "node0=9", 9)
+	b.step()
+	if cpus, ok := b.Owned(); !ok || cpus.String() != "0-1" {
+		t.Errorf("%s, %t", cpus, ok)
+	}
+	want := `
+# HELP crane_agent_cpu_manager_containers Containers with CPUs by a policy, and those that do not get what they ask for.
+# TYPE crane_agent_cpu_manager_containers gauge
+crane_agent_cpu_manager_containers{state="assigned"} 1
+crane_agent_cpu_manager_containers{state="refused"} 1
+# HELP crane_agent_cpu_manager_cpus CPUs that a container has alone, and those that all others share.
+# TYPE crane_agent_cpu_manager_cpus gauge
+crane_agent_cpu_manager_cpus{set="exclusive"} 2
+crane_agent_cpu_manager_cpus{set="shared"} 6
+# HELP crane_agent_cpu_manager_writes_total Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.
+# TYPE crane_agent_cpu_manager_writes_total counter
+crane_agent_cpu_manager_writes_total{outcome="failed"} 0
+crane_agent_cpu_manager_writes_total{outcome="mended"} 0
+crane_agent_cpu_manager_writes_total{outcome="moved"} 4
+`
+	if err := testutil.CollectAndCompare(b.Manager, strings.NewReader(want), "crane_agent_cpu_manager_containers", "crane_agent_cpu_manager_cpus", "crane_agent_cpu_manager_writes_total"); err != nil {
+		t.Error(err)
+	}
+	b.kubelet("cpuManagerPolicy: static\n")
+	b.step()
+	if _, ok := b.Owned(); ok {
+		t.Error("it stands aside and gives CPUs")
+	}
+	if n := testutil.CollectAndCount(b.Manager, "crane_agent_cpu_manager_cpus"); n != 0 {
+		t.Errorf("%d series of CPUs that nobody has", n)
+	}
 }

@@ -164,6 +164,7 @@ func (m *Manager) write(groups []group, decided bool) {
 		if moved++; !decided {
 			mended = append(mended, g.owner)
 		}
+		m.count(decided)
 		m.config.Log.V(1).Info(m.verb("Runs", "Would run"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
 	}
 	if err := m.sets.forgetGone(ids); err != nil {
@@ -175,11 +176,23 @@ func (m *Manager) write(groups []group, decided bool) {
 	if len(mended) > 0 && m.config.Journal != nil {
 		m.config.Log.Info("Somebody else had changed where containers run; it is put right", "containers", strings.Join(mended, ", "))
 	}
+	m.counts.failed.Add(int64(len(errs)))
 	text := ""
 	if err := errors.Join(errs...); err != nil {
 		text = fmt.Sprintf("Cannot write where %d of %d containers run; it is tried again: %v", len(errs), len(groups), err)
 	}
 	m.tell("write", text)
+}
+
+// count counts a write, which in a dry run there is none of.
+func (m *Manager) count(decided bool) {
+	switch {
+	case m.config.Journal == nil:
+	case decided:
+		m.counts.moved.Add(1)
+	default:
+		m.counts.mended.Add(1)
+	}
 }
 
 func (m *Manager) verb(does, would string) string {
