@@ -79,9 +79,11 @@ test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
 
 # Real nodes (docs/real-nodes.md) ------------------------------------------------------------------------------------
 .PHONY: build-nodes
-build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, and our part inside of them
+build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, our part inside of them, and what their images hold
 	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/nodekit ./cmd/nodekit
+	@# Linked statically and not built without C, as the Dockerfile does: that would compile most of Kubernetes' libraries a second time.
+	@$(GO) build -ldflags '$(LDFLAGS) -linkmode external -extldflags -static' -o $(BIN)/static/crane-agent ./cmd/crane-agent
 	@$(GO) build -ldflags '-s -w' -o $(BIN)/nodes ./cmd/nodes
 
 .PHONY: nodes
@@ -99,6 +101,10 @@ install-nodes: ## Install the Debian packages that real nodes need (root)
 .PHONY: test-nodes
 test-nodes: build-nodes ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -p 1 -timeout 30m -v $(ARGS) ./test/e2e/node/...
+
+.PHONY: test-agent
+test-agent: build-nodes ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
+	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -v $(ARGS) ./test/e2e/node/agent
 
 .PHONY: bench-nodes
 bench-nodes: build-nodes ## Print the figures of real nodes: start, stop, idle cost, failures in 20 rounds
@@ -131,8 +137,9 @@ bench-metric-adapter: $(BIN)/metric-adapter $(BIN)/controlplane ## Print the met
 	@$(GO) run ./test/bench/metricadapter $(ARGS)
 
 .PHONY: bench-agent
-bench-agent: ## Print what a tick of the agent takes at 110 pods, from files to plan, on a recorded tree
+bench-agent: build-nodes ## Print what a tick of the agent takes at 110 pods, on a recorded tree and on a real node, and what it saves a pod beside a hog
 	$(GO) test -run '^$$' -bench 'Tick110' -benchmem ./internal/agent/sense
+	CRANE_BIN=$(BIN) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/e2e/node/agent
 
 .PHONY: bench-scheduler
 bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less

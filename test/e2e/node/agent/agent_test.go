@@ -1,0 +1,92 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// enforceThrottle lets the agent throttle, fast enough for a test.
+func enforceThrottle() []string {
+	return []string{"--enforce=cpu-throttle", "--collect-interval=500ms"}
+}
+
+// TestThrottle: on a real node a pod that takes cpu is throttled and gets all of it back; so it does when the agent goes, and the
+// agent goes on where the kubelet and containerd are started anew under it. What is not to be touched never is.
+func TestThrottle(t *testing.T) {
+	s := start(t, node.Options{Restart: true})
+	hog := s.hog(t, "hog", "2", nil, nil)
+	bystander := s.bystander(t)
+	before := s.settings(t)
+	s.apply(t, throttleRules)
+	t.Run("and-restore", func(t *testing.T) {
+		s.deploy(t, enforceThrottle()...)
+		s.turn(t, hog, true)
+		s.awaitThrottled(t, hog)
+		s.onlyOf(t, hog, before)
+		s.turn(t, hog, false)
+		s.awaitAsBefore(t, before)
+	})
+	t.Run("undone-when-the-agent-is-deleted", func(t *testing.T) {
+		d := s.deploy(t, enforceThrottle()...)
+		s.turn(t, hog, true)
+		s.awaitThrottled(t, hog)
+		d.remove(t)
+		s.awaitAsBefore(t, before)
+		s.turn(t, hog, false)
+	})
+	t.Run("while-kubelet-and-containerd-restart", func(t *testing.T) {
+		d := s.deploy(t, enforceThrottle()...)
+		s.turn(t, hog, true)
+		s.awaitThrottled(t, hog)
+		for _, program := range []string{"kubelet", "containerd"} {
+			if err := s.Kill(program); err != nil {
+				t.Fatal(err)
+			}
+			// Only a kubelet and a containerd that work can start it.
+			s.Delete(t, s.Run(t, s.Pod("after-"+program, "pause", nil, nil, nil)))
+			s.awaitThrottled(t, hog)
+			s.onlyOf(t, hog, before)
+		}
+		if err := d.same(t); err != nil {
+			t.Error(err)
+		}
+		s.turn(t, hog, false)
+		s.awaitAsBefore(t, before)
+		after := s.Await(t, bystander, "is there", func(*corev1.Pod) bool { return true })
+		if after.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("the bystander was restarted: %+v", after.Status)
+		}
+	})
+}
+
+// onlyOf: settings of no other pod than this one have changed.
+func (s site) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
+	t.Helper()
+	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, node.Group(pod)+"/") })
+	if len(others) > 0 {
+		t.Errorf("beside %s: %s", pod.Name, strings.Join(others, "; "))
+	}
+}
+
+// same tells whether the agent is still the process that was deployed.
+func (d *deployed) same(t testing.TB) error {
+	t.Helper()
+	now, err := d.Client.CoreV1().Pods(d.pod.Namespace).Get(t.Context(), d.pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if was, is := d.pod.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.RestartCount != was.RestartCount || is.ContainerID != was.ContainerID {
+		return fmt.Errorf("the agent was restarted: %+v", is)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/integration/harness"
+)
+
+const (
+	// measures of a phase, of span each; their median counts.
+	measures = 3
+	span     = 10 * time.Second
+	// settles is how long the agent has from the breach on.
+	settles = 10 * time.Second
+)
+
+// latencyRules throttle batch pods while the server waits for cpu.
+const latencyRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: latency}
+spec:
+  rules:
+  - name: cpu
+    metricRule: {name: cpu_total_utilization, value: 60}
+    avoidanceThreshold: 2
+    restoreThreshold: 5
+    actionName: calm-down
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 30, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 70}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [calm-down]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+// BenchmarkVictim measures a server's latency alone, beside a hog, and beside a hog with an agent, and how long the agent takes to act.
+func BenchmarkVictim(b *testing.B) {
+	s := start(b, node.Options{})
+	hog := s.hog(b, "hog", "8", node.Resources("1", ""), nil)
+	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", "1ms"}, node.Resources("100m", ""), nil))
+	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
+	alone := s.p99(b, client, server)
+	s.turn(b, hog, true)
+	beside := s.p99(b, client, server)
+	s.turn(b, hog, false)
+	s.apply(b, latencyRules)
+	s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
+	<-time.After(settles)
+	for b.Loop() {
+		acted := s.firstAction(b, hog)
+		begin := time.Now()
+		s.turn(b, hog, true)
+		reaction := (<-acted).Sub(begin)
+		<-time.After(time.Until(begin.Add(settles)))
+		with := s.p99(b, client, server)
+		b.ReportMetric(reaction.Seconds(), "s-to-act")
+		b.ReportMetric(alone.Seconds()*1e3, "ms-p99-alone")
+		b.ReportMetric(beside.Seconds()*1e3, "ms-p99-hog")
+		b.ReportMetric(with.Seconds()*1e3, "ms-p99-agent")
+		b.ReportMetric((beside-with).Seconds()/(beside-alone).Seconds(), "recovered")
+		if limits, err := s.Cgroups(b).ContainerLimits(b, hog); err == nil {
+			b.Logf("the hog has %.3g cores", limits.Cores)
+		}
+	}
+}
+
+// p99 is the median of some measures of a server's 99th percentile.
+func (s site) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for range measures {
+		out, err := s.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report struct {
+			P99us            int64
+			Requests, Errors int
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil || report.Errors > 0 || report.Requests == 0 {
+			t.Fatalf("%q: %v", out, err)
+		}
+		all = append(all, time.Duration(report.P99us)*time.Microsecond)
+	}
+	t.Logf("p99 %v", all)
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// firstAction tells when the pod's limit of cpu has changed.
+func (s site) firstAction(t testing.TB, pod *corev1.Pod) <-chan time.Time {
+	t.Helper()
+	name := "cpu.cfs_quota_us"
+	if s.Cgroup() != 1 {
+		name = "cpu.max"
+	}
+	file := s.file("cpu", name, pod)
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(chan time.Time, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			if now, err := os.ReadFile(file); err == nil && string(now) != string(before) {
+				break
+			}
+			<-time.After(5 * time.Millisecond)
+		}
+		out <- time.Now()
+	}()
+	return out
+}
+
+// full is the pods of a node as the kubelet's default allows, the agent's among them.
+const full = 110
+
+// BenchmarkFull measures what the agent takes of a node that is full of pods.
+func BenchmarkFull(b *testing.B) {
+	s := start(b, node.Options{})
+	pods := make([]*corev1.Pod, full-1)
+	for i := range pods {
+		pods[i] = s.Create(b, s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, nil, nil))
+	}
+	for _, p := range pods {
+		s.Await(b, p, "Ready", isReady)
+	}
+	s.apply(b, latencyRules)
+	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
+	<-time.After(settles)
+	for b.Loop() {
+		const watched = time.Minute
+		before, begin := s.taken(b, d.pod), time.Now()
+		<-time.After(watched)
+		after, took := s.taken(b, d.pod), time.Since(begin).Seconds()
+		b.ReportMetric((after.cpu-before.cpu).Seconds()/took, "cores")
+		b.ReportMetric(after.resident/(1<<20), "MiB-resident")
+		b.ReportMetric((after.allocations-before.allocations)/took, "allocations/s")
+		b.ReportMetric(full, "pods")
+	}
+}
+
+// taken is what a process has used.
+type taken struct {
+	cpu         time.Duration
+	resident    float64 // bytes
+	allocations float64
+}
+
+// taken reads what the agent says of itself, and the kernel of its container.
+func (s site) taken(t testing.TB, pod *corev1.Pod) taken {
+	t.Helper()
+	out := taken{resident: math.NaN(), allocations: math.NaN()}
+	metrics, err := harness.Get(t.Context(), "http://"+pod.Status.PodIP+":8081/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(metrics) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "process_cpu_seconds_total":
+			out.cpu = time.Duration(v * float64(time.Second))
+		case "process_resident_memory_bytes":
+			out.resident = v
+		case "go_memstats_mallocs_total":
+			out.allocations = v
+		}
+	}
+	if content, err := os.ReadFile(filepath.Join(s.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
+		if ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil {
+			out.cpu = time.Duration(ns)
+		}
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/integration/harness"
+)
+
+// manager owns the fields of what the tests apply.
+const manager = "agent-test"
+
+// site is a node with what an agent needs of its cluster.
+type site struct {
+	*node.Node
+	client client.Client
+}
+
+// start starts a node and installs the CRDs and the rights of Crane in its cluster.
+func start(t testing.TB, o node.Options) site {
+	t.Helper()
+	n := node.Start(t, o)
+	if err := harness.Install(t.Context(), n.Config, manager, func(kind string) bool {
+		return slices.Contains([]string{"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(n.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return site{Node: n, client: c}
+}
+
+// daemonSet is that of config/crane-agent with the image that nodes have, on this node alone, with other flags in the place of those
+// that say what is carried out.
+func (s site) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
+	t.Helper()
+	objects, err := manifest.ReadDir(config.Manifests, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &appsv1.DaemonSet{}
+	for _, o := range objects {
+		if o.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(set.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("config/%s has no DaemonSet of one container: %+v", command, set)
+	}
+	pod := &set.Spec.Template.Spec
+	pod.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
+	c := &pod.Containers[0]
+	c.Image, c.ImagePullPolicy = node.Image(command), corev1.PullNever
+	c.Args = slices.DeleteFunc(c.Args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return name == "--dry-run" || slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, name+"=") })
+	})
+	c.Args = append(c.Args, flags...)
+	return set
+}
+
+// deployed is an agent that runs as the pod of a DaemonSet.
+type deployed struct {
+	site
+	set *appsv1.DaemonSet
+	pod *corev1.Pod
+}
+
+// deploy runs the agent for the length of the test and returns when it is Ready.
+func (s site) deploy(t testing.TB, flags ...string) *deployed {
+	t.Helper()
+	d := &deployed{site: s, set: s.daemonSet(t, flags...)}
+	set, err := s.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create DaemonSet: %v", err)
+	}
+	d.set = set
+	t.Cleanup(func() {
+		if t.Failed() && d.pod != nil {
+			if logs, err := s.Logs(t, d.pod); err == nil {
+				t.Logf("--- %s\n%s", d.pod.Name, logs)
+			}
+		}
+		d.remove(t)
+	})
+	s.Eventually(t, "agent", func() error { return d.find(t) })
+	return d
+}
+
+// find looks the DaemonSet's pod up; it is an error if that is not Ready.
+func (d *deployed) find(t testing.TB) error {
+	t.Helper()
+	selector := metav1.FormatLabelSelector(d.set.Spec.Selector)
+	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	var have []string
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		if d.pod = p; isReady(p) {
+			return nil
+		}
+		have = append(have, fmt.Sprintf("%s: %s %+v", p.Name, p.Status.Phase, p.Status.ContainerStatuses))
+	}
+	return fmt.Errorf("none of %d pods is Ready: %s", len(pods.Items), strings.Join(have, "\n"))
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// remove deletes the DaemonSet and returns when its pods are gone.
+func (d *deployed) remove(t testing.TB) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	if err := client.IgnoreNotFound(d.client.Delete(ctx, d.set.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
+		t.Errorf("delete DaemonSet: %v", err)
+		return
+	}
+	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.set.Spec.Selector)})
+	if err != nil {
+		t.Errorf("delete DaemonSet: %v", err)
+		return
+	}
+	for i := range pods.Items {
+		d.Delete(t, &pods.Items[i])
+	}
+}
+
+// apply applies objects for the length of the test.
+func (s site) apply(t testing.TB, text string) {
+	t.Helper()
+	objects, err := manifest.ParseString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(s.Config, manager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, o := range objects {
+			if err := s.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
+				t.Errorf("delete %s %s: %v", o.GetKind(), o.GetName(), err)
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// signal is a file that every container has, empty at its start and writable from outside.
+const signal = "/dev/termination-log"
+
+// batch is the label of pods that may be touched.
+func batch() map[string]string { return map[string]string{"workload": "batch"} }
+
+// hog runs a pod that is busy while its switch is on, which it is not at first.
+func (s site) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
+	t.Helper()
+	pod := s.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
+	pod.Labels = batch()
+	return s.Run(t, pod)
+}
+
+// turn turns the switch of a hog.
+func (s site) turn(t testing.TB, hog *corev1.Pod, on bool) {
+	t.Helper()
+	value := map[bool]string{true: "1", false: "0"}[on]
+	s.Eventually(t, "switch of "+hog.Name, func() error {
+		_, err := s.Exec(t, hog, "/nodekit", "cgroups", "write", signal, value)
+		return err
+	})
+}
+
+// bystander runs a pod that nobody may touch, with limits of its own.
+func (s site) bystander(t testing.TB) *corev1.Pod {
+	t.Helper()
+	return s.Run(t, s.Pod("bystander", "latency-server", []string{"-work", "100us"}, node.Resources("50m", "16Mi"), node.Resources("500m", "64Mi")))
+}
+
+// throttleRules throttle batch pods while pod hog uses cpu. The value is so low that it is above it on a machine that leaves a node
+// hardly any.
+const throttleRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: busy}
+spec:
+  rules:
+  - name: hog
+    metricRule:
+      name: container_cpu_total_usage
+      value: 20m
+      selector: {matchLabels: {PodName: hog, ContainerName: main}}
+    avoidanceThreshold: 2
+    restoreThreshold: 3
+    actionName: calm-down
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [calm-down]
+  labelSelector: {matchLabels: {workload: batch}}
+`

@@ -1,0 +1,106 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// changeable are the files of cgroups that an agent may write to, of either version.
+func changeable() []string {
+	return []string{
+		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes",
+		"memory.soft_limit_in_bytes", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "memory.high", "memory.low", "memory.max",
+	}
+}
+
+// settings reads all of them, of every pod and container of a node in namespaces, by their path. The groups of QoS classes above the
+// pods are the kubelet's to change.
+func (s site) settings(t testing.TB) map[string]string {
+	t.Helper()
+	base := s.Path("/sys/fs/cgroup")
+	found := map[string]string{}
+	err := filepath.WalkDir(base, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.Contains(path, "/pod") || !slices.Contains(changeable(), entry.Name()) {
+			return nil //nolint:nilerr // Pods come and go.
+		}
+		if content, err := os.ReadFile(path); err == nil {
+			found[strings.TrimPrefix(path, base)] = strings.TrimSpace(string(content))
+		}
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("read settings below %s: %d found, %v", base, len(found), err)
+	}
+	return found
+}
+
+// changes are the settings that are others than before, one line each. What came or went meanwhile is none.
+func changes(before, now map[string]string) []string {
+	var out []string
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if v, ok := now[path]; ok && v != before[path] {
+			out = append(out, fmt.Sprintf("%s: %s, was %s", path, v, before[path]))
+		}
+	}
+	return out
+}
+
+// awaitAsBefore waits until every setting is as it was.
+func (s site) awaitAsBefore(t testing.TB, before map[string]string) {
+	t.Helper()
+	s.Eventually(t, "every setting is as before", func() error {
+		if c := changes(before, s.settings(t)); len(c) > 0 {
+			return fmt.Errorf("%d differ: %s", len(c), strings.Join(c, "; "))
+		}
+		return nil
+	})
+}
+
+// file is a file of a container's cgroup on a node in namespaces, as seen from here.
+func (s site) file(controller, name string, pod *corev1.Pod) string {
+	if s.Cgroup() != 1 {
+		controller = ""
+	}
+	return filepath.Join(s.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
+}
+
+// awaitThrottled waits until the pod's container has a limit that it had not, and the kernel has held it down by that.
+func (s site) awaitThrottled(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	cgroups, first := s.Cgroups(t), int64(-1)
+	s.Eventually(t, pod.Name+" is throttled", func() error {
+		limits, err := cgroups.ContainerLimits(t, pod)
+		if err != nil {
+			return err
+		}
+		if math.IsInf(limits.Cores, 1) {
+			return errors.New("it has no limit")
+		}
+		n, err := cgroups.Throttled(t, pod)
+		if err != nil {
+			return err
+		}
+		if first < 0 {
+			first = n
+		}
+		if n <= first {
+			return fmt.Errorf("limit %g, used up in %d periods", limits.Cores, n)
+		}
+		return nil
+	})
+}
