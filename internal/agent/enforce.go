@@ -13,9 +13,12 @@ import (
 
 // What --enforce can name: everything else the agent only says that it would do.
 const (
-	enforceThrottle = "cpu-throttle"
-	enforceEvict    = "evict"
-	enforceTaint    = "taint"
+	enforceThrottle     = "cpu-throttle"
+	enforceEvict        = "evict"
+	enforceTaint        = "taint"
+	enforceNodeResource = "node-resource"
+	enforcePodResource  = "pod-resource"
+	enforceCPUManager   = "cpu-manager"
 )
 
 // kind is something that can be carried out.
@@ -23,13 +26,20 @@ type kind struct {
 	name string
 	// gate is the switch of the part that does it; empty for none.
 	gate featuregate.Feature
-	// cluster tells that it is done through the API server.
-	cluster bool
+	// cluster tells that it is done through the API server, host that files of the host are written, by the journal.
+	cluster, host bool
 }
 
 // kinds are those that this version can carry out.
 func kinds() []kind {
-	return []kind{{name: enforceThrottle}, {name: enforceEvict, cluster: true}, {name: enforceTaint, cluster: true}}
+	return []kind{
+		{name: enforceThrottle, host: true},
+		{name: enforceEvict, cluster: true},
+		{name: enforceTaint, cluster: true},
+		{name: enforceNodeResource, gate: NodeResource, cluster: true},
+		{name: enforcePodResource, gate: PodResource, host: true},
+		{name: enforceCPUManager, gate: CraneCPUManager, host: true},
+	}
 }
 
 func kindNames() []string {

@@ -46,8 +46,10 @@ func otherGates() []featuregate.Feature {
 	return []featuregate.Feature{"Analysis", "Autoscaling", "TimeSeriesPrediction", "ClusterNodePrediction", "QOSInitializer", "DashboardControl"}
 }
 
-// servedGates are those that have a function so far.
-func servedGates() []featuregate.Feature { return nil }
+// servedGates are those that have a function in the agent.
+func servedGates() []featuregate.Feature {
+	return []featuregate.Feature{NodeResource, PodResource, NodeResourceTopology, CraneCPUManager}
+}
 
 // gateWarnings names the gates that were set and have no effect.
 func (o *Options) gateWarnings(fs *pflag.FlagSet) []string {

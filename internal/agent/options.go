@@ -76,6 +76,8 @@ type Options struct {
 	// KubeletRoot is the kubelet's directory below the host's root.
 	KubeletRoot  string
 	FeatureGates featuregate.MutableFeatureGate
+	Reclaim      ReclaimOptions
+	CPUs         CPUOptions
 }
 
 // NewOptions returns the defaults.
@@ -88,7 +90,7 @@ func NewOptions() *Options {
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
 		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
 		Namespace: namespace, FeatureGates: newFeatureGates(), AuditBytes: defaultAuditBytes,
-		EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow,
+		EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
 	}
 }
 
@@ -120,6 +122,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "How many pods all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no such bound. The same on all nodes.")
 	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Time that --eviction-budget is for, from 1s to 1h.")
 	o.FeatureGates.AddFlag(fs)
+	o.Reclaim.addFlags(fs)
+	o.CPUs.addFlags(fs)
 	o.Log.AddFlags(fs)
 	retired.Add(fs, retiredFlags()) // After all others.
 }

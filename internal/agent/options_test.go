@@ -28,28 +28,23 @@ func parse(t *testing.T, args ...string) (*Options, []string, error) {
 func flagsOfGocrane() map[string]string {
 	return map[string]string{
 		"hostname-override": "", "runtime-endpoint": "", "cgroup-driver": "cgroupfs", "sys-path": "/sys", "kubelet-root-path": "/var/lib/kubelet",
-		"enable-profiling": "false", "bind-address": "0.0.0.0:8081", "collect-interval": "10s", "ifaces": "[eth0]", "node-resource-reserved": "cpu=40%,memory=40%",
+		"enable-profiling": "false", "bind-address": "0.0.0.0:8081", "collect-interval": "10s", "ifaces": "[eth0]", "node-resource-reserved": "[]",
 		"max-inactivity": "5m0s", "execute-excess": "10%", "cpu-manager-reconcile-period": "5s", "default-cpu-policy": "exclusive", "feature-gates": "",
 		"add_dir_header": "false", "alsologtostderr": "false", "log_backtrace_at": ":0", "log_dir": "", "log_file": "", "log_file_max_size": "1800",
 		"logtostderr": "true", "one_output": "false", "skip_headers": "false", "skip_log_headers": "false", "stderrthreshold": "2", "v": "0", "vmodule": "",
 	}
 }
 
-// notYet are gocrane's flags of parts that this version does not have.
-func notYet() []string { return nil }
-
 // TestFlagsOfGocrane: each is taken with gocrane's default, does something or says what to use, and has the same default where it does.
 func TestFlagsOfGocrane(t *testing.T) {
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	NewOptions().AddFlags(fs)
 	// A rule has to be judged each second for an action in two.
-	differs := []string{"collect-interval", "node-resource-reserved"}
+	differs := []string{"collect-interval"}
 	for name, value := range flagsOfGocrane() {
 		f := fs.Lookup(name)
 		if f == nil {
-			if !slices.Contains(notYet(), name) {
-				t.Errorf("--%s is unknown", name)
-			}
+			t.Errorf("--%s is unknown", name)
 			continue
 		}
 		if f.DefValue != value && !slices.Contains(differs, name) {
@@ -83,10 +78,17 @@ func TestGates(t *testing.T) {
 
 func TestServingFlags(t *testing.T) {
 	for want, flags := range map[string][]string{
-		"--bind-address":   {"--dry-run", "--bind-address=nowhere"},
-		"--max-inactivity": {"--dry-run", "--max-inactivity=1s"},
-		"--stop-timeout":   {"--dry-run", "--stop-timeout=0s"},
-		"--node-labels":    {"--dry-run", "--node-labels=a=b", "--kubeconfig=x"},
+		"--bind-address":                 {"--dry-run", "--bind-address=nowhere"},
+		"--max-inactivity":               {"--dry-run", "--max-inactivity=1s"},
+		"--stop-timeout":                 {"--dry-run", "--stop-timeout=0s"},
+		"--node-resource-reserved":       {"--dry-run", "--node-resource-reserved=cpu=140%"},
+		"neither cpu nor memory":         {"--dry-run", "--node-resource-reserved=disk=40%"},
+		"--default-cpu-policy":           {"--dry-run", "--default-cpu-policy=best"},
+		"--cpu-manager-reconcile-period": {"--dry-run", "--cpu-manager-reconcile-period=0s"},
+		"wants NodeResourceTopology":     {"--dry-run", "--feature-gates=CraneCPUManager=true"},
+		"wants --feature-gates=Crane":    {"--enforce=cpu-manager", "--node-labels=a=b"},
+		"wants an API server":            {"--enforce=node-resource", "--node-labels=a=b"},
+		"--node-labels":                  {"--dry-run", "--node-labels=a=b", "--kubeconfig=x"},
 	} {
 		if _, _, err := parse(t, flags...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", flags, err, want)

@@ -5,11 +5,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
@@ -36,6 +39,8 @@ type parts struct {
 	// api is nil where there is no API server.
 	api    *clients
 	latest *observe.Latest
+	// events is nil where no events are written, as in a dry run.
+	events record.EventRecorder
 	// journal is nil where nothing of the host is changed.
 	journal *act.Journal
 }
@@ -82,9 +87,19 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
+	offered, err := p.newReclaiming(actors.teller.Did)
+	if err != nil {
+		return nil, err
+	}
+	zones, err := p.newZones()
+	if err != nil {
+		return nil, err
+	}
 	announcer := p.newAnnouncer()
-	list = append(append(append(list, changes...), beside...), l.marks, announcer, l)
-	if err := p.register(announcer, actors.teller); err != nil {
+	for _, more := range [][]Manager{changes, beside, {l.marks, announcer}, zones, offered, {l}} {
+		list = append(list, more...)
+	}
+	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {
 		return nil, err
 	}
 	if !p.serves() {
@@ -120,7 +135,9 @@ func (p *parts) sources() ([]Manager, error) {
 }
 
 // changesHost tells whether anything of the host is changed.
-func (p *parts) changesHost() bool { return p.enforces(enforceThrottle) }
+func (p *parts) changesHost() bool {
+	return slices.ContainsFunc(kinds(), func(k kind) bool { return k.host && p.enforces(k.name) })
+}
 
 func (p *parts) newAnnouncer() *features.Announcer {
 	config := features.AnnouncerConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("features")}
@@ -136,12 +153,15 @@ func (p *parts) newAnnouncer() *features.Announcer {
 	return features.NewAnnouncer(config)
 }
 
-// register adds what the agent measures and what its parts tell to /metrics.
-func (p *parts) register(more ...prometheus.Collector) error {
-	for _, c := range append([]prometheus.Collector{
-		p.pulse, export.New(export.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, more...) {
+// registerBase adds what the agent measures and what it takes itself to /metrics.
+func (p *parts) registerBase() error {
+	return p.register(p.pulse, export.New(export.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+// register adds what parts tell to /metrics.
+func (p *parts) register(list ...prometheus.Collector) error {
+	for _, c := range list {
 		if err := p.registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}

@@ -31,6 +31,11 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.Reclaim.validate()...)
+	errs = append(errs, o.CPUs.validate()...)
+	if o.FeatureGates.Enabled(CraneCPUManager) && !o.FeatureGates.Enabled(NodeResourceTopology) {
+		errs = append(errs, invalid("feature-gates", CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", NodeResourceTopology)))
+	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
 	if o.Interval < leastInterval || o.Interval > mostInterval {

@@ -1,0 +1,114 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/agent/cpumanager"
+	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/topology"
+	"crane.io/crane/pkg/numa"
+)
+
+// leastPeriod is how often CPUs may be compared.
+const leastPeriod = time.Second
+
+// CPUOptions are the flags of the CPU manager.
+type CPUOptions struct {
+	// Period is the time between two looks whether containers still run on the CPUs that they were given.
+	Period time.Duration
+	// Policy is that of pods that name none.
+	Policy string
+}
+
+func defaultCPUOptions() CPUOptions {
+	return CPUOptions{Period: cpumanager.DefaultPeriod, Policy: string(numa.PolicyExclusive)}
+}
+
+func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Time between two looks whether containers still run on the CPUs that they were given, from 1s.")
+	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "Which CPUs containers of pods get that do not say: none, exclusive, numa or immovable.")
+}
+
+func (o *CPUOptions) validate() field.ErrorList {
+	var errs field.ErrorList
+	if o.Period < leastPeriod {
+		errs = append(errs, invalid("cpu-manager-reconcile-period", o.Period, fmt.Sprintf("must be at least %s", leastPeriod)))
+	}
+	all := []string{string(numa.PolicyNone), string(numa.PolicyExclusive), string(numa.PolicyNUMA), string(numa.PolicyImmovable)}
+	if !slices.Contains(all, o.Policy) {
+		errs = append(errs, field.NotSupported(field.NewPath("--default-cpu-policy"), o.Policy, all))
+	}
+	return errs
+}
+
+// newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on.
+func (p *parts) newZones() ([]Manager, error) {
+	if !p.FeatureGates.Enabled(NodeResourceTopology) {
+		return nil, nil
+	}
+	config := topology.Config{
+		Root: p.root(), KubeletDir: p.KubeletRoot, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
+	}
+	if p.api != nil {
+		config.Client, config.Dynamic = p.api.Interface, p.api.objects
+	}
+	zones := topology.NewManager(config)
+	list := []Manager{zones}
+	if !p.FeatureGates.Enabled(CraneCPUManager) {
+		return list, nil
+	}
+	cpus := cpumanager.Config{
+		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpumanager.StateFile), Policy: numa.Policy(p.CPUs.Policy),
+		Period: p.CPUs.Period, Event: p.podEvent, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
+	}
+	if p.enforces(enforceCPUManager) {
+		cpus.Journal = p.journal
+		if err := p.adoptCPUs(cpus.StatePath); err != nil {
+			return nil, err
+		}
+	}
+	return append(list, cpumanager.NewManager(cpus)), nil
+}
+
+// adoptCPUs takes over the CPUs that gocrane's agent has given, whose file is in the kubelet's directory, where there is none of our own.
+func (p *parts) adoptCPUs(own string) error {
+	if _, err := os.Stat(own); !errors.Is(err, fs.ErrNotExist) {
+		return nil // It is read, and a bad one told of, by the manager.
+	}
+	content, err := os.ReadFile(p.root().Path(p.KubeletRoot, cpumanager.StateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = durable.Replace(own, content)
+	}
+	if err != nil {
+		return fmt.Errorf("take over the CPUs that gocrane's agent has given: %w", err)
+	}
+	return nil
+}
+
+// podEvent tells people of a pod.
+func (p *parts) podEvent(pod *corev1.Pod, warning bool, reason, message string) {
+	if p.events == nil {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	p.events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, kind, reason, message)
+}
