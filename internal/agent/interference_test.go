@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/qos"
+)
+
+// interferenceRules protect the web server; batch pods may be throttled.
+const interferenceRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: mixed}
+spec:
+  rules:
+  - {name: interference, avoidanceThreshold: 2, restoreThreshold: 3, actionName: calm-down, metricRule: {name: pod_interference_cpu_ratio, value: 100m}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 20, throttle: {cpuThrottle: {minCPURatio: 10, stepCPURatio: 50}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: web}
+spec: {labelSelector: {matchLabels: {app: web}}, resourceQOS: {cpuQOS: {cpuPriority: 0}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec: {allowedActions: [calm-down], labelSelector: {matchExpressions: [{key: app, operator: In, values: [steady, hog]}]}, resourceQOS: {cpuQOS: {cpuPriority: 7}}}
+`
+
+// neighbours are a web server, a batch pod that is always the same and one that is not, on a simulated host.
+type neighbours struct {
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	host  *kernel.Machine
+	loop  *loop
+	dir   string
+	group map[string]string
+	got   map[string]kernel.Got
+}
+
+func newNeighbours(t *testing.T, v1 bool) *neighbours {
+	t.Helper()
+	n := &neighbours{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}
+	var err error
+	if n.host, err = kernel.NewMachine(n.dir, kernel.Spec{V1: v1}, n.clock); err != nil {
+		t.Fatal(err)
+	}
+	var pods []*corev1.Pod
+	for i, p := range []struct {
+		name, class string
+		request     int64
+	}{{"web", "Burstable", 500}, {"steady", "Burstable", 100}, {"hog", "Burstable", 2000}} {
+		uid, id := strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", containerID(string(rune('1'+i)))
+		if err := n.host.AddPod(kernel.Pod{UID: uid, Class: p.class, Containers: []kernel.Container{{ID: id, RequestCPU: p.request}}}); err != nil {
+			t.Fatal(err)
+		}
+		n.group[p.name] = n.host.ContainerGroup(n.host.PodGroup(uid, p.class), id)
+		pods = append(pods, podOn(uid, p.name, id))
+	}
+	set, err := ruleset.Parse([]byte(interferenceRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := NewOptions()
+	o.StateDir, o.HostRoot, o.Enforce = t.TempDir(), n.dir, []string{enforceThrottle}
+	layout, err := cgroup.Detect(o.root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &parts{
+		Options: o, log: logr.Discard(), clock: n.clock, layout: layout, pulse: pulse.New(n.clock), latest: &observe.Latest{},
+		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: pods}),
+	}
+	if p.journal, err = o.openJournal(p.log, layout, n.host.Tree()); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := p.newActors(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.loop, err = p.newLoop(a); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.loop.observer.Close)
+	return n
+}
+
+// want sets what the pods want, in cores.
+func (n *neighbours) want(cores ...float64) {
+	n.t.Helper()
+	for i, c := range cores {
+		id := containerID(string(rune('1' + i)))
+		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: c}); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// tick lets some seconds pass.
+func (n *neighbours) tick(seconds int) qos.Plan {
+	n.t.Helper()
+	n.clock.Step(time.Duration(seconds) * time.Second)
+	var err error
+	if n.got, err = n.host.Advance(); err != nil {
+		n.t.Fatal(err)
+	}
+	return n.loop.tick(n.clock.Now())
+}
+
+func (n *neighbours) limited(name string) bool {
+	n.t.Helper()
+	file, none := "cpu.max", "max"
+	if n.host.Tree().V1 {
+		file, none = "cpu.cfs_quota_us", "-1"
+	}
+	content, err := os.ReadFile(filepath.Join(n.host.Tree().Dir, n.group[name], file))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return !strings.HasPrefix(string(content), none)
+}
+
+// TestInterference: from the kernel's files to a limit of the right pod, and back; by pressure, and by run queues where there is none.
+func TestInterference(t *testing.T) {
+	for name, test := range map[string]struct {
+		v1     bool
+		within int // ticks until it acts
+	}{"pressure": {false, 2}, "run queues": {true, 45}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNeighbours(t, test.v1)
+			n.want(1, 1, 0.3)
+			for range 27 {
+				if plan := n.tick(5); len(plan.Throttles) > 0 {
+					t.Fatalf("a calm node throttles: %+v", plan.Throttles)
+				}
+			}
+			n.want(1, 1, 6)
+			ticks := 0
+			for ; ticks < test.within && !n.limited("hog"); ticks++ {
+				n.tick(1)
+			}
+			if !n.limited("hog") || n.limited("steady") || n.limited("web") {
+				t.Fatalf("after %d s: the hog's limit %t, that of the steady pod %t; %+v", ticks, n.limited("hog"), n.limited("steady"), n.tick(1).Rules)
+			}
+			for range 30 {
+				n.tick(1)
+			}
+			if got := n.got[containerID("1")].CPU; got < 0.95 || n.limited("steady") {
+				t.Errorf("the web server has %g of the core that it wants; the steady pod is limited: %t", got, n.limited("steady"))
+			}
+			n.want(1, 1, 0.3)
+			for range 20 {
+				n.tick(5)
+			}
+			if n.limited("hog") {
+				t.Error("the hog does not get its cpu back")
+			}
+		})
+	}
+}
+
+// TestNoInterference: a web server that its own limit holds up while the hog works is left to itself.
+func TestNoInterference(t *testing.T) {
+	n := newNeighbours(t, false)
+	if err := n.host.Tree().Write(filepath.Join(n.host.Tree().Dir, n.group["web"], "cpu.max"), "110000 100000"); err != nil {
+		t.Fatal(err)
+	}
+	n.want(1, 1, 0.3)
+	for range 27 {
+		n.tick(5)
+	}
+	n.want(3, 1, 1.8)
+	for range 20 {
+		if plan := n.tick(1); len(plan.Throttles) > 0 || plan.Rules[0].Phase != qos.Calm {
+			t.Fatalf("%+v", plan)
+		}
+	}
+}
