@@ -30,6 +30,8 @@ type meanCPU struct {
 	at             time.Time
 	total, elastic series.MilliCPU
 	count          series.MilliCPU
+	// exclusive is the most that was idle of the CPUs that are containers' alone.
+	exclusive series.MilliCPU
 }
 
 // add takes a snapshot in, once.
@@ -44,6 +46,9 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]claim.Amounts) {
 		u.cpu.total += s.Node.UsedCPU.Value
 		u.cpu.elastic += cpu
 		u.cpu.count++
+		if idle := s.Node.ExclusiveIdle; idle.OK {
+			u.cpu.exclusive = max(u.cpu.exclusive, idle.Value)
+		}
 	}
 	if m := s.Node.Memory; m.OK {
 		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available, Elastic: memory}
@@ -57,7 +62,7 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]claim.Amounts) {
 // take ends the span. Where nothing was measured in it, the last measurement stays, at its time.
 func (u *usage) take() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	if n := u.cpu.count; n > 0 {
-		u.lastCPU = model.Use[series.MilliCPU]{At: u.cpu.at, Total: (u.cpu.total + n - 1) / n, Elastic: u.cpu.elastic / n}
+		u.lastCPU = model.Use[series.MilliCPU]{At: u.cpu.at, Total: (u.cpu.total + n - 1) / n, Elastic: u.cpu.elastic / n, Exclusive: u.cpu.exclusive}
 	}
 	if u.memoryOK {
 		u.lastMemory = u.memory
