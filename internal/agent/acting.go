@@ -56,7 +56,7 @@ func (p *parts) newActors(ctx context.Context) (actors, []Manager, error) {
 	}
 	if p.api != nil && !p.DryRun {
 		events := newEvents(ctx, p)
-		config.Events, p.events = events.EventRecorder, events.EventRecorder
+		config.Events = events.EventRecorder
 		list = append(list, events)
 	}
 	a.teller = tell.New(config)

@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
@@ -39,8 +38,6 @@ type parts struct {
 	// api is nil where there is no API server.
 	api    *clients
 	latest *observe.Latest
-	// events is nil where no events are written, as in a dry run.
-	events record.EventRecorder
 	// journal is nil where nothing of the host is changed.
 	journal *act.Journal
 }
@@ -91,12 +88,12 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
-	zones, err := p.newZones()
+	zones, err := p.newZones(actors.teller.Did, l.observer.OwnedCPUs)
 	if err != nil {
 		return nil, err
 	}
 	announcer := p.newAnnouncer()
-	for _, more := range [][]Manager{changes, beside, {l.marks, announcer}, zones, offered, {l}} {
+	for _, more := range [][]Manager{beside, changes, {l.marks, announcer}, zones, offered, {l}} {
 		list = append(list, more...)
 	}
 	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {
@@ -170,7 +167,7 @@ func (p *parts) register(list ...prometheus.Collector) error {
 }
 
 // undoing is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
-// and so stops after them.
+// and so stops after them; those who talk to the API server at the end, which may be slow, stop later.
 type undoing struct{ journal *act.Journal }
 
 // Name implements Manager.

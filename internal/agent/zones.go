@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/agent/cpumanager"
 	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/numa"
 )
@@ -54,13 +54,14 @@ func (o *CPUOptions) validate() field.ErrorList {
 	return errs
 }
 
-// newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on.
-func (p *parts) newZones() ([]Manager, error) {
+// newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
+// who knows which CPUs these are.
+func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
 	if !p.FeatureGates.Enabled(NodeResourceTopology) {
 		return nil, nil
 	}
 	config := topology.Config{
-		Root: p.root(), KubeletDir: p.KubeletRoot, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
+		Root: p.root(), KubeletDir: p.KubeletRoot, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
 	}
 	if p.api != nil {
 		config.Client, config.Dynamic = p.api.Interface, p.api.objects
@@ -72,7 +73,7 @@ func (p *parts) newZones() ([]Manager, error) {
 	}
 	cpus := cpumanager.Config{
 		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpumanager.StateFile), Policy: numa.Policy(p.CPUs.Policy),
-		Period: p.CPUs.Period, Event: p.podEvent, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
+		Period: p.CPUs.Period, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
 	}
 	if p.enforces(enforceCPUManager) {
 		cpus.Journal = p.journal
@@ -80,7 +81,14 @@ func (p *parts) newZones() ([]Manager, error) {
 			return nil, err
 		}
 	}
-	return append(list, cpumanager.NewManager(cpus)), nil
+	manager := cpumanager.NewManager(cpus)
+	if cpus.Journal != nil {
+		own(manager.Owned)
+	}
+	if err := p.register(manager); err != nil {
+		return nil, err
+	}
+	return append(list, manager), nil
 }
 
 // adoptCPUs takes over the CPUs that gocrane's agent has given, whose file is in the kubelet's directory, where there is none of our own.
@@ -99,16 +107,4 @@ func (p *parts) adoptCPUs(own string) error {
 		return fmt.Errorf("take over the CPUs that gocrane's agent has given: %w", err)
 	}
 	return nil
-}
-
-// podEvent tells people of a pod.
-func (p *parts) podEvent(pod *corev1.Pod, warning bool, reason, message string) {
-	if p.events == nil {
-		return
-	}
-	kind := corev1.EventTypeNormal
-	if warning {
-		kind = corev1.EventTypeWarning
-	}
-	p.events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, kind, reason, message)
 }

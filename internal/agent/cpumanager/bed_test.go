@@ -24,6 +24,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/simnode/kernel"
 	"crane.io/crane/pkg/numa"
@@ -117,8 +118,12 @@ func (b *bed) start() {
 	b.Manager = NewManager(Config{
 		Layout: b.layout, View: b, Facts: func() *topology.Facts { return b.facts }, Journal: journal, StatePath: filepath.Join(b.dir, StateFile),
 		Policy: numa.PolicyExclusive, Period: DefaultPeriod, Clock: b.clock, Beat: func(string) {},
-		Event: func(pod *corev1.Pod, _ bool, reason, message string) {
-			b.events = append(b.events, pod.Name+" "+reason+": "+message)
+		Did: func(a tell.Action) {
+			if a.Event != "" {
+				b.events = append(b.events, a.Pod.Name+" "+a.Event+": "+a.Why)
+			} else {
+				b.log = append(b.log, string(a.Outcome)+" "+a.Pod.Name+": "+a.Why)
+			}
 		},
 		Log: funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
@@ -20,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/durable"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
@@ -37,6 +37,7 @@ const (
 const (
 	ReasonRefused  = "CPUsRefused"
 	ReasonAssigned = "CPUsAssigned"
+	ReasonReleased = "CPUsReleased"
 )
 
 // Config is what a Manager works with.
@@ -53,8 +54,8 @@ type Config struct {
 	Policy numa.Policy
 	// Period is how often it is looked whether somebody else has changed a container's CPUs.
 	Period time.Duration
-	// Event tells people of a pod; nil for nobody.
-	Event func(pod *corev1.Pod, warning bool, reason, message string)
+	// Did is told of each decision about a container: which CPUs it gets, or why none.
+	Did   func(tell.Action)
 	Clock clock.WithTicker
 	Log   logr.Logger
 	Beat  func(step string)

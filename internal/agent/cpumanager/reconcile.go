@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/qos"
 )
 
 // The order of writes.
@@ -227,7 +230,7 @@ func (m *Manager) tell(what, text string) {
 	m.config.Log.Info(text)
 }
 
-// announce tells people of pods whose containers got CPUs, or do not get them, once for each change.
+// announce tells of containers that got CPUs, or do not get them, once for each change.
 func (m *Manager) announce(plan *cpumanager.Plan, pods []podFacts) {
 	byUID := make(map[string]*podFacts, len(pods))
 	refused := map[cpumanager.ID]string{}
@@ -236,18 +239,19 @@ func (m *Manager) announce(plan *cpumanager.Plan, pods []podFacts) {
 		if why := pods[i].problem; why != "" {
 			id := cpumanager.ID{Pod: pods[i].uid}
 			if refused[id] = why; m.refused[id] != why {
-				m.event(&pods[i], true, ReasonRefused, why)
+				m.did(&pods[i], tell.Action{Outcome: tell.Refused, Event: ReasonRefused, Warning: true, Why: why})
 			}
 		}
 	}
 	for _, r := range plan.Refused {
 		refused[r.ID] = r.Why
 		if p := byUID[r.Pod]; p != nil && m.refused[r.ID] != r.Why {
-			text := fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Why)
+			a := tell.Action{Outcome: tell.Refused, Event: ReasonRefused, Warning: true, Container: r.Container}
+			a.Why = fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Why)
 			if r.Keeps {
-				text = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Why)
+				a.Why = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Why)
 			}
-			m.event(p, true, ReasonRefused, text)
+			m.did(p, a)
 		}
 	}
 	m.refused = refused
@@ -258,20 +262,42 @@ func (m *Manager) announce(plan *cpumanager.Plan, pods []podFacts) {
 	for _, h := range plan.Holdings {
 		old, had := before[h.ID]
 		p := byUID[h.Pod]
-		if p == nil || had && old.Policy == h.Policy && old.CPUs == h.CPUs && (h.Policy != numa.PolicyNUMA || sameZones(old.Zones, h.Zones)) {
+		if p == nil || had && old.Policy == h.Policy && old.CPUs == h.CPUs && (h.Policy != numa.PolicyNUMA || maps.Equal(old.Zones, h.Zones)) {
 			continue
 		}
-		m.event(p, false, ReasonAssigned, fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, plan.CPUs(h.ID), h.Policy))
+		cpus := plan.CPUs(h.ID).String()
+		m.did(p, tell.Action{
+			Outcome: tell.Done, Event: ReasonAssigned, Container: h.Container, From: old.CPUs.String(), To: cpus,
+			Why: fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, cpus, h.Policy),
+		})
+	}
+	m.released(before, plan, byUID)
+}
+
+// released tells of containers of pods that still are and have no CPUs of their own any more.
+func (m *Manager) released(before map[cpumanager.ID]cpumanager.Holding, plan *cpumanager.Plan, pods map[string]*podFacts) {
+	for _, h := range plan.Holdings {
+		delete(before, h.ID)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(before), func(a, b cpumanager.ID) int { return strings.Compare(a.String(), b.String()) }) {
+		if p := pods[id.Pod]; p != nil {
+			m.did(p, tell.Action{
+				Outcome: tell.Done, Event: ReasonReleased, Container: id.Container, From: before[id].CPUs.String(),
+				Why: fmt.Sprintf("container %s shares CPUs again", id.Container),
+			})
+		}
 	}
 }
 
-func sameZones(a, b map[string]int) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
-
-func (m *Manager) event(p *podFacts, warning bool, reason, message string) {
-	m.config.Log.Info(m.verb("Decided about CPUs", "Would decide about CPUs"), "pod", p.name(), "what", message)
-	if m.config.Event != nil && m.config.Journal != nil {
-		m.config.Event(p.Pod, warning, reason, message)
+func (m *Manager) did(p *podFacts, a tell.Action) {
+	a.Kind, a.Pod = tell.CPUManager, qos.PodRef{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}
+	if m.config.Journal == nil {
+		a.Event = "" // Nothing has happened.
+		if a.Outcome == tell.Done {
+			a.Outcome = tell.Would
+		}
 	}
+	m.config.Did(a)
 }
 
 // noteMemory tells of containers whose memory is not bound to their zones, once for each reason.

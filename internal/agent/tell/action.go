@@ -24,6 +24,9 @@ const (
 	// NodeResource is what the node offers of an elastic resource, PodResource what a group of a pod on one has.
 	NodeResource Kind = "node-resource"
 	PodResource  Kind = "pod-resource"
+	// CPUManager is which CPUs a container runs on, NodeZones the object that says what the node's zones have.
+	CPUManager Kind = "cpu-manager"
+	NodeZones  Kind = "node-resource-topology"
 	// RuleFires and RuleEnds are of a rule, and nothing that is done by itself.
 	RuleFires Kind = "rule-fires"
 	RuleEnds  Kind = "rule-ends"
@@ -42,7 +45,7 @@ func (k Kind) gocrane() (part, step string) {
 		return schedule, avoid
 	case Untaint:
 		return schedule, restore
-	case NodeResource, PodResource, RuleFires, RuleEnds:
+	case NodeResource, PodResource, CPUManager, NodeZones, RuleFires, RuleEnds:
 	}
 	return "", ""
 }

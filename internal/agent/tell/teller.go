@@ -184,7 +184,7 @@ func (a *Action) sentence() string {
 		text = fmt.Sprintf("evicted with %s to end", a.Grace)
 	case a.Kind == Taint:
 		return "new pods are kept away: " + a.Why
-	case a.Kind == NodeResource:
+	case a.Kind == NodeResource, a.Kind == CPUManager, a.Kind == NodeZones:
 		return a.Why
 	case a.Kind == Untaint:
 		return "new pods are welcome again: " + a.Why

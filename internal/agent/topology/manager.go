@@ -24,6 +24,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/tell"
 )
 
 const (
@@ -54,9 +55,11 @@ type Config struct {
 	NodeName string
 	// DryRun logs what would be written.
 	DryRun bool
-	Clock  clock.WithTicker
-	Log    logr.Logger
-	Beat   func(step string)
+	// Did is told of each write.
+	Did   func(tell.Action)
+	Clock clock.WithTicker
+	Log   logr.Logger
+	Beat  func(step string)
 }
 
 // Manager keeps a node's NodeResourceTopology.
@@ -215,11 +218,14 @@ func (m *Manager) settle(now time.Time, did deed, changed bool, want *topologyv1
 	case m.config.DryRun && !changed:
 		return
 	}
-	verb := map[deed]string{create: "Created", patch: "Changed"}[did]
-	if m.config.DryRun {
-		verb = map[deed]string{create: "Would create", patch: "Would change"}[did]
+	a := tell.Action{Kind: tell.NodeZones, Outcome: tell.Done, To: describe(want), Why: "the NodeResourceTopology is made"}
+	if did == patch {
+		a.Why = "the node, or what the kubelet reserves of it, has changed"
 	}
-	m.config.Log.Info(verb+" the NodeResourceTopology", "zones", describe(want))
+	if m.config.DryRun {
+		a.Outcome = tell.Would
+	}
+	m.config.Did(a)
 }
 
 // spread is a part of a minute by the node's name, so that nodes started together do not all ask together.

@@ -26,6 +26,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/internal/agent/tell"
 )
 
 // bed is a manager before an API server that is not there.
@@ -54,6 +55,7 @@ func newBed(t *testing.T, change func(*Config)) *bed {
 	}
 	c := Config{
 		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", Clock: b.clock, Beat: func(string) {},
+		Did: func(a tell.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Why+" "+a.To) },
 		Log: funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	}
 	if change != nil {
@@ -258,7 +260,7 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if told := strings.Count(strings.Join(b.log, "\n"), "Would create the NodeResourceTopology"); told != 1 {
+	if told := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology is made node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
 		t.Errorf("told %d times: %s", told, strings.Join(b.log, "\n"))
 	}
 }
