@@ -189,6 +189,9 @@ func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, e
 // Logs returns what the pod's container has printed so far.
 func (n *Node) Logs(t testing.TB, pod *corev1.Pod) (string, error) {
 	t.Helper()
-	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	// At the end of a test its context is over; that is when logs are wanted most.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.bound())
+	defer cancel()
+	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(content), err
 }

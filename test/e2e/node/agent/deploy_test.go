@@ -98,9 +98,8 @@ func (s site) deploy(t testing.TB, flags ...string) *deployed {
 	d.set = set
 	t.Cleanup(func() {
 		if t.Failed() && d.pod != nil {
-			if logs, err := s.Logs(t, d.pod); err == nil {
-				t.Logf("--- %s\n%s", d.pod.Name, logs)
-			}
+			logs, err := s.Logs(t, d.pod)
+			t.Logf("--- %s: %v\n%s", d.pod.Name, err, logs)
 		}
 		d.remove(t)
 	})
