@@ -28,8 +28,8 @@ type loop struct {
 	log      logr.Logger
 	clock    clock.WithTicker
 	interval time.Duration
-	beat     func(step string)
-	took     func(step string, d time.Duration)
+	// done is the heartbeat, with what a step took.
+	done func(step string, since time.Time)
 
 	view   cluster.Source
 	limits qos.Limits
@@ -63,7 +63,11 @@ func (p *parts) newLoop(a actors) (*loop, error) {
 		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
 		observer: observe.New(p.root(), p.layout), actors: a,
 	}
-	l.beat, l.took = p.pulse.For(l.Name()), func(step string, d time.Duration) { p.pulse.Took(l.Name(), step, d) }
+	beat := p.pulse.For(l.Name())
+	l.done = func(step string, since time.Time) {
+		beat(step)
+		p.pulse.Took(l.Name(), step, p.clock.Since(since))
+	}
 	return l, nil
 }
 
@@ -77,7 +81,6 @@ func (l *loop) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		l.tick(l.clock.Now())
-		l.beat("tick")
 		select {
 		case <-ctx.Done():
 			return nil
@@ -138,11 +141,13 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.hear(&l.state)
 	snapshot := l.observer.Look(now)
 	l.latest.Publish(snapshot)
+	l.done("look", now)
 	looked := l.clock.Now()
-	l.took("look", looked.Sub(now))
 	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
-	l.took("decide", l.clock.Since(looked))
+	l.done("decide", looked)
+	decided := l.clock.Now()
 	l.carryOut(&plan, &l.state, snapshot, l.known.KnowsRules)
+	l.done("act", decided)
 	if l.tainter == nil {
 		l.avoided = plan.Avoid.Wanted // As if it were done.
 	}

@@ -17,6 +17,7 @@ var (
 	recommendedFromDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended_from", "Where the need comes from: 1 the forecast, 0 what is used.",
 		[]string{"subcomponent", "step", "resourceName"}, nil)
 	notReclaimedDesc = prometheus.NewDesc("crane_craneAgent_node_cpu_cannot_be_reclaimed_seconds", "CPU that is needed and not offered, in millicores whatever the name says.", nil, nil)
+	keptMemoryDesc   = prometheus.NewDesc("crane_craneAgent_node_mem_cannot_be_reclaimed_seconds", "Memory that is needed and not offered, in bytes whatever the name says.", nil, nil)
 	coresDesc        = prometheus.NewDesc("crane_agent_elastic_cpu_cores", "Terms of what is offered as gocrane.io/cpu.", []string{"term"}, nil)
 	bytesDesc        = prometheus.NewDesc("crane_agent_elastic_memory_bytes", "Terms of what is offered as gocrane.io/memory.", []string{"term"}, nil)
 	distributedDesc  = prometheus.NewDesc("crane_agent_elastic_distributed_ratio", "What pods hold as a share of what the node can bear; above 1 is a deficit. Absent where the offer is not known.", []string{"resource"}, nil)
@@ -28,7 +29,7 @@ var _ prometheus.Collector = (*Manager)(nil)
 
 // Describe implements prometheus.Collector.
 func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{recommendedDesc, recommendedFromDesc, notReclaimedDesc, coresDesc, bytesDesc, distributedDesc, problemDesc, writesDesc} {
+	for _, d := range []*prometheus.Desc{recommendedDesc, recommendedFromDesc, notReclaimedDesc, keptMemoryDesc, coresDesc, bytesDesc, distributedDesc, problemDesc, writesDesc} {
 		ch <- d
 	}
 }
@@ -48,6 +49,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	}
 	const milli = 1000
 	gauge(notReclaimedDesc, float64(latest.cpu.Need))
+	gauge(keptMemoryDesc, float64(latest.memory.Need))
 	collect(gauge, &latest.cpu, "cpu", coresDesc, milli)
 	collect(gauge, &latest.memory, "memory", bytesDesc, 1)
 }

@@ -16,8 +16,9 @@ import (
 
 // Pulse is the heartbeats of all parts. It is safe for concurrent use.
 type Pulse struct {
-	clock clock.PassiveClock
-	took  *prometheus.HistogramVec
+	clock     clock.PassiveClock
+	took      *prometheus.HistogramVec
+	quantiles *prometheus.SummaryVec
 
 	mu    sync.Mutex
 	parts map[string]*part
@@ -36,7 +37,32 @@ func New(clk clock.PassiveClock) *Pulse {
 	return &Pulse{clock: clk, parts: map[string]*part{}, took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "crane_craneAgent_step_duration_seconds", Help: "What a step of a part of the agent took.",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-	}, []string{"module", "subcomponent", "step"})}
+	}, labels()), quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "What a step of a part of the agent took in the last hour, in seconds.",
+		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: time.Hour,
+	}, labels())}
+}
+
+// labels are gocrane's.
+func labels() []string { return []string{"module", "subcomponent", "step"} }
+
+// module is gocrane's name for what does a step, where it had one.
+func module(part, step string) string {
+	switch part + "/" + step {
+	case "qos/look":
+		return "StateCollector"
+	case "qos/decide":
+		return "AnomalyAnalyzer"
+	case "qos/act":
+		return "ActionExecutor"
+	}
+	switch part {
+	case "node-resource":
+		return "ModuleNodeResourceManager"
+	case "pod-resource":
+		return "ModulePodResourceManager"
+	}
+	return part
 }
 
 // For adds a part and returns what it calls at the end of each step of its work. From now on it counts as late when it was not seen for
@@ -60,7 +86,8 @@ func (p *Pulse) For(name string) func(step string) {
 
 // Took tells how long a step took.
 func (p *Pulse) Took(name, step string, d time.Duration) {
-	p.took.WithLabelValues(name, "", step).Observe(d.Seconds())
+	p.took.WithLabelValues(module(name, step), "", step).Observe(d.Seconds())
+	p.quantiles.WithLabelValues(module(name, step), "", step).Observe(d.Seconds())
 }
 
 // Begun is closed when the part was seen at work once; nil where there is no such part.
@@ -110,12 +137,13 @@ func (p *Pulse) Waiting() []string {
 }
 
 var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "When a part of the agent last ended a step, in seconds since 1970.",
-	[]string{"module", "subcomponent", "step"}, nil)
+	labels(), nil)
 
 // Describe implements prometheus.Collector.
 func (p *Pulse) Describe(to chan<- *prometheus.Desc) {
 	to <- activityDesc
 	p.took.Describe(to)
+	p.quantiles.Describe(to)
 }
 
 // Collect implements prometheus.Collector.
@@ -134,7 +162,8 @@ func (p *Pulse) Collect(to chan<- prometheus.Metric) {
 	p.mu.Unlock()
 	slices.SortFunc(all, func(a, b beat) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.step, b.step)) })
 	for _, b := range all {
-		to <- prometheus.MustNewConstMetric(activityDesc, prometheus.GaugeValue, float64(b.at.UnixMilli())/1000, b.name, "", b.step)
+		to <- prometheus.MustNewConstMetric(activityDesc, prometheus.GaugeValue, float64(b.at.UnixMilli())/1000, module(b.name, b.step), "", b.step)
 	}
 	p.took.Collect(to)
+	p.quantiles.Collect(to)
 }

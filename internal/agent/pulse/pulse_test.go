@@ -53,8 +53,10 @@ func TestMetrics(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 250e6))
 	p := New(clk)
 	beat := p.For("qos")
+	beat("look")
+	beat("look")
 	beat("tick")
-	beat("tick")
+	p.For("node-resource")("update")
 	p.Took("qos", "look", 12*time.Millisecond)
 	r := prometheus.NewPedanticRegistry()
 	if err := r.Register(p); err != nil {
@@ -62,12 +64,16 @@ func TestMetrics(t *testing.T) {
 	}
 	want := `# HELP crane_craneAgent_last_activity When a part of the agent last ended a step, in seconds since 1970.
 # TYPE crane_craneAgent_last_activity gauge
+crane_craneAgent_last_activity{module="ModuleNodeResourceManager",step="update",subcomponent=""} 1000.25
+crane_craneAgent_last_activity{module="StateCollector",step="look",subcomponent=""} 1000.25
 crane_craneAgent_last_activity{module="qos",step="tick",subcomponent=""} 1000.25
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "crane_craneAgent_last_activity"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(r, "crane_craneAgent_step_duration_seconds"); err != nil || n != 1 {
-		t.Errorf("%d, %v", n, err)
+	for _, name := range []string{"crane_craneAgent_step_duration_seconds", "crane_craneAgent_step_duration_quantile_summary"} {
+		if n, err := testutil.GatherAndCount(r, name); err != nil || n != 1 {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
 	}
 }

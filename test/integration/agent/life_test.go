@@ -99,7 +99,7 @@ func TestHealth(t *testing.T) {
 	}
 	eventually(t, "metrics", func(ctx context.Context) error {
 		for _, series := range []string{
-			`crane_craneAgent_last_activity{module="qos",step="tick",subcomponent=""}`, `crane_craneAgent_step_duration_seconds_count{module="qos",step="look",subcomponent=""}`,
+			`crane_craneAgent_last_activity{module="ActionExecutor",step="act",subcomponent=""}`, `crane_craneAgent_step_duration_seconds_count{module="StateCollector",step="look",subcomponent=""}`,
 			`crane_agent_feature{feature="cgroups",state="on"}`, "crane_agent_observed_pods",
 		} {
 			if _, err := a.metric(ctx, series); err != nil {
