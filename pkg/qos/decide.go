@@ -16,7 +16,7 @@ type decision struct {
 	s        *State
 	plan     *Plan
 	findings []Finding
-	// changed are the containers that the plan throttles, evicting the pods that it evicts, and planned what both free.
+	// changed are the containers of which the plan throttles cpu, or memory, evicting the pods that it evicts, and planned what both free.
 	changed  map[string]bool
 	evicting map[string]bool
 	planned  map[Resource]float64
@@ -38,16 +38,17 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 		}
 		r, f := &policy.Rules[i], &d.findings[i]
 		if r.Preview {
-			t, e := d.act(r, f)
+			t, m, e := d.act(r, f)
 			d.blame(f, t, e)
-			d.plan.Previews = append(d.plan.Previews, Preview{Rule: r.Name, Throttles: t, Evictions: e})
+			d.plan.Previews = append(d.plan.Previews, Preview{Rule: r.Name, Throttles: t, MemoryThrottles: m, Evictions: e})
 			continue
 		}
-		t, e := d.act(r, f)
+		t, m, e := d.act(r, f)
 		d.blame(f, t, e)
-		d.commit(t, e)
+		d.commit(t, m, e)
 	}
 	d.plan.Throttles = append(d.plan.Throttles, d.restore()...)
+	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, d.restoreMemory()...)
 	d.plan.Avoid = d.avoid()
 	d.plan.Rules = d.findings
 	return *d.plan
@@ -73,24 +74,23 @@ func (d *decision) look() []bool {
 }
 
 // act plans what a rule that fires does, after what others have planned before it.
-func (d *decision) act(r *Rule, f *Finding) ([]Throttle, []Eviction) {
+func (d *decision) act(r *Rule, f *Finding) (throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	gap, quantified, why := d.gap(r, f)
 	if why != "" {
 		f.Why = why
-		return nil, nil
+		return nil, nil, nil
 	}
 	if quantified && gap <= 0 {
 		f.Why = "what is about to go closes the gap"
-		return nil, nil
+		return nil, nil, nil
 	}
-	var throttles []Throttle
-	var evictions []Eviction
 	if r.Action.Throttle != nil {
 		// Taking cpu says nothing of how much memory will be used.
 		throttles = d.throttle(r, f, gap, quantified && f.Of == CPU)
 	}
-	// Nobody is evicted while a step of throttling is left.
-	if r.Action.Evict != nil && len(throttles) == 0 {
+	memory = d.throttleMemory(r, f, gap, quantified)
+	// Nobody is evicted while a step of throttling is left that takes something off what is used.
+	if r.Action.Evict != nil && len(throttles) == 0 && !drops(memory) {
 		f.Why = ""
 		if why := d.unmarked(r, f); why != "" {
 			f.withhold(ByWaterMark, why)
@@ -98,7 +98,7 @@ func (d *decision) act(r *Rule, f *Finding) ([]Throttle, []Eviction) {
 			evictions = d.evict(r, f, d.aboveMark(f, gap), quantified)
 		}
 	}
-	return throttles, evictions
+	return throttles, memory, evictions
 }
 
 // gap is how much has to go, quantified tells that the metric says so.
@@ -144,7 +144,12 @@ func (d *decision) aboveMark(f *Finding, gap float64) float64 {
 }
 
 // commit takes what a rule does into the plan.
-func (d *decision) commit(throttles []Throttle, evictions []Eviction) {
+func (d *decision) commit(throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
+	for _, t := range memory {
+		// What is dropped counts as free memory already, since it can be had back: it closes no gap.
+		d.changed[memoryOf(t.ContainerID)] = true
+	}
+	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, memory...)
 	for _, t := range throttles {
 		d.changed[t.ContainerID] = true
 		d.planned[CPU] += float64(t.Frees)

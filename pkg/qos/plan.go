@@ -17,16 +17,19 @@ type Plan struct {
 	Avoid Avoidance
 	// Throttles take cpu away and give it back, one for a container at most.
 	Throttles []Throttle
-	Evictions []Eviction
+	// MemoryThrottles take memory away and give it back, one for a container at most.
+	MemoryThrottles []MemoryThrottle
+	Evictions       []Eviction
 	// Previews are what rules in preview would do.
 	Previews []Preview
 }
 
 // Preview is what a rule in preview would do.
 type Preview struct {
-	Rule      string
-	Throttles []Throttle
-	Evictions []Eviction
+	Rule            string
+	Throttles       []Throttle
+	MemoryThrottles []MemoryThrottle
+	Evictions       []Eviction
 }
 
 // Phase is where a rule stands.

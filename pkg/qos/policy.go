@@ -71,7 +71,9 @@ type Action struct {
 	// CoolDown is how long after a rule last fired new pods are still kept away.
 	CoolDown time.Duration
 	Throttle *Throttling
-	Evict    *Evicting
+	// ThrottleMemory is nil where no memory is taken.
+	ThrottleMemory *MemoryThrottling
+	Evict          *Evicting
 }
 
 // Throttling takes cpu from pods.

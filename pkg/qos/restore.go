@@ -17,18 +17,10 @@ func (d *decision) restore() []Throttle {
 	if len(d.s.taken) == 0 {
 		return nil
 	}
-	var pods []*Pod
-	for i := range d.o.Pods {
-		if slices.ContainsFunc(d.o.Pods[i].Containers, func(c Container) bool { return d.s.taken[c.ID] != nil }) {
-			pods = append(pods, &d.o.Pods[i])
-		}
-	}
-	slices.SortFunc(pods, func(a, b *Pod) int { return -first(a.Elastic, b.Elastic) })
-	slices.SortStableFunc(pods, func(a, b *Pod) int { return int(b.Priority) - int(a.Priority) })
 	var out []Throttle
 	given, stepped := 0.0, false
-	for _, p := range pods {
-		room, held, bound := d.room(p)
+	for _, p := range d.mostImportant(func(id string) bool { return d.s.taken[id] != nil }) {
+		room, held, bound := d.room(p, CPU)
 		if held {
 			continue
 		}
@@ -64,13 +56,26 @@ func (d *decision) restore() []Throttle {
 	return out
 }
 
-// room is how much cpu may be given back before a rule that may throttle the pod fires. held tells that one of them has fired and has
-// not ended; bound that there is one at all.
-func (d *decision) room(p *Pod) (room float64, held, bound bool) {
+// mostImportant are the pods with a container that something was taken from, those first that get it back first.
+func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
+	var pods []*Pod
+	for i := range d.o.Pods {
+		if slices.ContainsFunc(d.o.Pods[i].Containers, func(c Container) bool { return taken(c.ID) }) {
+			pods = append(pods, &d.o.Pods[i])
+		}
+	}
+	slices.SortFunc(pods, func(a, b *Pod) int { return -first(a.Elastic, b.Elastic) })
+	slices.SortStableFunc(pods, func(a, b *Pod) int { return int(b.Priority) - int(a.Priority) })
+	return pods
+}
+
+// room is how much of a resource may be given back before a rule that may throttle the pod fires. held tells that one of them has fired
+// and has not ended; bound that there is one at all.
+func (d *decision) room(p *Pod, of Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r, f := &d.policy.Rules[i], &d.findings[i]
-		if r.Preview || r.Action.Throttle == nil || !slices.Contains(p.Allowed, r.Action.Name) {
+		if r.Preview || !r.Action.takes(of) || !slices.Contains(p.Allowed, r.Action.Name) {
 			continue
 		}
 		bound = true
@@ -85,7 +90,7 @@ func (d *decision) room(p *Pod) (room float64, held, bound bool) {
 				return 0, true, true
 			}
 			free, ok := d.s.rules[r.Name].metric.amountOf(r.Above*(1-float64(d.policy.Limits.Margin))-f.Value, d.o.Node)
-			if ok && f.Of == CPU {
+			if ok && f.Of == of {
 				room = min(room, free)
 			}
 		case Unknown:

@@ -14,6 +14,7 @@ import (
 type State struct {
 	rules   map[string]*ruleState
 	taken   map[string]*Taken // by the container's id
+	memory  map[string]*MemoryTaken
 	leaving map[string]*leaver
 	refused map[string]time.Time // by the pod's UID: when it was refused
 	evicted []time.Time
@@ -86,6 +87,7 @@ func (s *State) Holdings() []Taken {
 // catchUp compares what was done with what is there now.
 func (s *State) catchUp(o *Observation, l Limits) {
 	s.catchUpContainers(o)
+	s.catchUpMemory(o)
 	s.catchUpPods(o, l)
 }
 

@@ -143,6 +143,9 @@ func container(id string, spec *corev1.Container) qos.Container {
 		ID: id, Name: spec.Name,
 		Request: milli(spec.Resources.Requests, corev1.ResourceCPU), Limit: milli(spec.Resources.Limits, corev1.ResourceCPU),
 	}
+	if q := spec.Resources.Requests.Memory(); q != nil {
+		c.RequestMemory = series.Bytes(max(q.Value(), 0))
+	}
 	if c.Limit == 0 {
 		c.Limit = milli(spec.Resources.Limits, ensurancev1alpha1.ResourceReclaimedCPU)
 	}

@@ -28,7 +28,7 @@ func (o *Observer) lookPods() {
 	s := &o.snapshot
 	o.problem("pods", o.tree.Scan())
 	// The reads below take some milliseconds; those of one group are together, so that its rates are of its own span.
-	o.problem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory))
+	o.problem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.High))
 	pods := o.tree.Pods()
 	// Slices of containers are used again.
 	if cap(s.Pods) < len(pods) {
@@ -47,7 +47,11 @@ func (o *Observer) lookPods() {
 		out.Stalled = o.stalls(p.Path, &out.Pressure)
 		out.Containers = out.Containers[:0]
 		for _, c := range p.Containers {
-			out.Containers = append(out.Containers, Container{ID: c.ID, Path: c.Path, Use: o.use(c.Path, &c.Stat)})
+			seen := Container{ID: c.ID, Path: c.Path, Use: o.use(c.Path, &c.Stat)}
+			if c.Stat.Has&cgroup.High != 0 {
+				seen.High = known(c.Stat.High)
+			}
+			out.Containers = append(out.Containers, seen)
 		}
 	}
 	for path, c := range o.groups {

@@ -112,6 +112,8 @@ type Container struct {
 	// Path is the group below a hierarchy's root.
 	Path string
 	Use
+	// High is memory.high, math.MaxInt64 for none; unknown on cgroup v1.
+	High Known[series.Bytes]
 	// RunQueue is the last sample of it; unknown unless somebody asks for it.
 	RunQueue Known[RunQueue]
 }

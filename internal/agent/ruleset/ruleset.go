@@ -161,6 +161,9 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
 		out.Throttle = &qos.Throttling{Step: share(t.CPUThrottle.StepCPURatio), Floor: share(t.CPUThrottle.MinCPURatio)}
 	}
+	if t := a.Spec.Throttle; t != nil && t.MemoryThrottle != nil {
+		out.ThrottleMemory = &qos.MemoryThrottling{Reclaim: t.MemoryThrottle.ForceGC}
+	}
 	if e := a.Spec.Eviction; e != nil {
 		out.Evict = &qos.Evicting{}
 		if e.TerminationGracePeriodSeconds != nil {

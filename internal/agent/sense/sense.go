@@ -242,6 +242,13 @@ func (s *Sense) containers(seen *observe.Pod, pod *qos.Pod, pods inventory.Pods)
 		if c.UsedCPU.OK {
 			known.UsedCPU = qos.Measured[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.out.At}
 		}
+		if c.Memory.OK {
+			known.HeldMemory = qos.Measured[series.Bytes]{Value: c.Memory.Value.Used, At: s.out.At}
+			known.WorkingSet = qos.Measured[series.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.out.At}
+		}
+		if c.High.OK {
+			known.High = qos.High(c.High.Value)
+		}
 		s.arena = append(s.arena, known)
 		labels := s.podLabels(pod, c.ID, known.Name)
 		s.use(&c.Use, labels)

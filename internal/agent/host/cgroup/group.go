@@ -25,6 +25,8 @@ const (
 	Memory
 	// Pressure is the time stalled for cpu, memory and disks.
 	Pressure
+	// High is v2's limit of memory that nobody is killed for.
+	High
 )
 
 // Stat is what a group says. Parts that are not in Has could not be read and are zero: they are unknown, not nothing.
@@ -41,6 +43,8 @@ type Stat struct {
 	// Used is all memory, WorkingSet what cannot be had back at once (without inactive files), RSS that of processes, Cache that of
 	// files.
 	Used, WorkingSet, RSS, Cache series.Bytes
+	// High is memory.high, math.MaxInt64 for none.
+	High series.Bytes
 	// Stalled is by resource.
 	Stalled struct{ CPU, Memory, IO host.Pressure }
 }
@@ -73,6 +77,7 @@ const (
 	filePressureCPU
 	filePressureMemory
 	filePressureIO
+	fileMemoryHigh
 	fileCount
 )
 
@@ -90,11 +95,13 @@ func (l Layout) group(path string) *group {
 		g.gone[fileCPUUsage], g.gone[filePeriod] = true, true
 		at(fileQuota, l.cpu, "cpu.max")
 		at(fileMemoryUsed, l.memory, "memory.current")
+		at(fileMemoryHigh, l.memory, FileHigh)
 	} else {
 		at(fileCPUUsage, l.cpuacct, "cpuacct.usage")
 		at(fileQuota, l.cpu, "cpu.cfs_quota_us")
 		at(filePeriod, l.cpu, "cpu.cfs_period_us")
 		at(fileMemoryUsed, l.memory, "memory.usage_in_bytes")
+		g.gone[fileMemoryHigh] = true
 	}
 	at(fileMemoryStat, l.memory, "memory.stat")
 	at(filePressureCPU, l.unified, "cpu.pressure")
@@ -117,7 +124,7 @@ func (g *group) read(r *host.Reader, version Version, want Part, s *Stat) error 
 	for _, part := range [...]struct {
 		part Part
 		read func(*group, *host.Reader, Version, *Stat) error
-	}{{CPU, readCPU}, {Quota, readQuota}, {Memory, readMemory}, {Pressure, readPressure}} {
+	}{{CPU, readCPU}, {Quota, readQuota}, {Memory, readMemory}, {Pressure, readPressure}, {High, readHigh}} {
 		if want&part.part == 0 {
 			continue
 		}

@@ -179,6 +179,21 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 	return inactive, err
 }
 
+// readHigh reads memory.high: bytes, or max.
+func readHigh(g *group, r *host.Reader, _ Version, s *Stat) error {
+	content, err := g.content(r, fileMemoryHigh)
+	if err != nil {
+		return err
+	}
+	if string(content) == "max\n" {
+		s.High = math.MaxInt64
+		return nil
+	}
+	n, err := host.Single(content)
+	s.High = toBytes(n)
+	return wrap(g, fileMemoryHigh, err)
+}
+
 func toBytes(n uint64) series.Bytes { return series.Bytes(min(n, math.MaxInt64)) }
 
 func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {

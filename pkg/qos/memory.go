@@ -1,0 +1,270 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"crane.io/crane/pkg/series"
+)
+
+// High is a limit of memory in force: what is above it is reclaimed, and who grows above it sleeps; nobody is killed for it. NoHigh is
+// the largest, and 0 unknown.
+type High series.Bytes
+
+// NoHigh is no limit.
+const NoHigh High = math.MaxInt64
+
+// MemoryThrottling takes memory from pods: files that can be read again at first, and room to grow.
+type MemoryThrottling struct {
+	// Reclaim has all of it dropped at once, where otherwise half of it is at each measurement.
+	Reclaim bool
+}
+
+// MemoryThrottle is a change of a container's limit of memory.
+type MemoryThrottle struct {
+	Pod                      PodRef
+	ContainerID, ContainerOf string
+	From, To                 High
+	// Original is what the limit was before anything was taken.
+	Original High
+	// Frees is what has to be dropped for it; 0 where only room to grow is taken, and negative where room is given back.
+	Frees series.Bytes
+	// Reclaim is what is to be dropped at once, before the limit falls.
+	Reclaim series.Bytes
+	Rule    string
+	Why     string
+}
+
+// MemoryTaken is what a container's memory was throttled by, to be given back.
+type MemoryTaken struct {
+	Pod           PodRef
+	ContainerID   string
+	Original, Set High
+	// Before is what it held when it was throttled first.
+	Before series.Bytes
+
+	missed int
+}
+
+const (
+	// setMargin is how far above its working set a container's limit stays, so that what it uses now does not stall: only what it has
+	// not used lately goes, and growth. 5 % are some seconds of growth of a program that doubles in a minute.
+	setMargin = 0.05
+	// leastHigh is the least limit: a shell needs some MiB.
+	leastHigh High = 16 << 20
+	// leastStep is the share of a limit below which a step is not worth a write.
+	leastStep = 0.02
+	// raiseStep is the share of a limit by which it is raised.
+	raiseStep = 0.1
+	// stallMost is the share of time stalled for memory from which on nothing more is taken from a pod.
+	stallMost series.Ratio = 0.25
+	// highRounding is what the kernel may take off a limit: it counts in pages, of 64 KiB at most.
+	highRounding High = 64 << 10
+)
+
+// String is a limit in MiB.
+func (h High) String() string {
+	switch {
+	case h == NoHigh:
+		return "no limit"
+	case h <= 0:
+		return "unknown"
+	}
+	return fmt.Sprintf("%.0f MiB", float64(h)/(1<<20))
+}
+
+// takes tells whether an action takes a resource from pods.
+func (a *Action) takes(r Resource) bool {
+	if r == Memory {
+		return a.ThrottleMemory != nil
+	}
+	return a.Throttle != nil
+}
+
+// throttleMemory plans the steps of a rule about memory that fires: one container after the other, in victim order, until what is dropped
+// closes the gap. Of those that have nothing to drop one is kept from growing, and the next measurement decides on; so it does where the
+// metric is no amount of memory.
+func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
+	t := r.Action.ThrottleMemory
+	if t == nil || d.s.rules[r.Name].metric.victims() != Memory {
+		return nil
+	}
+	var out []MemoryThrottle
+	left, unmeasured, done := gap, 0, 0
+	for _, p := range d.victims(r, f, Memory) {
+		if p.Terminating || p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost {
+			continue
+		}
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			if d.changed[memoryOf(c.ID)] {
+				continue
+			}
+			if c.High <= 0 || !c.HeldMemory.fresh(d.o.At, r.MaxAge) || !c.WorkingSet.fresh(d.o.At, r.MaxAge) {
+				unmeasured++
+				continue
+			}
+			to, frees, reclaim := c.lowerHigh()
+			if to == c.High {
+				done++
+				continue
+			}
+			original := c.High
+			if k := d.s.memory[c.ID]; k != nil {
+				original = k.Original
+			}
+			step := MemoryThrottle{
+				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: original, Frees: frees, Rule: r.Name,
+				Why: fmt.Sprintf("holds %s, of which %s in use; %s", High(c.HeldMemory.Value), High(c.WorkingSet.Value), p.why(d.o.At)),
+			}
+			if t.Reclaim {
+				step.Reclaim = reclaim
+			}
+			out = append(out, step)
+			if left -= float64(frees); left <= 0 || frees == 0 || !quantified {
+				return out
+			}
+		}
+	}
+	if len(out) == 0 && f.Why == "" {
+		f.Why = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
+	}
+	return out
+}
+
+// memoryOf is the key of a container's memory among what a plan changes; its cpu has its id.
+func memoryOf(id string) string { return "memory of " + id }
+
+// lowerHigh is the next limit of a container, the present one where nothing is left to be taken, what is dropped for it, and all that can
+// be dropped.
+func (c *Container) lowerHigh() (to High, frees, reclaim series.Bytes) {
+	used := High(float64(c.WorkingSet.Value) * (1 + setMargin))
+	floor := max(High(c.RequestMemory), used, leastHigh)
+	held := min(High(c.HeldMemory.Value), c.High)
+	to = floor
+	if above := held - floor; float64(above) > leastStep*float64(held) {
+		to = floor + above/2
+		reclaim = series.Bytes(above)
+	}
+	if to >= c.High || c.High != NoHigh && float64(c.High-to) < leastStep*float64(c.High) {
+		return c.High, 0, 0
+	}
+	return to, series.Bytes(max(held-to, 0)), reclaim
+}
+
+// drops tells whether anything is dropped for steps: only these are worth waiting for before somebody is evicted.
+func drops(steps []MemoryThrottle) bool {
+	return slices.ContainsFunc(steps, func(t MemoryThrottle) bool { return t.Frees > 0 })
+}
+
+// restoreMemory plans what is given back: as with cpu, to the most important pods first, in steps, and never so much that a rule would
+// fire again if it were used at once.
+func (d *decision) restoreMemory() []MemoryThrottle {
+	if len(d.s.memory) == 0 {
+		return nil
+	}
+	var out []MemoryThrottle
+	given, stepped := 0.0, false
+	for _, p := range d.mostImportant(func(id string) bool { return d.s.memory[id] != nil }) {
+		room, held, bound := d.room(p, Memory)
+		if held {
+			continue
+		}
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			k := d.s.memory[c.ID]
+			if k == nil || c.High <= 0 || d.changed[memoryOf(c.ID)] {
+				continue
+			}
+			to, why := k.Original, "no rule throttles this pod any more"
+			switch {
+			case bound && math.IsInf(room, 1):
+				if stepped {
+					continue
+				}
+				to, why, stepped = k.raise(room), "the node is calm", true
+			case bound:
+				to = k.raise(room - given)
+				why = fmt.Sprintf("the node is calm, %s are free below the threshold and its margin", High(max(room-given, 1)))
+			}
+			if sameHigh(to, c.High) {
+				continue
+			}
+			gives := min(to, max(High(k.Before), k.Set)) - k.Set
+			given += float64(gives)
+			out = append(out, MemoryThrottle{
+				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: k.Original, Frees: -max(series.Bytes(gives), 1), Why: why,
+			})
+		}
+	}
+	return out
+}
+
+// raise is the next limit of a throttled container, the present one where there is no room for more.
+func (k *MemoryTaken) raise(room float64) High {
+	step := max(float64(k.Set)*raiseStep, float64(leastHigh))
+	end := k.Original
+	if end == NoHigh {
+		end = max(High(k.Before), k.Set)
+	}
+	if step = min(step, float64(end-k.Set)); step > room {
+		return k.Set
+	}
+	if to := k.Set + High(step); to < end {
+		return to
+	}
+	return k.Original
+}
+
+// sameHigh tells whether two limits are equal but for the kernel's rounding.
+func sameHigh(a, b High) bool {
+	return a == b || a != NoHigh && b != NoHigh && a-b < highRounding && b-a < highRounding
+}
+
+// MemoryThrottled tells the state that a throttle of memory was carried out.
+func (s *State) MemoryThrottled(t MemoryThrottle) {
+	if t.To == t.Original {
+		delete(s.memory, t.ContainerID)
+		return
+	}
+	if s.memory == nil {
+		s.memory = map[string]*MemoryTaken{}
+	}
+	k := s.memory[t.ContainerID]
+	if k == nil {
+		k = &MemoryTaken{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Before: t.Frees + series.Bytes(t.To)}
+		s.memory[t.ContainerID] = k
+	}
+	k.Set, k.missed = t.To, 0
+}
+
+// catchUpMemory gives up what somebody else has changed, such as a kubelet with MemoryQoS, and who is gone.
+func (s *State) catchUpMemory(o *Observation) {
+	if len(s.memory) == 0 {
+		return
+	}
+	for _, k := range s.memory {
+		k.missed++
+	}
+	for i := range o.Pods {
+		for _, c := range o.Pods[i].Containers {
+			k := s.memory[c.ID]
+			if k == nil {
+				continue
+			}
+			k.missed = 0
+			if c.High > 0 && !sameHigh(c.High, k.Set) {
+				delete(s.memory, c.ID)
+			}
+		}
+	}
+	for id, k := range s.memory {
+		if k.missed > forgetAfter {
+			delete(s.memory, id)
+		}
+	}
+}
