@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -198,6 +199,33 @@ func TestReader(t *testing.T) {
 	write(strings.Repeat("x", maxFile+1))
 	if _, err := r.Read(&f); err == nil {
 		t.Error("a file without bounds is read")
+	}
+}
+
+// TestEndedProcess: a file of a process that has ended is gone, though it was opened before.
+func TestEndedProcess(t *testing.T) {
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Skip("no process can be started: ", err)
+	}
+	var r Reader
+	f := SchedFile("/", uint64(child.Process.Pid))
+	defer f.Close()
+	_, before := r.Read(&f)
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // It was killed.
+	if before != nil {
+		t.Skip("no schedstat: ", before)
+	}
+	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
+		t.Errorf("%v, want %v", err, ErrGone)
+	}
+	// What cannot be read for another reason is not gone.
+	dir := NewFile(t.TempDir())
+	if _, err := r.Read(&dir); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("a directory: %v", err)
 	}
 }
 

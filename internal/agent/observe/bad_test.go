@@ -1,0 +1,157 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// podFiles are the files of a pod's group in a recorded tree.
+func podFiles(dir, uid string) string {
+	matches, _ := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
+	if len(matches) == 0 {
+		matches, _ = filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
+	}
+	return matches[0]
+}
+
+// TestStalled: shares of the time since the last look, of which the kernel's averages know nothing.
+func TestStalled(t *testing.T) {
+	rec, dir := record(t, "v2-systemd-containerd")
+	o := open(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pressure := func(total string) {
+		for _, resource := range []string{"cpu", "memory", "io"} {
+			write(t, filepath.Join(podFiles(dir, burstable), resource+".pressure"),
+				"some avg10=0.00 avg60=0.00 avg300=0.00 total="+total+"\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+		}
+	}
+	look := func(after time.Duration) Stalls { now = now.Add(after); return find(o.Look(now), burstable).Stalled }
+	pressure("1000000")
+	if s := look(0); s.CPU.OK || s.Memory.OK || s.IO.OK {
+		t.Errorf("the first look: %+v", s)
+	}
+	pressure("1500000")
+	if s := look(2 * time.Second); !near(float64(s.CPU.Value), 0.25) || !near(float64(s.Memory.Value), 0.25) || !s.IO.OK {
+		t.Errorf("%+v, want a quarter", s)
+	}
+	pressure("9500000")
+	if s := look(time.Second); s.CPU.Value != 1 {
+		t.Errorf("more than all of the time: %+v", s)
+	}
+	pressure("10")
+	if s := look(time.Second); s.CPU.OK {
+		t.Errorf("a counter that went back: %+v", s)
+	}
+	pressure("20")
+	if s := look(-time.Hour); s.CPU.OK {
+		t.Errorf("a clock that was set back: %+v", s)
+	}
+	pressure("500020")
+	if s := look(time.Second); !near(float64(s.CPU.Value), 0.5) {
+		t.Errorf("after that: %+v", s)
+	}
+	// One of the files has gone: none of them says anything, and the rest of the pod does.
+	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
+		t.Fatal(err)
+	}
+	o.tree.Close() // Plain files that are open can still be read.
+	look(time.Second)
+	if s := look(time.Second); s.CPU.OK {
+		t.Errorf("a pod without pressure of disks: %+v", s)
+	}
+	if p := find(&o.snapshot, burstable); !p.UsedCPU.OK || !p.Memory.OK {
+		t.Errorf("%+v", p)
+	}
+	if err := rec.Write(dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	look(time.Second)
+	if len(o.waited) != 4 {
+		t.Errorf("%d pods are remembered, want 4", len(o.waited))
+	}
+}
+
+// TestCannotRead: a file that the kernel refuses to read (here a directory, which is no file) is a problem of its pod alone.
+func TestCannotRead(t *testing.T) {
+	_, dir := record(t, "v2-systemd-containerd")
+	file := filepath.Join(podFiles(dir, burstable), "cpu.stat")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := open(t, dir)
+	now := time.Now()
+	o.Look(now)
+	s := o.Look(now.Add(time.Second))
+	if p := find(s, burstable); p.UsedCPU.OK || p.Throttled.OK || !p.Memory.OK || !p.Limit.OK {
+		t.Errorf("%+v", p)
+	}
+	if p := find(s, guaranteed); !p.UsedCPU.OK {
+		t.Errorf("another pod: %+v", p)
+	}
+	if !strings.Contains(s.Problems["pods"], "cpu.stat") {
+		t.Errorf("problems: %v", s.Problems)
+	}
+}
+
+// TestVanished: a pod that goes between two looks is gone with all that is remembered of it, and one that goes while it is looked at has no
+// figures and is no problem.
+func TestVanished(t *testing.T) {
+	_, dir := record(t, "v2-systemd-containerd")
+	o := open(t, dir)
+	o.SampleRunQueue(Always)
+	now := time.Now()
+	o.Look(now)
+	group := podFiles(dir, burstable)
+	files, err := filepath.Glob(filepath.Join(group, "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && !info.IsDir() {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o.tree.Close()
+	s := o.Look(now.Add(time.Second))
+	if p := find(s, burstable); p == nil || p.UsedCPU.OK || p.Memory.OK || p.Pressure.Supported() || len(s.Problems) > 0 {
+		t.Errorf("while it goes: %+v, %v", p, s.Problems)
+	}
+	if err := os.RemoveAll(group); err != nil {
+		t.Fatal(err)
+	}
+	s = o.Look(now.Add(2 * time.Second))
+	if find(s, burstable) != nil || len(s.Problems) > 0 {
+		t.Errorf("it is still there: %v", s.Problems)
+	}
+	for path := range o.groups {
+		if strings.Contains(path, strings.ReplaceAll(burstable, "-", "_")) {
+			t.Errorf("%s is remembered", path)
+		}
+	}
+	if len(o.waited) != 3 || len(o.queues.groups) != 4 {
+		t.Errorf("%d pods and %d containers are remembered, want 3 and 4", len(o.waited), len(o.queues.groups))
+	}
+}
+
+// TestWrongRuntime: containers are known by their cgroups, whatever sockets of runtimes are there.
+func TestWrongRuntime(t *testing.T) {
+	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
+		_, dir := record(t, recording)
+		write(t, filepath.Join(dir, socket), "")
+		s := open(t, dir).Look(time.Now())
+		if p := find(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {
+			t.Errorf("%s: %+v, %v", recording, p, s.Problems)
+		}
+	}
+}
