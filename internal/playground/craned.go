@@ -11,9 +11,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -24,8 +25,8 @@ import (
 	"crane.io/crane/internal/webhook/direct"
 )
 
-// deployed is what a Deployment of config/ says about a binary: the playground starts the child process as the
-// cluster would start the pod.
+// deployed is what a Deployment or a DaemonSet of config/ says about a binary: the playground starts the child process as
+// the cluster would start the pod.
 type deployed struct {
 	name, namespace, serviceAccount string
 	args                            []string
@@ -35,32 +36,48 @@ type deployed struct {
 // findDeployed reads the Deployment of that name out of manifests. Environment taken from the API (fieldRef) is given
 // the value that it would have in the pod; other sources are an error, so that none is silently empty.
 func findDeployed(objects []*unstructured.Unstructured, name string) (deployed, error) {
-	for _, o := range objects {
-		if o.GetKind() != "Deployment" || o.GetName() != name {
-			continue
-		}
-		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
-			return deployed{}, fmt.Errorf("deployment %s: %w", name, err)
-		}
-		if n := len(d.Spec.Template.Spec.Containers); n != 1 {
-			return deployed{}, fmt.Errorf("deployment %s: %d containers, want 1", name, n)
-		}
-		c := d.Spec.Template.Spec.Containers[0]
-		out := deployed{name: name, namespace: d.Namespace, serviceAccount: d.Spec.Template.Spec.ServiceAccountName, args: c.Args}
-		for _, e := range c.Env {
-			switch {
-			case e.ValueFrom == nil:
-				out.env = append(out.env, e.Name+"="+e.Value)
-			case e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "metadata.namespace":
-				out.env = append(out.env, e.Name+"="+d.Namespace)
-			default:
-				return deployed{}, fmt.Errorf("deployment %s: env %s: the playground cannot say where its value comes from", name, e.Name)
+	return findPod(objects, "Deployment", name, nil)
+}
+
+// findDaemon is findDeployed for the DaemonSet of that name, with the pod that runs on a node.
+func findDaemon(objects []*unstructured.Unstructured, name, node string) (deployed, error) {
+	return findPod(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node})
+}
+
+func findPod(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (deployed, error) {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if i < 0 {
+		return deployed{}, fmt.Errorf("config holds no %s %s", kind, name)
+	}
+	var pod corev1.PodTemplateSpec
+	template, _, err := unstructured.NestedMap(objects[i].Object, "spec", "template")
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod)
+	}
+	if err != nil {
+		return deployed{}, fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	if n := len(pod.Spec.Containers); n != 1 {
+		return deployed{}, fmt.Errorf("%s %s: %d containers, want 1", kind, name, n)
+	}
+	c := pod.Spec.Containers[0]
+	out := deployed{name: name, namespace: objects[i].GetNamespace(), serviceAccount: pod.Spec.ServiceAccountName, args: c.Args}
+	known := map[string]string{"metadata.namespace": out.namespace}
+	maps.Copy(known, fields)
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			ok := e.ValueFrom.FieldRef != nil
+			if ok {
+				value, ok = known[e.ValueFrom.FieldRef.FieldPath]
+			}
+			if !ok {
+				return deployed{}, fmt.Errorf("%s %s: env %s: the playground cannot say where its value comes from", kind, name, e.Name)
 			}
 		}
-		return out, nil
+		out.env = append(out.env, e.Name+"="+value)
 	}
-	return deployed{}, fmt.Errorf("config holds no Deployment %s", name)
+	return out, nil
 }
 
 // with returns the arguments with some flags set: one that is there is replaced, another is added.

@@ -74,8 +74,16 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 	if p.options.scenario != nil {
 		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
 	}
+	var use simnode.Load = p.source
+	if s := p.options.scenario; s != nil && s.AgentNodes > 0 {
+		nodes := agentNodes(s.AgentNodes, specs[0])
+		if err := p.putHosts(nodes); err != nil {
+			return err
+		}
+		use, specs = p.hosts, append(specs, nodes...)
+	}
 	p.fleet, err = simnode.New(simnode.Config{
-		Client: p.control.Config(), Nodes: specs, Load: p.source, Serving: serving,
+		Client: p.control.Config(), Nodes: specs, Load: use, Serving: serving,
 	})
 	if err != nil {
 		return err
@@ -89,6 +97,13 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.fleet.Ready():
+	}
+	if p.hosts != nil {
+		p.background.Go(func() {
+			if err := p.hosts.Run(ctx, p.fleet.Snapshot); err != nil && ctx.Err() == nil {
+				fail(fmt.Errorf("hosts of agents: %w", err))
+			}
+		})
 	}
 	p.console.progressf("%d nodes of %s cores and %s are ready; metrics.k8s.io is served", len(specs), specs[0].CPU.String(), specs[0].Memory.String())
 	return nil

@@ -28,6 +28,9 @@ const (
 	componentCraned            = "craned"
 	componentCraneScheduler    = "crane-scheduler"
 	componentMetricAdapter     = "metric-adapter"
+
+	// componentCraneAgent runs where a scenario asks for it.
+	componentCraneAgent = "crane-agent"
 )
 
 func components() []string {

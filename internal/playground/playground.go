@@ -33,6 +33,7 @@ import (
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/playground/export"
+	"crane.io/crane/internal/playground/hosts"
 	"crane.io/crane/internal/playground/load"
 	"crane.io/crane/internal/process"
 	"crane.io/crane/internal/promserver"
@@ -64,6 +65,9 @@ type playground struct {
 	applier    *manifest.Applier
 	tunnel     *tunnel.Tunnel // through which the API server reaches the nodes
 	fleet      *simnode.Fleet
+	hosts      *hosts.Set // below the nodes with an agent, nil for none
+	agentNames []string   // those nodes
+	agents     map[string]*process.Process
 	exporter   *export.Exporter
 	prometheus *promserver.Server
 	demand     *demand // the scenario's load from outside, nil for none
@@ -134,6 +138,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		{name: "control plane", run: p.startControlPlane},
 		{name: "manifests", run: p.install},
 		{name: "nodes", run: func(ctx context.Context) error { return p.startNodes(ctx, fail) }},
+		{name: "agents", run: p.startAgents, skip: p.hosts == nil},
 		{name: "real nodes", run: p.startRealNodes, skip: p.options.RealNodes == 0},
 		{name: "workloads", run: p.createWorkloads},
 		{name: "history", run: func(ctx context.Context) error { return p.startPrometheus(ctx, fail) }, skip: !p.options.runs(componentPrometheus)},
@@ -159,6 +164,9 @@ func (p *playground) prepare(context.Context) error {
 	}
 	if p.options.runs(componentMetricAdapter) {
 		binaries = append(binaries, componentMetricAdapter)
+	}
+	if s := p.options.scenario; s != nil && s.AgentNodes > 0 {
+		binaries = append(binaries, componentCraneAgent)
 	}
 	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
 		return err
@@ -292,6 +300,9 @@ func (p *playground) pids() map[string]int {
 	}
 	if child := p.metricAdapterProcess(); child != nil {
 		all[componentMetricAdapter] = child.PID()
+	}
+	for name, child := range p.agents {
+		all[name] = child.PID()
 	}
 	maps.DeleteFunc(all, func(_ string, pid int) bool { return pid == 0 })
 	return all

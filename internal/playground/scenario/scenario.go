@@ -25,7 +25,10 @@ import (
 //go:embed demos/*.yaml
 var demos embed.FS
 
-const maxSpareNodes = 10
+const (
+	maxSpareNodes = 10
+	maxAgentNodes = 3
+)
 
 // Scenario is the content of a scenario file.
 type Scenario struct {
@@ -34,6 +37,11 @@ type Scenario struct {
 	// SpareNodes is how many nodes the playground has beside those of its options: nothing but DaemonSets that tolerate any
 	// taint runs there, and never has.
 	SpareNodes int `json:"spareNodes,omitempty"`
+	// AgentNodes is how many nodes of 16 cores and 32 GiB there are beside those of the options, each with a host below it on which
+	// a crane-agent runs. Their label and taint crane.io/nodepool=agent keep workloads away that do not ask for them.
+	AgentNodes int `json:"agentNodes,omitempty"`
+	// Agent holds flags of crane-agent, as Craned those of craned.
+	Agent map[string]string `json:"agent,omitempty"`
 	// Craned holds flags of craned, by their names without dashes, that the demo needs beside those of its Deployment: short
 	// times, mostly.
 	Craned map[string]string `json:"craned,omitempty"`
@@ -115,6 +123,9 @@ func Parse(content []byte) (*Scenario, error) {
 	}
 	if s.SpareNodes < 0 || s.SpareNodes > maxSpareNodes {
 		return nil, fmt.Errorf("scenario: spareNodes: %d is not between 0 and %d", s.SpareNodes, maxSpareNodes)
+	}
+	if s.AgentNodes < 0 || s.AgentNodes > maxAgentNodes {
+		return nil, fmt.Errorf("scenario: agentNodes: %d is not between 0 and %d", s.AgentNodes, maxAgentNodes)
 	}
 	if len(s.Steps) == 0 {
 		return nil, errors.New("scenario: steps: at least one is required")
