@@ -28,6 +28,13 @@ const (
 
 func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 	t.Helper()
+	_, o, s := recorded(t, copies)
+	return o, s
+}
+
+// recorded is a recorded tree, its observer and the second look at it.
+func recorded(t testing.TB, copies int) (string, *observe.Observer, *observe.Snapshot) {
+	t.Helper()
 	rec, err := kernel.Recorded("v2-systemd-containerd")
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +57,7 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 	if err := rec.Write(dir, 1); err != nil {
 		t.Fatal(err)
 	}
-	return o, o.Look(now.Add(rec.Moments[1].At))
+	return dir, o, o.Look(now.Add(rec.Moments[1].At))
 }
 
 func pods(s *observe.Snapshot) inventory.Pods {

@@ -4,7 +4,11 @@
 package sense
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,5 +129,49 @@ func TestRunQueues(t *testing.T) {
 		if got := RunQueues([]qos.Rule{{Metric: "cpu_load_1_min"}, {Metric: metric}}); got != want {
 			t.Errorf("%s: %d, want %d", metric, got, want)
 		}
+	}
+}
+
+// TestTick500: a tick of a node with 500 pods, with rules on interference and run queues, stays within its bounds.
+func TestTick500(t *testing.T) {
+	dir, observer, s := recorded(t, 0)
+	dir = filepath.Join(dir, "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice")
+	pod := "kubepods-burstable-pod" + strings.ReplaceAll(burstable, "-", "_") + ".slice"
+	for i := range 496 {
+		// A link to a pod's directory looks like another pod, and is made sooner.
+		if err := os.Symlink(pod, filepath.Join(dir, fmt.Sprintf("kubepods-burstable-pod%08d%s", i, pod[len("kubepods-burstable-pod")+8:]))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s = observer.Look(s.At.Add(time.Second)); len(s.Pods) != 500 {
+		t.Fatalf("%d pods, want 500", len(s.Pods))
+	}
+	list := pods(s)
+	rules := policy()
+	for _, metric := range []string{"pod_interference_cpu_ratio", "pod_interference_memory_ratio", "container_sched_run_queue_time"} {
+		rule := rules.Rules[0]
+		rule.Name, rule.Metric = "n/"+metric, metric
+		rules.Rules = append(rules.Rules, rule)
+	}
+	observer.SampleRunQueue(RunQueues(rules.Rules))
+	var eyes Sense
+	var state qos.State
+	now := s.At
+	tick := func() {
+		now = now.Add(time.Second)
+		o := eyes.Observe(observer.Look(now), list, false)
+		if plan := qos.Decide(&rules, o, &state); len(o.Pods) != 500 || len(plan.Rules) != len(rules.Rules) {
+			t.Fatalf("%d pods, %d rules", len(o.Pods), len(plan.Rules))
+		}
+	}
+	for range 3 {
+		tick()
+	}
+	if len(s.Problems) > 0 {
+		t.Errorf("problems: %v", s.Problems)
+	}
+	// A fifth of the pods is listed anew at each look, and a path made for each.
+	if allocations := testing.AllocsPerRun(2, tick); allocations > 1500 {
+		t.Errorf("a tick allocates %g times", allocations)
 	}
 }
