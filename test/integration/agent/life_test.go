@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -186,5 +187,32 @@ func TestForeignNode(t *testing.T) {
 	a.says(t, "there is no Node nobody")
 	if _, err := harness.Get(t.Context(), a.url+"/health-check"); err != nil {
 		t.Error(errors.Join(errors.New("it is not the agent that is ill"), err))
+	}
+}
+
+// TestWithoutCRDs: in a cluster that does not have the kinds of rules the agent runs, says so, and knows its node all the same.
+func TestWithoutCRDs(t *testing.T) {
+	bare := controlplane.ForTest(t, controlplane.Options{})
+	c, err := client.New(bare.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), newNode("bare")); err != nil {
+		t.Fatal(err)
+	}
+	a := startAgent(t, "bare", "--kubeconfig="+bare.Kubeconfig())
+	a.says(t, "The API server does not tell", "NodeQOS", "CustomResourceDefinition is not installed")
+	eventually(t, "the annotation of features", func(ctx context.Context) error {
+		var n corev1.Node
+		if err := c.Get(ctx, client.ObjectKey{Name: "bare"}, &n); err != nil {
+			return err
+		}
+		if n.Annotations[ensurancev1alpha1.AnnotationAgentFeatures] == "" {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if strings.Contains(a.Log.String(), "Rule is") {
+		t.Error("there are rules in a cluster that has no such kind")
 	}
 }

@@ -128,6 +128,66 @@ func TestServicesFindTheirPods(t *testing.T) {
 	}
 }
 
+// TestAgentOfANode: the DaemonSet uses an account of config/, is given no capability, runs on every node, and writes to the host where it
+// says alone.
+func TestAgentOfANode(t *testing.T) {
+	accounts := map[string]bool{}
+	var agent *appsv1.DaemonSet
+	for _, o := range manifests(t) {
+		switch o.GetKind() {
+		case "DaemonSet":
+			d := convert[appsv1.DaemonSet](t, o)
+			agent = &d
+		case "ServiceAccount":
+			accounts[o.GetNamespace()+"/"+o.GetName()] = true
+		}
+	}
+	if agent == nil || len(agent.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("config/ holds no DaemonSet of one container: %+v", agent)
+	}
+	pod := agent.Spec.Template.Spec
+	c := pod.Containers[0]
+	if !accounts[agent.Namespace+"/"+pod.ServiceAccountName] {
+		t.Errorf("it uses ServiceAccount %s, which config/ does not hold", pod.ServiceAccountName)
+	}
+	if pod.HostPID || pod.HostNetwork || pod.HostIPC || c.SecurityContext.Privileged != nil || len(c.SecurityContext.Capabilities.Add) > 0 || *c.SecurityContext.AllowPrivilegeEscalation {
+		t.Errorf("it may do more than it needs: %+v", c.SecurityContext)
+	}
+	if len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+		t.Errorf("it does not run on every node: %+v", pod.Tolerations)
+	}
+	if !slices.Contains(c.Args, "--dry-run") {
+		t.Errorf("it changes nodes that nobody has asked it to: %v", c.Args)
+	}
+	paths := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.HostPath == nil {
+			t.Errorf("volume %s is not of the host", v.Name)
+			continue
+		}
+		paths[v.Name] = v.HostPath.Path
+	}
+	var written []string
+	for _, m := range c.VolumeMounts {
+		if paths[m.Name] == "" {
+			t.Errorf("mount %s has no volume", m.Name)
+		}
+		if !m.ReadOnly {
+			written = append(written, paths[m.Name])
+		}
+		if m.Name != "state" && m.MountPath != "/host"+paths[m.Name] {
+			t.Errorf("%s is not where --host-root looks for it: %s", paths[m.Name], m.MountPath)
+		}
+	}
+	slices.Sort(written)
+	if !slices.Equal(written, []string{"/sys/fs/cgroup", "/var/lib/crane-agent"}) {
+		t.Errorf("it writes to %v", written)
+	}
+	if c.LivenessProbe.HTTPGet.Path != "/health-check" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || !names(agent.Spec.Template, c.LivenessProbe.HTTPGet.Port.String()) {
+		t.Errorf("probes %+v, %+v", c.LivenessProbe, c.ReadinessProbe)
+	}
+}
+
 func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	t.Helper()
 	var out T

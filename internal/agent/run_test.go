@@ -1,0 +1,175 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/pulse"
+)
+
+// newParts is an agent on a machine that is put together and does not run.
+func newParts(t *testing.T, m *machine, flags ...string) (*parts, []Manager, error) {
+	t.Helper()
+	o, _, err := parse(t, append([]string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=127.0.0.1:0", "--node-labels=pool=mixed"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := cgroup.Detect(o.root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := clocktesting.NewFakeClock(m.now)
+	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
+	list, err := p.managers(t.Context(), m.tree)
+	for _, manager := range list {
+		if s, ok := manager.(interface{ Close() }); ok {
+			t.Cleanup(s.Close)
+		}
+	}
+	return p, list, err
+}
+
+func names(list []Manager) string {
+	var out []string
+	for _, m := range list {
+		out = append(out, m.Name())
+	}
+	return strings.Join(out, " ")
+}
+
+// TestOrder: what others need starts first, what changes the node last; what undoes stops after all that change something.
+func TestOrder(t *testing.T) {
+	m := newMachine(t)
+	for want, flags := range map[string][]string{
+		"http water-marks features pod-resource qos":                           {"--dry-run"},
+		"http water-marks features qos":                                        {"--dry-run", "--feature-gates=PodResource=false"},
+		"http undo water-marks features pod-resource qos":                      {"--enforce=cpu-throttle"},
+		"http undo water-marks features topology cpu-manager pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
+		"http audit water-marks features pod-resource qos":                     {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
+	} {
+		p, list, err := newParts(t, m, flags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(list); got != want {
+			t.Errorf("%v: %s, want %s", flags, got, want)
+		}
+		if (p.journal != nil) != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
+			t.Errorf("%v: a journal: %t", flags, p.journal != nil)
+		}
+	}
+}
+
+// TestCannotStart: what is wrong with the host or the flags is an error before anything runs.
+func TestCannotStart(t *testing.T) {
+	m := newMachine(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("not a policy"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, flags := range map[string][]string{
+		"--bind-address":       {"--dry-run", "--bind-address=" + taken.Addr().String()},
+		"--state-dir":          {"--enforce=cpu-throttle", "--state-dir=" + filepath.Join(file, "below")},
+		"--policy-config-path": {"--dry-run", "--policy-config-path=" + file},
+		"--rules":              {"--dry-run", "--rules=" + filepath.Join(t.TempDir(), "missing")},
+	} {
+		if _, _, err := newParts(t, m, flags...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", flags, err, want)
+		}
+	}
+	o, _, err := parse(t, "--dry-run", "--host-root="+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runAgent(t.Context(), o, clocktesting.NewFakeClock(m.now), act.KernelFiles{}); !errors.Is(err, cgroup.ErrNoCgroups) {
+		t.Errorf("a host without cgroups: %v", err)
+	}
+}
+
+// TestGivesBackAtTheEnd: an agent that throttles, told to end, puts everything back before it has ended.
+func TestGivesBackAtTheEnd(t *testing.T) {
+	m := newMachine(t)
+	m.web, m.hog = 1, 3
+	dir := t.TempDir()
+	rulesFile, podsFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "pods.yaml")
+	pods := "kind: List\nitems:\n"
+	for n, name := range map[string]string{"1": "web", "2": "hog"} {
+		uid := map[string]string{"1": "11111111-1111-1111-1111-111111111111", "2": "22222222-2222-2222-2222-222222222222"}[n]
+		pods += "- {kind: Pod, metadata: {namespace: \"n\", name: " + name + ", uid: " + uid + ", labels: {app: " + name + "}}, spec: {containers: [{name: main}]},\n" +
+			"   status: {phase: Running, containerStatuses: [{name: main, containerID: \"containerd://" + containerID(n) + "\"}]}}\n"
+	}
+	for path, content := range map[string]string{rulesFile: rules, podsFile: pods} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.run(t)
+	p, list, err := newParts(t, m, "--enforce=cpu-throttle", "--bind-address=0", "--rules="+rulesFile, "--pods="+podsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk, ok := p.clock.(*clocktesting.FakeClock)
+	if !ok {
+		t.Fatal("another clock")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- managers{log: p.log, clock: clk, pulse: p.pulse, stopBound: time.Minute}.run(ctx, list)
+	}()
+	acted := func() bool { return lastActed(t, p.registry) == float64(clk.Now().Unix()) }
+	until(t, "the first tick", acted)
+	until(t, "the hog is throttled", func() bool {
+		m.run(t) // while nobody looks
+		clk.Step(time.Second)
+		until(t, "the next tick", acted)
+		return m.hogsLimit(t) != "max 100000"
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := m.hogsLimit(t); got != "max 100000" {
+		t.Errorf("the limit stays: %s", got)
+	}
+}
+
+// lastActed is when the loop ended a tick, in seconds since 1970.
+func lastActed(t *testing.T, from prometheus.Gatherer) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "crane_craneAgent_last_activity" && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "ActionExecutor" }) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
