@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/simnode/kernel"
 	"crane.io/crane/test/integration/harness"
@@ -37,7 +38,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, ensurancev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, ensurancev1alpha1.AddToScheme, predictionv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -103,6 +104,13 @@ type agent struct {
 	*harness.Process
 
 	url, state string
+	killed     bool
+}
+
+// Kill ends the agent without giving it time for anything.
+func (a *agent) Kill() {
+	a.killed = true
+	a.Process.Kill()
 }
 
 // kubeconfig is that of the agent's own account.
@@ -136,7 +144,7 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 	a := &agent{Process: harness.Start(t, bound, binary, args...), url: "http://" + address, state: state}
 	t.Cleanup(func() {
 		a.Stop(t)
-		if a.Err() != nil {
+		if a.Err() != nil && !a.killed {
 			t.Errorf("the agent ended with %v", a.Err())
 		}
 	})

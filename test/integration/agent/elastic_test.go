@@ -1,0 +1,342 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/elastic"
+	agenthost "crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/pkg/series"
+)
+
+// offering is the part of the agent that offers what is unused, with the agent's own rights, on a node of 16 cores and 64 GiB whose use a
+// test says. Its clock is the test's: what takes minutes there takes none here.
+type offering struct {
+	t     *testing.T
+	name  string
+	admin client.Client
+	clock *clocktesting.FakeClock
+	beats chan struct{}
+	done  chan error
+	stop  context.CancelFunc
+	used  series.MilliCPU
+	seen  *observe.Latest
+}
+
+func newOffering(t *testing.T, name string) *offering {
+	t.Helper()
+	o := &offering{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
+	node := newNode(name)
+	create(t, o.admin, node)
+	node.Status.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	node.Status.Allocatable = node.Status.Capacity
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := o.admin.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	o.start()
+	return o
+}
+
+// start runs the manager as an agent does.
+func (o *offering) start() {
+	o.t.Helper()
+	config, err := control.ConfigFor(o.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	watcher := cluster.NewWatcher(cluster.Config{
+		Client: clients, Dynamic: objects, Node: o.name, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
+	})
+	m := elastic.New(elastic.Config{
+		View: watcher, Latest: o.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,
+		Clock: o.clock, Log: logr.Discard(), Did: func(tell.Action) {},
+		Beat: func(string) {
+			select {
+			case o.beats <- struct{}{}:
+			default:
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(o.t.Context())
+	o.done = make(chan error, 1)
+	watching := make(chan error, 1)
+	go func() { watching <- watcher.Run(ctx) }()
+	<-watcher.Answered()
+	end := make(chan struct{})
+	own, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(end)
+		o.done <- m.Run(own)
+	}()
+	o.stop = sync.OnceFunc(func() {
+		stop()
+		<-end
+		cancel()
+		<-watching
+	})
+	o.t.Cleanup(o.stop)
+}
+
+// pass lets time pass on the node, each second with a measurement.
+func (o *offering) pass(d time.Duration) {
+	o.t.Helper()
+	for range int(d / time.Second) {
+		s := &observe.Snapshot{At: o.clock.Now()}
+		s.Node.UsedCPU = observe.Known[series.MilliCPU]{Value: o.used, OK: true}
+		s.Node.Memory = observe.Known[agenthost.Memory]{Value: agenthost.Memory{Total: 64 << 30, Available: 48 << 30}, OK: true}
+		o.seen.Publish(s)
+		select {
+		case <-o.beats:
+		default:
+		}
+		o.clock.Step(time.Second)
+		select {
+		case <-o.beats:
+		case <-time.After(bound):
+			o.t.Fatal("the manager does not go on")
+		}
+	}
+}
+
+func (o *offering) node(ctx context.Context) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := o.admin.Get(ctx, client.ObjectKey{Name: o.name}, node)
+	return node, err
+}
+
+// shows waits until the node shows cores, letting time pass; the manager may have decided on what its watch showed before.
+func (o *offering) shows(cores string) {
+	o.t.Helper()
+	eventually(o.t, "the node shows "+cores, func(ctx context.Context) error {
+		node, err := o.node(ctx)
+		if err != nil {
+			return err
+		}
+		capacity, allocatable := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU], node.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]
+		if capacity.String() == cores && allocatable.String() == cores {
+			return nil
+		}
+		o.pass(2 * time.Second)
+		return fmt.Errorf("capacity %s, allocatable %s, %s", &capacity, &allocatable, node.Annotations[ensurancev1alpha1.AnnotationElasticResources])
+	})
+}
+
+// account is what the annotation says of cpu.
+func (o *offering) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
+	o.t.Helper()
+	node, err := o.node(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	all := struct{ CPU any }{&cpu}
+	if err := json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all); err != nil {
+		o.t.Fatal(err)
+	}
+	return cpu
+}
+
+// elasticPod asks for cores; node is empty for one that a scheduler is to place.
+func elasticPod(namespace, name, node, cores string) *corev1.Pod {
+	list := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse(cores)}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: new(int64(0)), Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "main", Image: "crane.local/nothing:1", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}},
+		},
+	}
+}
+
+// TestElasticOffer: the node offers what is unused, a pod is placed on it by its requests, what pods hold is not taken from under them,
+// and a kubelet that sets extended resources to 0 does not keep them there.
+func TestElasticOffer(t *testing.T) {
+	o := newOffering(t, "elastic")
+	o.pass(3 * time.Minute)
+	o.pass(4 * time.Minute)
+	// 16 - 3 - 0.3 of margin.
+	o.shows("12")
+	ns := namespace(t, o.admin, "elastic")
+	if err := control.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := control.StopComponent(context.WithoutCancel(t.Context()), controlplane.Scheduler); err != nil {
+			t.Error(err)
+		}
+	})
+	fits, tooMuch := elasticPod(ns, "fits", "", "8"), elasticPod(ns, "too-much", "", "5")
+	create(t, o.admin, fits)
+	eventually(t, "the pod is placed", func(ctx context.Context) error {
+		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(fits), fits); err != nil {
+			return err
+		}
+		if fits.Spec.NodeName != o.name {
+			return fmt.Errorf("on %q: %v", fits.Spec.NodeName, fits.Status.Conditions)
+		}
+		return nil
+	})
+	create(t, o.admin, tooMuch)
+	eventually(t, "the other pod is not", func(ctx context.Context) error {
+		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(tooMuch), tooMuch); err != nil {
+			return err
+		}
+		for _, c := range tooMuch.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return nil
+			}
+		}
+		return errors.New("the scheduler has not looked at it")
+	})
+	// The node is needed: what the pod holds stays, and the deficit is told.
+	o.used = 13000
+	o.shows("8")
+	if a := o.account(); a.Phase != "deficit" || a.Deficit != "7" {
+		t.Errorf("%+v", a)
+	}
+	// A kubelet that was restarted.
+	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
+	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
+		t.Fatal(err)
+	}
+	o.shows("8")
+	// And one that writes what it knows, with conditions and without extended resources of its own.
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`))); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(20 * time.Second)
+	o.shows("8")
+	// The agent ends in order: nothing is on offer but what the pod holds, and the next one goes on.
+	o.stop()
+	if err := <-o.done; err != nil {
+		t.Fatal(err)
+	}
+	if a := o.account(); a.Phase != "withdrawn" || a.Was != "8" {
+		t.Errorf("%+v", a)
+	}
+	o.start()
+	o.used = 3000
+	o.pass(8 * time.Minute)
+	o.shows("12")
+}
+
+const nodeTemplate = `
+predictionMetrics:
+- resourceIdentifier: cpu
+  type: ExpressionQuery
+  expressionQuery: {expression: 'sum(rate(node_cpu_seconds_total{instance="{{.metadata.name}}",mode!="idle"}[5m]))'}
+  algorithm: {algorithmType: dsp}
+predictionWindowSeconds: 3600
+`
+
+// TestElasticForecast: the agent asks for a forecast as a template says, offers nothing before there is one, and counts it in cores.
+func TestElasticForecast(t *testing.T) {
+	admin := newClient(t)
+	template := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
+		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
+	}
+	create(t, admin, template)
+	o := newOffering(t, "forecast")
+	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	asked := func(ctx context.Context) error {
+		o.pass(time.Second)
+		return admin.Get(ctx, name, tsp)
+	}
+	eventually(t, "the forecast is asked for", asked)
+	if tsp.Spec.TargetRef.Name != o.name || tsp.Spec.TargetRef.Kind != "Node" || len(tsp.OwnerReferences) != 1 || tsp.OwnerReferences[0].Name != o.name ||
+		tsp.Spec.PredictionMetrics[0].ExpressionQuery.Expression != `sum(rate(node_cpu_seconds_total{instance="forecast",mode!="idle"}[5m]))` {
+		t.Errorf("%+v", tsp)
+	}
+	o.pass(6 * time.Minute)
+	eventually(t, "nothing is offered without the forecast", func(context.Context) error {
+		if a := o.account(); a.Problem == "" {
+			o.pass(10 * time.Second)
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	node, err := o.node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]; !q.IsZero() {
+		t.Errorf("offers %s", &q)
+	}
+	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedMemory]; q.IsZero() {
+		t.Error("offers no memory, of which nobody has asked for a forecast")
+	}
+	// 12.5 cores, for a long time.
+	var samples []predictionv1alpha1.Sample
+	for i := range 240 {
+		samples = append(samples, predictionv1alpha1.Sample{Value: "12.50000", Timestamp: o.clock.Now().Add(time.Duration(i-5) * time.Minute).Unix()})
+	}
+	made := metav1.NewTime(o.clock.Now())
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
+		ResourceIdentifier: "cpu", Ready: true, UpdateTime: &made, LastSampleTime: &made, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
+	}}
+	if err := admin.Status().Update(t.Context(), tsp); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(5 * time.Minute)
+	o.shows("2")
+	if a := o.account(); a.Forecast != "12500m" || a.From != "forecast" {
+		t.Errorf("%+v", a)
+	}
+	// Somebody changes the template, and the object by hand: it follows the template.
+	template.Data[predictionv1alpha1.NodeResourceTemplateKey] = "predictionWindowSeconds: 7200" + nodeTemplate[:len(nodeTemplate)-len("predictionWindowSeconds: 3600\n")]
+	if err := admin.Update(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the object follows the template", func(ctx context.Context) error {
+		o.pass(30 * time.Second)
+		if err := admin.Get(ctx, name, tsp); err != nil {
+			return err
+		}
+		if tsp.Spec.PredictionWindowSeconds != 7200 {
+			return fmt.Errorf("window %d", tsp.Spec.PredictionWindowSeconds)
+		}
+		return nil
+	})
+	if len(tsp.Status.PredictionMetrics) != 1 {
+		t.Error("the status is gone")
+	}
+}
