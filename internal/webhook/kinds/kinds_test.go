@@ -140,6 +140,18 @@ func TestRatchet(t *testing.T) {
 	}
 }
 
+// TestDistributedAboveAll: a rule on the share of elastic cpu that pods hold is for shares above 100 %.
+func TestDistributedAboveAll(t *testing.T) {
+	for metric, warned := range map[string]bool{ensurancev1alpha1.MetricExtCPUTotalDistribute: false, ensurancev1alpha1.MetricCPUTotalUtilization: true} {
+		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+			Name: "r", AvoidanceActionName: "evict", MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("110")},
+		}}}}
+		if v := NodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
+			t.Errorf("%s: %+v", metric, v)
+		}
+	}
+}
+
 // TestContradictions needs actions that are known.
 func TestContradictions(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{

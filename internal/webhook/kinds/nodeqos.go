@@ -56,9 +56,9 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	return v
 }
 
-func isPercentage(metric string) bool {
-	return strings.HasSuffix(metric, "_utilization") || metric == ensurancev1alpha1.MetricExtCPUTotalDistribute
-}
+// isPercentage tells whether a metric never goes above 100. The share of elastic cpu that pods hold does, where the node can bear less by
+// now: rules above 100 are what it is for.
+func isPercentage(metric string) bool { return strings.HasSuffix(metric, "_utilization") }
 
 // contradictions warns of rules on one metric that cannot both mean what they say.
 func contradictions(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
