@@ -117,12 +117,15 @@ func (d *decision) detect() {
 }
 
 // blame adds to what is done for a pod that is interfered with for whom it is and why.
-func (d *decision) blame(f *Finding, throttles []Throttle, evictions []Eviction) {
+func (d *decision) blame(f *Finding, throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	if f.Interference == nil {
 		return
 	}
 	for i := range throttles {
 		throttles[i].Why += "; " + f.Interference.String()
+	}
+	for i := range memory {
+		memory[i].Why += "; " + f.Interference.String()
 	}
 	for i := range evictions {
 		evictions[i].Why += "; " + f.Interference.String()

@@ -39,12 +39,12 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 		r, f := &policy.Rules[i], &d.findings[i]
 		if r.Preview {
 			t, m, e := d.act(r, f)
-			d.blame(f, t, e)
+			d.blame(f, t, m, e)
 			d.plan.Previews = append(d.plan.Previews, Preview{Rule: r.Name, Throttles: t, MemoryThrottles: m, Evictions: e})
 			continue
 		}
 		t, m, e := d.act(r, f)
-		d.blame(f, t, e)
+		d.blame(f, t, m, e)
 		d.commit(t, m, e)
 	}
 	d.plan.Throttles = append(d.plan.Throttles, d.restore()...)

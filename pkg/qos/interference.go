@@ -5,6 +5,7 @@ package qos
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/series"
@@ -145,6 +146,9 @@ func (d *detector) judge(k int, used series.Ratio, o *Observation, maxAge time.D
 // own says why a pod that waits more than usual is not interfered with, empty where it is.
 func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
 	r := contended[k]
+	if r == Memory && p.atLimit(o.At, maxAge) {
+		return "it uses what its own limit of memory leaves"
+	}
 	if used >= full {
 		return ""
 	}
@@ -168,6 +172,18 @@ func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge 
 		return fmt.Sprintf("%s, and the pod itself %s more than usual", room, r.format(own))
 	}
 	return ""
+}
+
+// atLimit tells whether a container of a pod uses nearly all that its own limit of memory leaves, so that it waits for that.
+func (p *Pod) atLimit(now time.Time, maxAge time.Duration) bool {
+	const nearly = 0.95
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		limit := High(c.LimitMemory)
+		if c.High > 0 && (limit == 0 || c.High < limit) {
+			limit = c.High
+		}
+		return limit > 0 && c.WorkingSet.fresh(now, maxAge) && float64(c.WorkingSet.Value) >= nearly*float64(limit)
+	})
 }
 
 // rise is how much more than usual a pod uses; all of it where it came after what is usual was learnt. It is 0 where it is not known.

@@ -160,6 +160,38 @@ func TestNoInterference(t *testing.T) {
 	}
 }
 
+// TestOwnMemory: a pod that uses what its own limit of memory leaves waits for that, however full the node is.
+func TestOwnMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		container Container
+		phase     Phase
+	}{
+		"room":             {Container{LimitMemory: 8 << 30, High: NoHigh}, Firing},
+		"no limit":         {Container{High: NoHigh}, Firing},
+		"limit":            {Container{LimitMemory: 4 << 30, High: NoHigh}, Calm},
+		"memory.high":      {Container{LimitMemory: 8 << 30, High: 4 << 30}, Calm},
+		"nothing is known": {Container{}, Firing},
+	} {
+		c := newCrowd()
+		c.policy.Rules[0].Metric = InterferenceMemory
+		c.o.Node.UsedMemory.Value = 31 << 30
+		look := func(waits series.Ratio) Finding {
+			now := c.o.At.Add(time.Second)
+			p := &c.o.Pods[0]
+			test.container.WorkingSet = Measured[series.Bytes]{4 << 30, now}
+			p.Containers, p.UsedMemory, p.StalledMemory = []Container{test.container}, test.container.WorkingSet, Measured[series.Ratio]{waits, now}
+			c.o.Node.UsedMemory.At = now
+			return c.tick(0, 500, 1000, 1000).Rules[0]
+		}
+		for range 200 {
+			look(0)
+		}
+		if f := look(0.5); f.Phase != test.phase {
+			t.Errorf("%s: %+v, %+v", name, f, f.Interference)
+		}
+	}
+}
+
 // TestSelectedVictims: a rule may be about some pods only.
 func TestSelectedVictims(t *testing.T) {
 	c := newCrowd()

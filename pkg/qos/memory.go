@@ -96,7 +96,9 @@ func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified b
 	var out []MemoryThrottle
 	left, unmeasured, done := gap, 0, 0
 	for _, p := range d.victims(r, f, Memory) {
-		if p.Terminating || p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost {
+		// Where a pod is interfered with, everybody waits for memory, who grows as well.
+		stalls := d.interfered(r) == nil && p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost
+		if p.Terminating || stalls {
 			continue
 		}
 		for i := range p.Containers {

@@ -169,8 +169,8 @@ type Container struct {
 	// Quota is the limit in force. It is 0, unknown, where it could not be read.
 	Quota   Quota
 	UsedCPU Measured[series.MilliCPU]
-	// RequestMemory is that of the pod's spec; 0 for none.
-	RequestMemory series.Bytes
+	// RequestMemory and LimitMemory are those of the pod's spec; 0 for none.
+	RequestMemory, LimitMemory series.Bytes
 	// High is the limit of memory in force; 0, unknown, where it could not be read or the kernel has none.
 	High High
 	// HeldMemory is all that it holds, WorkingSet that without files that were not used lately.

@@ -146,6 +146,9 @@ func container(id string, spec *corev1.Container) qos.Container {
 	if q := spec.Resources.Requests.Memory(); q != nil {
 		c.RequestMemory = series.Bytes(max(q.Value(), 0))
 	}
+	if q := spec.Resources.Limits.Memory(); q != nil {
+		c.LimitMemory = series.Bytes(max(q.Value(), 0))
+	}
 	if c.Limit == 0 {
 		c.Limit = milli(spec.Resources.Limits, ensurancev1alpha1.ResourceReclaimedCPU)
 	}

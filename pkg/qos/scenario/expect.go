@@ -47,8 +47,10 @@ func atTime(verb string, rest []string) (func(*run) string, error) {
 		return usedIs(rest[0], rest[1])
 	case verb == "waits" && len(rest) == 2:
 		return waitsIs(rest[0], rest[1])
+	case verb == "high" && len(rest) == 2:
+		return highIs(rest[0], rest[1])
 	}
-	return nil, errors.New("want avoided, free, quota POD V, used RESOURCE V or waits POD V")
+	return nil, errors.New("want avoided, free, quota POD V, high POD V, used RESOURCE V or waits POD V")
 }
 
 func quotaIs(name, want string) (func(*run) string, error) {
@@ -67,6 +69,27 @@ func quotaIs(name, want string) (func(*run) string, error) {
 			return "there is no such pod"
 		case want == "limited" && p.quota == qos.Unlimited, want != "limited" && p.quota != exact:
 			return "its quota is " + p.quota.String()
+		}
+		return ""
+	}, nil
+}
+
+func highIs(name, want string) (func(*run) string, error) {
+	exact := qos.NoHigh
+	if want != "none" && want != "limited" {
+		v, err := bytes(want)
+		if err != nil {
+			return nil, err
+		}
+		exact = qos.High(v)
+	}
+	return func(r *run) string {
+		p := r.find(name)
+		switch {
+		case p == nil:
+			return "there is no such pod"
+		case want == "limited" && p.high == qos.NoHigh, want != "limited" && p.high != exact:
+			return "its limit of memory is " + p.high.String()
 		}
 		return ""
 	}, nil

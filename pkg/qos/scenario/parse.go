@@ -171,6 +171,8 @@ func (p *parser) action(words []string) error {
 				into = &a.Throttle.Floor
 			}
 			*into, err = percentage(v)
+		case "memory":
+			a.ThrottleMemory = &qos.MemoryThrottling{}
 		case "evict":
 			a.Evict = &qos.Evicting{}
 		case "grace":

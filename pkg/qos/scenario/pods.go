@@ -19,7 +19,7 @@ func newPod(name string, words []string) (*pod, error) {
 	if !ok || namespace == "" || short == "" {
 		return nil, fmt.Errorf("pod %q: want namespace/name", name)
 	}
-	p := &pod{quota: qos.Unlimited, ends: 5 * time.Second}
+	p := &pod{quota: qos.Unlimited, high: qos.NoHigh, ends: 5 * time.Second}
 	p.UID, p.Namespace, p.Name = "uid-of-"+name, namespace, short
 	p.Class, p.Grace, p.Started = qos.Burstable, 30*time.Second, start().Add(-time.Hour)
 	if err := each(words, p.set); err != nil {
@@ -36,6 +36,8 @@ func (p *pod) set(key, value string) error {
 	switch key {
 	case "cpu", "memory":
 		err = setDemand(&p.wants, key, value)
+	case "cache":
+		p.cache, err = bytes(value)
 	case "request":
 		p.request, err = milliCPU(value)
 	case "limit":

@@ -124,7 +124,7 @@ func (r *run) work() {
 	total := r.s.system
 	for _, p := range r.pods {
 		total.cpu += series.MilliCPU(min(qos.Quota(p.wants.cpu), p.quota))
-		total.memory += p.wants.memory
+		total.memory += p.memory()
 	}
 	share := 1.0
 	if total.cpu > r.s.node.CPUs {
@@ -146,7 +146,9 @@ const crowded = 0.95
 
 // measure is what a pod shows that gets cpu on a node of which so much memory is wanted.
 func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
-	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), p.wants.memory}}
+	used := p.memory()
+	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), used}}
+	m.held = used + min(p.cache, series.Bytes(p.high)-used)
 	waited := 0.0
 	if p.wants.cpu > 0 {
 		waited = 1 - cpu/float64(p.wants.cpu)
@@ -157,8 +159,14 @@ func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
 	calm := p.stall + p.noise*r.rng.Float64()
 	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.s.node.Memory)-crowded, 0)/(1-crowded), 1))
+	if p.wants.memory > used {
+		m.stalledMemory = 1 // It sleeps until something of its own can be reclaimed.
+	}
 	return m
 }
+
+// memory is what a pod uses: what it wants, up to its limit.
+func (p *pod) memory() series.Bytes { return min(p.wants.memory, series.Bytes(p.high)) }
 
 // clock is the node's, which may be wrong.
 func (r *run) clock() time.Time { return r.now.Add(r.shift) }
@@ -188,6 +196,7 @@ func (r *run) observe() qos.Observation {
 			seen.StalledMemory = qos.Measured[series.Ratio]{Value: m.stalledMemory, At: r.at}
 			seen.Throttled = qos.Measured[series.Ratio]{Value: m.throttled, At: r.at}
 			c.UsedCPU = seen.UsedCPU
+			c.High, c.WorkingSet, c.HeldMemory = p.high, seen.UsedMemory, qos.Measured[series.Bytes]{Value: m.held, At: r.at}
 		}
 		seen.Containers = []qos.Container{c}
 		o.Pods = append(o.Pods, seen)
@@ -219,6 +228,10 @@ func (r *run) carryOut(plan qos.Plan, elapsed time.Duration) {
 			logf("preview: would limit %s to %s: %s", t.Pod, t.To, t.Why)
 			r.reasons["preview: would limit "+t.Pod.String()] = true
 		}
+		for _, t := range p.MemoryThrottles {
+			logf("preview: would limit the memory of %s to %s: %s", t.Pod, t.To, t.Why)
+			r.reasons["preview: would limit the memory of "+t.Pod.String()] = true
+		}
 		for _, e := range p.Evictions {
 			logf("preview: would evict %s: %s", e.Pod, e.Why)
 			r.reasons["preview: would evict "+e.Pod.String()] = true
@@ -238,6 +251,12 @@ func (r *run) carryOut(plan qos.Plan, elapsed time.Duration) {
 		r.state.Throttled(t)
 		r.reasons[t.Why] = true
 		logf("limit of %s: %s, was %s: %s", t.Pod, t.To, t.From, t.Why)
+	}
+	for _, t := range plan.MemoryThrottles {
+		r.find(t.Pod.String()).high = t.To
+		r.state.MemoryThrottled(t)
+		r.reasons[t.Why] = true
+		logf("limit of memory of %s: %s, was %s: %s", t.Pod, t.To, t.From, t.Why)
 	}
 	for _, e := range plan.Evictions {
 		r.evict(e, logf)

@@ -32,9 +32,10 @@ type demand struct {
 	memory series.Bytes
 }
 
-// measurement is what is measured of a pod.
+// measurement is what is measured of a pod: its memory is the working set, held that with files.
 type measurement struct {
 	demand
+	held                                 series.Bytes
 	stalledCPU, stalledMemory, throttled series.Ratio
 }
 
@@ -46,10 +47,13 @@ type pod struct {
 	wants          demand
 	request, limit series.MilliCPU
 	quota          qos.Quota
-	ends           time.Duration
-	protected      bool // the API server refuses its eviction
-	unmeasured     bool
-	endsAt         time.Time
+	// cache is the memory of files that it read and has not used lately, high the limit of memory in force.
+	cache      series.Bytes
+	high       qos.High
+	ends       time.Duration
+	protected  bool // the API server refuses its eviction
+	unmeasured bool
+	endsAt     time.Time
 }
 
 func (p *pod) name() string { return p.Namespace + "/" + p.Name }
