@@ -75,8 +75,8 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
 	}
 	var use simnode.Load = p.source
-	if s := p.options.scenario; s != nil && s.AgentNodes > 0 {
-		nodes := agentNodes(s.AgentNodes, specs[0])
+	if p.options.wantsAgents() {
+		nodes := agentNodes(p.options.scenario.AgentNodes, specs[0])
 		if err := p.putHosts(nodes); err != nil {
 			return err
 		}

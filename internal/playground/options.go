@@ -171,3 +171,6 @@ func (o *Options) Validate() error {
 func (o *Options) runs(component string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, component)
 }
+
+// wantsAgents tells whether the scenario has nodes with an agent.
+func (o *Options) wantsAgents() bool { return o.scenario != nil && o.scenario.AgentNodes > 0 }

@@ -138,7 +138,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		{name: "control plane", run: p.startControlPlane},
 		{name: "manifests", run: p.install},
 		{name: "nodes", run: func(ctx context.Context) error { return p.startNodes(ctx, fail) }},
-		{name: "agents", run: p.startAgents, skip: p.hosts == nil},
+		{name: "agents", run: p.startAgents, skip: !p.options.wantsAgents()},
 		{name: "real nodes", run: p.startRealNodes, skip: p.options.RealNodes == 0},
 		{name: "workloads", run: p.createWorkloads},
 		{name: "history", run: func(ctx context.Context) error { return p.startPrometheus(ctx, fail) }, skip: !p.options.runs(componentPrometheus)},
@@ -165,7 +165,7 @@ func (p *playground) prepare(context.Context) error {
 	if p.options.runs(componentMetricAdapter) {
 		binaries = append(binaries, componentMetricAdapter)
 	}
-	if s := p.options.scenario; s != nil && s.AgentNodes > 0 {
+	if p.options.wantsAgents() {
 		binaries = append(binaries, componentCraneAgent)
 	}
 	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
