@@ -12,6 +12,7 @@ import (
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -23,6 +24,7 @@ type report struct {
 	at          time.Time
 	node        string
 	features    []features.Feature
+	zones       topology.Seen
 	snapshot    *observe.Snapshot
 	observation *qos.Observation
 	policy      qos.Policy
@@ -44,6 +46,7 @@ type jsonReport struct {
 	UsedMemory  *int64             `json:"usedMemory,omitempty"`
 	Load        *host.Load         `json:"load,omitempty"`
 	Pressure    jsonPressures      `json:"pressure"`
+	Topology    topology.Seen      `json:"topology"`
 	Disks       []jsonDisk         `json:"disks"`
 	Interfaces  []jsonInterface    `json:"interfaces"`
 	Pods        []jsonPod          `json:"pods"`
@@ -147,7 +150,7 @@ func (r *report) writeJSON(w io.Writer) error {
 func (r *report) json() jsonReport {
 	n := &r.snapshot.Node
 	out := jsonReport{
-		Schema: jsonSchema, Time: r.at, Node: r.node, Features: r.features, Pressure: pressuresOf(n.Pressure),
+		Schema: jsonSchema, Time: r.at, Node: r.node, Features: r.features, Topology: r.zones, Pressure: pressuresOf(n.Pressure),
 		Problems: r.snapshot.Problems, RuleTrouble: r.problems, Notes: r.notes, Avoid: jsonAvoid{r.plan.Avoid.Wanted, r.plan.Avoid.Why},
 		Disks: []jsonDisk{}, Interfaces: []jsonInterface{}, Pods: []jsonPod{}, Rules: []jsonRule{}, Throttles: []jsonThrottle{}, Evictions: []jsonEviction{},
 	}

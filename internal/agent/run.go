@@ -16,6 +16,7 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/cpumanager"
 	"crane.io/crane/internal/agent/export"
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -40,6 +41,8 @@ type parts struct {
 	latest *observe.Latest
 	// journal is nil where nothing of the host is changed.
 	journal *act.Journal
+	// cpus is nil where nobody gives CPUs to containers.
+	cpus *cpumanager.Manager
 }
 
 // runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
@@ -140,7 +143,7 @@ func (p *parts) newAnnouncer() *features.Announcer {
 	config := features.AnnouncerConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("features")}
 	config.Look = func() []features.Feature {
 		if s := p.latest.Load(); s != nil {
-			return p.features(&p.layout, nil, s)
+			return append(p.features(&p.layout, nil, s), p.cpuFeature())
 		}
 		return nil
 	}

@@ -32,6 +32,10 @@ func (r *report) writeTable(w io.Writer) error {
 		}
 	})
 	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
+	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
+	for _, p := range r.zones.Problems {
+		fmt.Fprintln(out, "Note:", p)
+	}
 	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", r.deviceRows)
 	r.section(out, "POD\tCLASS\tCPU\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tMAY BE", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
@@ -102,6 +106,12 @@ func (r *report) nodeRows(row func(...any)) {
 	if n.Load.OK {
 		l := n.Load.Value
 		row("load", fmt.Sprintf("%.2f %.2f %.2f", l[0], l[1], l[2]), "", "", "")
+	}
+}
+
+func (r *report) zoneRows(row func(...any)) {
+	for _, cells := range r.zones.Rows() {
+		row(cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6])
 	}
 }
 

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 
 	"crane.io/crane/internal/agent/cpumanager"
 	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/numa"
@@ -31,6 +33,8 @@ type CPUOptions struct {
 	Period time.Duration
 	// Policy is that of pods that name none.
 	Policy string
+	// KubeletConfig is the file of the kubelet's configuration below the host's root; empty for config.yaml in its directory.
+	KubeletConfig string
 }
 
 func defaultCPUOptions() CPUOptions {
@@ -39,6 +43,7 @@ func defaultCPUOptions() CPUOptions {
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Time between two looks whether containers still run on the CPUs that they were given, from 1s.")
+	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. Without one the API server is asked for it, which takes a right.")
 	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "Which CPUs containers of pods get that do not say: none, exclusive, numa or immovable.")
 }
 
@@ -61,7 +66,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		return nil, nil
 	}
 	config := topology.Config{
-		Root: p.root(), KubeletDir: p.KubeletRoot, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
+		Root: p.root(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
 	}
 	if p.api != nil {
 		config.Client, config.Dynamic = p.api.Interface, p.api.objects
@@ -82,6 +87,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		}
 	}
 	manager := cpumanager.NewManager(cpus)
+	p.cpus = manager
 	if cpus.Journal != nil {
 		own(manager.Owned)
 	}
@@ -107,4 +113,28 @@ func (p *parts) adoptCPUs(own string) error {
 		return fmt.Errorf("take over the CPUs that gocrane's agent has given: %w", err)
 	}
 	return nil
+}
+
+// cpuFeature says whether containers get CPUs of their own on this node.
+func (p *parts) cpuFeature() features.Feature {
+	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", CraneCPUManager)}
+	if p.cpus == nil {
+		return f
+	}
+	s := p.cpus.Status()
+	if s.Active {
+		f.State, f.Reason = features.On, ""
+		return f
+	}
+	f.Reason = s.Why
+	if s.Unsupported {
+		f.State = features.Unsupported
+	}
+	return f
+}
+
+// seeZones reads the zones of the node once.
+func (o *Options) seeZones(ctx context.Context) topology.Seen {
+	// Nobody is asked: one look without the rights to ask for a kubelet's configuration is the usual case.
+	return topology.See(ctx, o.root(), &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Node: o.node()})
 }

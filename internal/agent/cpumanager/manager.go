@@ -66,6 +66,8 @@ type Status struct {
 	// Active tells that it assigns CPUs; else Why says why not.
 	Active bool
 	Why    string
+	// Unsupported tells that it cannot on this host.
+	Unsupported bool
 	// Exclusive are CPUs that a container has alone, Shared all others.
 	Exclusive, Shared numa.CPUSet
 	// Containers is how many have CPUs by a policy, Refused how many do not get what they ask for.
@@ -185,7 +187,7 @@ func (m *Manager) Step() {
 // standsAside says why no CPUs are assigned on this node.
 func (m *Manager) standsAside() (*topology.Facts, string) {
 	if why := m.sets.unsupported(); why != "" {
-		return nil, "unsupported: " + why
+		return nil, why
 	}
 	facts := m.config.Facts()
 	switch {
@@ -200,7 +202,7 @@ func (m *Manager) standsAside() (*topology.Facts, string) {
 // aside gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
 func (m *Manager) aside(why string) {
 	m.tell("aside", "Does not assign CPUs: "+why)
-	m.status.Store(&Status{Why: why})
+	m.status.Store(&Status{Why: why, Unsupported: m.sets.unsupported() != ""})
 	if err := m.sets.undo(); err != nil {
 		m.tell("undo", err.Error())
 		return

@@ -4,6 +4,7 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,6 +118,8 @@ type KubeletReader struct {
 	Root host.Root
 	// Dir is the kubelet's root directory as the host sees it, such as /var/lib/kubelet.
 	Dir string
+	// File is its configuration, as the host sees it; empty for config.yaml in Dir.
+	File string
 	// Client asks the API server, which asks the kubelet, where there is no file; nil where there is none.
 	Client kubernetes.Interface
 	Node   string
@@ -126,11 +129,11 @@ type KubeletReader struct {
 	at   time.Time
 }
 
-// Read reads config.yaml in the kubelet's directory or, where there is none, asks for nodes/configz. Whatever these say, a kubelet assigns
+// Read reads the file or, where there is none, asks for nodes/configz. Whatever these say, a kubelet assigns
 // CPUs itself that says so in its state file: flags and files that it has besides are not seen otherwise.
 func (r *KubeletReader) Read(ctx context.Context) (Kubelet, error) {
-	path := filepath.Join(r.Dir, "config.yaml")
-	content, err := r.file("config.yaml")
+	path := cmp.Or(r.File, filepath.Join(r.Dir, "config.yaml"))
+	content, err := r.read(path)
 	var k Kubelet
 	switch {
 	case err == nil:
@@ -159,15 +162,15 @@ func (r *KubeletReader) Running() string {
 	var state struct {
 		PolicyName string `json:"policyName"`
 	}
-	content, err := r.file("cpu_manager_state")
+	content, err := r.read(filepath.Join(r.Dir, "cpu_manager_state"))
 	if err != nil || json.Unmarshal(content, &state) != nil {
 		return ""
 	}
 	return strings.ToLower(state.PolicyName)
 }
 
-func (r *KubeletReader) file(name string) ([]byte, error) {
-	path := r.Root.Path(r.Dir, name)
+func (r *KubeletReader) read(name string) ([]byte, error) {
+	path := r.Root.Path(name)
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The error names the file.

@@ -89,7 +89,11 @@ func TestKubeletFile(t *testing.T) {
 	if k, err := r.Read(t.Context()); err == nil {
 		t.Errorf("a directory: %+v", k)
 	}
-	r.Root = hostWith(t, nil)
+	r.Root, r.File = hostWith(t, map[string]string{"etc/kubernetes/kubelet.json": `{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}`}), "/etc/kubernetes/kubelet.json"
+	if k, err := r.Read(t.Context()); err != nil || !k.Static || k.Source != "/etc/kubernetes/kubelet.json" {
+		t.Errorf("a file elsewhere: %+v, %v", k, err)
+	}
+	r.Root, r.File = hostWith(t, nil), ""
 	if k, err := r.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "no API server to ask") {
 		t.Errorf("nothing: %+v, %v", k, err)
 	}

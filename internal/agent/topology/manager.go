@@ -46,7 +46,9 @@ type Config struct {
 	Root host.Root
 	// KubeletDir is the kubelet's root directory as the host sees it.
 	KubeletDir string
-	View       cluster.View
+	// KubeletFile is its configuration as the host sees it; empty for config.yaml in KubeletDir.
+	KubeletFile string
+	View        cluster.View
 	// Client asks for the kubelet's configuration where there is no file; nil without an API server.
 	Client kubernetes.Interface
 	// Dynamic keeps the object; nil without an API server: then the topology is only read.
@@ -104,7 +106,7 @@ func (o *once) tell(log logr.Logger, err error, what string) {
 func NewManager(c Config) *Manager {
 	return &Manager{
 		config: c, object: object{client: c.Dynamic, dry: c.DryRun},
-		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, Client: c.Client, Node: c.NodeName, Clock: c.Clock},
+		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, File: c.KubeletFile, Client: c.Client, Node: c.NodeName, Clock: c.Clock},
 	}
 }
 

@@ -1,0 +1,299 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
+	agenthost "crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/agent/topology"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/numawire"
+)
+
+// kubeletConfig is the kubelet's configuration on a host.
+const kubeletConfig = "var/lib/kubelet/config.yaml"
+
+func zonesClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := topologyv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// topologyOf waits for the NodeResourceTopology of a node that check accepts.
+func topologyOf(t *testing.T, c client.Client, node string, check func(*topologyv1alpha1.NodeResourceTopology) error) *topologyv1alpha1.NodeResourceTopology {
+	t.Helper()
+	out := &topologyv1alpha1.NodeResourceTopology{}
+	eventually(t, "the NodeResourceTopology of "+node, func(ctx context.Context) error {
+		out = &topologyv1alpha1.NodeResourceTopology{}
+		if err := c.Get(ctx, client.ObjectKey{Name: node}, out); err != nil {
+			return err
+		}
+		return check(out)
+	})
+	return out
+}
+
+func exists(*topologyv1alpha1.NodeResourceTopology) error { return nil }
+
+// reserves is a check that so many CPUs are reserved.
+func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
+	return func(o *topologyv1alpha1.NodeResourceTopology) error {
+		var all int32
+		for i := range o.Zones {
+			all += o.Zones[i].Resources.ReservedCPUNums
+		}
+		if all != n {
+			return fmt.Errorf("%d CPUs are reserved, want %d", all, n)
+		}
+		return nil
+	}
+}
+
+// TestTopologyOfAProcess: the agent makes the object of its node, with its own rights, and leaves it when it ends; the next one changes what
+// the kubelet's configuration has changed.
+func TestTopologyOfAProcess(t *testing.T) {
+	c, zones := newClient(t), zonesClient(t)
+	node := newNode("zones")
+	create(t, c, node)
+	h := newHost(t, c, 1000)
+	h.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n")
+	flags := []string{"--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root=" + h.dir}
+	a := startAgent(t, "zones", flags...)
+	o := topologyOf(t, zones, "zones", reserves(1))
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+			t.Error(err)
+		}
+	})
+	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID || o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
+		t.Errorf("%+v", o)
+	}
+	// What the scheduler's plugin makes of it.
+	read, err := numawire.Zones(o)
+	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
+		t.Errorf("%+v, %v", read, err)
+	}
+	if err := a.Terminate(t); err != nil {
+		t.Error(err)
+	}
+	if now := topologyOf(t, zones, "zones", reserves(1)); now.ResourceVersion != o.ResourceVersion {
+		t.Errorf("written at the end: %+v", now)
+	}
+	h.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"2\"}\ncpuManagerPolicy: static\n")
+	startAgent(t, "zones", flags...)
+	o = topologyOf(t, zones, "zones", reserves(2))
+	if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
+		t.Errorf("the kubelet's policy is static: %+v", o.CraneManagerPolicy)
+	}
+}
+
+// keeper is the part of the agent that keeps the object, with the agent's rights and a clock of the test's own.
+type keeper struct {
+	*topology.Manager
+
+	t     *testing.T
+	zones client.Client
+	clock *clocktesting.FakeClock
+	host  *host
+	node  *corev1.Node
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// View of the node alone.
+func (k *keeper) view() cluster.View { return cluster.NewStatic(cluster.State{Node: k.node}) }
+
+func newKeeper(t *testing.T, name string) *keeper {
+	t.Helper()
+	c := newClient(t)
+	k := &keeper{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: newHost(t, c, 1000), node: newNode(name)}
+	create(t, c, k.node)
+	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n")
+	k.start(k.view())
+	t.Cleanup(func() {
+		o := &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := client.IgnoreNotFound(k.zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+func (k *keeper) start(view cluster.View) {
+	k.t.Helper()
+	config, err := control.ConfigFor(k.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.Manager = topology.NewManager(topology.Config{
+		Root: agenthost.Root(k.host.dir), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
+		Did: func(tell.Action) {},
+		Log: funcr.New(func(_, args string) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.log.WriteString(args + "\n")
+		}, funcr.Options{}),
+	})
+}
+
+func (k *keeper) pass(d time.Duration) {
+	k.clock.Step(d)
+	k.Step(k.t.Context())
+}
+
+func (k *keeper) said(text string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Contains(k.log.String(), text)
+}
+
+func (k *keeper) object() *topologyv1alpha1.NodeResourceTopology {
+	k.t.Helper()
+	return topologyOf(k.t, k.zones, k.node.Name, exists)
+}
+
+// TestTopologyIsWrittenOnChange: an hour of looking writes nothing; a label of the node, a reservation and a stranger's hand do.
+func TestTopologyIsWrittenOnChange(t *testing.T) {
+	k := newKeeper(t, "zones-quiet")
+	k.Step(t.Context())
+	made := k.object()
+	for range 60 {
+		k.pass(time.Minute)
+	}
+	if now := k.object(); now.ResourceVersion != made.ResourceVersion || now.Generation != made.Generation {
+		t.Errorf("written though nothing has changed: %+v", now)
+	}
+	k.node.Labels[topologyv1alpha1.LabelNodeTopologyAwareness] = "false"
+	k.pass(10 * time.Second)
+	if o := k.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
+		t.Errorf("%+v", o.CraneManagerPolicy)
+	}
+	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nreservedSystemCPUs: 0-1\n")
+	k.pass(10 * time.Second)
+	o := k.object()
+	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
+		t.Errorf("%+v", o)
+	}
+	// Somebody else adds a fact of his own, and spoils another.
+	o.Attributes["example.com/rack"] = "7"
+	o.Zones = o.Zones[:1]
+	if err := k.zones.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	k.pass(time.Hour)
+	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.said("Somebody else changed") {
+		t.Errorf("%+v", o)
+	}
+	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {memory: 1Gi}\n")
+	k.pass(2 * time.Hour)
+	if o := k.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestTopologyOfAnother: an object of another owner stays as it is, and the agent tells of it.
+func TestTopologyOfAnother(t *testing.T) {
+	k := newKeeper(t, "zones-foreign")
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "3c9e2c4e-0000-4000-8000-000000000000", Controller: new(true)}
+	foreign := &topologyv1alpha1.NodeResourceTopology{
+		ObjectMeta:         metav1.ObjectMeta{Name: k.node.Name, OwnerReferences: []metav1.OwnerReference{owner}},
+		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{CPUManagerPolicy: topologyv1alpha1.CPUManagerPolicyNone, TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicyNone},
+	}
+	if err := k.zones.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		k.pass(time.Minute)
+	}
+	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.said("belongs to another owner") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestTopologyWithoutItsKind: while the definition is not installed the agent says so and tries again; the object is there soon after the
+// definition is.
+func TestTopologyWithoutItsKind(t *testing.T) {
+	k := newKeeper(t, "zones-kind")
+	definitions := definitionsClient(t)
+	const name = "noderesourcetopologies.topology.crane.io"
+	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	restore := sync.OnceFunc(func() { install(t, definitions, crd) })
+	t.Cleanup(restore)
+	eventually(t, "the agent says that the definition is missing", func(ctx context.Context) error {
+		k.pass(time.Hour)
+		if !k.said("CustomResourceDefinition is not installed") {
+			return errors.New("it does not")
+		}
+		_, err := definitions.Get(ctx, name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return errors.New("the definition is still going")
+		}
+		return nil
+	})
+	restore()
+	eventually(t, "the object is made", func(ctx context.Context) error {
+		k.pass(10 * time.Minute)
+		return k.zones.Get(ctx, client.ObjectKey{Name: k.node.Name}, &topologyv1alpha1.NodeResourceTopology{})
+	})
+}
+
+func definitionsClient(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(control.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+}
+
+// install makes a definition that was deleted again, and waits until it is served.
+func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) {
+	ctx := context.WithoutCancel(t.Context())
+	again := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "spec": crd.Object["spec"],
+		"metadata": map[string]any{"name": crd.GetName(), "annotations": crd.Object["metadata"].(map[string]any)["annotations"]},
+	}}
+	if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Error(err)
+	}
+}
