@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -55,14 +56,15 @@ func onIf(name string, ok bool, why string) Feature {
 	return unsupported(name, why)
 }
 
-// notYet is what the kernel can and the agent does not use.
-const notYet = "the kernel has it; the agent does not use it yet"
-
-func offIf(name string, ok bool, why string) Feature {
-	if ok {
-		return off(name, notYet)
+// usable is a feature that the kernel has where ok says so, and that the agent may not use.
+func (h Host) usable(name string, ok bool, why string) Feature {
+	switch {
+	case !ok:
+		return unsupported(name, why)
+	case h.Unused[name] != "":
+		return off(name, h.Unused[name])
 	}
-	return unsupported(name, why)
+	return on(name, "")
 }
 
 // Host is what features are looked for in.
@@ -73,7 +75,21 @@ type Host struct {
 	// Layout is nil where there are no cgroups; Missing says why.
 	Layout  *cgroup.Layout
 	Missing error
+	// Unused says why the agent does not use what the kernel has, by the feature's name.
+	Unused map[string]string
 }
+
+// Features that an agent may leave unused.
+const (
+	CPUBurst      = "cpu-burst"
+	CPUIdle       = "cpu-idle-class"
+	MemoryHigh    = "memory-high"
+	MemoryReclaim = "memory-reclaim"
+	NUMA          = "numa"
+)
+
+// RunQueueWait is the time that threads wait for a CPU.
+const RunQueueWait = "run-queue-wait"
 
 // Report lists the features of a host in the order in which they are shown. Nothing in it changes as long as the host does not.
 func Report(h Host, s *observe.Snapshot) []Feature {
@@ -81,16 +97,15 @@ func Report(h Host, s *observe.Snapshot) []Feature {
 	if h.Layout == nil {
 		out = append(out, unsupported("cgroups", h.Missing.Error()))
 	} else {
-		out = append(out, cgroups(h.Layout, s)...)
+		out = append(out, h.cgroups(s)...)
 	}
-	root := h.Root
 	out = append(out,
 		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
 		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
-		numaZones(root), runQueue(root), h.interference(), cyclesPerInstruction(root),
+		h.numaZones(), h.runQueue(), h.interference(), h.cyclesPerInstruction(),
 		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
-		runtimeSocket(root),
+		runtimeSocket(h.Root),
 	)
 	return out
 }
@@ -107,7 +122,8 @@ func pressure(name string, ok bool, problem string) Feature {
 }
 
 // cgroups are the features that depend on the kernel's cgroup files.
-func cgroups(l *cgroup.Layout, s *observe.Snapshot) []Feature {
+func (h Host) cgroups(s *observe.Snapshot) []Feature {
+	l := h.Layout
 	found := fmt.Sprintf("cgroup %s", l.Version)
 	pods := unsupported("pods", "there is no kubepods group: no kubelet runs here")
 	if l.Pods != "" {
@@ -129,10 +145,10 @@ func cgroups(l *cgroup.Layout, s *observe.Snapshot) []Feature {
 		onIf("pod-throttling", l.Missing("cpu") == "", l.Missing("cpu")),
 		onIf("pod-memory", l.Missing("memory") == "", l.Missing("memory")),
 		onIf("pod-pressure", podPressure, "no cpu.pressure in a cgroup v2 tree"),
-		offIf("cpu-burst", l.Has("cpu", burstFile(v2)), "no "+burstFile(v2)),
-		offIf("cpu-idle-class", l.Has("cpu", "cpu.idle"), "no cpu.idle"),
-		offIf("memory-high", v2 && l.Has("memory", "memory.high"), onV1),
-		offIf("memory-reclaim", v2 && l.Has("memory", "memory.reclaim"), onV1),
+		h.usable(CPUBurst, l.Has("cpu", burstFile(v2)), "no "+burstFile(v2)),
+		h.usable(CPUIdle, l.Has("cpu", "cpu.idle"), "no cpu.idle"),
+		h.usable(MemoryHigh, v2 && l.Has("memory", "memory.high"), onV1),
+		h.usable(MemoryReclaim, v2 && l.Has("memory", "memory.reclaim"), onV1),
 	}
 }
 
@@ -143,36 +159,36 @@ func burstFile(v2 bool) string {
 	return "cpu.cfs_burst_us"
 }
 
-func numaZones(root host.Root) Feature {
+func (h Host) numaZones() Feature {
 	var reader host.Reader
 	zones := 0
-	err := reader.Subdirectories(root.Path("sys/devices/system/node"), func(name []byte) {
+	err := reader.Subdirectories(h.Root.Path("sys/devices/system/node"), func(name []byte) {
 		if rest, ok := strings.CutPrefix(string(name), "node"); ok && strings.Trim(rest, "0123456789") == "" {
 			zones++
 		}
 	})
-	if err != nil || zones == 0 {
-		return unsupported("numa", "no NUMA zones in /sys/devices/system/node")
+	f := h.usable(NUMA, err == nil && zones > 0, "no NUMA zones in /sys/devices/system/node")
+	if f.State == On {
+		f.Reason = fmt.Sprintf("%d zones", zones)
 	}
-	return on("numa", fmt.Sprintf("%d zones", zones))
+	return f
 }
 
-func runQueue(root host.Root) Feature {
-	const name = "run-queue-wait"
-	if !exists(root.Path("proc/self/schedstat")) {
-		return unsupported(name, "the kernel has no schedstat")
+func (h Host) runQueue() Feature {
+	if !exists(h.Root.Path("proc/self/schedstat")) {
+		return unsupported(RunQueueWait, "the kernel has no schedstat")
 	}
 	// What a PID is to the host's /proc and to this process is the same in one PID namespace alone.
-	if pid, err := os.Readlink(root.Path("proc/self")); err != nil || pid != strconv.Itoa(os.Getpid()) {
-		return unsupported(name, "the agent is not in the host's PID namespace (hostPID), and threads cannot be found")
+	if pid, err := os.Readlink(h.Root.Path("proc/self")); err != nil || pid != strconv.Itoa(os.Getpid()) {
+		return unsupported(RunQueueWait, "the agent is not in the host's PID namespace (hostPID), and threads cannot be found")
 	}
-	return on(name, "sampled where a rule asks for it")
+	return on(RunQueueWait, "sampled where a rule asks for it")
 }
 
 // interference wants to know how long pods wait: from their pressure, or from the run queues of their threads.
 func (h Host) interference() Feature {
 	const name = "interference"
-	queue := runQueue(h.Root)
+	queue := h.runQueue()
 	switch {
 	case h.Layout == nil || h.Layout.Pods == "":
 		return unsupported(name, "there are no pods")
@@ -185,12 +201,13 @@ func (h Host) interference() Feature {
 }
 
 // cyclesPerInstruction needs a performance monitoring unit, which most virtual machines do not have.
-func cyclesPerInstruction(root host.Root) Feature {
+func (h Host) cyclesPerInstruction() Feature {
 	const name = "cpi"
-	if !exists(root.Path("sys/bus/event_source/devices/cpu")) && !exists(root.Path("sys/bus/event_source/devices/cpu_core")) {
+	devices := h.Root.Path("sys/bus/event_source/devices")
+	if !exists(filepath.Join(devices, "cpu")) && !exists(filepath.Join(devices, "cpu_core")) {
 		return unsupported(name, "no hardware performance counters: the kernel has no device cpu in /sys/bus/event_source/devices")
 	}
-	return off(name, notYet)
+	return off(name, "the kernel has them; the agent does not use them yet")
 }
 
 // kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
@@ -208,7 +225,11 @@ func (h Host) kubeletPolicy(name, file string) Feature {
 	if err != nil {
 		return unsupported(name, fmt.Sprintf("%s: %v", file, err))
 	}
-	return off(name, "policy "+strings.ToLower(state.PolicyName))
+	policy := strings.ToLower(state.PolicyName)
+	if policy == "none" || policy == "" {
+		return off(name, "policy none")
+	}
+	return on(name, "policy "+policy)
 }
 
 // sockets of runtimes that speak CRI, by where they are by default.
@@ -219,7 +240,7 @@ func sockets() []string {
 func runtimeSocket(root host.Root) Feature {
 	for _, s := range sockets() {
 		if exists(root.Path(s)) {
-			return off("runtime", "/"+s+"; the agent does not talk to it yet")
+			return off("runtime", "/"+s+"; cgroups are read and written directly")
 		}
 	}
 	return unsupported("runtime", "no socket of containerd, CRI-O or cri-dockerd")
