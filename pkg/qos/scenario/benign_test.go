@@ -26,6 +26,8 @@ action evict cooldown=5m evict grace=30s
 rule throttle metric=cpu_total_utilization above=80 action=calm-down trigger=5 restore=10
 rule cpu metric=cpu_total_utilization above=90 action=evict trigger=30 restore=10
 rule memory metric=memory_total_utilization above=90 action=evict trigger=10 restore=10
+rule waits metric=pod_interference_cpu_ratio above=0.1 action=calm-down trigger=5 restore=10
+rule stalls metric=pod_interference_memory_ratio above=0.2 action=evict trigger=10 restore=10
 run 24h
 `
 
@@ -59,7 +61,7 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 	for i := range 10 {
 		fmt.Fprintf(&text, "pod day/pod-%d class=Burstable priority=%d cpu=1 memory=1Gi allow=calm-down,evict ends=10s\n", i, i-3)
 	}
-	s, err := Parse(strings.Replace(text.String(), "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi", 1))
+	s, err := Parse(strings.Replace(text.String(), "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi sensitive stall=1% noise=3%", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +88,22 @@ func TestBenignDay(t *testing.T) {
 	// Otherwise the day would show nothing.
 	if cpu < 0.9 || memory < 0.9 {
 		t.Errorf("the node came to %.0f %% of cpu and %.0f %% of memory only", 100*cpu, 100*memory)
+	}
+}
+
+// TestCalmDay: without bursts, cycles and noise alone do not look like interference, in the six hours up to the peak and after it.
+func TestCalmDay(t *testing.T) {
+	t.Parallel()
+	out, _, _ := play(t, 8*time.Hour, 6*time.Hour, 0)
+	known := false
+	for _, e := range out.Log {
+		known = known || strings.HasPrefix(e.Text, "rule waits: calm")
+		if strings.HasPrefix(e.Text, "rule waits: firing") || strings.HasPrefix(e.Text, "rule stalls: firing") {
+			t.Errorf("%s  %s", e.At, e.Text)
+		}
+	}
+	if !known {
+		t.Error("nothing was ever judged")
 	}
 }
 
