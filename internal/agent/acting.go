@@ -31,16 +31,23 @@ const (
 	leastAuditBytes   = 4 << 10
 )
 
+// Files of the state directory: of what was changed, and of limits of memory, whose changes take longer than others may wait.
+const (
+	changesFile = "changes.json"
+	memoryFile  = "memory.json"
+)
+
 // actors carry plans out, each nil where its kind is not to be carried out, and tell of it.
 type actors struct {
 	throttler *act.Throttler
+	memory    *act.MemoryThrottler
 	tainter   *act.Tainter
 	evictor   *act.Evictor
 	teller    *tell.Teller
 }
 
 // newActors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
-func (p *parts) newActors(ctx context.Context) (actors, []Manager, error) {
+func (p *parts) newActors(ctx context.Context, files act.Files) (actors, []Manager, error) {
 	var a actors
 	config := tell.Config{
 		Node: p.node(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
@@ -63,6 +70,14 @@ func (p *parts) newActors(ctx context.Context) (actors, []Manager, error) {
 	if p.enforces(enforceThrottle) {
 		a.throttler = act.NewThrottler(p.layout, p.journal)
 	}
+	if p.enforces(enforceMemory) && withoutHigh(p.layout) == "" {
+		journal, err := p.openJournal(memoryFile, p.log, p.layout, files)
+		if err != nil {
+			return a, nil, err
+		}
+		a.memory = act.NewMemoryThrottler(act.MemoryConfig{Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.pulse.For("memory")})
+		list = append(list, a.memory)
+	}
 	if p.enforces(enforceTaint) {
 		a.tainter = act.NewTainter(act.TaintConfig{
 			Name: p.node(), Nodes: p.api.CoreV1().Nodes(), Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("taint"), Told: a.teller.Tainted,
@@ -81,8 +96,16 @@ func (p *parts) newActors(ctx context.Context) (actors, []Manager, error) {
 	return a, list, nil
 }
 
-// hear takes over what became of evictions since the last tick.
+// hear takes over what became of evictions and of changes of memory since the last tick.
 func (a *actors) hear(state *qos.State) {
+	if a.memory != nil {
+		for _, o := range a.memory.Drain() {
+			if o.Err == nil {
+				state.MemoryThrottled(o.Throttle)
+			}
+			a.teller.MemoryThrottled(o.Throttle, o.Err)
+		}
+	}
 	if a.evictor == nil {
 		return
 	}
@@ -106,15 +129,23 @@ func (a *actors) carryOut(plan *qos.Plan, state *qos.State, snapshot *observe.Sn
 			}
 		}
 	}
+	groups := groupsOf(plan, snapshot)
+	if a.memory != nil {
+		for _, t := range plan.MemoryThrottles {
+			if group := groups[t.ContainerID]; group != "" {
+				a.memory.Ask(t, group)
+			}
+		}
+	}
 	if a.throttler != nil {
-		a.throttle(plan, state, snapshot)
+		a.throttle(plan, state, groups)
 	}
 }
 
-// throttle changes limits of containers that the last look has found.
-func (a *actors) throttle(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot) {
-	if len(plan.Throttles) == 0 {
-		return
+// groupsOf are the groups of all containers, where a plan changes any.
+func groupsOf(plan *qos.Plan, snapshot *observe.Snapshot) map[string]string {
+	if len(plan.Throttles)+len(plan.MemoryThrottles) == 0 {
+		return nil
 	}
 	groups := map[string]string{}
 	for i := range snapshot.Pods {
@@ -122,6 +153,11 @@ func (a *actors) throttle(plan *qos.Plan, state *qos.State, snapshot *observe.Sn
 			groups[c.ID] = c.Path
 		}
 	}
+	return groups
+}
+
+// throttle changes limits of containers that the last look has found.
+func (a *actors) throttle(plan *qos.Plan, state *qos.State, groups map[string]string) {
 	for _, t := range plan.Throttles {
 		err := errors.New("its cgroup is not known")
 		if group := groups[t.ContainerID]; group != "" {

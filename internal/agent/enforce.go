@@ -4,16 +4,19 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/agent/features"
+	"crane.io/crane/internal/agent/host/cgroup"
 )
 
 // What --enforce can name: everything else the agent only says that it would do.
 const (
 	enforceThrottle     = "cpu-throttle"
+	enforceMemory       = "memory-throttle"
 	enforceEvict        = "evict"
 	enforceTaint        = "taint"
 	enforceNodeResource = "node-resource"
@@ -28,12 +31,26 @@ type kind struct {
 	gate featuregate.Feature
 	// cluster tells that it is done through the API server, host that files of the host are written, by the journal.
 	cluster, host bool
+	// unsupported says why a host cannot, empty where it can; nil where every one can.
+	unsupported func(cgroup.Layout) string
+}
+
+// withoutHigh says why memory cannot be throttled on a host.
+func withoutHigh(l cgroup.Layout) string {
+	switch {
+	case l.Version != cgroup.V2:
+		return fmt.Sprintf("cgroup %s", l.Version)
+	case l.Pods != "" && !l.Has("memory", cgroup.FileHigh):
+		return "no memory.high"
+	}
+	return ""
 }
 
 // kinds are those that this version can carry out.
 func kinds() []kind {
 	return []kind{
 		{name: enforceThrottle, host: true},
+		{name: enforceMemory, host: true, unsupported: withoutHigh},
 		{name: enforceEvict, cluster: true},
 		{name: enforceTaint, cluster: true},
 		{name: enforceNodeResource, gate: NodeResource, cluster: true},
@@ -54,11 +71,17 @@ func kindNames() []string {
 func (o *Options) enforces(name string) bool { return !o.DryRun && slices.Contains(o.Enforce, name) }
 
 // actions are the kinds as features: on where they are carried out.
-func (o *Options) actions() []features.Feature {
+func (o *Options) actions(layout *cgroup.Layout) []features.Feature {
 	var out []features.Feature
 	for _, k := range kinds() {
 		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
+		why := ""
+		if k.unsupported != nil && layout != nil {
+			why = k.unsupported(*layout)
+		}
 		switch {
+		case why != "":
+			f.State, f.Reason = features.Unsupported, why
 		case o.DryRun:
 			f.State, f.Reason = features.Off, "--dry-run: it is only said what would be done"
 		case !o.enforces(k.name):

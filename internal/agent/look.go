@@ -80,8 +80,8 @@ func podsOf(s *cluster.State) inventory.Pods {
 
 // features are those of the host, and what of them the flags let the agent use.
 func (o *Options) features(layout *cgroup.Layout, missing error, s *observe.Snapshot) []features.Feature {
-	host := features.Host{Root: o.root(), Kubelet: o.KubeletRoot, Layout: layout, Missing: missing}
-	return append(features.Report(host, s), o.actions()...)
+	host := features.Host{Root: o.root(), Kubelet: o.KubeletRoot, Layout: layout, Missing: missing, Unused: o.unused()}
+	return append(features.Report(host, s), o.actions(layout)...)
 }
 
 func present(l cgroup.Layout, missing error) *cgroup.Layout {

@@ -21,6 +21,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/sense"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // loop is the manager that looks, decides and acts at each tick.
@@ -42,6 +43,8 @@ type loop struct {
 	policy   qos.Policy
 	pods     inventory.Pods
 	state    qos.State
+	// bears is what the node can bear of reclaimed cpu; nil where nobody reckons that.
+	bears func() (series.MilliCPU, bool)
 
 	actors
 
@@ -90,11 +93,11 @@ func (l *loop) Run(ctx context.Context) error {
 }
 
 // openJournal opens the journal of what is changed on the host, and undoes what an agent before this one has left.
-func (o *Options) openJournal(log logr.Logger, layout cgroup.Layout, files act.Files) (*act.Journal, error) {
+func (o *Options) openJournal(name string, log logr.Logger, layout cgroup.Layout, files act.Files) (*act.Journal, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	journal, err := act.OpenJournal(filepath.Join(o.StateDir, "changes.json"), layout, files)
+	journal, err := act.OpenJournal(filepath.Join(o.StateDir, name), layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
@@ -143,6 +146,9 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.latest.Publish(snapshot)
 	l.done("look", now)
 	looked := l.clock.Now()
+	if l.bears != nil {
+		l.pods.Bear(l.bears())
+	}
 	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
 	l.done("decide", looked)
 	decided := l.clock.Now()

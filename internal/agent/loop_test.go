@@ -149,10 +149,10 @@ func (m *machine) loop(t *testing.T, stateDir string) *loop {
 	p := &parts{
 		Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), view: view(t, rules), latest: &observe.Latest{},
 	}
-	if p.journal, err = o.openJournal(p.log, layout, m.tree); err != nil {
+	if p.journal, err = o.openJournal(changesFile, p.log, layout, m.tree); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err := p.newActors(t.Context())
+	a, _, err := p.newActors(t.Context(), m.tree)
 	if err != nil {
 		t.Fatal(err)
 	}

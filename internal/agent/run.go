@@ -74,12 +74,12 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	}
 	var changes []Manager
 	if p.changesHost() {
-		if p.journal, err = p.openJournal(p.log, p.layout, files); err != nil {
+		if p.journal, err = p.openJournal(changesFile, p.log, p.layout, files); err != nil {
 			return nil, err
 		}
 		changes = append(changes, undoing{p.journal})
 	}
-	actors, beside, err := p.newActors(ctx)
+	actors, beside, err := p.newActors(ctx, files)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
-	offered, err := p.newReclaiming(actors.teller.Did)
+	offered, err := p.newReclaiming(actors.teller.Did, l)
 	if err != nil {
 		return nil, err
 	}

@@ -122,6 +122,18 @@ func throttling(t *qos.Throttle, outcome Outcome) Action {
 	return a
 }
 
+// memoryThrottling is a change of a container's limit of memory.
+func memoryThrottling(t *qos.MemoryThrottle, outcome Outcome) Action {
+	a := Action{
+		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerOf, From: t.From.String(), To: t.To.String(),
+		Frees: float64(t.Frees), Of: qos.Memory, Why: t.Why,
+	}
+	if t.Frees < 0 {
+		a.Kind = MemoryRestore
+	}
+	return a
+}
+
 // eviction is a pod that has to go.
 func eviction(e *qos.Eviction, outcome Outcome) Action {
 	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Frees: e.Frees, Of: e.Of, Grace: &e.Takes, Why: e.Why}

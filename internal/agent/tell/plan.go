@@ -31,7 +31,7 @@ func (t *Teller) Plan(plan *qos.Plan) {
 	}
 	for i := range plan.Previews {
 		p := &plan.Previews[i]
-		t.unenforced(p.Throttles, p.Evictions, Previewed)
+		t.unenforced(p.Throttles, p.MemoryThrottles, p.Evictions, Previewed)
 	}
 	t.would(plan)
 	t.executors(plan)
@@ -127,15 +127,20 @@ func ruleRecord(kind Kind, f *qos.Finding) Record {
 
 // doing says what a plan does for a rule.
 func (t *Teller) doing(plan *qos.Plan, f *qos.Finding) string {
-	throttles, evictions := plan.Throttles, plan.Evictions
+	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if f.Preview {
 		for i := range plan.Previews {
-			if plan.Previews[i].Rule == f.Rule {
-				throttles, evictions = plan.Previews[i].Throttles, plan.Previews[i].Evictions
+			if p := &plan.Previews[i]; p.Rule == f.Rule {
+				throttles, memory, evictions = p.Throttles, p.MemoryThrottles, p.Evictions
 			}
 		}
 	}
-	var throttled, evicted []string
+	var throttled, squeezed, evicted []string
+	for i := range memory {
+		if memory[i].Rule == f.Rule {
+			squeezed = append(squeezed, memory[i].Pod.String())
+		}
+	}
 	for i := range throttles {
 		if throttles[i].Rule == f.Rule {
 			throttled = append(throttled, throttles[i].Pod.String())
@@ -154,7 +159,7 @@ func (t *Teller) doing(plan *qos.Plan, f *qos.Finding) string {
 		kind        Kind
 		does, would string
 		pods        []string
-	}{{CPUThrottle, "throttles", "would throttle", throttled}, {Evict, "evicts", "would evict", evicted}} {
+	}{{CPUThrottle, "throttles", "would throttle", throttled}, {MemoryThrottle, "takes memory from", "would take memory from", squeezed}, {Evict, "evicts", "would evict", evicted}} {
 		verb := w.does
 		if f.Preview || !t.cfg.Enforced(w.kind) {
 			verb = w.would
@@ -176,14 +181,17 @@ func some(pods []string) string {
 
 // would tells of actions of kinds that are not carried out.
 func (t *Teller) would(plan *qos.Plan) {
-	throttles, evictions := plan.Throttles, plan.Evictions
+	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if t.cfg.Enforced(CPUThrottle) {
 		throttles = nil
+	}
+	if t.cfg.Enforced(MemoryThrottle) {
+		memory = nil
 	}
 	if t.cfg.Enforced(Evict) {
 		evictions = nil
 	}
-	t.unenforced(throttles, evictions, Would)
+	t.unenforced(throttles, memory, evictions, Would)
 	if t.cfg.Enforced(Taint) || plan.Avoid.Wanted == t.avoided {
 		return
 	}
@@ -196,9 +204,12 @@ func (t *Teller) would(plan *qos.Plan) {
 }
 
 // unenforced tells of each action once while its rule fires: it is planned anew at each measurement, since nobody carries it out.
-func (t *Teller) unenforced(throttles []qos.Throttle, evictions []qos.Eviction, outcome Outcome) {
+func (t *Teller) unenforced(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
 	for i := range throttles {
 		t.onceOf(throttles[i].Rule, throttles[i].ContainerID, throttling(&throttles[i], outcome))
+	}
+	for i := range memory {
+		t.onceOf(memory[i].Rule, memory[i].ContainerID, memoryThrottling(&memory[i], outcome))
 	}
 	for i := range evictions {
 		t.onceOf(evictions[i].Rule, evictions[i].Pod.UID, eviction(&evictions[i], outcome))
@@ -228,6 +239,9 @@ func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
 		if p := &plan.Previews[i]; p.Rule == f.Rule {
 			for j := range p.Throttles {
 				cores += float64(p.Throttles[j].Frees) / milli
+			}
+			for j := range p.MemoryThrottles {
+				bytes += float64(p.MemoryThrottles[j].Frees)
 			}
 			for j := range p.Evictions {
 				if p.Evictions[j].Of == qos.CPU {

@@ -30,6 +30,8 @@ const (
 	reasonRefused   = "EvictionRefused"
 	reasonThrottled = "CPUThrottled"
 	reasonUnlimited = "CPURestored"
+	reasonSqueezed  = "MemoryThrottled"
+	reasonReleased  = "MemoryRestored"
 )
 
 const (
@@ -110,6 +112,20 @@ func (t *Teller) Throttled(plan qos.Throttle, err error) {
 		a.Event, a.Warning = reasonThrottled, true
 	case plan.To == plan.Original:
 		a.Event = reasonUnlimited
+	}
+	t.Did(a)
+}
+
+// MemoryThrottled is Throttled for limits of memory.
+func (t *Teller) MemoryThrottled(plan qos.MemoryThrottle, err error) {
+	a := memoryThrottling(&plan, Done)
+	switch {
+	case err != nil:
+		a.Outcome, a.Err = Failed, err.Error()
+	case plan.From == plan.Original:
+		a.Event, a.Warning = reasonSqueezed, true
+	case plan.To == plan.Original:
+		a.Event = reasonReleased
 	}
 	t.Did(a)
 }

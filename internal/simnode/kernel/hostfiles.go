@@ -64,9 +64,8 @@ func (m *Machine) cpuinfo() string {
 
 // show writes what changes with time.
 func (m *Machine) show(t tick) error {
-	var pods held
 	root := strings.Split(m.classGroup("Guaranteed"), "/")[0]
-	pods, err := m.tree.held(filepath.Join(m.tree.root("memory"), root))
+	pods, err := m.tree.holds(root)
 	if err != nil {
 		return err
 	}

@@ -282,12 +282,7 @@ func (m *Machine) RemovePod(uid string) error {
 	}
 	for _, group := range append(groups, p.group) {
 		if group != p.group {
-			dir := filepath.Join(m.tree.root("memory"), group)
-			h, err := m.tree.held(dir)
-			if err != nil {
-				return err
-			}
-			if err := m.tree.charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active}); err != nil {
+			if err := m.tree.free(group); err != nil {
 				return err
 			}
 		}

@@ -85,6 +85,25 @@ func (t *Tree) held(dir string) (held, error) {
 	return h, nil
 }
 
+// holds is the memory of a group.
+func (t *Tree) holds(group string) (held, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held(filepath.Join(t.root("memory"), group))
+}
+
+// free takes all memory of a group, as when its processes end.
+func (t *Tree) free(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dir := filepath.Join(t.root("memory"), group)
+	h, err := t.held(dir)
+	if err != nil {
+		return err
+	}
+	return t.charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active})
+}
+
 // charge adds memory to a group and those above it.
 func (t *Tree) charge(dir string, by held) error {
 	for ; t.has(dir, "memory") && !t.isRoot(dir); dir = filepath.Dir(dir) {

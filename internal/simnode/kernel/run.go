@@ -38,7 +38,7 @@ type Got struct {
 
 // Run lets one group want cores for a while and nobody else anything. What it got is counted in it and in all above.
 func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, error) {
-	h, err := t.held(filepath.Join(t.root("memory"), group))
+	h, err := t.holds(group)
 	if err != nil {
 		return 0, err
 	}
@@ -66,6 +66,8 @@ type tick struct {
 }
 
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	out := tick{got: make([]Got, len(loads)), allStalled: 1}
 	machine, err := t.branches(loads)
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
 // Tree is a hierarchy of cgroups below a directory that can be written to as a kernel's can: what the kernel refuses is refused, with the
 // kernel's error, and what it makes of a value is what the file then holds. It has the settings of cpu, cpuset and memory; each group is
-// a directory and all state is in its files, so that readers need know nothing of it. It is not safe for concurrent use.
+// a directory and all state is in its files, so that readers need know nothing of it. Its methods are safe for concurrent use; who reads a
+// file while it is written may see a part of it.
 //
 // Rules are those of Linux 6.x; each stands where it is applied with the function that has it.
 type Tree struct {
@@ -26,10 +28,18 @@ type Tree struct {
 	V1 bool
 	// CPUs and Mems are what the machine has, as lists: 0-3 and 0 where they are empty.
 	CPUs, Mems string
+
+	mu sync.Mutex
 }
 
 // Write writes a value to a file of a group, given by its whole path.
 func (t *Tree) Write(file, value string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.write(file, value)
+}
+
+func (t *Tree) write(file, value string) error {
 	dir, name := filepath.Split(file)
 	dir = filepath.Clean(dir)
 	if _, err := os.Stat(file); err != nil {
@@ -65,6 +75,8 @@ const fileProcs = "cgroup.procs"
 
 // Make makes a group, and those above it, with their files.
 func (t *Tree) Make(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for controller, root := range t.roots() {
 		if err := t.makeRoot(controller, root); err != nil {
 			return err
@@ -87,6 +99,8 @@ func (t *Tree) Make(group string) error {
 
 // Remove removes a group.
 func (t *Tree) Remove(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	// cgroup_destroy_locked in kernel/cgroup/cgroup.c: a group with processes or with groups below it is busy.
 	for _, root := range t.roots() {
 		dir := filepath.Join(root, group)
@@ -108,8 +122,10 @@ func (t *Tree) Remove(group string) error {
 
 // Attach puts a process into a group.
 func (t *Tree) Attach(group string, pid int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, root := range t.roots() {
-		if err := t.Write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
+		if err := t.write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
 			return err
 		}
 	}
@@ -118,6 +134,8 @@ func (t *Tree) Attach(group string, pid int) error {
 
 // Detach ends all processes of a group.
 func (t *Tree) Detach(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, root := range t.roots() {
 		if err := writeFile(filepath.Join(root, group, fileProcs), ""); err != nil {
 			return err
@@ -128,6 +146,8 @@ func (t *Tree) Detach(group string) error {
 
 // Tear leaves half a line at the end of a file, as a reader sees one that is being written.
 func (t *Tree) Tear(group, file string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	controller, _, _ := strings.Cut(file, ".")
 	path := filepath.Join(t.root(controller), group, file)
 	content, err := os.ReadFile(path)

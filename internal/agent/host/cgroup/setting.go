@@ -55,6 +55,15 @@ func (l Layout) Setting(group, file string) (string, error) {
 	return filepath.Join(dir, group, file), nil
 }
 
+// Reclaim is the path of the file of a group to which an amount of memory is written that is to be had back; false where this version of
+// cgroups has none.
+func (l Layout) Reclaim(group string) (string, bool) {
+	if l.Version != V2 || !filepath.IsLocal(group) {
+		return "", false
+	}
+	return filepath.Join(l.memory, group, "memory.reclaim"), true
+}
+
 // SameSetting tells whether a file reads the same after either value was written: the kernel writes lists of CPUs its own way, rounds
 // memory down to pages, and takes any quota below 0 of v1 for none.
 func SameSetting(file, a, b string) bool {

@@ -1,0 +1,173 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// askedMemory is how many changes of memory may wait: those of a node with many pods in one measurement.
+	askedMemory = 256
+	// reclaimPart is what is asked back in one write: some tenths of a second, after which the end of the agent is looked at.
+	reclaimPart series.Bytes = 256 << 20
+	// kindMemory is the kind of units that are containers' limits of memory.
+	kindMemory = "memory"
+)
+
+// MemoryConfig is what a MemoryThrottler needs.
+type MemoryConfig struct {
+	Layout cgroup.Layout
+	// Journal is its own: a write of memory.high returns when what is above it has been reclaimed, and others must not wait for that.
+	Journal *Journal
+	Files   Files
+	Clock   clock.WithTicker
+	// Beat is called after each change, and while there is none.
+	Beat func(step string)
+}
+
+// MemoryThrottler changes limits of memory of containers, one after the other, beside the loop: the kernel takes its time. Each Ask that is
+// taken has exactly one outcome. Its methods are safe for concurrent use.
+type MemoryThrottler struct {
+	cfg   MemoryConfig
+	queue chan memoryAsk
+
+	mu       sync.Mutex
+	out      map[string]bool // containers whose outcome was not drained yet
+	outcomes []MemoryOutcome // one for each of them at most
+}
+
+type memoryAsk struct {
+	throttle qos.MemoryThrottle
+	group    string
+	at       time.Time
+}
+
+// MemoryOutcome is what came of a change.
+type MemoryOutcome struct {
+	Throttle qos.MemoryThrottle
+	// Err is nil where it was done, or nothing is left to be done, as in a group that is gone.
+	Err error
+}
+
+// NewMemoryThrottler returns a throttler that does nothing before Run.
+func NewMemoryThrottler(cfg MemoryConfig) *MemoryThrottler {
+	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryAsk, askedMemory), out: map[string]bool{}}
+}
+
+// Name is that of its heartbeat.
+func (*MemoryThrottler) Name() string { return "memory" }
+
+// Ask hands a change of a container's group over and does not wait. It is false where one of this container is under way, or too many
+// wait: then nothing comes of it.
+func (m *MemoryThrottler) Ask(t qos.MemoryThrottle, group string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.out[t.ContainerID] {
+		return false
+	}
+	select {
+	case m.queue <- memoryAsk{t, group, m.cfg.Clock.Now()}:
+		m.out[t.ContainerID] = true
+		return true
+	default:
+		return false
+	}
+}
+
+// Drain returns the outcomes since the last time.
+func (m *MemoryThrottler) Drain() []MemoryOutcome {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := m.outcomes
+	m.outcomes = nil
+	for _, o := range out {
+		delete(m.out, o.Throttle.ContainerID)
+	}
+	return out
+}
+
+// Run works until ctx ends, and then puts everything back.
+func (m *MemoryThrottler) Run(ctx context.Context) error {
+	ticker := m.cfg.Clock.NewTicker(idle)
+	defer ticker.Stop()
+	for {
+		m.cfg.Beat("memory")
+		select {
+		case <-ctx.Done():
+			if err := m.cfg.Journal.UndoAll(); err != nil {
+				return fmt.Errorf("undo limits of memory: %w", err)
+			}
+			return nil
+		case <-ticker.C():
+		case a := <-m.queue:
+			o := MemoryOutcome{Throttle: a.throttle}
+			if waited := m.cfg.Clock.Since(a.at); waited > stale {
+				o.Err = fmt.Errorf("it has waited for %s", waited.Round(time.Second))
+			} else if ctx.Err() == nil {
+				o.Err = m.carryOut(ctx, a.throttle, a.group)
+			}
+			m.mu.Lock()
+			m.outcomes = append(m.outcomes, o)
+			m.mu.Unlock()
+		}
+	}
+}
+
+func (m *MemoryThrottler) carryOut(ctx context.Context, t qos.MemoryThrottle, group string) error {
+	key := kindMemory + "/" + t.ContainerID
+	if t.To == t.Original || t.To == qos.NoHigh {
+		return m.cfg.Journal.Undo(key)
+	}
+	text, err := m.cfg.Journal.Original(key, group, cgroup.FileHigh)
+	if errors.Is(err, host.ErrGone) {
+		return m.cfg.Journal.Forget(key)
+	}
+	if err != nil {
+		return err
+	}
+	to := int64(t.To)
+	// A kubelet with MemoryQoS may have set a lower one since it was decided.
+	if original, err := strconv.ParseInt(text, 10, 64); err == nil {
+		to = min(to, original)
+	}
+	if err := m.reclaim(ctx, group, t.Reclaim); err != nil {
+		return fmt.Errorf("%s: %w", t.Pod, err)
+	}
+	change := Change{Group: group, File: cgroup.FileHigh, Value: strconv.FormatInt(to, 10)}
+	return m.cfg.Journal.Change(Unit{Key: key, For: t.Pod.String(), Changes: []Change{change}})
+}
+
+// reclaim asks the kernel to drop as much of a group as it can of what is wanted. There is nothing to be undone: what is needed is read
+// again.
+func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
+	file, ok := m.cfg.Layout.Reclaim(group)
+	for ; ok && want > 0 && ctx.Err() == nil; want -= reclaimPart {
+		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(min(want, reclaimPart)), 10))
+		switch {
+		case err == nil:
+		case errors.Is(err, syscall.EAGAIN):
+			return nil // There was less.
+		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV):
+			return nil // The group is gone, or the kernel is older than 5.19: memory.high does it alone.
+		default:
+			return fmt.Errorf("reclaim: %w", err)
+		}
+		m.cfg.Beat("memory")
+	}
+	return nil
+}

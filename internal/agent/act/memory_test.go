@@ -1,0 +1,189 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+const mebi = 1 << 20
+
+// memoryNode is a node whose container holds 100 MiB of processes and 300 MiB of files, with a throttler.
+type memoryNode struct {
+	node
+	throttler *MemoryThrottler
+	clock     *clocktesting.FakeClock
+}
+
+func newMemoryNode(t *testing.T, files func(*kernel.Tree) Files) memoryNode {
+	t.Helper()
+	n := memoryNode{node: newNode(t, false), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	if _, err := n.tree.Tick(time.Second, []kernel.Load{{Group: n.group, Anon: 100 * mebi, File: 300 * mebi}}); err != nil {
+		t.Fatal(err)
+	}
+	n.throttler = NewMemoryThrottler(MemoryConfig{
+		Layout: n.layout, Journal: n.open(t, files(n.tree)), Files: files(n.tree), Clock: n.clock, Beat: func(string) {},
+	})
+	return n
+}
+
+func itself(t *kernel.Tree) Files { return t }
+
+func (n memoryNode) read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(n.tree.Dir, n.group, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// start runs the throttler; the returned function ends it.
+func (n memoryNode) start(t *testing.T) (end func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.throttler.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// did asks for a change and waits for what comes of it.
+func (n memoryNode) did(t *testing.T, th qos.MemoryThrottle) error {
+	t.Helper()
+	if !n.throttler.Ask(th, n.group) {
+		t.Fatal("is not taken")
+	}
+	var got []MemoryOutcome
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		got = n.throttler.Drain()
+		return len(got) > 0, nil
+	}); err != nil {
+		t.Fatal("no outcome: ", err)
+	}
+	return got[0].Err
+}
+
+func memoryPlan(from, to, original qos.High, reclaim series.Bytes) qos.MemoryThrottle {
+	return qos.MemoryThrottle{ContainerID: "c", Pod: qos.PodRef{Namespace: "batch", Name: "reader"}, From: from, To: to, Original: original, Reclaim: reclaim}
+}
+
+func TestMemoryThrottle(t *testing.T) {
+	n := newMemoryNode(t, itself)
+	end := n.start(t)
+	if err := n.did(t, memoryPlan(qos.NoHigh, 300*mebi, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
+		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
+	}
+	// More is asked back than there is; what there is goes at once.
+	if err := n.did(t, memoryPlan(300*mebi, 250*mebi, qos.NoHigh, 600*mebi)); err != nil || n.read(t, "memory.high") != "262144000" || n.read(t, "memory.current") != "104857600" {
+		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
+	}
+	if err := n.did(t, memoryPlan(250*mebi, 280*mebi, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "293601280" {
+		t.Errorf("a step back: %v, high %s", err, n.read(t, "memory.high"))
+	}
+	if err := n.did(t, memoryPlan(280*mebi, qos.NoHigh, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "max" || len(n.throttler.cfg.Journal.Entries()) > 0 {
+		t.Errorf("all back: %v, high %s", err, n.read(t, "memory.high"))
+	}
+	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)); err != nil {
+		t.Error(err)
+	}
+	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
+		t.Errorf("at the end: %v, high %s", err, n.read(t, "memory.high"))
+	}
+}
+
+// TestMemoryQoS: a limit that the kubelet has set is never raised, and is put back.
+func TestMemoryQoS(t *testing.T) {
+	n := newMemoryNode(t, itself)
+	high := filepath.Join(n.tree.Dir, n.group, "memory.high")
+	if err := n.tree.Write(high, "350M"); err != nil {
+		t.Fatal(err)
+	}
+	end := n.start(t)
+	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil || n.read(t, "memory.high") != "209715200" {
+		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+	}
+	if err := n.did(t, memoryPlan(200*mebi, 400*mebi, 500*mebi, 0)); err != nil || n.read(t, "memory.high") != "367001600" {
+		t.Errorf("raised above the kubelet's: %v, high %s", err, n.read(t, "memory.high"))
+	}
+	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil {
+		t.Error(err)
+	}
+	// A new one that it sets meanwhile stays.
+	if err := n.tree.Write(high, "360M"); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil || n.read(t, "memory.high") != "377487360" {
+		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+	}
+}
+
+func TestMemoryThrottleFails(t *testing.T) {
+	n := newMemoryNode(t, func(tree *kernel.Tree) Files {
+		return filesFunc(func(file, value string) error {
+			if strings.HasSuffix(file, "memory.reclaim") {
+				return syscall.EIO
+			}
+			return tree.Write(file, value)
+		})
+	})
+	end := n.start(t)
+	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, mebi)); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(n.tree.Dir, n.group)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)); err != nil {
+		t.Errorf("a container that is gone: %v", err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	// Before anybody works, one change of each container waits, and those that have waited for too long are not carried out.
+	n = newMemoryNode(t, itself)
+	if !n.throttler.Ask(memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0), n.group) || n.throttler.Ask(memoryPlan(qos.NoHigh, 100*mebi, qos.NoHigh, 0), n.group) {
+		t.Error("want one to be taken, and not another of the same container")
+	}
+	for i := range 2 * askedMemory {
+		th := memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)
+		th.ContainerID = strconv.Itoa(i)
+		if taken := n.throttler.Ask(th, n.group); taken != (i < askedMemory-1) {
+			t.Fatalf("change %d: taken %t", i, taken)
+		}
+	}
+	n.clock.Step(2 * stale)
+	end = n.start(t)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		for _, o := range n.throttler.Drain() {
+			if o.Err == nil {
+				return true, errors.New("carried out")
+			}
+			return true, nil
+		}
+		return false, nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
+		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+	}
+}

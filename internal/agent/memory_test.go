@@ -1,0 +1,205 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/qos"
+)
+
+const readerUID = "33333333-3333-3333-3333-333333333333"
+
+const squeezeRules = `apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: mixed}
+spec:
+  nodeQualityProbe: {nodeLocalGet: {localCacheTTLSeconds: 60}}
+  rules:
+  - {name: memory, actionName: squeeze, avoidanceThreshold: 2, restoreThreshold: 2, metricRule: {name: memory_total_usage, value: 12Gi}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec: {allowedActions: [squeeze], labelSelector: {matchLabels: {app: reader}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: squeeze}
+spec: {coolDownSeconds: 1, throttle: {memoryThrottle: {}}}
+`
+
+// library is a machine of 16 GiB, of which the system has 11, with a pod that reads files of 2 GiB.
+type library struct {
+	t    *testing.T
+	dir  string
+	host *kernel.Machine
+	clk  *clocktesting.FakeClock
+	loop *loop
+	high string // the file
+}
+
+func newLibrary(t *testing.T, v1 bool) *library {
+	t.Helper()
+	n := &library{t: t, dir: t.TempDir(), clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	var err error
+	if n.host, err = kernel.NewMachine(n.dir, kernel.Spec{V1: v1, System: kernel.Load{Anon: 11 << 30}}, n.clk); err != nil {
+		t.Fatal(err)
+	}
+	id := containerID("3")
+	if err := n.host.AddPod(kernel.Pod{UID: readerUID, Class: "BestEffort", Containers: []kernel.Container{{ID: id}}}); err != nil {
+		t.Fatal(err)
+	}
+	n.high = filepath.Join(n.host.Tree().Dir, n.host.ContainerGroup(n.host.PodGroup(readerUID, "BestEffort"), id), cgroup.FileHigh)
+	return n
+}
+
+// start puts an agent together and runs what changes memory beside its loop; the returned function ends it.
+func (n *library) start() (end func()) {
+	n.t.Helper()
+	set, err := ruleset.Parse([]byte(squeezeRules))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	o := NewOptions()
+	o.StateDir, o.HostRoot, o.Enforce = n.t.TempDir(), n.dir, []string{enforceMemory}
+	layout, err := cgroup.Detect(o.root())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	pod := podOn(readerUID, "reader", containerID("3"))
+	p := &parts{
+		Options: o, log: logr.Discard(), clock: n.clk, layout: layout, pulse: pulse.New(n.clk), latest: &observe.Latest{},
+		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: []*corev1.Pod{pod}}),
+	}
+	a, beside, err := p.newActors(n.t.Context(), n.host.Tree())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if n.loop, err = p.newLoop(a); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(n.loop.observer.Close)
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var running sync.WaitGroup
+	for _, m := range beside {
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				n.t.Error(err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// tick lets a second pass in which the pod wants so much memory for its processes.
+func (n *library) tick(anon int64) qos.Plan {
+	n.t.Helper()
+	n.clk.Step(time.Second)
+	if err := n.host.Wants(readerUID, containerID("3"), kernel.Load{Anon: anon, File: 2 << 30}); err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := n.host.Advance(); err != nil {
+		n.t.Fatal(err)
+	}
+	return n.loop.tick(n.clk.Now())
+}
+
+func (n *library) limit() string {
+	n.t.Helper()
+	content, err := os.ReadFile(n.high)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// until lets seconds pass until the limit is as wanted. Changes are made beside the loop, so it is not said when.
+func (n *library) until(anon int64, what string, wanted func(limit string) bool) {
+	n.t.Helper()
+	if err := wait.PollUntilContextTimeout(n.t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		n.tick(anon)
+		limit := n.limit()
+		return limit != "" && wanted(limit), nil // A file that is being written may be empty.
+	}); err != nil {
+		n.t.Fatalf("%s: the limit is %s: %v", what, n.limit(), err)
+	}
+}
+
+// TestMemoryThrottle: files to decision to files. The limit falls while the node is tight, is given back when it is calm, and at the end.
+func TestMemoryThrottle(t *testing.T) {
+	n := newLibrary(t, false)
+	end := n.start()
+	const tight, calm = 1536 << 20, 64 << 20
+	bytes := func(limit string) int64 {
+		v, err := strconv.ParseInt(limit, 10, 64)
+		if err != nil {
+			return math.MaxInt64
+		}
+		return v
+	}
+	n.tick(calm)
+	if plan := n.tick(tight); len(plan.MemoryThrottles) > 0 || n.limit() != "max" {
+		t.Errorf("after one measurement: %+v", plan)
+	}
+	n.until(tight, "not throttled", func(limit string) bool { return bytes(limit) < 3<<30 })
+	if got := bytes(n.limit()); got < tight {
+		t.Errorf("the limit is %d, below what processes have", got)
+	}
+	n.until(calm, "not given back", func(limit string) bool { return limit == "max" })
+	n.until(tight, "not throttled again", func(limit string) bool { return limit != "max" })
+	end()
+	if got := n.limit(); got != "max" {
+		t.Errorf("after the end the limit is %s", got)
+	}
+}
+
+// TestMemoryThrottleWithoutHigh: cgroup v1 has no memory.high. It says so, and does nothing.
+func TestMemoryThrottleWithoutHigh(t *testing.T) {
+	n := newLibrary(t, true)
+	end := n.start()
+	defer end()
+	if n.loop.memory != nil {
+		t.Error("there is somebody who changes memory")
+	}
+	for range 5 {
+		if plan := n.tick(1536 << 20); len(plan.MemoryThrottles) > 0 {
+			t.Errorf("%+v", plan.MemoryThrottles)
+		}
+	}
+	layout, err := cgroup.Detect(host.Root(n.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := NewOptions()
+	o.Enforce = []string{enforceMemory}
+	for _, f := range o.actions(&layout) {
+		if f.Name == "enforce-memory-throttle" && f.String() != "unsupported: cgroup v1" {
+			t.Errorf("%s", f)
+		}
+	}
+}
