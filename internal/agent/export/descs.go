@@ -32,6 +32,13 @@ var (
 	networkReceiveDesc  = newDesc("node_network_receive_bytes_per_second", "Bytes received by an interface of the host.", "interface")
 	networkTransmitDesc = newDesc("node_network_transmit_bytes_per_second", "Bytes sent by an interface of the host.", "interface")
 
+	exclusiveIdleDesc = newDesc("node_exclusive_cpu_idle_cores", "What is idle of the CPUs that belong to containers alone; absent where nobody gives them any.")
+	zoneMemoryDesc    = newDesc("node_numa_memory_bytes", "Memory of a NUMA node.", "zone")
+	zoneUsedDesc      = newDesc("node_numa_memory_usage_bytes", "Memory of a NUMA node that is neither free nor of files.", "zone")
+
+	podQueueDesc      = newPodDesc("run_queue_wait_ratio", "Time that the sampled threads of a pod waited for a CPU, by time: 2 are two that waited all the time.")
+	podThreadsDesc    = newPodDesc("run_queue_threads", "Threads of a pod's containers, at the last sample of run queues.")
+	podSampledDesc    = newPodDesc("run_queue_sampled_threads", "Threads of a pod's containers that were sampled.")
 	podCPUDesc        = newPodDesc("cpu_usage_cores", "CPU used between the last two looks.")
 	podThrottledDesc  = newPodDesc("cpu_throttled_ratio", "Share of the periods in which the pod ran that its own limit ended early.")
 	podLimitDesc      = newPodDesc("cpu_limit_cores", "Limit of cpu in force; absent where there is none.")

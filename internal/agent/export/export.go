@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
@@ -30,7 +31,7 @@ type Config struct {
 }
 
 // Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to thirteen for each of the
-// pods, of which an observer sees 1000 at most. It is safe for concurrent use.
+// pods, sixteen where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
 type Collector struct{ config Config }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -43,6 +44,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		observedDesc, problemDesc, podsDesc, nodeCPUsDesc, nodeCPUDesc, nodeMemoryDesc, nodeMemoryUsedDesc, nodeLoadDesc, nodeStalledDesc,
 		diskReadDesc, diskWriteDesc, diskReadsDesc, diskWritesDesc, diskBusyDesc, networkReceiveDesc, networkTransmitDesc,
+		exclusiveIdleDesc, zoneMemoryDesc, zoneUsedDesc, podQueueDesc, podThreadsDesc, podSampledDesc,
 		podCPUDesc, podThrottledDesc, podLimitDesc, podMemoryDesc, podWorkingSetDesc, podRSSDesc, podCacheDesc, podStalledDesc,
 	} {
 		ch <- d
@@ -102,6 +104,16 @@ func (s sink) node(n *observe.Node) {
 		}
 	}
 	s.stalled(nodeStalledDesc, n.Pressure)
+	if n.ExclusiveIdle.OK {
+		s.gauge(exclusiveIdleDesc, cores(float64(n.ExclusiveIdle.Value)))
+	}
+	for i := range n.Zones {
+		if z := &n.Zones[i]; z.Memory.OK {
+			name := topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID)
+			s.gauge(zoneMemoryDesc, float64(z.Memory.Value.Total), name)
+			s.gauge(zoneUsedDesc, float64(z.Memory.Value.Used()), name)
+		}
+	}
 }
 
 func cores(milli float64) float64 { return milli / 1000 }
@@ -172,4 +184,9 @@ func (s sink) pod(p *observe.Pod, labels []string) {
 		s.gauge(podCacheDesc, float64(m.Value.Cache), labels...)
 	}
 	s.stalled(podStalledDesc, p.Pressure, labels...)
+	if q := p.RunQueue(); q.OK {
+		s.gauge(podQueueDesc, q.Value.Waiting, labels...)
+		s.gauge(podThreadsDesc, float64(q.Value.Threads), labels...)
+		s.gauge(podSampledDesc, float64(q.Value.Sampled), labels...)
+	}
 }

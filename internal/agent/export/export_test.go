@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -144,6 +145,18 @@ crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed +
 	}
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_pod_pressure_stalled_seconds_total"); n != 4*3*2 {
 		t.Errorf("%d series of pressure, want those of 4 pods, 3 resources, some and full", n)
+	}
+	s := *b.latest.Load()
+	s.Node.ExclusiveIdle = observe.Known[series.MilliCPU]{Value: 1500, OK: true}
+	s.Pods[0].Containers[0].RunQueue = observe.Known[observe.RunQueue]{Value: observe.RunQueue{Waiting: 0.5, Sampled: 8, Threads: 20}, OK: true}
+	b.latest.Publish(&s)
+	for name, want := range map[string]int{
+		"crane_agent_node_exclusive_cpu_idle_cores": 1, "crane_agent_node_numa_memory_bytes": 2, "crane_agent_node_numa_memory_usage_bytes": 2,
+		"crane_agent_pod_run_queue_wait_ratio": 1, "crane_agent_pod_run_queue_threads": 1, "crane_agent_pod_run_queue_sampled_threads": 1,
+	} {
+		if n := testutil.CollectAndCount(b.collector, name); n != want {
+			t.Errorf("%d series of %s, want %d", n, name, want)
+		}
 	}
 	problems, err := testutil.CollectAndLint(b.collector)
 	if err != nil || len(problems) > 0 {

@@ -36,6 +36,24 @@ type RunQueue struct {
 	Sampled, Threads int
 }
 
+// RunQueue is that of all containers of a pod of which there is a sample, as of the oldest; unknown where there is none.
+func (p *Pod) RunQueue() (sum Known[RunQueue]) {
+	for i := range p.Containers {
+		q := p.Containers[i].RunQueue
+		if !q.OK {
+			continue // The sandbox has one thread, which does nothing.
+		}
+		if !sum.OK || q.Value.At.Before(sum.Value.At) {
+			sum.Value.At = q.Value.At
+		}
+		sum.Value.Waiting += q.Value.Waiting
+		sum.Value.Sampled += q.Value.Sampled
+		sum.Value.Threads += q.Value.Threads
+		sum.OK = true
+	}
+	return sum
+}
+
 // Sampling says of which containers it is sampled how long their threads wait for a CPU.
 type Sampling int
 

@@ -214,9 +214,9 @@ func (s *Sense) stalls(pod *qos.Pod, seen *observe.Pod) {
 		return m
 	}
 	pod.StalledCPU, pod.StalledMemory = measured(seen.Stalled.CPU), measured(seen.Stalled.Memory)
-	if q, ok := runQueue(seen); ok && !seen.Pressure.CPU.OK {
+	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
 		// Without pressure, how long threads wait comes next: one that waits all the time is a pod that does.
-		pod.StalledCPU = qos.Measured[series.Ratio]{Value: series.Ratio(min(q.Waiting, 1)), At: q.At}
+		pod.StalledCPU = qos.Measured[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
 	}
 	throttled := seen.Throttled
 	for i := range seen.Containers {

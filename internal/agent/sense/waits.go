@@ -41,28 +41,10 @@ func (s *Sense) runQueue(q observe.RunQueue, labels map[string]string) {
 	s.addAt(q.At, runQueueRatio, q.Waiting, labels)
 }
 
-// runQueue is how long the threads of all containers of a pod waited, as of the oldest sample; false where one was not sampled.
-func runQueue(p *observe.Pod) (out observe.RunQueue, ok bool) {
-	for i := range p.Containers {
-		q := p.Containers[i].RunQueue
-		if !q.OK {
-			continue // The sandbox has one thread, which does nothing.
-		}
-		if !ok || q.Value.At.Before(out.At) {
-			out.At = q.Value.At
-		}
-		out.Waiting += q.Value.Waiting
-		out.Sampled += q.Value.Sampled
-		out.Threads += q.Value.Threads
-		ok = true
-	}
-	return out, ok
-}
-
 // whole adds what a pod has as the sum of its containers.
 func (s *Sense) whole(pod *qos.Pod, seen *observe.Pod) {
-	if q, ok := runQueue(seen); ok {
-		s.runQueue(q, pod.Labels)
+	if q := seen.RunQueue(); q.OK {
+		s.runQueue(q.Value, pod.Labels)
 	}
 	if len(pod.Containers) == 0 {
 		return
