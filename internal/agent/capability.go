@@ -1,0 +1,30 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+	"strings"
+
+	"crane.io/crane/internal/agent/features"
+)
+
+// unused says of features of the kernel why the agent leaves them as they are.
+func (o *Options) unused() map[string]string {
+	out := map[string]string{}
+	for feature, users := range map[string][]string{
+		features.CPUBurst:      {enforceThrottle, enforcePodResource},
+		features.CPUIdle:       {enforcePodResource},
+		features.MemoryHigh:    {enforceMemory},
+		features.MemoryReclaim: {enforceMemory},
+	} {
+		if !slices.ContainsFunc(users, o.enforces) {
+			out[feature] = "--enforce names nothing that uses it (" + strings.Join(users, ", ") + ")"
+		}
+	}
+	if !o.FeatureGates.Enabled(NodeResourceTopology) {
+		out[features.NUMA] = "--feature-gates has no " + string(NodeResourceTopology) + "=true"
+	}
+	return out
+}
