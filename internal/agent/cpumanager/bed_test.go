@@ -34,7 +34,7 @@ import (
 type bed struct {
 	*Manager
 
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	v1     bool
 	tree   *kernel.Tree
@@ -50,7 +50,7 @@ type bed struct {
 	writes []string
 }
 
-func newBed(t *testing.T, v1 bool) *bed {
+func newBed(t testing.TB, v1 bool) *bed {
 	t.Helper()
 	b := &bed{t: t, dir: t.TempDir(), v1: v1, clock: testingclock.NewFakeClock(time.Unix(1000, 0))}
 	b.tree = &kernel.Tree{Dir: filepath.Join(b.dir, "sys/fs/cgroup"), CPUs: "0-7", Mems: "0-1"}

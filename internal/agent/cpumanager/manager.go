@@ -100,8 +100,9 @@ type Manager struct {
 type decided struct {
 	state *cluster.State
 	facts *topology.Facts
-	cpus  numa.CPUSet
-	mems  numa.CPUSet
+	// cpus and mems are what pods may have, where that is limited.
+	cpus, mems               numa.CPUSet
+	limitedCPUs, limitedMems bool
 	// groups stands for which containers there are.
 	groups uint64
 }
@@ -164,24 +165,26 @@ func (m *Manager) Step() {
 		return
 	}
 	m.tell("groups", "")
-	pods := podsOf(state.Pods, m.config.Policy)
-	machine, now, err := m.machine(facts)
+	now := decided{state: state, facts: facts, groups: fingerprint(there)}
+	now.cpus, now.limitedCPUs = m.sets.allowed(cgroup.FileCPUs)
+	now.mems, now.limitedMems = m.sets.allowed(cgroup.FileMems)
+	changed := now != m.known
+	if !changed && m.config.Clock.Since(m.last) < m.config.Period {
+		return
+	}
+	m.last = m.config.Clock.Now()
+	machine, err := now.machine()
 	if err != nil {
 		m.tell("machine", err.Error())
 		return
 	}
 	m.tell("machine", "")
+	pods := podsOf(state.Pods, m.config.Policy)
 	claims := claimsOf(pods, m.plan.Holdings, there)
-	now.state, now.facts, now.groups = state, facts, fingerprint(there)
-	changed := now != m.known
 	if changed && m.decide(machine, claims, pods) {
 		m.known = now
 	}
-	drift := m.config.Clock.Since(m.last) >= m.config.Period
-	if changed || drift {
-		m.last = m.config.Clock.Now()
-		m.write(m.groups(machine, claims, pods, there), changed)
-	}
+	m.write(m.groups(machine, claims, pods, there), changed)
 }
 
 // standsAside says why no CPUs are assigned on this node.
@@ -234,33 +237,30 @@ func (m *Manager) load() bool {
 	return true
 }
 
-// machine is which CPUs pods may have at all.
-func (m *Manager) machine(facts *topology.Facts) (cpumanager.Machine, decided, error) {
-	cpus := facts.Machine.CPUs()
-	if allowed, ok := m.sets.allowed(cgroup.FileCPUs); ok {
-		cpus = cpus.Intersection(allowed)
-	}
-	mems, limited := m.sets.allowed(cgroup.FileMems)
-	reserved, err := facts.ReservedCPUs()
-	if err != nil {
-		return cpumanager.Machine{}, decided{}, fmt.Errorf("reserved CPUs: %w", err)
-	}
-	layout, err := facts.Machine.Layout(cpus)
-	if err != nil {
-		return cpumanager.Machine{}, decided{}, fmt.Errorf("CPUs: %w", err)
+// machine is which CPUs and zones of memory pods may have at all.
+func (d *decided) machine() (cpumanager.Machine, error) {
+	cpus := d.facts.Machine.CPUs()
+	if d.limitedCPUs {
+		cpus = cpus.Intersection(d.cpus)
 	}
 	if cpus == (numa.CPUSet{}) {
-		return cpumanager.Machine{}, decided{}, errors.New("pods may run on no CPU that is known")
+		return cpumanager.Machine{}, errors.New("pods may run on no CPU that is known")
 	}
-	machine := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: facts.UsableMemory()}
-	if limited {
-		for i := range facts.Machine.Zones {
-			if z := &facts.Machine.Zones[i]; !mems.Contains(z.ID) {
-				delete(machine.Memory, z.Name())
-			}
+	reserved, err := d.facts.ReservedCPUs()
+	if err != nil {
+		return cpumanager.Machine{}, fmt.Errorf("reserved CPUs: %w", err)
+	}
+	layout, err := d.facts.Machine.Layout(cpus)
+	if err != nil {
+		return cpumanager.Machine{}, fmt.Errorf("CPUs: %w", err)
+	}
+	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.facts.UsableMemory()}
+	for i := range d.facts.Machine.Zones {
+		if z := &d.facts.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
+			delete(m.Memory, z.Name())
 		}
 	}
-	return machine, decided{cpus: cpus, mems: mems}, nil
+	return m, nil
 }
 
 // decide makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full

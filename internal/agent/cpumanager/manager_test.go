@@ -6,6 +6,7 @@ package cpumanager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -490,4 +491,27 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 	if n := testutil.CollectAndCount(b.Manager, "crane_agent_cpu_manager_cpus"); n != 0 {
 		t.Errorf("%d series of CPUs that nobody has", n)
 	}
+}
+
+// BenchmarkStep is a look at 110 pods of which nothing has changed, and one at which all files are compared.
+func BenchmarkStep(b *testing.B) {
+	bed := newBed(b, false)
+	bed.run("web", "node0=2", 2)
+	for i := range 109 {
+		bed.run(fmt.Sprintf("pod-%d", i), "", 0)
+	}
+	bed.step()
+	b.Run("quiet", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			bed.Step()
+		}
+	})
+	b.Run("compare", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			bed.clock.Step(DefaultPeriod)
+			bed.Step()
+		}
+	})
 }
