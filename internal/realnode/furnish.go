@@ -33,6 +33,8 @@ const (
 	imagesPath       = "/opt/crane/images.tar"
 	pluginDir        = "/usr/lib/cni"
 	configDir        = "/etc/crane"
+	// kubeletConfig is where kubeadm has it as well, for agents that read it. JSON is YAML.
+	kubeletConfig = "/var/lib/kubelet/config.yaml"
 )
 
 // Steps of a node.
@@ -53,7 +55,7 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 	if err != nil {
 		return spec.Node{}, fmt.Errorf("kubelet's configuration: %w", err)
 	}
-	files[configDir+"/kubelet.json"] = spec.File{Content: string(configuration)}
+	files[kubeletConfig] = spec.File{Content: string(configuration)}
 	files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd}
 	files["/etc/cni/net.d/10-nodes.conflist"] = spec.File{Content: cniConfiguration(i)}
 	files["/etc/hosts"] = spec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
@@ -79,7 +81,7 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 			// the node's root, which is one file system in memory with it.
 			{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
 			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: []string{
-				kubeletPath, "--config", configDir + "/kubelet.json", "--kubeconfig", configDir + "/kubeconfig",
+				kubeletPath, "--config", kubeletConfig, "--kubeconfig", configDir + "/kubeconfig",
 				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
 			}},
 		},

@@ -1,0 +1,164 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/e2e/node"
+)
+
+// cpuManager lets the agent give containers CPUs of their own, and do nothing else.
+func cpuManager() []string {
+	return []string{"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s"}
+}
+
+// pinned is a pod whose container asks for that many CPUs of zone node0, as the scheduler would have placed it.
+func (s site) pinned(name, cpus string) *corev1.Pod {
+	list := node.Resources(cpus, "64Mi")
+	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
+	pod.Annotations = map[string]string{
+		topologyv1alpha1.AnnotationPodTopologyResult: fmt.Sprintf(`[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":%q}}}]`, cpus),
+	}
+	return pod
+}
+
+// cpusets are the CPUs of every container of a node in namespaces, the groups of pods left out, by path.
+func (s site) cpusets(t testing.TB) map[string]numa.CPUSet {
+	t.Helper()
+	out := map[string]numa.CPUSet{}
+	for file, value := range s.settings(t) {
+		if path.Base(file) != "cpuset.cpus" || strings.HasPrefix(path.Base(path.Dir(file)), "pod") {
+			continue
+		}
+		set, err := numa.ParseCPUSet(value)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out[path.Dir(file)] = set
+	}
+	return out
+}
+
+// awaitAlone waits until a container has that many CPUs and no other container has one of them, and returns them.
+func (s site) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
+	t.Helper()
+	s.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
+		own = numa.CPUSet{}
+		sets := s.cpusets(t)
+		for group, cpus := range sets {
+			if strings.HasSuffix(group, node.Group(pod)) {
+				own = cpus
+			}
+		}
+		if own.Len() != n {
+			return fmt.Errorf("it runs on %q of %d groups", own, len(sets))
+		}
+		for _, group := range slices.Sorted(maps.Keys(sets)) {
+			if !strings.HasSuffix(group, node.Group(pod)) && sets[group].Intersection(own).Len() > 0 {
+				return fmt.Errorf("%s runs on %s, which has %s", group, sets[group], own)
+			}
+		}
+		return nil
+	})
+	return own
+}
+
+// TestCPUsOfTheirOwn: on a real node a container has its CPUs alone, before and after a resize in place and a restart of the kubelet; with
+// the pod, and with the agent, all is as before.
+func TestCPUsOfTheirOwn(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU cannot be had alone")
+	}
+	s := start(t, node.Options{Restart: true})
+	s.bystander(t)
+	before := s.settings(t)
+	d := s.deploy(t, cpuManager()...)
+	s.awaitTopology(t)
+
+	pod := s.Run(t, s.pinned("pinned", "1"))
+	own := s.awaitAlone(t, pod, 1)
+	t.Run("after-a-resize", func(t *testing.T) {
+		s.resizeMemory(t, pod, "96Mi")
+		if now := s.awaitAlone(t, pod, 1); now != own {
+			t.Errorf("it runs on %s, and on %s before", now, own)
+		}
+	})
+	t.Run("after-a-restart-of-the-kubelet", func(t *testing.T) {
+		if err := s.Kill("kubelet"); err != nil {
+			t.Fatal(err)
+		}
+		// Only a kubelet that works can start it; and it is a container that nobody has moved yet.
+		late := s.Run(t, s.Pod("late", "pause", nil, nil, nil))
+		if now := s.awaitAlone(t, pod, 1); now != own {
+			t.Errorf("it runs on %s, and on %s before", now, own)
+		}
+		s.Delete(t, late)
+	})
+	t.Run("handed-back-with-the-pod", func(t *testing.T) {
+		s.Delete(t, pod)
+		s.awaitAsBefore(t, before)
+	})
+	t.Run("undone-with-the-agent", func(t *testing.T) {
+		again := s.Run(t, s.pinned("again", "1"))
+		s.awaitAlone(t, again, 1)
+		d.remove(t)
+		s.awaitAsBefore(t, before)
+		for group, cpus := range s.cpusets(t) {
+			if cpus.Len() != s.cpus(t) {
+				t.Errorf("%s still runs on %s", group, cpus)
+			}
+		}
+	})
+}
+
+// cpus is how many CPUs pods of a node may use.
+func (s site) cpus(t testing.TB) int {
+	t.Helper()
+	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n.Status.Capacity.Cpu().Value())
+}
+
+// awaitTopology waits for the object of the node.
+func (s site) awaitTopology(t testing.TB) {
+	t.Helper()
+	s.Eventually(t, "the NodeResourceTopology", func() error {
+		raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(raw), `"cpuManagerPolicy":"Static"`) {
+			return errors.New(string(raw))
+		}
+		return nil
+	})
+}
+
+func (s site) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"requests":{"memory":%[2]q},"limits":{"memory":%[2]q}}}]}}`, pod.Spec.Containers[0].Name, memory)
+	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "resize"); err != nil {
+		t.Fatal(err)
+	}
+	s.Await(t, pod, "has "+memory, func(p *corev1.Pod) bool {
+		status := p.Status.ContainerStatuses
+		return len(status) == 1 && status[0].Resources != nil && status[0].Resources.Limits.Memory().String() == memory
+	})
+}
