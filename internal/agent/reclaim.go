@@ -53,8 +53,8 @@ func (o *ReclaimOptions) reserves() (elastic.Reserves, error) {
 	return out, nil
 }
 
-// newReclaiming puts the managers of elastic resources together, as far as their gates are on.
-func (p *parts) newReclaiming(did func(tell.Action)) ([]Manager, error) {
+// newReclaiming puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
+func (p *parts) newReclaiming(did func(tell.Action), l *loop) ([]Manager, error) {
 	var list []Manager
 	if p.FeatureGates.Enabled(NodeResource) && p.api != nil {
 		reserves, err := p.Reclaim.reserves()
@@ -68,6 +68,7 @@ func (p *parts) newReclaiming(did func(tell.Action)) ([]Manager, error) {
 		if err := p.register(m); err != nil {
 			return nil, err
 		}
+		l.bears = m.Bears
 		list = append(list, m)
 	}
 	if p.FeatureGates.Enabled(PodResource) {

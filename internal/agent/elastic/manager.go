@@ -246,14 +246,17 @@ func (m *Manager) judge(state *cluster.State, now time.Time) *report {
 	return r
 }
 
-// Distribution is ext_cpu_total_distribute: what pods hold of gocrane.io/cpu, in percent of what the node can bear, and when that was
-// decided. It is not known while the offer is not.
-func (m *Manager) Distribution() (percent float64, at time.Time, ok bool) {
+// Bears is how much cpu the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold.
+// It is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted for that.
+func (m *Manager) Bears() (cpu series.MilliCPU, ok bool) {
 	latest := m.last()
 	if latest == nil || !latest.cpu.Known {
-		return 0, time.Time{}, false
+		return 0, false
 	}
-	return latest.cpu.Distributed, latest.at, true
+	if age := m.Clock.Since(latest.at); age < 0 || age > m.policy.cpu.MaxAge {
+		return 0, false
+	}
+	return latest.cpu.Offer, true
 }
 
 // String says what is offered, for logs.

@@ -203,8 +203,8 @@ func TestOffers(t *testing.T) {
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
 		t.Errorf("%d writes in a steady hour", wrote)
 	}
-	if percent, _, ok := w.manager.Distribution(); !ok || percent < 16 || percent > 17 {
-		t.Errorf("distributed %v %%", percent)
+	if cpu, ok := w.manager.Bears(); !ok || cpu != 12000 {
+		t.Errorf("bears %d", cpu)
 	}
 }
 
@@ -220,14 +220,26 @@ func TestDeficit(t *testing.T) {
 	if w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
 		t.Errorf("%+v", a)
 	}
-	if percent, at, ok := w.manager.Distribution(); !ok || percent != 300 || !at.Equal(w.clock.Now()) {
-		t.Errorf("distributed %v %% at %s", percent, at)
+	if cpu, ok := w.manager.Bears(); !ok || cpu != 2000 {
+		t.Errorf("bears %d", cpu)
+	}
+	if got := w.manager.last().cpu.Distributed; got != 300 {
+		t.Errorf("distributed %v %%", got)
 	}
 	// The use is not known any more: nobody is evicted for that.
 	w.clock.Step(2 * time.Minute)
 	w.manager.decide(t.Context(), w.clock.Now())
-	if _, _, ok := w.manager.Distribution(); ok || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
-		t.Errorf("what is distributed of what is not known")
+	if _, ok := w.manager.Bears(); ok || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
+		t.Errorf("bears what is not known")
+	}
+	// Nobody decides any more.
+	w.after(decideEvery)
+	if _, ok := w.manager.Bears(); !ok {
+		t.Error("all is known again")
+	}
+	w.clock.Step(2 * time.Minute)
+	if _, ok := w.manager.Bears(); ok {
+		t.Error("of two minutes ago")
 	}
 }
 

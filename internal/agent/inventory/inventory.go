@@ -82,6 +82,15 @@ func (p *Pods) Offer(node *corev1.Node) {
 	}
 }
 
+// Bear tells what the node can bear of reclaimed cpu, where that is known better than from what it shows, which is never less than what
+// pods hold. Less than a core counts as one. Not known is not known.
+func (p *Pods) Bear(cpu series.MilliCPU, known bool) {
+	p.offered = nil
+	if known {
+		p.offered = new(max(cpu, 1000))
+	}
+}
+
 // Distributed is the share of the node's reclaimed cpu that pods ask for; more than 1 where it has shrunk since. It is not known of a node
 // that offers none.
 func (p Pods) Distributed() (series.Ratio, bool) {

@@ -1,0 +1,84 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+const heldRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: elastic}
+spec:
+  rules:
+  - {name: held, avoidanceThreshold: 2, restoreThreshold: 2, actionName: go, metricRule: {name: ext_cpu_total_distribute, value: 100}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: go}
+spec: {coolDownSeconds: 60, eviction: {}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec: {allowedActions: [go], labelSelector: {matchLabels: {app: hog}}}
+`
+
+// TestHeldAboveTheOffer: a rule on what elastic pods hold fires where the node can bear less, though it shows what they hold; not while
+// it is not known what it can bear.
+func TestHeldAboveTheOffer(t *testing.T) {
+	m := newMachine(t)
+	l := m.loop(t, t.TempDir())
+	set, err := ruleset.Parse([]byte(heldRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hog := podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2"))
+	three := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("3")}
+	hog.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: three, Requests: three}
+	node := &corev1.Node{Status: corev1.NodeStatus{Capacity: three, Allocatable: three}}
+	l.view = cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, KnowsRules: true, Rules: set, Node: node, Pods: []*corev1.Pod{hog}})
+	m.hog = 1
+	finding := func() (qos.Finding, int) {
+		plan := l.tick(m.run(t))
+		return plan.Rules[0], len(plan.Evictions)
+	}
+	// What the node shows is all held, and no more.
+	for range 3 {
+		if f, evictions := finding(); f.Value != 100 || evictions > 0 {
+			t.Fatalf("%+v, %d evictions", f, evictions)
+		}
+	}
+	bears, known := series.MilliCPU(2000), false
+	l.bears = func() (series.MilliCPU, bool) { return bears, known }
+	for range 3 {
+		if f, evictions := finding(); f.Phase != qos.Unknown && f.Phase != qos.Held || evictions > 0 {
+			t.Fatalf("%+v, %d evictions", f, evictions)
+		}
+	}
+	known = true
+	finding()
+	if f, evictions := finding(); f.Phase != qos.Firing || f.Value != 150 || evictions != 1 {
+		t.Fatalf("%+v, %d evictions", f, evictions)
+	}
+	bears = 0
+	if f, _ := finding(); f.Value != 300 {
+		t.Errorf("less than a core: %+v", f)
+	}
+	bears = 5000
+	finding()
+	if f, evictions := finding(); f.Phase == qos.Firing || f.Value != 60 || evictions > 0 {
+		t.Errorf("%+v, %d evictions", f, evictions)
+	}
+}
