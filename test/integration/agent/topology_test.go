@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,8 +34,21 @@ import (
 	"crane.io/crane/internal/numawire"
 )
 
-// kubeletConfig is the kubelet's configuration on a host.
-const kubeletConfig = "var/lib/kubelet/config.yaml"
+// configureKubelet writes the kubelet's configuration on a host. The file is replaced whole.
+func configureKubelet(t *testing.T, host, text string) {
+	t.Helper()
+	dir := filepath.Join(host, "var/lib/kubelet")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	next := filepath.Join(dir, "config.yaml.new")
+	if err := os.WriteFile(next, []byte("kind: KubeletConfiguration\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, "config.yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func zonesClient(t *testing.T) client.Client {
 	t.Helper()
@@ -84,9 +99,9 @@ func TestTopologyOfAProcess(t *testing.T) {
 	c, zones := newClient(t), zonesClient(t)
 	node := newNode("zones")
 	create(t, c, node)
-	h := newHost(t, c, 1000)
-	h.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n")
-	flags := []string{"--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root=" + h.dir}
+	h := recordedHost(t)
+	configureKubelet(t, h, "kubeReserved: {cpu: \"1\"}\n")
+	flags := []string{"--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root=" + h}
 	a := startAgent(t, "zones", flags...)
 	o := topologyOf(t, zones, "zones", reserves(1))
 	t.Cleanup(func() {
@@ -108,7 +123,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 	if now := topologyOf(t, zones, "zones", reserves(1)); now.ResourceVersion != o.ResourceVersion {
 		t.Errorf("written at the end: %+v", now)
 	}
-	h.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"2\"}\ncpuManagerPolicy: static\n")
+	configureKubelet(t, h, "kubeReserved: {cpu: \"2\"}\ncpuManagerPolicy: static\n")
 	startAgent(t, "zones", flags...)
 	o = topologyOf(t, zones, "zones", reserves(2))
 	if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
@@ -123,7 +138,7 @@ type keeper struct {
 	t     *testing.T
 	zones client.Client
 	clock *clocktesting.FakeClock
-	host  *host
+	host  string
 	node  *corev1.Node
 
 	mu  sync.Mutex
@@ -136,9 +151,9 @@ func (k *keeper) view() cluster.View { return cluster.NewStatic(cluster.State{No
 func newKeeper(t *testing.T, name string) *keeper {
 	t.Helper()
 	c := newClient(t)
-	k := &keeper{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: newHost(t, c, 1000), node: newNode(name)}
+	k := &keeper{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
 	create(t, c, k.node)
-	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n")
+	configureKubelet(t, k.host, "kubeReserved: {cpu: \"1\"}\n")
 	k.start(k.view())
 	t.Cleanup(func() {
 		o := &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -160,7 +175,7 @@ func (k *keeper) start(view cluster.View) {
 		k.t.Fatal(err)
 	}
 	k.Manager = topology.NewManager(topology.Config{
-		Root: agenthost.Root(k.host.dir), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
+		Root: agenthost.Root(k.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
 		Did: func(tell.Action) {},
 		Log: funcr.New(func(_, args string) {
 			k.mu.Lock()
@@ -202,7 +217,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	if o := k.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
 		t.Errorf("%+v", o.CraneManagerPolicy)
 	}
-	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nreservedSystemCPUs: 0-1\n")
+	configureKubelet(t, k.host, "reservedSystemCPUs: 0-1\n")
 	k.pass(10 * time.Second)
 	o := k.object()
 	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
@@ -218,7 +233,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.said("Somebody else changed") {
 		t.Errorf("%+v", o)
 	}
-	k.host.write(kubeletConfig, "kind: KubeletConfiguration\nkubeReserved: {memory: 1Gi}\n")
+	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
 	k.pass(2 * time.Hour)
 	if o := k.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
 		t.Errorf("%+v", o)
