@@ -1,0 +1,71 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// mostMemory is what an agent may take on a node of 110 pods, in bytes.
+const mostMemory = 64 << 20
+
+// TestFootprint runs all parts of an agent on a node of 110 pods and looks at what it takes. The cpu is printed and not judged: the machine
+// is others' as well. CRANE_FOOTPRINT is how long it runs, where that is to be longer than a few seconds.
+func TestFootprint(t *testing.T) {
+	const pods = 110
+	c := newClient(t)
+	node := newNode("footprint")
+	create(t, c, node, nodeQOS("footprint", "footprint", halfUsed, "40"), avoidance("footprint"))
+	h := newHost(t, c, hostMemory/2)
+	ns := namespace(t, c, "footprint")
+	for i := range pods {
+		h.run(node.Name, newPod(ns, fmt.Sprintf("pod-%d", i)), 10)
+	}
+	span, interval := 5*time.Second, "--collect-interval=200ms"
+	if text := os.Getenv("CRANE_FOOTPRINT"); text != "" {
+		var err error
+		if span, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+		interval = "--collect-interval=1s"
+	}
+	a := startAgent(t, node.Name, "--host-root="+h.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
+	a.says(t, "Rule is firing", "footprint/memory")
+	number := func(ctx context.Context, series string) (v float64) {
+		eventually(t, series, func(context.Context) error {
+			text, err := a.metric(ctx, series)
+			if err == nil {
+				v, err = strconv.ParseFloat(text, 64)
+			}
+			return err
+		})
+		return v
+	}
+	seen := number(t.Context(), "crane_agent_observed_pods")
+	if seen != pods {
+		t.Errorf("%g pods are seen, want %d", seen, pods)
+	}
+	ticks := func() float64 {
+		return number(t.Context(), `crane_craneAgent_step_duration_seconds_count{module="ActionExecutor",step="act",subcomponent=""}`)
+	}
+	cpu, began, before := number(t.Context(), "process_cpu_seconds_total"), time.Now(), ticks()
+	eventually(t, "the span is over", func(context.Context) error {
+		if time.Since(began) < span {
+			return fmt.Errorf("%s of %s", time.Since(began), span)
+		}
+		return nil
+	})
+	used, took, ran := number(t.Context(), "process_cpu_seconds_total")-cpu, time.Since(began), ticks()-before
+	memory := number(t.Context(), "process_resident_memory_bytes")
+	t.Logf("%.0f ticks in %.1fs: %.4f cores, %.1f ms a tick, %.1f MiB resident, %.0f open files", ran, took.Seconds(), used/took.Seconds(), 1000*used/ran, memory/(1<<20),
+		number(t.Context(), "process_open_fds"))
+	if memory > mostMemory {
+		t.Errorf("%.1f MiB resident, want %d at most", memory/(1<<20), mostMemory>>20)
+	}
+}
