@@ -4,6 +4,7 @@
 package scenario
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,5 +46,29 @@ func TestPressure(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCovers: each of the eleven has a scenario, which its title names.
+func TestCovers(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var titles strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		title, _, _ := strings.Cut(string(text), "\n")
+		names, _, _ := strings.Cut(strings.TrimPrefix(title, "# "), ":")
+		titles.WriteString(", " + names)
+	}
+	titles.WriteString(",")
+	for i := 1; i <= 11; i++ {
+		if name := fmt.Sprintf(", D%d,", i); !strings.Contains(titles.String(), name) {
+			t.Errorf("no scenario is about D%d", i)
+		}
 	}
 }
