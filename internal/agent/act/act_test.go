@@ -201,6 +201,20 @@ type filesFunc func(file, value string) error
 
 func (f filesFunc) Write(file, value string) error { return f(file, value) }
 
+// TestKernelFilesReplace: nothing of a longer value is left.
+func TestKernelFilesReplace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cpu.max")
+	if err := os.WriteFile(file, []byte("130800 100000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (KernelFiles{}).Write(file, "97600 100000"); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "97600 100000\n" {
+		t.Errorf("%q, %v", content, err)
+	}
+}
+
 func TestKernelFilesMakeNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpu.max")
 	if err := (KernelFiles{}).Write(file, "max"); !errors.Is(err, os.ErrNotExist) {

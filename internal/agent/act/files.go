@@ -17,9 +17,10 @@ type Files interface {
 // KernelFiles are the real ones.
 type KernelFiles struct{}
 
-// Write implements Files. The file is opened without O_CREATE: in a directory that is no cgroup a plain file would come to be.
+// Write implements Files. The file is opened without O_CREATE: in a directory that is no cgroup a plain file would come to be. A kernel
+// takes no notice of O_TRUNC; the plain files of a simulated host need it.
 func (KernelFiles) Write(file, value string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err //nolint:wrapcheck // The error names the file.
 	}

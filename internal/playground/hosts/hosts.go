@@ -25,6 +25,9 @@ import (
 // step is the time between two looks at what containers want: agents look once a second.
 const step = 500 * time.Millisecond
 
+// patience is how many looks in a row may fail: an agent may be in the middle of writing a file, which a kernel would do in one moment.
+const patience = 10
+
 // Set is the hosts of some nodes. It says what containers use, and is safe for concurrent use.
 type Set struct {
 	wants simnode.Load
@@ -84,8 +87,12 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerState) error {
 	ticker := s.clock.NewTicker(step)
 	defer ticker.Stop()
+	failed := 0
 	for {
-		if err := s.Follow(containers()); err != nil {
+		err := s.Follow(containers())
+		if failed++; err == nil {
+			failed = 0
+		} else if failed >= patience {
 			return err
 		}
 		select {
