@@ -109,12 +109,18 @@ func judge(err error) (result Result, why string, again, open bool) {
 		return Refused, budgetText(err), false, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
 		return Failed, "the API server has not listened: " + err.Error(), true, false
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), noRight):
+		// Of no pod in particular. An API server that has just started says so of rights that it has not read yet.
+		return Failed, "it is not allowed: " + err.Error(), true, false
 	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError:
 		return Failed, "the API server has not answered: " + err.Error(), true, true
 	}
-	// What it says of this pod, such as a webhook's no, or of all, such as a right that is missing: the next one in order, after a while.
+	// What it says of this pod, such as a webhook's no.
 	return Refused, err.Error(), true, false
 }
+
+// noRight is in what an API server's authorizer says of rights that are missing; admission refuses in other words.
+const noRight = "cannot create resource"
 
 // budgetText is what the disruption budget says.
 func budgetText(err error) string {

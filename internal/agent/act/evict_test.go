@@ -84,7 +84,8 @@ func TestJudge(t *testing.T) {
 		"disruption budget":  {disruption(), Refused, false, false, "needs 2 healthy pods"},
 		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
 		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},
-		"no right":           {apierrors.NewForbidden(pods, "p", errors.New("cannot create pods/eviction")), Refused, true, false, "cannot create"},
+		"no right":           {apierrors.NewForbidden(pods, "p", errors.New(`User "x" cannot create resource "pods/eviction" in API group ""`)), Failed, true, false, "not allowed"},
+		"admission's no":     {apierrors.NewForbidden(pods, "p", errors.New("kept by a policy")), Refused, true, false, "kept by a policy"},
 		"a webhook's no":     {apierrors.NewBadRequest("admission webhook denied it"), Refused, true, false, "webhook"},
 		"internal error":     {apierrors.NewInternalError(errors.New("etcd")), Failed, true, true, "not answered"},
 		"timeout":            {context.DeadlineExceeded, Failed, true, true, "deadline"},
@@ -205,6 +206,31 @@ func TestEvictorRests(t *testing.T) {
 	e.Ask(evictionOf("a", nil))
 	if o := drained(t, e, 1)[0]; o.Result != Evicted || o.Pause != 0 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestEvictorInsists: a webhook that says no of a pod is believed the third time; only then another one goes in its place.
+func TestEvictorInsists(t *testing.T) {
+	client := &answers{err: func(_ context.Context, name string) error {
+		if name == "kept" {
+			return apierrors.NewBadRequest("admission webhook denied it")
+		}
+		return nil
+	}}
+	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
+	for i, want := range []Result{Failed, Failed, Refused, Refused} {
+		e.Ask(evictionOf("kept", nil))
+		if o := drained(t, e, 1)[0]; o.Result != want || o.Pause < firstRest || !strings.Contains(o.Why, "webhook") {
+			t.Errorf("no %d: %+v, want %s", i+1, o, want)
+		}
+	}
+	for i, want := range map[string]Result{"other": Evicted, "kept": Failed} {
+		e.Ask(evictionOf("other", nil))
+		drained(t, e, 1)
+		e.Ask(evictionOf(i, nil))
+		if o := drained(t, e, 1)[0]; o.Result != want {
+			t.Errorf("%s after another answer: %+v", i, o)
+		}
 	}
 }
 

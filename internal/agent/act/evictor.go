@@ -25,6 +25,8 @@ const (
 	answersWithin, takenWithin = 5 * time.Second, 8 * time.Second
 	// firstRest and lastRest bound the time without evictions after one that failed.
 	firstRest, lastRest = 2 * time.Second, time.Minute
+	// often is how often a pod is refused before that is believed.
+	often = 3
 	// idle is how often an evictor that nobody asks shows that it is there.
 	idle = 10 * time.Second
 )
@@ -47,9 +49,16 @@ type Evictor struct {
 	queue chan ask
 
 	failures int // in a row; Run's
+	no       no  // the last, and Run's as well
 
 	mu       sync.Mutex
 	outcomes []Outcome // not more than were asked
+}
+
+// no is how often an API server has refused a pod for something other than its disruption budget.
+type no struct {
+	uid   string
+	times int
 }
 
 type ask struct {
@@ -118,16 +127,29 @@ func (e *Evictor) carryOut(ctx context.Context, a ask) Outcome {
 	asking, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	result, why, again, open := judge(e.cfg.Client.Evict(asking, request(a.eviction)))
+	if result == Refused && again && !e.insists(a.eviction.Pod.UID) {
+		result = Failed
+	}
 	o = Outcome{Result: result, Why: why}
 	if !open {
 		e.giveBack(ctx, slot)
 	}
 	if !again {
-		e.failures = 0
+		e.failures, e.no = 0, no{}
 		return o
 	}
 	o.Pause = e.rest()
 	return o
+}
+
+// insists tells whether a pod was refused often enough, with pauses between, for another one to go in its place: what an API server or a
+// webhook says while it starts is not its last word.
+func (e *Evictor) insists(uid string) bool {
+	if e.no.uid != uid {
+		e.no = no{uid: uid}
+	}
+	e.no.times++
+	return e.no.times >= often
 }
 
 // take gets a slot of the budget. Where there is none the outcome says why.

@@ -1,0 +1,349 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+)
+
+// scene is a node of its own with a rule that evicts pods of a namespace above 8,000 MiB, with 7 s to end.
+type scene struct {
+	*host
+
+	name string
+	c    client.Client
+}
+
+func newScene(t *testing.T, name string, used int) *scene {
+	t.Helper()
+	c := newClient(t)
+	s := &scene{host: newHost(t, c, used), name: namespace(t, c, name), c: c}
+	action := soon(name)
+	action.Spec.Eviction = &ensurancev1alpha1.EvictionAction{TerminationGracePeriodSeconds: new(int32(7))}
+	q := nodeQOS(name, name, "memory_total_usage", "8000Mi")
+	create(t, c, newNode(name), action, q, &ensurancev1alpha1.PodQOS{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: ensurancev1alpha1.PodQOSSpec{
+			AllowedActions: []string{name}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": name}},
+		},
+	})
+	return s
+}
+
+// pod runs one with a priority that begins with its size: lower ones go first.
+func (s *scene) pod(name string, mib int) *corev1.Pod {
+	s.t.Helper()
+	pod := newPod(s.name, name)
+	s.run(s.name, pod, mib)
+	return pod
+}
+
+func (s *scene) agent(flags ...string) *agent {
+	s.t.Helper()
+	return startAgent(s.t, s.name, append([]string{"--enforce=evict", "--eviction-budget=0", "--host-root=" + s.dir}, flags...)...)
+}
+
+// evicted waits until exactly these are ending.
+func (s *scene) evicted(want ...string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
+		got, err := ending(ctx, s.c, s.name)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%v are ending", got)
+		}
+		return err
+	})
+}
+
+// looks waits until the agent has looked on for some seconds.
+func (a *agent) looks(t *testing.T, seconds float64) {
+	t.Helper()
+	first := -1.0
+	eventually(t, "the agent looks on", func(ctx context.Context) error {
+		text, err := a.metric(ctx, "crane_agent_observed_timestamp_seconds")
+		if err != nil {
+			return err
+		}
+		at, err := strconv.ParseFloat(text, 64)
+		if first < 0 {
+			first = at
+		}
+		if err == nil && at < first+seconds {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+}
+
+// counts waits for a value of a series.
+func (a *agent) counts(t *testing.T, series, want string) {
+	t.Helper()
+	eventually(t, series, func(ctx context.Context) error {
+		got, err := a.metric(ctx, series)
+		if err == nil && got != want {
+			err = fmt.Errorf("is %s, want %s", got, want)
+		}
+		return err
+	})
+}
+
+// TestEvict: the largest of those that may go, with the action's grace period and no other while it ends; static, mirror and DaemonSet pods,
+// critical ones and those that no PodQOS names stay, however large they are.
+func TestEvict(t *testing.T) {
+	s := newScene(t, "evict", 7000)
+	small, large := s.pod("small", 500), s.pod("large", 1500)
+	for name, change := range map[string]func(*corev1.Pod){
+		"mirror": func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "0d1f2e3c4b5a69788796a5b4c3d2e1ff", "kubernetes.io/config.source": "file"}
+		},
+		"of-daemonset": func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", UID: "x", Controller: new(true)}}
+		},
+		"critical":  func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" },
+		"important": func(p *corev1.Pod) { p.Labels = nil },
+	} {
+		pod := newPod(s.name, name)
+		change(pod)
+		s.run(s.name, pod, 3000)
+	}
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	a := s.agent("--audit-file=" + audit)
+	a.says(t, "Rule is calm", "evict/memory")
+	s.uses(9000)
+	s.evicted("large")
+	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
+		t.Errorf("%v: grace period %v", err, large.DeletionGracePeriodSeconds)
+	}
+	if !slices.ContainsFunc(large.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI"
+	}) {
+		t.Errorf("it was not the API of evictions: %+v", large.Status.Conditions)
+	}
+	// Nobody else goes while it ends, however long it takes.
+	a.looks(t, 3)
+	s.evicted("large")
+	told(t, s.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
+	told(t, s.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
+	a.counts(t, "crane_craneAgent_executor_evict_total", "1")
+	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
+	s.end(large)
+	s.uses(7500)
+	told(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
+	// And once more: what is gone gives no credit.
+	s.uses(8300)
+	s.evicted("small")
+	s.end(small)
+	a.looks(t, 3)
+	s.evicted()
+	told(t, s.c, "Node", "evict", "EvictionWithheld", "nobody to evict", "3 are never evicted")
+	var evicted []string
+	for _, r := range auditLines(t, audit) {
+		if r["action"] == "evict" && r["outcome"] == "done" {
+			evicted = append(evicted, r["pod"].(string))
+			if r["graceSeconds"] != 7.0 || r["rule"] != "evict/memory" || r["avoidanceAction"] != "evict" || r["node"] != "evict" || r["freesBytes"].(float64) < 500<<20 || r["why"] == "" {
+				t.Errorf("%v", r)
+			}
+		}
+	}
+	if !slices.Equal(evicted, []string{"large", "small"}) {
+		t.Errorf("the audit has %v", evicted)
+	}
+}
+
+func auditLines(t *testing.T, path string) (out []map[string]any) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		r := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// TestEvictDisruptionBudget: a pod that a disruption budget keeps stays, and the next one goes in its place.
+func TestEvictDisruptionBudget(t *testing.T) {
+	s := newScene(t, "evict-pdb", 9000)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "true"}},
+		},
+	}
+	create(t, s.c, budget)
+	// What the controller would write.
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
+	if err := s.c.Status().Update(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	kept := newPod(s.name, "kept")
+	kept.Labels["keep"] = "true"
+	s.run(s.name, kept, 2000)
+	s.pod("next", 1500)
+	s.pod("last", 1200)
+	a := s.agent()
+	s.evicted("next")
+	told(t, s.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
+	a.looks(t, 2)
+	s.evicted("next")
+	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
+}
+
+// TestEvictWaterMark: below the scheduler's mark nobody is evicted, whatever the rule says, and the event says so.
+func TestEvictWaterMark(t *testing.T) {
+	s := newScene(t, "evict-mark", 9000)
+	s.pod("batch", 1500)
+	a := s.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
+	told(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "nobody is evicted: 56.2 % of memory are used, the water mark is")
+	told(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
+	a.looks(t, 3)
+	s.evicted()
+	a.counts(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="evict-mark/memory"}`, "1")
+}
+
+// TestEvictPreview: a rule in preview says whom it would evict, and counts.
+func TestEvictPreview(t *testing.T) {
+	s := newScene(t, "evict-preview", 9000)
+	var q ensurancev1alpha1.NodeQOS
+	q.Name = s.name
+	change(t, s.c, &q, func(q *ensurancev1alpha1.NodeQOS) {
+		q.Spec.Rules[0].Strategy = ensurancev1alpha1.AvoidanceActionStrategyPreview
+	})
+	s.pod("batch", 1500)
+	a := s.agent()
+	told(t, s.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
+	a.counts(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
+	a.looks(t, 3)
+	s.evicted()
+	a.counts(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
+	a.says(t, "action=evict", "outcome=preview", "evict-preview/batch")
+}
+
+// TestEvictOutage: while the API server is gone nobody is evicted; when it is back the first in order is, and nobody else.
+func TestEvictOutage(t *testing.T) {
+	s := newScene(t, "evict-outage", 7000)
+	s.pod("first", 1500)
+	s.pod("second", 1400)
+	a := s.agent()
+	a.says(t, "Rule is calm", "evict-outage/memory")
+	back := outage(t)
+	s.uses(9000)
+	a.says(t, "action=evict", "outcome=failed", "the API server has not")
+	a.looks(t, 2)
+	back()
+	s.evicted("first")
+	a.looks(t, 3)
+	s.evicted("first")
+}
+
+// TestEvictBudget: two agents on two nodes share what may be evicted in the cluster. When a part of it is free again the other one goes on.
+func TestEvictBudget(t *testing.T) {
+	flags := []string{"--eviction-budget=1", "--eviction-budget-window=1h"}
+	one, two := newScene(t, "evict-one", 9000), newScene(t, "evict-two", 9000)
+	t.Cleanup(func() {
+		if err := one.c.DeleteAllOf(context.WithoutCancel(t.Context()), &coordinationv1.Lease{}, client.InNamespace("crane-system"), client.HasLabels{"crane.io/eviction-budget"}); err != nil {
+			t.Error(err)
+		}
+	})
+	one.pod("batch", 1500)
+	two.pod("batch", 1500)
+	one.agent(flags...)
+	one.evicted("batch")
+	second := two.agent(flags...)
+	told(t, two.c, "Node", "evict-two", "EvictionWithheld", "the cluster's budget of 1 evictions within 1h0m0s is used up")
+	second.looks(t, 3)
+	two.evicted()
+	if err := second.Terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	var lease coordinationv1.Lease
+	if err := one.c.Get(t.Context(), client.ObjectKey{Namespace: "crane-system", Name: "crane-agent-eviction-0"}, &lease); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "evict-one" {
+		t.Fatalf("%v: %+v", err, lease.Spec)
+	}
+	// As if an hour had passed.
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-2 * 60 * 60 * 1e9)))
+	if err := one.c.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
+	}
+	two.agent(flags...)
+	two.evicted("batch")
+	one.evicted("batch")
+}
+
+// TestEvictRestart: an agent that is killed while its victim ends evicts nobody else at the next start.
+func TestEvictRestart(t *testing.T) {
+	s := newScene(t, "evict-kill", 9000)
+	s.pod("first", 1500)
+	s.pod("second", 1400)
+	a := s.agent()
+	s.evicted("first")
+	a.Kill()
+	again := s.agent()
+	again.says(t, "Rule is firing", "evict-kill/memory")
+	again.looks(t, 3)
+	s.evicted("first")
+}
+
+// asAgent is a client with the rights of the agent's account.
+func asAgent(t *testing.T) client.Client {
+	t.Helper()
+	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestLeasesOfOthers: the agent's account writes the leases of its budget, and no others.
+func TestLeasesOfOthers(t *testing.T) {
+	c := newClient(t)
+	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-of-a-test"}})
+	own := asAgent(t)
+	eventually(t, "the policy of leases holds", func(ctx context.Context) error {
+		var lease coordinationv1.Lease
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: "craned-of-a-test"}, &lease); err != nil {
+			return err
+		}
+		lease.Spec.HolderIdentity = new("me")
+		if err := own.Update(ctx, &lease); err == nil || !strings.Contains(err.Error(), "leases of its budget of evictions alone") {
+			return fmt.Errorf("the lease of craned can be taken: %w", err)
+		}
+		return nil
+	})
+	mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-agent-eviction-77"}}
+	if err := own.Create(t.Context(), mine); err != nil {
+		t.Error(err)
+	}
+	if err := c.Delete(t.Context(), mine); err != nil {
+		t.Error(err)
+	}
+}

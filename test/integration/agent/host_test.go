@@ -1,0 +1,213 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+// hostMemory is that of the recorded host, in MiB.
+const hostMemory = 16000
+
+// host is the files of a node whose pods are those of the API server. It plays the kubelet as well: pods run when they are made, and end
+// when a test says so.
+type host struct {
+	dir string
+	t   *testing.T
+	c   client.Client
+}
+
+// template is the pod of the recording that others are made of, and its container.
+const (
+	templatePod       = "c2b9f6a0_7f43_4f0e_bb65_1f0f2a9d8e03"
+	templateContainer = "044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1"
+)
+
+// newHost has no pods, and uses so many MiB.
+func newHost(t *testing.T, c client.Client, used int) *host {
+	t.Helper()
+	h := &host{dir: t.TempDir(), t: t, c: c}
+	for path, content := range recording(t) {
+		if !strings.Contains(path, "-pod") {
+			h.write(path, content)
+		}
+	}
+	h.write("proc/meminfo", meminfo(used))
+	return h
+}
+
+func recording(t *testing.T) map[string]string {
+	t.Helper()
+	r, err := kernel.Recorded("v2-systemd-containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Moments[0].Files
+}
+
+func (h *host) write(path, content string) {
+	h.t.Helper()
+	file := filepath.Join(h.dir, path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// uses says how much of the node's memory is in use, in MiB. It is one write to the file that a reader keeps open, of the same length each
+// time, so that nobody sees a half.
+func (h *host) uses(mib int) {
+	h.t.Helper()
+	f, err := os.OpenFile(filepath.Join(h.dir, "proc/meminfo"), os.O_WRONLY, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(meminfo(mib)), 0); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func meminfo(used int) string {
+	return fmt.Sprintf("MemTotal: %8d kB\nMemFree: %8[2]d kB\nMemAvailable: %8[2]d kB\nBuffers: 0 kB\nCached: 0 kB\n", hostMemory*1024, (hostMemory-used)*1024)
+}
+
+// run makes a pod in the API server and lets it use so many MiB on the host. Its UID is the one that the API server gives it, or what the
+// kubelet would call it.
+func (h *host) run(node string, pod *corev1.Pod, mib int) {
+	h.t.Helper()
+	pod.Spec.NodeName = node
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "crane.local/nothing:1"}}
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	create(h.t, h.c, pod)
+	h.t.Cleanup(func() { h.forget(pod) })
+	uid := string(pod.UID)
+	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
+		uid = hash
+	}
+	container := fmt.Sprintf("%064s", strings.ReplaceAll(uid, "-", ""))
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort,
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + container, Ready: true}},
+	}
+	if err := h.c.Status().Update(h.t.Context(), pod); err != nil {
+		h.t.Fatal(err)
+	}
+	for path, content := range recording(h.t) {
+		if !strings.Contains(path, templatePod) {
+			continue
+		}
+		switch filepath.Base(path) {
+		case "memory.current":
+			content = fmt.Sprintln(mib << 20)
+		case "memory.stat":
+			content = "anon 0\nfile 0\ninactive_file 0\n"
+		}
+		path = strings.ReplaceAll(path, templatePod, strings.ReplaceAll(uid, "-", "_"))
+		h.write(strings.ReplaceAll(path, templateContainer, container), content)
+	}
+}
+
+// forget ends a pod for good, as a kubelet does.
+func (h *host) forget(pod *corev1.Pod) {
+	ctx := context.WithoutCancel(h.t.Context())
+	if err := h.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		h.t.Error(err)
+	}
+}
+
+// end lets a pod go: its processes, and then the object.
+func (h *host) end(pod *corev1.Pod) {
+	h.t.Helper()
+	found := false
+	for _, uid := range []string{string(pod.UID)} {
+		dir := filepath.Join(h.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
+		if _, err := os.Stat(dir); err == nil {
+			found = true
+			if err := os.RemoveAll(dir); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
+	if !found {
+		h.t.Fatalf("pod %s has no cgroup", pod.Name)
+	}
+	h.forget(pod)
+}
+
+// namespace is one of the test's own, with the account that pods want.
+func namespace(t *testing.T, c client.Client, name string) string {
+	t.Helper()
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+	create(t, c, account)
+	return name
+}
+
+// newPod is one that rules may take: those of the label "batch".
+func newPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"batch": namespace}}}
+}
+
+// ending tells which pods of a namespace are about to end.
+func ending(ctx context.Context, c client.Client, namespace string) (out []string, err error) {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp != nil {
+			out = append(out, pods.Items[i].Name)
+		}
+	}
+	return out, nil
+}
+
+// told waits for an event on an object with all of these words in its message.
+func told(t *testing.T, c client.Client, kind, name, reason string, words ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("event %s on %s %s with %q", reason, kind, name, words), func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := c.List(ctx, &list); err != nil {
+			return err
+		}
+		var seen []string
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name {
+				continue
+			}
+			seen = append(seen, e.Reason+": "+e.Message)
+			if e.Reason == reason && containsAll(e.Message, words) && e.Source.Component == "crane-agent" {
+				return nil
+			}
+		}
+		return errors.New("there are " + strings.Join(seen, "\n"))
+	})
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,215 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+)
+
+// soon is an action after which nothing cools down for long.
+func soon(name string) *ensurancev1alpha1.AvoidanceAction {
+	a := avoidance(name)
+	a.Spec.CoolDownSeconds = new(int32(1))
+	return a
+}
+
+func readNode(ctx context.Context, c client.Client, name string) (*corev1.Node, error) {
+	var n corev1.Node
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &n)
+	return &n, err
+}
+
+func isTainted(n *corev1.Node) bool {
+	return slices.Contains(n.Spec.Taints, corev1.Taint{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule})
+}
+
+func interference(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == ensurancev1alpha1.ConditionInterferenceIdentified {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// becomes waits until a node has the taint and the condition, or has neither.
+func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *corev1.Node) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("node %s tainted: %t", name, tainted), func(ctx context.Context) error {
+		n, err := readNode(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		out = n
+		condition := interference(n)
+		if isTainted(n) != tainted || (condition != nil && condition.Status == corev1.ConditionTrue) != tainted {
+			return fmt.Errorf("taints %v, condition %+v", n.Spec.Taints, condition)
+		}
+		return nil
+	})
+	return out
+}
+
+// TestTaint: while a rule fires new pods are kept away, with the reason in a condition and in events; taints that others set all the time
+// are never lost; and both go when the node is calm.
+func TestTaint(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	node := newNode("taint")
+	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+	create(t, c, node)
+	startAgent(t, "taint", "--enforce=taint", "--host-root="+h.dir)
+	// Somebody sets a taint after the other, and the kubelet writes its status.
+	busy, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	written := 0
+	go func() {
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
+		for busy.Err() == nil {
+			<-ticker.C
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				n, err := readNode(t.Context(), c, "taint")
+				if err != nil {
+					return err
+				}
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: fmt.Sprint("theirs-", written), Effect: corev1.TaintEffectNoSchedule})
+				return c.Update(t.Context(), n)
+			}); err != nil && !apierrors.IsConflict(err) {
+				done <- err
+				return
+			} else if err == nil {
+				written++
+			}
+		}
+		done <- nil
+	}()
+	create(t, c, nodeQOS("taint", "taint", halfUsed, "40"), soon("taint"))
+	n := becomes(t, c, "taint", true)
+	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
+		t.Errorf("condition %+v", condition)
+	}
+	told(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, threshold 40")
+	told(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
+	h.uses(1000)
+	becomes(t, c, "taint", false)
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	n = becomes(t, c, "taint", false)
+	if condition := interference(n); condition == nil || condition.Reason != "NoRuleFires" {
+		t.Errorf("condition %+v", condition)
+	}
+	if len(n.Spec.Taints) != written+1 || n.Spec.Taints[0].Key != "dedicated" {
+		t.Errorf("%d taints of others and one of before were set; there are %v", written, n.Spec.Taints)
+	}
+	told(t, c, "Node", "taint", "RestoreTriggered", "taint/memory restored action taint: 6.25 percent")
+	told(t, c, "Node", "taint", "NewPodsWelcome")
+}
+
+// TestTaintOutlivesAKill: the next agent takes the taint away when the cause is gone meanwhile, be it the load or the rule, and leaves it
+// while the cause is there.
+func TestTaintOutlivesAKill(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	q := nodeQOS("taint-kill", "taint-kill", halfUsed, "40")
+	create(t, c, newNode("taint-kill"), q, soon("taint-kill"))
+	flags := []string{"--enforce=taint", "--host-root=" + h.dir}
+	kill := func(a *agent) {
+		t.Helper()
+		becomes(t, c, "taint-kill", true)
+		a.Kill()
+	}
+	first := startAgent(t, "taint-kill", flags...)
+	kill(first)
+	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
+	second := startAgent(t, "taint-kill", flags...)
+	second.says(t, "Rule is firing", "taint-kill/memory")
+	kill(second)
+	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
+		t.Error("the taint came and went with an agent, though the cause stayed")
+	}
+	h.uses(1000)
+	third := startAgent(t, "taint-kill", flags...)
+	becomes(t, c, "taint-kill", false)
+	h.uses(8000)
+	kill(third)
+	if err := c.Delete(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	startAgent(t, "taint-kill", flags...)
+	becomes(t, c, "taint-kill", false)
+}
+
+// TestTaintGoesWithTheRules: where all NodeQOS are deleted nothing keeps the taint, nor where the agent is told to end.
+func TestTaintGoesWithTheRules(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	q := nodeQOS("taint-rules", "taint-rules", halfUsed, "40")
+	create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
+	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+h.dir)
+	becomes(t, c, "taint-rules", true)
+	if err := c.Delete(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, c, "taint-rules", false)
+	told(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule is no more")
+	create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
+	becomes(t, c, "taint-rules", true)
+	if err := a.Terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, c, "taint-rules", false)
+}
+
+// TestTaintOutage: what cannot be written while the API server is gone is when it is back: the latest wish, not all of them.
+func TestTaintOutage(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	create(t, c, newNode("taint-outage"), nodeQOS("taint-outage", "taint-outage", halfUsed, "40"), soon("taint-outage"))
+	a := startAgent(t, "taint-outage", "--enforce=taint", "--host-root="+h.dir)
+	becomes(t, c, "taint-outage", true)
+	back := outage(t)
+	h.uses(1000)
+	a.says(t, "Rule has ended", "taint-outage/memory")
+	a.says(t, "Cannot say on the node whether it is tight")
+	back()
+	becomes(t, c, "taint-outage", false)
+}
+
+// TestDryRunWritesNothing: a dry run says what it would do, and neither the node nor an event shows it.
+func TestDryRunWritesNothing(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
+	a := startAgent(t, "taint-dry", "--host-root="+h.dir)
+	a.says(t, "action=taint", "outcome=would")
+	n, err := readNode(t.Context(), c, "taint-dry")
+	if err != nil || isTainted(n) || interference(n) != nil {
+		t.Errorf("%v, %+v", err, n)
+	}
+	var list corev1.EventList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].InvolvedObject.Name == "taint-dry" {
+			t.Error(errors.New(list.Items[i].Message))
+		}
+	}
+}
