@@ -175,3 +175,26 @@ func TestTick500(t *testing.T) {
 		t.Errorf("a tick allocates %g times", allocations)
 	}
 }
+
+// BenchmarkInterference110 is a tick with rules on interference, all of 110 pods latency-sensitive, which is the most that there is to do.
+func BenchmarkInterference110(b *testing.B) {
+	observer, s := snapshot(b, 106)
+	list, rules := pods(s), policy()
+	list.Rank(func(*corev1.Pod) (int32, bool) { return 0, true })
+	for _, metric := range []string{qos.InterferenceCPU, qos.InterferenceMemory} {
+		rule := rules.Rules[0]
+		rule.Name, rule.Metric, rule.Above = "n/"+metric, metric, 0.1
+		rules.Rules = append(rules.Rules, rule)
+	}
+	var eyes Sense
+	var state qos.State
+	now := s.At
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		o := eyes.Observe(observer.Look(now), list, false)
+		if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
+			b.Fatal("a plan without rules")
+		}
+	}
+}
