@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+)
+
+// cpuHost is the recorded host of four cores in the zones node0 and node2, with cpusets, and with a pod of the API server's for whose
+// container main it plays the kubelet.
+type cpuHost struct {
+	t   *testing.T
+	dir string
+	pod *corev1.Pod
+}
+
+// podsGroup is where the recorded host has its pods.
+const podsGroup = "sys/fs/cgroup/kubepods.slice"
+
+func newCPUHost(t *testing.T, c client.Client, node string) *cpuHost {
+	t.Helper()
+	h := &cpuHost{t: t, dir: recordedHost(t)}
+	configureKubelet(t, h.dir, "reservedSystemCPUs: \"0\"\n")
+	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: node}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "default"}})
+	h.pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned", Annotations: map[string]string{
+			topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
+		}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: new(int64(0)), Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "main", Image: "crane.local/nothing:1", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}},
+		},
+	}
+	create(t, c, h.pod)
+	h.pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + h.container()}},
+	}
+	if err := c.Status().Update(t.Context(), h.pod); err != nil {
+		t.Fatal(err)
+	}
+	h.write(podsGroup+"/cpuset.cpus", "")
+	h.write(podsGroup+"/cpuset.cpus.effective", "0-3")
+	h.write(podsGroup+"/cpuset.mems.effective", "0,2")
+	h.write(h.group()+"/cpu.max", "200000 100000")
+	for _, group := range append(h.others(), h.group()) {
+		h.write(group+"/cpuset.cpus", "")
+		h.write(group+"/cpuset.mems", "")
+	}
+	return h
+}
+
+func (h *cpuHost) container() string { return strings.Repeat("a7", 32) }
+
+func (h *cpuHost) group() string {
+	uid := strings.ReplaceAll(string(h.pod.UID), "-", "_")
+	return fmt.Sprintf("%s/kubepods-pod%s.slice/cri-containerd-%s.scope", podsGroup, uid, h.container())
+}
+
+// others are the containers that the recording has, which no cluster knows.
+func (h *cpuHost) others() []string {
+	var out []string
+	for _, pattern := range []string{"*.slice/cri-containerd-*.scope", "*.slice/*.slice/cri-containerd-*.scope"} {
+		found, err := filepath.Glob(filepath.Join(h.dir, podsGroup, pattern))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, dir := range found {
+			if group := strings.TrimPrefix(dir, h.dir+"/"); group != h.group() {
+				out = append(out, group)
+			}
+		}
+	}
+	if len(out) == 0 {
+		h.t.Fatal("the recording has no containers")
+	}
+	return out
+}
+
+func (h *cpuHost) write(path, text string) {
+	h.t.Helper()
+	file := filepath.Join(h.dir, path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// runs waits until the pod's container runs on the first CPUs, and all others on the second. A plain file keeps what a longer value
+// leaves behind a shorter one, which a kernel's does not: only its first line counts.
+func (h *cpuHost) runs(own, mems, rest string) {
+	h.t.Helper()
+	line := func(path string) string {
+		content, err := os.ReadFile(filepath.Join(h.dir, path))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(content), "\n")
+		return first
+	}
+	eventually(h.t, fmt.Sprintf("the container runs on %q and the others on %q", own, rest), func(context.Context) error {
+		if cpus, from := line(h.group()+"/cpuset.cpus"), line(h.group()+"/cpuset.mems"); cpus != own || from != mems {
+			return fmt.Errorf("it runs on %q with memory of %q", cpus, from)
+		}
+		for _, group := range h.others() {
+			if cpus := line(group + "/cpuset.cpus"); cpus != rest {
+				return fmt.Errorf("%s runs on %q", group, cpus)
+			}
+		}
+		return nil
+	})
+}
+
+// TestCPUsOfAProcess: with its own rights, the agent gives a container the CPUs that the scheduler promised, tells of it, puts all back at
+// its end, and after a kill the next one does.
+func TestCPUsOfAProcess(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("cpus"))
+	h := newCPUHost(t, c, "cpus")
+	flags := []string{
+		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+	}
+	first := startAgent(t, "cpus", flags...)
+	h.runs("2-3", "2", "0-1")
+	first.says(t, "action=cpu-manager", "outcome=done", "pinned")
+	eventually(t, "the event", func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := c.List(ctx, &events, client.InNamespace("cpus")); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on the CPUs 2-3 by policy exclusive") {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	eventually(t, "the metrics", func(ctx context.Context) error {
+		if got, err := first.metric(ctx, `crane_agent_cpu_manager_cpus{set="exclusive"}`); err != nil || got != "2" {
+			return fmt.Errorf("%q: %w", got, err)
+		}
+		return nil
+	})
+	if err := first.Terminate(t); err != nil {
+		t.Error(err)
+	}
+	h.runs("", "", "")
+	second := startAgent(t, "cpus", flags...)
+	h.runs("2-3", "2", "0-1")
+	second.Kill()
+	// The next one is to give nobody a CPU, and puts back what the one before left.
+	startAgent(t, "cpus", "--enforce=cpu-throttle", flags[2], flags[3])
+	h.runs("", "", "")
+}
+
+// TestCPUsAreTheKubelets: where the kubelet assigns CPUs itself, nobody else does, and the features of the node say why.
+func TestCPUsAreTheKubelets(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("cpus-static"))
+	h := newCPUHost(t, c, "cpus-static")
+	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
+	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
+	a.says(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
+	h.runs("", "", "")
+}
