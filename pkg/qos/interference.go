@@ -146,8 +146,11 @@ func (d *detector) judge(k int, used series.Ratio, o *Observation, maxAge time.D
 // own says why a pod that waits more than usual is not interfered with, empty where it is.
 func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
 	r := contended[k]
-	if r == Memory && p.atLimit(o.At, maxAge) {
+	switch {
+	case r == Memory && p.atLimit(o.At, maxAge):
 		return "it uses what its own limit of memory leaves"
+	case r == CPU && p.OwnCPUs:
+		return "it has CPUs of its own, and nobody else waits for them"
 	}
 	if used >= full {
 		return ""

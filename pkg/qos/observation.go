@@ -126,6 +126,8 @@ type Pod struct {
 
 	// Sensitive says by what it is known to be latency-sensitive, empty where it is not: then nobody is held down for its sake.
 	Sensitive string
+	// OwnCPUs tells that it runs on CPUs that nobody else has: it does not compete for them.
+	OwnCPUs bool
 	// Labels are those of its series; they are not changed.
 	Labels map[string]string
 

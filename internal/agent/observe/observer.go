@@ -73,6 +73,7 @@ func (o *Observer) Look(now time.Time) *Snapshot {
 	o.lookDisks()
 	o.lookInterfaces()
 	o.lookPods()
+	o.lookOwners()
 	o.lookRunQueues()
 	return s
 }

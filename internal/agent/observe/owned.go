@@ -4,20 +4,24 @@
 package observe
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
 
 const (
-	// kubeletState is the kubelet's own account of who has CPUs alone.
-	kubeletState = "var/lib/kubelet/cpu_manager_state"
+	// kubeletDir is where a kubelet keeps its state by default, kubeletState its account of who has CPUs alone.
+	kubeletDir   = "var/lib/kubelet"
+	kubeletState = "cpu_manager_state"
 	// stateEvery is the time between two readings of it.
 	stateEvery = 10 * time.Second
 )
@@ -25,6 +29,7 @@ const (
 // owned are the CPUs that belong to containers alone, by the kubelet's account and by that of another manager.
 type owned struct {
 	other func() (cpus numa.CPUSet, ok bool)
+	dir   string
 
 	read    time.Time
 	kubelet numa.CPUSet
@@ -33,9 +38,17 @@ type owned struct {
 	failed error
 
 	last, now map[int]ticks // by CPU, of these CPUs at the last look and at this one
+
+	// cpus are all of them, pods those whose containers run on them alone, by their UIDs, as of the time looked.
+	cpus   numa.CPUSet
+	pods   map[string]bool
+	looked time.Time
 }
 
 type ticks struct{ busy, idle uint64 }
+
+// KubeletAt says where the kubelet keeps its state, below the host's root; /var/lib/kubelet if nobody does.
+func (o *Observer) KubeletAt(dir string) { o.owned.dir = dir }
 
 // OwnedCPUs names another than the kubelet who gives CPUs to containers alone: of says which, and whether it gives any. It is called at
 // each look.
@@ -58,7 +71,11 @@ func (o *Observer) lookOwned() {
 	}
 	if !managed || w.failed != nil {
 		clear(w.last)
+		w.cpus = numa.CPUSet{}
 		return
+	}
+	if w.cpus != cpus {
+		w.cpus, w.looked = cpus, time.Time{}
 	}
 	idle, err := o.idleOf(cpus)
 	o.problem("exclusive cpus", err)
@@ -68,7 +85,7 @@ func (o *Observer) lookOwned() {
 // readKubeletState reads which CPUs the kubelet has given away: all those of the node but the shared ones. Without the file, or with
 // policy none, it gives none.
 func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error) {
-	file := host.NewFile(o.root.Path(kubeletState))
+	file := host.NewFile(o.root.Path(cmp.Or(o.owned.dir, kubeletDir), kubeletState))
 	defer file.Close()
 	content, err := o.reader.Read(&file)
 	if errors.Is(err, host.ErrGone) {
@@ -115,6 +132,46 @@ func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error
 		return numa.CPUSet{}, false, fmt.Errorf("cpu_manager_state: %w", err)
 	}
 	return cpus.Difference(shared), true, nil
+}
+
+// lookOwners finds out which pods have a container that runs on CPUs which are its own: such a pod does not compete for CPUs with others.
+func (o *Observer) lookOwners() {
+	w, at := &o.owned, o.snapshot.At
+	if w.cpus.Len() == 0 {
+		clear(w.pods)
+	} else if w.looked.IsZero() || at.Sub(w.looked) >= stateEvery || at.Before(w.looked) {
+		w.looked = at
+		if w.pods == nil {
+			w.pods = map[string]bool{}
+		}
+		clear(w.pods)
+		for i := range o.snapshot.Pods {
+			p := &o.snapshot.Pods[i]
+			if slices.ContainsFunc(p.Containers, o.runsAlone) {
+				w.pods[p.UID] = true
+			}
+		}
+	}
+	for i := range o.snapshot.Pods {
+		p := &o.snapshot.Pods[i]
+		p.OwnCPUs = w.pods[p.UID]
+	}
+}
+
+// runsAlone tells whether a container is confined to CPUs that belong to containers alone. What cannot be read is not.
+func (o *Observer) runsAlone(c Container) bool {
+	path, err := o.layout.Setting(c.Path, cgroup.FileCPUs)
+	if err != nil {
+		return false
+	}
+	file := host.NewFile(path)
+	defer file.Close()
+	content, err := o.reader.Read(&file)
+	if err != nil {
+		return false
+	}
+	cpus, err := numa.ParseCPUSet(string(content))
+	return err == nil && cpus.Len() > 0 && cpus.Difference(o.owned.cpus).Len() == 0
 }
 
 // idleOf is how much of some CPUs was idle since the last look, which has to have seen the same ones.

@@ -31,7 +31,7 @@ func TestExclusiveIdle(t *testing.T) {
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	look := func() Node { now = now.Add(10 * time.Second); return o.Look(now).Node }
-	state := func(content string) { write(t, filepath.Join(dir, kubeletState), content) }
+	state := func(content string) { write(t, filepath.Join(dir, kubeletDir, kubeletState), content) }
 	stat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("nobody gives CPUs away: %+v", n.ExclusiveIdle)
@@ -75,6 +75,44 @@ func TestExclusiveIdle(t *testing.T) {
 	state(`{"policyName":"static","defaultCpuSet":"3","entries":{"uid":{"main":"9-1"}}}`)
 	if n := look(); n.ExclusiveIdle.OK || o.snapshot.Problems["exclusive cpus"] == "" {
 		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
+	}
+}
+
+// TestOwnCPUs: which pods run on CPUs of their own, by what their containers are confined to.
+func TestOwnCPUs(t *testing.T) {
+	_, dir := record(t, "v2-systemd-containerd")
+	o := open(t, dir)
+	o.KubeletAt("srv/kubelet")
+	now := time.Now()
+	s := o.Look(now)
+	for _, p := range s.Pods {
+		for _, c := range p.Containers {
+			cpus := map[string]string{guaranteed: "2-3\n", burstable: "0-3\n"}[p.UID]
+			if cpus == "" {
+				cpus = "\n" // as a sandbox has it
+			}
+			write(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cpuset.cpus"), cpus)
+		}
+	}
+	own := func() (uids []string) {
+		now = now.Add(stateEvery)
+		for _, p := range o.Look(now).Pods {
+			if p.OwnCPUs {
+				uids = append(uids, p.UID)
+			}
+		}
+		return uids
+	}
+	if got := own(); len(got) > 0 {
+		t.Errorf("nobody gives CPUs away: %v", got)
+	}
+	write(t, filepath.Join(dir, "srv/kubelet", kubeletState), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
+	if got := own(); len(got) != 1 || got[0] != guaranteed {
+		t.Errorf("%v, want %s", got, guaranteed)
+	}
+	write(t, filepath.Join(dir, "srv/kubelet", kubeletState), `{"policyName":"static","defaultCpuSet":"0-2","entries":{"x":{"main":"3"}}}`)
+	if got := own(); len(got) > 0 {
+		t.Errorf("one of its CPUs is shared: %v", got)
 	}
 }
 

@@ -97,7 +97,9 @@ type Pod struct {
 	Use
 	Pressure Pressures
 	// Stalled are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
-	Stalled    Stalls
+	Stalled Stalls
+	// OwnCPUs tells that a container of it runs on CPUs that belong to containers alone.
+	OwnCPUs    bool
 	Containers []Container
 }
 

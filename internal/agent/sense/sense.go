@@ -188,7 +188,7 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 			elasticMemory += float64(pod.UsedMemory.Value)
 		}
 		labels := s.podLabels(&pod, "", "")
-		pod.Labels = labels
+		pod.Labels, pod.OwnCPUs = labels, seen.OwnCPUs
 		s.stalls(&pod, seen)
 		s.use(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(podPressures[resource], p, labels) })

@@ -105,10 +105,10 @@ func TestStalls(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
 	p.Stalled = observe.Stalls{CPU: known(series.Ratio(0.3)), Memory: known(series.Ratio(0.2))}
-	p.Throttled, p.Containers[0].Throttled = known(series.Ratio(0.1)), known(series.Ratio(0.4))
+	p.Throttled, p.Containers[0].Throttled, p.OwnCPUs = known(series.Ratio(0.1)), known(series.Ratio(0.4)), true
 	var eyes Sense
 	q := judged(t, eyes.Observe(s, pods(s), false), burstable)
-	if q.StalledCPU.Value != 0.3 || q.StalledMemory.Value != 0.2 || q.Throttled.Value != 0.4 || !q.StalledCPU.At.Equal(s.At) || q.Labels["PodUid"] != burstable {
+	if q.StalledCPU.Value != 0.3 || q.StalledMemory.Value != 0.2 || q.Throttled.Value != 0.4 || !q.OwnCPUs || !q.StalledCPU.At.Equal(s.At) || q.Labels["PodUid"] != burstable {
 		t.Errorf("%+v", q)
 	}
 	p.Stalled, p.Pressure = observe.Stalls{}, observe.Pressures{}
