@@ -27,7 +27,7 @@ func TestFootprint(t *testing.T) {
 	for i := range pods {
 		h.run(node.Name, newPod(ns, fmt.Sprintf("pod-%d", i)), 10)
 	}
-	span, interval := 5*time.Second, "--collect-interval=200ms"
+	span, interval := 2*time.Second, "--collect-interval=200ms"
 	if text := os.Getenv("CRANE_FOOTPRINT"); text != "" {
 		var err error
 		if span, err = time.ParseDuration(text); err != nil {
