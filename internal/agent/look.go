@@ -40,6 +40,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	policy.Marks = marks.file.Content()
 	layout, missing := cgroup.Detect(o.root())
 	observer := observe.New(o.root(), layout)
+	observer.KubeletAt(o.KubeletRoot)
 	defer observer.Close()
 	observer.Look(clk.Now())
 	select {

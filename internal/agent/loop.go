@@ -66,6 +66,7 @@ func (p *parts) newLoop(a actors) (*loop, error) {
 		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
 		observer: observe.New(p.root(), p.layout), actors: a,
 	}
+	l.observer.KubeletAt(p.KubeletRoot)
 	beat := p.pulse.For(l.Name())
 	l.done = func(step string, since time.Time) {
 		beat(step)
