@@ -129,8 +129,11 @@ type Throttle struct {
 	Frees series.MilliCPU
 	// Step is the share by which it is taken and given back.
 	Step series.Ratio
-	Rule string
-	Why  string
+	// Weight is the share of its weight that the pod keeps, 0 to 1, so that what it still may use it gets after others; 0 for all of it.
+	// Only pods without a claim to cpu lose weight: on reclaimed capacity, or BestEffort.
+	Weight series.Ratio
+	Rule   string
+	Why    string
 }
 
 // Eviction is a pod that has to go.

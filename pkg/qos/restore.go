@@ -49,7 +49,8 @@ func (d *decision) restore() []Throttle {
 			gives := giving(k, to)
 			given += float64(gives)
 			out = append(out, Throttle{
-				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.Quota, To: to, Original: k.Original, Frees: -gives, Why: why,
+				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.Quota, To: to, Original: k.Original, Frees: -gives,
+				Weight: p.weight(to, k.Before), Why: why,
 			})
 		}
 	}

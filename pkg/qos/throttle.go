@@ -50,14 +50,14 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 				done++
 				continue
 			}
-			original := c.Quota
+			original, before := c.Quota, c.UsedCPU.Value
 			if k := d.s.taken[c.ID]; k != nil {
-				original = k.Original
+				original, before = k.Original, k.Before
 			}
 			left -= float64(frees)
 			out = append(out, Throttle{
 				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.Quota, To: to, Original: original, Frees: frees,
-				Step: t.Step, Rule: r.Name, Why: fmt.Sprintf("uses %dm; %s", c.UsedCPU.Value, p.why(d.o.At)),
+				Step: t.Step, Weight: p.weight(to, before), Rule: r.Name, Why: fmt.Sprintf("uses %dm; %s", c.UsedCPU.Value, p.why(d.o.At)),
 			})
 		}
 	}
@@ -72,6 +72,15 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 		f.Why = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured, %d are throttled by another rule", done, unmeasured, others)
 	}
 	return out
+}
+
+// weight is the share of its weight that a pod keeps with a quota, where it used so much before: as much as of its cpu.
+func (p *Pod) weight(to Quota, before series.MilliCPU) series.Ratio {
+	const least = 0.01
+	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
+		return 0
+	}
+	return min(max(series.Ratio(float64(to)/float64(before)), least), 1)
 }
 
 // lower is the next quota of a container and what it takes off its use, 0 for nothing.

@@ -97,7 +97,8 @@ type Journal struct {
 
 // Change brings the files of a unit to new values; files of the unit that are not among the changes stay as they are. The first change
 // of a file remembers what it held; so does a later one where somebody else has written to it since. If the kernel refuses a value, what
-// was written before it goes back to what it was, and the error says which. A group that is gone is no error: nothing is left to do.
+// was written before it goes back to what it was, and the error says which. A group that is gone is no error: nothing is left to do in it,
+// and of the changes of other groups some may not be made.
 //
 // A file that another unit has changed later is not written: the value is what the other one will put back.
 func (j *Journal) Change(u Unit) error {
@@ -105,7 +106,7 @@ func (j *Journal) Change(u Unit) error {
 	defer j.mu.Unlock()
 	next, err := j.prepare(u)
 	if errors.Is(err, host.ErrGone) {
-		return j.forget(u.Key)
+		return j.dropGone(u.Key)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.For, err)
@@ -120,7 +121,7 @@ func (j *Journal) Change(u Unit) error {
 			continue
 		}
 		if j.gone(s.group, s.file) {
-			return j.forget(u.Key)
+			return j.dropGone(u.Key)
 		}
 		return errors.Join(fmt.Errorf("%s: write %q: %w", u.For, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"crane.io/crane/internal/agent/durable"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -149,7 +150,9 @@ func (j *Journal) decodeFirst(raw []byte) ([]*Entry, error) {
 			hold(cgroup.FilePeriodV1, func(l firstLimit) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
 		}
 		hold(names.burst, func(l firstLimit) string { return strconv.FormatInt(l.Burst, 10) })
-		hold(names.quota, func(l firstLimit) string { return names.limit(l.Quota, l.Period) })
+		hold(names.quota, func(l firstLimit) string {
+			return names.limit(cgroup.Bandwidth{Quota: time.Duration(l.Quota) * time.Microsecond, Period: time.Duration(l.Period) * time.Microsecond})
+		})
 		out = append(out, e)
 	}
 	return out, nil

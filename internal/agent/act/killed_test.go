@@ -5,8 +5,10 @@ package act
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +55,7 @@ func unit(changes ...Change) Unit { return Unit{Key: "test/c", For: "batch/hog",
 func throttleAll(n node, j *Journal) error {
 	th := NewThrottler(n.layout, j)
 	for _, s := range steps() {
+		s.Weight = 0.5
 		if err := th.Throttle(s, n.group); err != nil {
 			return err
 		}
@@ -85,6 +88,7 @@ func actions(v1 bool) map[string]action {
 	}
 	if v1 {
 		all["quota and burst"] = action{map[string]string{"cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
+		all["quota and burst in a pod"] = action{map[string]string{"/cpu.cfs_quota_us": "40000", "/cpu.shares": "512", "cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
 		all["shares"] = action{map[string]string{"cpu.shares": "512"}, inTurn(
 			func(n node) Unit { return unit(n.to("cpu.shares", "128")) },
 			func(n node) Unit { return unit(n.to("cpu.shares", "2")) },
@@ -100,6 +104,7 @@ func actions(v1 bool) map[string]action {
 		return all
 	}
 	all["quota and burst"] = action{map[string]string{"cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
+	all["quota and burst in a pod"] = action{map[string]string{"/cpu.max": "40000", "/cpu.weight": "39", "cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
 	all["cpus, where there were none"] = action{nil, inTurn(func(n node) Unit { return unit(n.to("cpuset.cpus", "1")) })}
 	all["weight"] = action{map[string]string{"cpu.weight": "39"}, inTurn(
 		func(n node) Unit { return unit(n.to("cpu.weight", "20")) },
@@ -157,7 +162,9 @@ func (n node) settings(t *testing.T) map[string]string {
 func (a action) prepare(t *testing.T, v1 bool) node {
 	t.Helper()
 	n := newNode(t, v1)
-	for file, value := range a.before {
+	// v1 takes a container's limit only below its pod's, which sorts first.
+	for _, file := range slices.Sorted(maps.Keys(a.before)) {
+		value := a.before[file]
 		c := n.to(file, value)
 		path, err := n.layout.Setting(c.Group, c.File)
 		if err != nil {

@@ -6,86 +6,247 @@ package act
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
-// Throttler changes limits of containers and puts them back. It is not safe for concurrent use.
+// Throttler changes limits of containers and puts them back: the container's quota with its burst, and of its pod the quota, by as much,
+// and the weight. All of a pod is one unit of the journal. It is not safe for concurrent use.
 type Throttler struct {
 	layout  cgroup.Layout
 	journal *Journal
 	reader  host.Reader
+	// pods are what is taken now, by the pod's group and the container's id.
+	pods map[string]map[string]taken
+}
+
+// taken is what a container has lost.
+type taken struct {
+	// cores are those that its quota is below the original; 0 where it had none.
+	cores float64
+	// weight is the share that it lets its pod keep.
+	weight series.Ratio
 }
 
 // NewThrottler returns a throttler that has undone nothing yet.
 func NewThrottler(layout cgroup.Layout, journal *Journal) *Throttler {
-	return &Throttler{layout: layout, journal: journal}
+	return &Throttler{layout: layout, journal: journal, pods: map[string]map[string]taken{}}
 }
 
-// minQuota is the least quota that the kernel takes, in microseconds.
-const minQuota = 1000
+const (
+	// minQuota is the least quota that the kernel takes, in microseconds.
+	minQuota = 1000
+	milli    = 1000
+	// kindCPU is the kind of units that are limits of cpu.
+	kindCPU = "cpu"
+)
 
-// kindCPU is the kind of units that are containers' limits of cpu.
-const kindCPU = "cpu"
-
-func cpuKey(containerID string) string { return kindCPU + "/" + containerID }
+// cpuKey is the unit of a pod's group; in the first version of journals it was that of a container.
+func cpuKey(id string) string { return kindCPU + "/" + id }
 
 // UndoAll puts back all that is throttled.
-func (t *Throttler) UndoAll() error { return t.journal.UndoKind(kindCPU) }
+func (t *Throttler) UndoAll() error {
+	clear(t.pods)
+	return t.journal.UndoKind(kindCPU)
+}
 
 // Throttle carries a throttle of a plan out on a container's group. A group that is gone is no error, since nothing is left to do.
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
-	key := cpuKey(plan.ContainerID)
-	if plan.To == plan.Original || plan.To == qos.Unlimited {
-		return t.journal.Undo(key)
-	}
+	pod := filepath.Dir(group)
 	now, burst, err := t.layout.ReadLimit(&t.reader, group)
 	if errors.Is(err, host.ErrGone) {
-		return t.journal.Forget(key)
+		return t.release(plan, pod, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("limit of cpu: %w", err)
 	}
-	period := int64(now.Period / time.Microsecond)
-	quota := max(int64(float64(plan.To)*float64(period)/milli), minQuota)
-	names := cpuFiles(t.layout.Version)
-	changes := []Change{{Group: group, File: names.quota, Value: names.limit(quota, period)}}
-	if t.layout.Version != cgroup.V2 {
-		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: strconv.FormatInt(period, 10), Condition: true})
-	}
-	if changes, err = t.clamp(changes, key, group, quota, int64(burst/time.Microsecond)); err != nil {
+	key := cpuKey(filepath.Base(pod))
+	original, err := t.original(key, group, now.Period)
+	if err != nil {
 		return err
+	}
+	next := cgroup.Bandwidth{Quota: max(time.Duration(float64(plan.To)*float64(now.Period)/milli), minQuota*time.Microsecond), Period: now.Period}
+	back := plan.To == plan.Original || plan.To == qos.Unlimited
+	if back {
+		next = original
+	}
+	changes, err := t.container(key, group, now, next, burst)
+	if err != nil || back {
+		return errors.Join(err, t.releaseIf(err == nil, plan, pod, changes))
+	}
+	if t.pods[pod] == nil {
+		t.pods[pod] = map[string]taken{}
+	}
+	lost := taken{weight: plan.Weight}
+	if !original.Unlimited() {
+		lost.cores = max(original.Cores()-next.Cores(), 0)
+	}
+	before, had := t.pods[pod][plan.ContainerID]
+	t.pods[pod][plan.ContainerID] = lost
+	up := !now.Unlimited() && next.Cores() > now.Cores()
+	if err = t.write(plan, pod, changes, up); err != nil {
+		if delete(t.pods[pod], plan.ContainerID); had {
+			t.pods[pod][plan.ContainerID] = before
+		}
+	}
+	return err
+}
+
+func (t *Throttler) releaseIf(ok bool, plan qos.Throttle, pod string, changes []Change) error {
+	if !ok {
+		return nil
+	}
+	return t.release(plan, pod, changes)
+}
+
+// release gives a container all back, and its pod what it has lost for it.
+func (t *Throttler) release(plan qos.Throttle, pod string, changes []Change) error {
+	before, had := t.pods[pod][plan.ContainerID]
+	delete(t.pods[pod], plan.ContainerID)
+	if len(t.pods[pod]) == 0 {
+		delete(t.pods, pod)
+		return t.journal.Undo(cpuKey(filepath.Base(pod)))
+	}
+	err := t.write(plan, pod, changes, true)
+	if err != nil && had {
+		t.pods[pod][plan.ContainerID] = before
+	}
+	return err
+}
+
+// write writes changes of a container with those of its pod, in the order that the kernel takes: on v1 a child may have no more than its
+// parent.
+func (t *Throttler) write(plan qos.Throttle, pod string, container []Change, up bool) error {
+	key := cpuKey(filepath.Base(pod))
+	changes, err := t.pod(key, pod)
+	if err != nil {
+		return err
+	}
+	if up {
+		changes = append(changes, container...)
+	} else {
+		changes = append(container, changes...)
 	}
 	return t.journal.Change(Unit{Key: key, For: plan.Pod.String(), Changes: changes})
 }
 
-const milli = 1000
-
-// clamp adds the burst that goes with a quota, in the order that the kernel takes: it has no burst above the quota. Kernels before 5.14
-// have none at all.
-func (t *Throttler) clamp(changes []Change, key, group string, quota, now int64) ([]Change, error) {
-	file := cpuFiles(t.layout.Version).burst
-	text, err := t.journal.Original(key, group, file)
+// container are the changes that bring a container from a limit to another. The kernel takes no burst above the quota; before 5.14 it has
+// none at all.
+func (t *Throttler) container(key, group string, now, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
+	names := cpuFiles(t.layout.Version)
+	changes := []Change{{Group: group, File: names.quota, Value: names.limit(next)}}
+	if t.layout.Version != cgroup.V2 {
+		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: micros(now.Period), Condition: true})
+	}
+	text, err := t.journal.Original(key, group, names.burst)
 	if errors.Is(err, host.ErrGone) {
 		return changes, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	original, err := strconv.ParseInt(text, 10, 64)
+	most, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", names.burst, err)
 	}
-	burst := min(original, quota)
-	change := Change{Group: group, File: file, Value: strconv.FormatInt(burst, 10)}
-	if burst < now {
+	to := time.Duration(most) * time.Microsecond
+	if !next.Unlimited() {
+		to = min(to, next.Quota)
+	}
+	change := Change{Group: group, File: names.burst, Value: micros(to)}
+	if to < burst {
 		return append([]Change{change}, changes...), nil
 	}
 	return append(changes, change), nil
+}
+
+// pod are the changes of a pod's group: its quota is lower by what its containers have lost, and its weight by the least share that one of
+// them keeps it at.
+func (t *Throttler) pod(key, pod string) ([]Change, error) {
+	var lost float64
+	keep := series.Ratio(0)
+	for _, c := range t.pods[pod] {
+		lost += c.cores
+		if c.weight == 0 {
+			keep = 1 // One with a claim to all of it.
+		}
+		keep = max(keep, c.weight)
+	}
+	limit, _, err := t.layout.ReadLimit(&t.reader, pod)
+	if errors.Is(err, host.ErrGone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("limit of cpu: %w", err)
+	}
+	original, err := t.original(key, pod, limit.Period)
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	if !original.Unlimited() {
+		names := cpuFiles(t.layout.Version)
+		cores := original.Cores() - lost
+		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), minQuota*time.Microsecond)
+		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.limit(original)})
+	}
+	weight, err := t.weight(key, pod, keep)
+	return append(changes, weight...), err
+}
+
+// weight is the change of a pod's weight to a share of the original. Idle groups have none, and the least cannot be less.
+func (t *Throttler) weight(key, pod string, keep series.Ratio) ([]Change, error) {
+	file, least := cgroup.FileWeight, 1.0
+	if t.layout.Version != cgroup.V2 {
+		file, least = cgroup.FileSharesV1, 2
+	}
+	idle, err := t.journal.Original(key, pod, cgroup.FileIdle)
+	if err != nil && !errors.Is(err, host.ErrGone) {
+		return nil, err
+	}
+	text, err := t.journal.Original(key, pod, file)
+	if errors.Is(err, host.ErrGone) || idle == "1" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	original, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	to := max(float64(original)*float64(keep), least)
+	if to >= float64(original) {
+		to = float64(original)
+	}
+	return []Change{{Group: pod, File: file, Value: strconv.FormatUint(uint64(to+0.5), 10)}}, nil
+}
+
+// original is the limit that a group will get back.
+func (t *Throttler) original(key, group string, period time.Duration) (cgroup.Bandwidth, error) {
+	names := cpuFiles(t.layout.Version)
+	text, err := t.journal.Original(key, group, names.quota)
+	if err != nil {
+		return cgroup.Bandwidth{}, err
+	}
+	if names.v2 {
+		b, err := cgroup.ParseCPUMax([]byte(text + "\n"))
+		if err != nil {
+			return b, fmt.Errorf("%s: %w", names.quota, err)
+		}
+		return b, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return cgroup.Bandwidth{}, fmt.Errorf("%s: %w", names.quota, err)
+	}
+	return cgroup.Bandwidth{Quota: time.Duration(n) * time.Microsecond, Period: period}, nil
 }
 
 // limitFiles are the files of a limit of cpu.
@@ -101,17 +262,19 @@ func cpuFiles(v cgroup.Version) limitFiles {
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
-// limit is a quota, in microseconds, as its file holds it; below 0 for none.
-func (f limitFiles) limit(quota, period int64) string {
-	text := strconv.FormatInt(quota, 10)
+// limit is a limit as its file holds it.
+func (f limitFiles) limit(b cgroup.Bandwidth) string {
+	text := micros(b.Quota)
 	switch {
-	case f.v2 && quota < 0:
+	case f.v2 && b.Unlimited():
 		text = "max"
-	case quota < 0:
+	case b.Unlimited():
 		text = "-1"
 	}
 	if f.v2 {
-		text += " " + strconv.FormatInt(period, 10)
+		text += " " + micros(b.Period)
 	}
 	return text
 }
+
+func micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }

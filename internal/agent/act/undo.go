@@ -150,6 +150,24 @@ func (j *Journal) conditionsHold(e *Entry) bool {
 	return true
 }
 
+// dropGone forgets the files of a unit that are no more, and a unit without any.
+func (j *Journal) dropGone(key string) error {
+	e := j.entries[key]
+	if e == nil {
+		return nil
+	}
+	kept := &Entry{Key: e.Key, For: e.For, Seq: e.Seq}
+	for _, h := range e.Files {
+		if !j.gone(h.Group, h.File) {
+			kept.Files = append(kept.Files, h)
+		}
+	}
+	if len(kept.Files) == 0 {
+		return j.forget(key)
+	}
+	return j.put(&change{entry: kept})
+}
+
 // Forget drops a unit without writing anything, as for a container that is gone.
 func (j *Journal) Forget(key string) error {
 	j.mu.Lock()

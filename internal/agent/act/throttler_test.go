@@ -1,0 +1,130 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// get is what a file of a group holds.
+func (n node) get(t *testing.T, group, file string) string {
+	t.Helper()
+	path, err := n.layout.Setting(group, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func (n node) put(t *testing.T, group, file, value string) {
+	t.Helper()
+	path, err := n.layout.Setting(group, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.tree.Write(path, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestThrottlePod: a pod loses of its quota what its containers lose, and weight with them; it gets it back as they do, in an order that
+// v1 takes as well.
+func TestThrottlePod(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newNode(t, v1)
+		quota, weight, period, share := "cpu.max", "cpu.weight", " 100000", "80"
+		if v1 {
+			quota, weight, period, share = "cpu.cfs_quota_us", "cpu.shares", "", "80"
+		}
+		pod := filepath.Dir(n.group)
+		other := filepath.Join(pod, "d")
+		if err := n.tree.Make(other); err != nil {
+			t.Fatal(err)
+		}
+		n.put(t, pod, quota, "100000")
+		n.put(t, pod, weight, share)
+		n.put(t, n.group, quota, "60000")
+		n.put(t, other, quota, "40000")
+		th := n.throttler(t, n.tree)
+		step := func(id string, from, to, original qos.Quota, keep series.Ratio, want string) {
+			t.Helper()
+			group := n.group
+			if id == "d" {
+				group = other
+			}
+			p := plan(from, to, original)
+			p.ContainerID, p.Weight = id, keep
+			if err := th.Throttle(p, group); err != nil {
+				t.Fatalf("v1 %t: %v", v1, err)
+			}
+			fields := []string{n.get(t, n.group, quota), n.get(t, other, quota), n.get(t, pod, quota), n.get(t, pod, weight)}
+			if got := strings.ReplaceAll(strings.Join(fields, " "), period+" ", " "); strings.TrimSuffix(got, period) != want {
+				t.Errorf("v1 %t: %s, want %s", v1, got, want)
+			}
+		}
+		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
+		step("d", 400, 100, 400, 0.25, "30000 10000 40000 40") // the weight is the higher share
+		step("c", 300, 100, 600, 0.1, "10000 10000 20000 20")
+		step("c", 100, 400, 600, 0.7, "40000 10000 50000 56")
+		step("c", 400, 600, 600, 0, "60000 10000 70000 20")
+		step("d", 100, 400, 400, 0, "60000 40000 100000 80")
+		if left := th.journal.Entries(); len(left) > 0 {
+			t.Errorf("%+v are left", left)
+		}
+		// One of two containers ends; the other one's part stays.
+		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
+		step("d", 400, 100, 400, 0.5, "30000 10000 40000 40")
+		if err := n.tree.Remove(other); err != nil {
+			t.Fatal(err)
+		}
+		p := plan(100, 50, 400)
+		p.ContainerID = "d"
+		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "70000" {
+			t.Errorf("v1 %t: %v, the pod has %s", v1, err, n.get(t, pod, quota))
+		}
+		if err := th.UndoAll(); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "100000" || n.get(t, pod, weight) != share {
+			t.Errorf("v1 %t: %v, the pod has %s and weight %s", v1, err, n.get(t, pod, quota), n.get(t, pod, weight))
+		}
+	}
+}
+
+// TestThrottleLeastWeight: a weight that is the least already stays, and so does that of an idle group.
+func TestThrottleLeastWeight(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newNode(t, v1)
+		weight, least := cgroup.FileWeight, "1"
+		if v1 {
+			weight, least = cgroup.FileSharesV1, "2"
+		}
+		pod := filepath.Dir(n.group)
+		n.put(t, pod, weight, least)
+		th := n.throttler(t, n.tree)
+		p := plan(qos.Unlimited, 300, qos.Unlimited)
+		p.Weight = 0.1
+		if err := th.Throttle(p, n.group); err != nil || n.get(t, pod, weight) != least {
+			t.Errorf("%v, weight %s", err, n.get(t, pod, weight))
+		}
+		if err := th.UndoAll(); err != nil {
+			t.Error(err)
+		}
+		n.put(t, pod, cgroup.FileIdle, "1")
+		if err := th.Throttle(p, n.group); err != nil || n.limit(t) != "30ms of 100ms burst 0s" {
+			t.Errorf("an idle group: %v, %s", err, n.limit(t))
+		}
+		if err := th.UndoAll(); err != nil || n.get(t, pod, cgroup.FileIdle) != "1" || n.limit(t) != "none burst 0s" {
+			t.Errorf("%v, %s", err, n.limit(t))
+		}
+	}
+}
