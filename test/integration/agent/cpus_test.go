@@ -102,24 +102,22 @@ func (h *cpuHost) write(path, text string) {
 	}
 }
 
-// runs waits until the pod's container runs on the first CPUs, and all others on the second. A plain file keeps what a longer value
-// leaves behind a shorter one, which a kernel's does not: only its first line counts.
+// runs waits until the pod's container runs on the first CPUs, with memory of these zones, and all others run on the rest.
 func (h *cpuHost) runs(own, mems, rest string) {
 	h.t.Helper()
-	line := func(path string) string {
+	text := func(path string) string {
 		content, err := os.ReadFile(filepath.Join(h.dir, path))
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		first, _, _ := strings.Cut(string(content), "\n")
-		return first
+		return strings.TrimSpace(string(content))
 	}
 	eventually(h.t, fmt.Sprintf("the container runs on %q and the others on %q", own, rest), func(context.Context) error {
-		if cpus, from := line(h.group()+"/cpuset.cpus"), line(h.group()+"/cpuset.mems"); cpus != own || from != mems {
+		if cpus, from := text(h.group()+"/cpuset.cpus"), text(h.group()+"/cpuset.mems"); cpus != own || from != mems {
 			return fmt.Errorf("it runs on %q with memory of %q", cpus, from)
 		}
 		for _, group := range h.others() {
-			if cpus := line(group + "/cpuset.cpus"); cpus != rest {
+			if cpus := text(group + "/cpuset.cpus"); cpus != rest {
 				return fmt.Errorf("%s runs on %q", group, cpus)
 			}
 		}
