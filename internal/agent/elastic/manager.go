@@ -122,10 +122,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer reading.Wait()
 	ticker := m.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
-	var decided time.Time
+	// The first decision waits for the first measurement, as long as one may take.
+	decided := m.Clock.Now()
+	m.usage.add(m.Latest.Load(), claimsOf(m.View.Pods()))
 	for {
 		now := m.Clock.Now()
-		if d := now.Sub(decided); d >= decideEvery || d < 0 || m.undone(now) {
+		if d := now.Sub(decided); d >= decideEvery || d < 0 || m.last() == nil && m.usage.complete() || m.undone(now) {
 			decided = now
 			m.decide(ctx, now)
 		}

@@ -85,68 +85,79 @@ func (p *predictions) look(ctx context.Context, node *corev1.Node) (expected, er
 	// The API server's cache will do: forecasts are written once in a window.
 	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 	var have *predictionv1alpha1.TimeSeriesPrediction
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
+	if err == nil {
+		have, err = typed(raw)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
 		return expected{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
-	default:
-		have = &predictionv1alpha1.TimeSeriesPrediction{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, have); err != nil {
-			return expected{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
-		}
 	}
 	if p.turn++; p.turn%ensureEvery == 1 || have == nil && p.template {
-		if err := p.ensure(ctx, resource, node, have); err != nil {
+		if have, err = p.ensure(ctx, resource, node, have); err != nil {
 			p.turn = 0 // at the next reading
 			return expected{}, err
 		}
 	}
-	out := expected{tsp: have, wanted: have != nil || p.template}
-	if out.wanted && have == nil {
-		out.why = "TimeSeriesPrediction " + name + " has just been asked for"
-		if !p.write {
-			out.why = "TimeSeriesPrediction " + name + " is not made, since nothing is to be changed"
-		}
+	return expected{tsp: have, wanted: have != nil || p.template}, nil
+}
+
+func typed(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+	out := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+		return nil, fmt.Errorf("is none: %w", err)
 	}
 	return out, nil
 }
 
-// ensure brings the object in line with the template, if there is one.
-func (p *predictions) ensure(ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction) error {
+// ensure brings the object in line with the template, if there is one, and returns it; where nothing is to be changed, what it would be.
+func (p *predictions) ensure(
+	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction,
+) (*predictionv1alpha1.TimeSeriesPrediction, error) {
 	where := p.namespace + "/" + predictionv1alpha1.NodeResourceTemplateConfigMap
 	cm, err := p.core.CoreV1().ConfigMaps(p.namespace).Get(ctx, predictionv1alpha1.NodeResourceTemplateConfigMap, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		p.template = false
-		return nil
+		return have, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading ConfigMap %s: %w", where, err)
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", where, err)
 	}
 	p.template = true
 	text, ok := cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
 	if !ok {
-		return fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
+		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
 	}
 	spec, err := render(text, node)
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s: %w", where, err)
+		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
 	}
 	want := prediction(p.namespace, node, spec)
 	if have != nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
-		return nil
+		return have, nil
 	}
 	if !p.write {
-		return nil
+		if have == nil {
+			have = want
+		}
+		return have, nil
 	}
+	made, err := apply(ctx, resource, want)
+	if err != nil {
+		return nil, fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	return made, nil
+}
+
+func apply(ctx context.Context, resource dynamic.ResourceInterface, want *predictionv1alpha1.TimeSeriesPrediction) (*predictionv1alpha1.TimeSeriesPrediction, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 	if err != nil {
-		return fmt.Errorf("TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
+		return nil, err //nolint:wrapcheck // The caller names the object.
 	}
 	delete(content, "status")
-	if _, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
-		return fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
+	made, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // As above.
 	}
-	return nil
+	return typed(made)
 }
 
 // readEvery is the time between two readings, to which some is added at random, so that nodes that started together ask apart.

@@ -38,18 +38,24 @@ type told struct {
 
 // standing is what of a result is worth a word when it changes.
 type standing struct {
-	problem, deficit bool
+	problem bool
+	// deficit is empty for none.
+	deficit string
 }
 
 func standingOf[T model.Amount](r *model.Result[T]) standing {
-	return standing{r.Problem != "", r.Deficit > 0}
+	s := standing{problem: r.Problem != ""}
+	if r.Deficit > 0 {
+		s.deficit = quantity(r.Deficit)
+	}
+	return s
 }
 
 // publish writes what has changed, and the annotation also when it has become old.
 func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
 	cpu, memory := standingOf(&r.cpu), standingOf(&r.memory)
-	m.sayStanding(ensurancev1alpha1.ResourceReclaimedCPU, m.told.cpu, cpu, r.cpu.Problem, quantity(r.cpu.Deficit))
-	m.sayStanding(ensurancev1alpha1.ResourceReclaimedMemory, m.told.memory, memory, r.memory.Problem, quantity(r.memory.Deficit))
+	m.sayStanding(ensurancev1alpha1.ResourceReclaimedCPU, m.told.cpu, cpu, r.cpu.Problem)
+	m.sayStanding(ensurancev1alpha1.ResourceReclaimedMemory, m.told.memory, memory, r.memory.Problem)
 	m.told.cpu, m.told.memory = cpu, memory
 	since := r.at.Sub(m.told.written)
 	changed := (cpu != m.told.shownCPU || memory != m.told.shownMemory) && since >= apart
@@ -80,7 +86,7 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
 }
 
 // sayStanding logs what a resource lacks, when that begins and ends.
-func (m *Manager) sayStanding(name string, before, now standing, problem, deficit string) {
+func (m *Manager) sayStanding(name string, before, now standing, problem string) {
 	if now.problem != before.problem {
 		if now.problem {
 			m.Log.Info("Nothing more is offered: something is not known", "resource", name, "problem", problem)
@@ -88,8 +94,8 @@ func (m *Manager) sayStanding(name string, before, now standing, problem, defici
 			m.Log.Info("All is known again of what is offered", "resource", name)
 		}
 	}
-	if now.deficit && !before.deficit {
-		m.Log.Info("Pods hold more than the node can bear; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", deficit)
+	if now.deficit != "" && before.deficit == "" {
+		m.Log.Info("Pods hold more than the node can bear; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", now.deficit)
 	}
 }
 

@@ -59,6 +59,9 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]claim.Amounts) {
 	}
 }
 
+// complete tells that both resources were measured since the last decision.
+func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
+
 // take ends the span. Where nothing was measured in it, the last measurement stays, at its time.
 func (u *usage) take() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	if n := u.cpu.count; n > 0 {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -226,9 +227,13 @@ func TestElasticOffer(t *testing.T) {
 	// The node is needed: what the pod holds stays, and the deficit is told.
 	o.used = 13000
 	o.shows("8")
-	if a := o.account(); a.Phase != "deficit" || a.Deficit != "7" {
-		t.Errorf("%+v", a)
-	}
+	eventually(t, "the deficit is told", func(context.Context) error {
+		if a := o.account(); a.Phase != "deficit" || a.Deficit != "7" {
+			o.pass(10 * time.Second)
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
 	// A kubelet that was restarted.
 	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
@@ -338,5 +343,55 @@ func TestElasticForecast(t *testing.T) {
 	})
 	if len(tsp.Status.PredictionMetrics) != 1 {
 		t.Error("the status is gone")
+	}
+}
+
+// TestElasticAgent: the agent as a process says what it lacks, offers nothing for it, and withdraws when it ends; a dry run writes nothing.
+func TestElasticAgent(t *testing.T) {
+	c := newClient(t)
+	for _, name := range []string{"enforced", "dry"} {
+		node := newNode(name)
+		create(t, c, node)
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
+		node.Status.Capacity = node.Status.Allocatable
+		if err := c.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := func(ctx context.Context, name string) (cpu, memory struct{ Phase, Problem string }, ended bool, err error) {
+		node := &corev1.Node{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return cpu, memory, false, err
+		}
+		all := struct {
+			CPU, Memory any
+			Ended       bool
+		}{CPU: &cpu, Memory: &memory}
+		err = json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all)
+		return cpu, memory, all.Ended, err
+	}
+	a := startAgent(t, "enforced", "--enforce=node-resource", "--node-resource-reserved=cpu=25%")
+	eventually(t, "the node says why nothing is offered", func(ctx context.Context) error {
+		// The files of the host do not change, so that no use of cpu is known; memory is there at each look.
+		cpu, memory, ended, err := account(ctx, "enforced")
+		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is not known") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
+			err = fmt.Errorf("%+v, %+v, %t", cpu, memory, ended)
+		}
+		return err
+	})
+	if v, err := a.metric(t.Context(), `crane_agent_elastic_cpu_cores{term="reserve"}`); err != nil || v != "1" {
+		t.Errorf("reserve %s, %v", v, err)
+	}
+	a.Stop(t)
+	if _, _, ended, err := account(t.Context(), "enforced"); err != nil || !ended {
+		t.Errorf("has not withdrawn: %v", err)
+	}
+	dry := startAgent(t, "dry")
+	eventually(t, "the dry run has decided", func(ctx context.Context) error {
+		_, err := dry.metric(ctx, `crane_agent_elastic_memory_bytes{term="offer"}`)
+		return err
+	})
+	if _, _, _, err := account(t.Context(), "dry"); err == nil {
+		t.Error("a dry run writes to the node")
 	}
 }
