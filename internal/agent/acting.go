@@ -35,6 +35,8 @@ const (
 const (
 	changesFile = "changes.json"
 	memoryFile  = "memory.json"
+	// atEnd is why changes are put back at the end.
+	atEnd = "the agent has ended"
 )
 
 // actors carry plans out, each nil where its kind is not to be carried out, and tell of it.
@@ -46,9 +48,8 @@ type actors struct {
 	teller    *tell.Teller
 }
 
-// newActors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
-func (p *parts) newActors(ctx context.Context, files act.Files) (actors, []Manager, error) {
-	var a actors
+// newTeller puts together what tells of actions, with the managers that write it down.
+func (p *parts) newTeller(ctx context.Context) ([]Manager, error) {
 	config := tell.Config{
 		Node: p.node(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
 	}
@@ -56,7 +57,7 @@ func (p *parts) newActors(ctx context.Context, files act.Files) (actors, []Manag
 	if p.AuditFile != "" {
 		audit, err := tell.OpenAudit(tell.AuditConfig{Path: p.AuditFile, MaxBytes: p.AuditBytes, Clock: p.clock, Log: p.log, Beat: p.pulse.For("audit")})
 		if err != nil {
-			return a, nil, fmt.Errorf("--audit-file: %w", err)
+			return nil, fmt.Errorf("--audit-file: %w", err)
 		}
 		config.Audit = audit
 		list = append(list, audit)
@@ -66,16 +67,26 @@ func (p *parts) newActors(ctx context.Context, files act.Files) (actors, []Manag
 		config.Events = events.EventRecorder
 		list = append(list, events)
 	}
-	a.teller = tell.New(config)
+	p.teller = tell.New(config)
+	return list, nil
+}
+
+// newActors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
+func (p *parts) newActors(files act.Files) (actors, []Manager, error) {
+	a := actors{teller: p.teller}
+	var list []Manager
 	if p.enforces(enforceThrottle) {
 		a.throttler = act.NewThrottler(p.layout, p.journal)
 	}
 	if p.enforces(enforceMemory) && withoutHigh(p.layout) == "" {
-		journal, err := p.openJournal(memoryFile, p.log, p.layout, files)
+		journal, err := p.openJournal(memoryFile, files)
 		if err != nil {
 			return a, nil, err
 		}
-		a.memory = act.NewMemoryThrottler(act.MemoryConfig{Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.pulse.For("memory")})
+		a.memory = act.NewMemoryThrottler(act.MemoryConfig{
+			Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.pulse.For("memory"),
+			Undo: func() error { return undo(journal, p.teller, atEnd) },
+		})
 		list = append(list, a.memory)
 	}
 	if p.enforces(enforceTaint) {

@@ -92,10 +92,13 @@ func newNeighbours(t *testing.T, v1 bool) *neighbours {
 		Options: o, log: logr.Discard(), clock: n.clock, layout: layout, pulse: pulse.New(n.clock), latest: &observe.Latest{},
 		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: pods}),
 	}
-	if p.journal, err = o.openJournal(changesFile, p.log, layout, n.host.Tree()); err != nil {
+	if _, err := p.newTeller(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err := p.newActors(t.Context(), n.host.Tree())
+	if p.journal, err = p.openJournal(changesFile, n.host.Tree()); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := p.newActors(n.host.Tree())
 	if err != nil {
 		t.Fatal(err)
 	}

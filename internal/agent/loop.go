@@ -16,10 +16,10 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/sense"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -93,25 +93,33 @@ func (l *loop) Run(ctx context.Context) error {
 	}
 }
 
-// openJournal opens the journal of what is changed on the host, and undoes what an agent before this one has left.
-func (o *Options) openJournal(name string, log logr.Logger, layout cgroup.Layout, files act.Files) (*act.Journal, error) {
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+// openJournal opens a journal of what is changed on the host, and undoes what an agent before this one has left.
+func (p *parts) openJournal(name string, files act.Files) (*act.Journal, error) {
+	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	journal, err := act.OpenJournal(filepath.Join(o.StateDir, name), layout, files)
+	journal, err := act.OpenJournal(filepath.Join(p.StateDir, name), p.layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	if err != nil {
-		log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
+		p.log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
 	}
-	if n := len(journal.Entries()); n > 0 {
-		log.Info("Undoes what an agent before this one changed", "units", n)
-	}
-	if err := journal.UndoAll(); err != nil {
-		log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
+	if err := undo(journal, p.teller, "an agent before this one has left it"); err != nil {
+		p.log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
 	}
 	return journal, nil
+}
+
+// undo puts everything back that a journal holds, and tells of it.
+func undo(journal *act.Journal, teller *tell.Teller, why string) error {
+	before := journal.Entries()
+	err := journal.UndoAll()
+	teller.Undone(slices.DeleteFunc(before, func(e act.Entry) bool {
+		_, held := journal.Entry(e.Key)
+		return held
+	}), why)
+	return err //nolint:wrapcheck // The error names what could not be put back.
 }
 
 // learn takes over what has changed about rules and pods.

@@ -149,10 +149,13 @@ func (m *machine) loop(t *testing.T, stateDir string) *loop {
 	p := &parts{
 		Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), view: view(t, rules), latest: &observe.Latest{},
 	}
-	if p.journal, err = o.openJournal(changesFile, p.log, layout, m.tree); err != nil {
+	if _, err := p.newTeller(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err := p.newActors(t.Context(), m.tree)
+	if p.journal, err = p.openJournal(changesFile, m.tree); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := p.newActors(m.tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +165,7 @@ func (m *machine) loop(t *testing.T, stateDir string) *loop {
 	}
 	t.Cleanup(func() {
 		l.observer.Close()
-		if err := (undoing{p.journal}).Run(ended(t)); err != nil {
+		if err := (undoing{p.journal, p.teller}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -93,7 +93,10 @@ func (n *library) start() (end func()) {
 		Options: o, log: logr.Discard(), clock: n.clk, layout: layout, pulse: pulse.New(n.clk), latest: &observe.Latest{},
 		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: []*corev1.Pod{pod}}),
 	}
-	a, beside, err := p.newActors(n.t.Context(), n.host.Tree())
+	if _, err := p.newTeller(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	a, beside, err := p.newActors(n.host.Tree())
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/pulse"
 	"crane.io/crane/internal/agent/serve"
+	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/version"
 )
 
@@ -41,6 +42,7 @@ type parts struct {
 	latest *observe.Latest
 	// journal is nil where nothing of the host is changed.
 	journal *act.Journal
+	teller  *tell.Teller
 	// cpus is nil where nobody gives CPUs to containers.
 	cpus *cpumanager.Manager
 }
@@ -72,14 +74,18 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
+	tellers, err := p.newTeller(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var changes []Manager
 	if p.changesHost() {
-		if p.journal, err = p.openJournal(changesFile, p.log, p.layout, files); err != nil {
+		if p.journal, err = p.openJournal(changesFile, files); err != nil {
 			return nil, err
 		}
-		changes = append(changes, undoing{p.journal})
+		changes = append(changes, undoing{p.journal, p.teller})
 	}
-	actors, beside, err := p.newActors(ctx, files)
+	actors, beside, err := p.newActors(files)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +102,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		return nil, err
 	}
 	announcer := p.newAnnouncer()
-	for _, more := range [][]Manager{beside, changes, {l.marks, announcer}, zones, offered, {l}} {
+	for _, more := range [][]Manager{tellers, beside, changes, {l.marks, announcer}, zones, offered, {l}} {
 		list = append(list, more...)
 	}
 	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {
@@ -171,7 +177,10 @@ func (p *parts) register(list ...prometheus.Collector) error {
 
 // undoing is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
 // and so stops after them; those who talk to the API server at the end, which may be slow, stop later.
-type undoing struct{ journal *act.Journal }
+type undoing struct {
+	journal *act.Journal
+	teller  *tell.Teller
+}
 
 // Name implements Manager.
 func (undoing) Name() string { return "undo" }
@@ -179,7 +188,7 @@ func (undoing) Name() string { return "undo" }
 // Run implements Manager.
 func (u undoing) Run(ctx context.Context) error {
 	<-ctx.Done()
-	if err := u.journal.UndoAll(); err != nil {
+	if err := undo(u.journal, u.teller, atEnd); err != nil {
 		return fmt.Errorf("undo at the end: %w", err)
 	}
 	return nil

@@ -38,6 +38,8 @@ type MemoryConfig struct {
 	Clock   clock.WithTicker
 	// Beat is called after each change, and while there is none.
 	Beat func(step string)
+	// Undo puts everything back at the end; nil for the journal's own.
+	Undo func() error
 }
 
 // MemoryThrottler changes limits of memory of containers, one after the other, beside the loop: the kernel takes its time. Each Ask that is
@@ -66,6 +68,9 @@ type MemoryOutcome struct {
 
 // NewMemoryThrottler returns a throttler that does nothing before Run.
 func NewMemoryThrottler(cfg MemoryConfig) *MemoryThrottler {
+	if cfg.Undo == nil {
+		cfg.Undo = cfg.Journal.UndoAll
+	}
 	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryAsk, askedMemory), out: map[string]bool{}}
 }
 
@@ -109,7 +114,7 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 		m.cfg.Beat("memory")
 		select {
 		case <-ctx.Done():
-			if err := m.cfg.Journal.UndoAll(); err != nil {
+			if err := m.cfg.Undo(); err != nil {
 				return fmt.Errorf("undo limits of memory: %w", err)
 			}
 			return nil

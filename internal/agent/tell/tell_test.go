@@ -557,3 +557,27 @@ func TestLimiter(t *testing.T) {
 		t.Error("silent for an hour")
 	}
 }
+
+// TestUndone: what is put back at a start or an end is in the audit, each, and one event on the node.
+func TestUndone(t *testing.T) {
+	s := newScene(t, CPUThrottle)
+	s.Undone(nil, "the agent has ended")
+	if len(s.events.list) > 0 {
+		t.Errorf("nothing is told of: %q", s.events.list)
+	}
+	s.Undone([]act.Entry{
+		{Key: "cpu/c1", For: "batch/hog", Files: []act.Held{{File: "cpu.max", Set: "70000 100000", Original: "max 100000"}, {File: "cpu.max.burst", Set: "0", Original: "0", Condition: true}}},
+		{Key: "memory/c2", For: "batch/reader", Files: []act.Held{{File: "memory.high", Set: "1000", Original: "max"}}},
+	}, "the agent has ended")
+	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were put back: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
+		t.Errorf("%q, want %q", s.events.list, want)
+	}
+	if got := s.value(t, `crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`); got != 2 {
+		t.Errorf("counted: %g", got)
+	}
+	records := s.records(t)
+	if len(records) != 2 || records[0].Action != CPURestore || records[0].Pod != "hog" || records[0].Container != "c1" || records[0].From != "cpu.max 70000 100000" ||
+		records[0].To != "cpu.max max 100000" || records[1].Action != MemoryRestore || !strings.Contains(records[1].Why, "the agent has ended") {
+		t.Errorf("%+v", records)
+	}
+}

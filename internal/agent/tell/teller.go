@@ -26,6 +26,7 @@ const (
 	reasonWithheld  = "EvictionWithheld"
 	reasonKeptAway  = "NewPodsKeptAway"
 	reasonWelcome   = "NewPodsWelcome"
+	reasonUndone    = "ChangesUndone"
 	reasonEvicted   = "Evicted"
 	reasonRefused   = "EvictionRefused"
 	reasonThrottled = "CPUThrottled"
@@ -158,6 +159,47 @@ func (t *Teller) Tainted(o act.TaintOutcome) {
 		a.Outcome, a.Err, a.Event = Failed, o.Err.Error(), ""
 	}
 	t.Did(a)
+}
+
+// Undone tells of what a journal held and what was put back, at the start or the end of an agent.
+func (t *Teller) Undone(list []act.Entry, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range list {
+		e := &list[i]
+		kind, container, _ := strings.Cut(e.Key, "/")
+		a := Action{Kind: undoes(kind), Outcome: Done, Container: container, Why: e.For + ": " + why}
+		a.Pod.Namespace, a.Pod.Name, _ = strings.Cut(e.For, "/")
+		for j := range e.Files {
+			if f := &e.Files[j]; !f.Condition {
+				a.From, a.To = join(a.From, f.File+" "+f.Set), join(a.To, f.File+" "+f.Original)
+			}
+		}
+		t.did(a)
+	}
+	if len(list) > 0 {
+		t.event(qos.PodRef{}, corev1.EventTypeNormal, reasonUndone, why, fmt.Sprintf("%d changes of the host were put back: %s", len(list), why))
+	}
+}
+
+// undoes is the kind that puts back what units of a journal are for, by what their keys begin with.
+func undoes(unit string) Kind {
+	switch unit {
+	case "cpu":
+		return CPURestore
+	case "memory":
+		return MemoryRestore
+	case "cpuset", "memset":
+		return CPUManager
+	}
+	return Kind(unit)
+}
+
+func join(list, next string) string {
+	if list == "" {
+		return next
+	}
+	return list + ", " + next
 }
 
 // Did tells of any action.
