@@ -306,33 +306,3 @@ func (d *detector) worst(r *Rule, of Resource) *verdict {
 	}
 	return out
 }
-
-// Interference is what is known of a pod that waits more than usual.
-type Interference struct {
-	Of Resource
-	// Victim is the latency-sensitive pod, Sensitive why it is one.
-	Victim    PodRef
-	Sensitive string
-	// Waits is the share of time that it waits, Usual its median in calm times, Deviation how far these scatter.
-	Waits, Usual, Deviation series.Ratio
-	// Antagonist is who is likely to be the cause, of those that the rule's action may be taken on; empty where nobody is. Rise is how much
-	// more than usual it uses, Uses how much, in millicores or bytes.
-	Antagonist PodRef
-	Rise, Uses float64
-	// Own says why it is no interference; empty where it is.
-	Own string
-}
-
-// String says it with its numbers.
-func (i Interference) String() string {
-	text := fmt.Sprintf("%s (%s) waits %.1f %% of the time for %s, usually %.1f %% ± %.1f %%", i.Victim, i.Sensitive, 100*i.Waits, i.Of, 100*i.Usual, 100*i.Deviation)
-	switch {
-	case i.Own != "":
-		return text + "; no interference: " + i.Own
-	case i.Antagonist == PodRef{}:
-		return text + "; no pod that may be touched can be the cause"
-	case i.Rise > 0:
-		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, i.Of.format(i.Uses), i.Of.format(i.Rise))
-	}
-	return text + fmt.Sprintf("; nobody's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Uses))
-}

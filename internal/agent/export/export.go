@@ -4,6 +4,7 @@
 package export
 
 import (
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -120,9 +121,8 @@ func cores(milli float64) float64 { return milli / 1000 }
 
 func (s sink) stalled(d *prometheus.Desc, p observe.Pressures, labels ...string) {
 	p.Each(func(resource string, v host.Pressure) {
-		of := append(labels[:len(labels):len(labels)], resource)
-		s.send(d, prometheus.CounterValue, v.Some.Total.Seconds(), append(of[:len(of):len(of)], "some"))
-		s.send(d, prometheus.CounterValue, v.Full.Total.Seconds(), append(of[:len(of):len(of)], "full"))
+		s.send(d, prometheus.CounterValue, v.Some.Total.Seconds(), slices.Concat(labels, []string{resource, "some"}))
+		s.send(d, prometheus.CounterValue, v.Full.Total.Seconds(), slices.Concat(labels, []string{resource, "full"}))
 	})
 }
 

@@ -44,6 +44,9 @@ func (l *Latest) Load() *Snapshot {
 	return l.current
 }
 
+// again copies a list into the memory of another, as far as that is enough.
+func again[T any](memory, from []T) []T { return append(memory[:0], from...) }
+
 // copyFrom makes s the same as another, in memory of its own.
 func (s *Snapshot) copyFrom(from *Snapshot) {
 	pods := s.Pods[:cap(s.Pods)]
@@ -52,12 +55,12 @@ func (s *Snapshot) copyFrom(from *Snapshot) {
 	}
 	pods = pods[:len(from.Pods)]
 	for i := range from.Pods {
-		containers := append(pods[i].Containers[:0], from.Pods[i].Containers...)
+		containers := again(pods[i].Containers, from.Pods[i].Containers)
 		pods[i] = from.Pods[i]
 		pods[i].Containers = containers
 	}
-	disks, interfaces := append(s.Disks[:0], from.Disks...), append(s.Interfaces[:0], from.Interfaces...)
-	zones, problems := append(s.Node.Zones[:0], from.Node.Zones...), s.Problems
+	disks, interfaces, zones := again(s.Disks, from.Disks), again(s.Interfaces, from.Interfaces), again(s.Node.Zones, from.Node.Zones)
+	problems := s.Problems
 	*s = *from
 	s.Pods, s.Disks, s.Interfaces, s.Node.Zones = pods, disks, interfaces, zones
 	if problems == nil {

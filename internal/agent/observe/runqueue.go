@@ -111,13 +111,13 @@ func (o *Observer) lookRunQueues() {
 	for i := range o.snapshot.Pods {
 		containers += len(o.snapshot.Pods[i].Containers)
 	}
-	start, n := 0, 0
+	start := 0
 	if containers > 0 {
 		start = q.next % containers
 	}
 	// Twice around: from where the last look ended to the end, and from the beginning.
 	for range 2 {
-		n = 0
+		n := 0
 		for i := range o.snapshot.Pods {
 			p := &o.snapshot.Pods[i]
 			for j := range p.Containers {

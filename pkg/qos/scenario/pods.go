@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
 )
 
 func newPod(name string, words []string) (*pod, error) {
@@ -36,8 +35,6 @@ func (p *pod) set(key, value string) error {
 	switch key {
 	case "cpu", "memory":
 		err = setDemand(&p.wants, key, value)
-	case "cache":
-		p.cache, err = bytes(value)
 	case "request":
 		p.request, err = milliCPU(value)
 	case "limit":
@@ -61,21 +58,30 @@ func (p *pod) set(key, value string) error {
 		p.Allowed = strings.Split(value, ",")
 	case "elastic":
 		p.Elastic = true
-	case "sensitive":
-		p.Sensitive = "cpuPriority 0"
-	case "stall", "noise":
-		var share series.Ratio
-		if share, err = percentage(value); key == "stall" {
-			p.stall = float64(share)
-		} else {
-			p.noise = float64(share)
-		}
 	case "unmeasured":
 		p.unmeasured = value != "no"
 	case "protected":
 		p.protected = value != "no"
 	case "keep":
 		p.Keep = value
+	default:
+		err = p.setWaits(key, value)
+	}
+	return err
+}
+
+// setWaits sets what has to do with waiting, and with memory that can be had back.
+func (p *pod) setWaits(key, value string) error {
+	var err error
+	switch key {
+	case "sensitive":
+		p.Sensitive = "cpuPriority 0"
+	case "stall":
+		p.stall, err = percentage(value)
+	case "noise":
+		p.noise, err = percentage(value)
+	case "cache":
+		p.cache, err = bytes(value)
 	default:
 		err = errKey
 	}

@@ -156,7 +156,7 @@ func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
 	if qos.Quota(p.wants.cpu) > p.quota {
 		m.throttled = 1
 	}
-	calm := p.stall + p.noise*r.rng.Float64()
+	calm := float64(p.stall) + float64(p.noise)*r.rng.Float64()
 	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.s.node.Memory)-crowded, 0)/(1-crowded), 1))
 	if p.wants.memory > used {

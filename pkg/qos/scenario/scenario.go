@@ -43,7 +43,7 @@ type measurement struct {
 type pod struct {
 	qos.Pod
 	// stall is the share of time that it waits for cpu even where it is alone, noise what comes and goes on top of it.
-	stall, noise   float64
+	stall, noise   series.Ratio
 	wants          demand
 	request, limit series.MilliCPU
 	quota          qos.Quota
