@@ -57,7 +57,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	observation := eyes.Observe(snapshot, pods, act.Tainted(state.Node))
 	r := &report{at: snapshot.At, node: o.node(), snapshot: snapshot, observation: observation, policy: policy, problems: problems, known: pods.Known()}
 	r.features, r.zones = o.features(present(layout, missing), missing, snapshot), o.seeZones(ctx)
-	r.notes = append(r.notes, state.Note)
+	r.notes = append(append(r.notes, state.Note), state.Unheard...)
 	if state.Rules.NodeQOS != nil && state.Node == nil {
 		r.notes = append(r.notes, "the node's labels are not known (--node-labels): every NodeQOS is taken")
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +142,7 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	if state.Node == nil {
-		return nil, fmt.Errorf("node %s: %s", o.node(), strings.Join(append(state.Problems, "the API server was asked for "+asked.String()), "; "))
+		return nil, fmt.Errorf("node %s: %s", o.node(), strings.Join(append(slices.Concat(state.Unheard, state.Problems), "the API server was asked for "+asked.String()), "; "))
 	}
 	return state, nil
 }
@@ -160,6 +161,10 @@ func (o *Options) readRules() (ruleset.Set, error) {
 	}
 	return set, nil
 }
+
+// complete tells that a plan follows from all rules that are for the node: that these are known, and the node by whose labels they are
+// chosen. What of it is known first at a start is chance.
+func complete(s *cluster.State) bool { return s.KnowsRules && (s.Node != nil || s.AnyNode) }
 
 // policyOf makes the rules of a state. Problems are what cannot be used and what is not known.
 func policyOf(s *cluster.State, limits qos.Limits) (qos.Policy, []string) {

@@ -5,7 +5,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,7 +102,8 @@ func (f *feed) hear(ctx context.Context, err error) {
 	}
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
-	if err == nil && f.failing == nil {
+	err = bare(err)
+	if err == nil && f.failing == nil || err != nil && f.failing != nil && err.Error() == f.failing.Error() {
 		return
 	}
 	f.failing = err
@@ -110,6 +113,15 @@ func (f *feed) hear(ctx context.Context, err error) {
 
 // known tells that all objects are known, or that there can be none.
 func (f *feed) known() bool { return f.had || apierrors.IsNotFound(f.failing) }
+
+// bare is an error without the request that it is of, which is another one each time.
+func bare(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
 
 // problem says what is wrong with the feed; empty for nothing.
 func (f *feed) problem() string {

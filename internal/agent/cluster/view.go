@@ -37,8 +37,10 @@ type State struct {
 	KnowsRules bool
 	// AnyNode tells that rules hold whatever the labels of the node are, where these are not known: there is no API server to ask.
 	AnyNode bool
-	// Problems are objects that cannot be read and kinds that the API server does not tell of, each with its name.
+	// Problems are objects that cannot be read, and a node that is not there, each with its name.
 	Problems []string
+	// Unheard are kinds that the API server does not tell of, each with why; what was known of them holds.
+	Unheard []string
 	// Note says where this is from.
 	Note string
 }

@@ -164,12 +164,12 @@ func (w *Watcher) tell() {
 	defer w.mu.Unlock()
 	for _, f := range w.list() {
 		now := f.problem()
-		if (now == "") != (f.told == "") {
-			if now == "" {
-				w.config.Log.Info("The API server tells again", "of", f.name)
-			} else {
-				w.config.Log.Info("The API server does not tell", "problem", now)
-			}
+		switch {
+		case now == f.told:
+		case now == "":
+			w.config.Log.Info("The API server tells again", "of", f.name)
+		default:
+			w.config.Log.Info("The API server does not tell", "problem", now)
 		}
 		f.told = now
 	}
@@ -198,7 +198,7 @@ func (w *Watcher) build() *State {
 	s := &State{KnowsPods: w.feeds.pods.had, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
 	for _, f := range w.list() {
 		if p := f.problem(); p != "" {
-			s.Problems = append(s.Problems, p)
+			s.Unheard = append(s.Unheard, p)
 		}
 	}
 	for _, o := range w.feeds.nodes.items {

@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -170,12 +171,12 @@ func TestMissingKind(t *testing.T) {
 	w.start(t)
 	<-w.Answered()
 	w.until(t, "told", func(s *State) bool {
-		return s.Node != nil && len(s.Problems) == 1 && strings.Contains(s.Problems[0], "CustomResourceDefinition is not installed")
+		return s.Node != nil && len(s.Unheard) == 1 && strings.Contains(s.Unheard[0], "CustomResourceDefinition is not installed")
 	})
 	missing.Store(false)
 	w.until(t, "found", func(s *State) bool {
 		w.clock.Step(missingPause)
-		return len(s.Rules.NodeQOS) == 1 && len(s.Problems) == 0
+		return len(s.Rules.NodeQOS) == 1 && len(s.Unheard) == 0
 	})
 }
 
@@ -189,16 +190,25 @@ func TestForbidden(t *testing.T) {
 	gone.Store(true)
 	w.start(t)
 	w.until(t, "told", func(s *State) bool {
-		return !s.KnowsPods && slices.ContainsFunc(s.Problems, func(p string) bool {
+		return !s.KnowsPods && slices.ContainsFunc(s.Unheard, func(p string) bool {
 			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "nothing of them is known")
 		})
 	})
 	gone.Store(false)
-	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Problems) == 0 })
+	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unheard) == 0 })
 	// An error of the next list leaves what is known.
-	w.feeds.pods.hear(t.Context(), errors.New("connection refused"))
-	if s := w.State(); len(s.Pods) != 2 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "what was known of them holds") {
+	refused := func(query string) error {
+		return &url.Error{Op: "Get", URL: "https://x/pods?" + query, Err: errors.New("connection refused")}
+	}
+	w.feeds.pods.hear(t.Context(), refused("timeout=5m"))
+	s := w.State()
+	if len(s.Pods) != 2 || len(s.Unheard) != 1 || s.Unheard[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
 		t.Errorf("%+v", s)
+	}
+	// The next try fails for the same reason: that is no news.
+	w.feeds.pods.hear(t.Context(), refused("timeout=6m"))
+	if w.State() != s {
+		t.Error("the same error is another state")
 	}
 }
 
