@@ -36,31 +36,20 @@ func (c recordedClock) After(d time.Duration) <-chan time.Time {
 // run runs the agent with flags on a recording of ten seconds.
 func run(t *testing.T, recording string, flags ...string) (string, error) {
 	t.Helper()
-	rec, err := kernel.Recorded(recording)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() {
-		if err := rec.Write(dir, 1); err != nil {
-			t.Error(err)
-		}
-	}}
+	rec := kernel.ForTest(t, recording)
+	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() { rec.To(1) }}
 	o := NewOptions()
 	o.BindAddress = ""
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	o.AddFlags(fs)
-	if err := fs.Parse(append([]string{"--host-root", dir, "--collect-interval", "10s", "--hostname-override", "node-1"}, flags...)); err != nil {
+	if err := fs.Parse(append([]string{"--host-root", rec.Dir, "--collect-interval", "10s", "--hostname-override", "node-1"}, flags...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Validate().ToAggregate(); err != nil {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = Run(t.Context(), o, clk, &out)
+	err := Run(t.Context(), o, clk, &out)
 	return out.String(), err
 }
 

@@ -28,8 +28,7 @@ const (
 
 // bench is a recorded node that is looked at.
 type bench struct {
-	dir       string
-	rec       kernel.Recording
+	rec       *kernel.Recorder
 	observer  *observe.Observer
 	latest    observe.Latest
 	clock     *clocktesting.FakePassiveClock
@@ -38,22 +37,13 @@ type bench struct {
 
 func newBench(t *testing.T, copies int) *bench {
 	t.Helper()
-	rec, err := kernel.Recorded("v2-systemd-containerd")
+	b := &bench{rec: kernel.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	b.rec.Multiply(burstable, copies)
+	layout, err := cgroup.Detect(host.Root(b.rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{dir: t.TempDir(), rec: rec, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
-	if err := rec.Write(b.dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := kernel.Multiply(rec, b.dir, burstable, copies); err != nil {
-		t.Fatal(err)
-	}
-	layout, err := cgroup.Detect(host.Root(b.dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.observer = observe.New(host.Root(b.dir), layout)
+	b.observer = observe.New(host.Root(b.rec.Dir), layout)
 	t.Cleanup(b.observer.Close)
 	b.collector = New(Config{Latest: &b.latest, Clock: b.clock, Pods: func() []*corev1.Pod {
 		return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: guaranteed}}}
@@ -63,9 +53,7 @@ func newBench(t *testing.T, copies int) *bench {
 
 func (b *bench) look(t *testing.T, moment int) {
 	t.Helper()
-	if err := b.rec.Write(b.dir, moment); err != nil {
-		t.Fatal(err)
-	}
+	b.rec.To(moment)
 	b.clock.SetTime(b.clock.Now().Add(10 * time.Second))
 	b.latest.Publish(b.observer.Look(b.clock.Now()))
 }

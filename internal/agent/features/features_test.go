@@ -38,14 +38,7 @@ func report(t *testing.T, dir string) map[string]string {
 }
 
 func TestReport(t *testing.T) {
-	rec, err := kernel.Recorded("v2-systemd-crio")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	dir := kernel.ForTest(t, "v2-systemd-crio").Dir
 	write := func(path, content string) {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"crane.io/crane/internal/simnode/kernel"
 )
 
 // podFiles are the files of a pod's group in a recorded tree.
@@ -22,7 +24,8 @@ func podFiles(dir, uid string) string {
 
 // TestStalled: shares of the time since the last look, of which the kernel's averages know nothing.
 func TestStalled(t *testing.T) {
-	rec, dir := record(t, "v2-systemd-containerd")
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	pressure := func(total string) {
@@ -68,9 +71,7 @@ func TestStalled(t *testing.T) {
 	if p := find(&o.snapshot, burstable); !p.UsedCPU.OK || !p.Memory.OK {
 		t.Errorf("%+v", p)
 	}
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(1)
 	look(time.Second)
 	if len(o.waited) != 4 {
 		t.Errorf("%d pods are remembered, want 4", len(o.waited))
@@ -79,7 +80,7 @@ func TestStalled(t *testing.T) {
 
 // TestCannotRead: a file that the kernel refuses to read (here a directory, which is no file) is a problem of its pod alone.
 func TestCannotRead(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	file := filepath.Join(podFiles(dir, burstable), "cpu.stat")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestCannotRead(t *testing.T) {
 // TestVanished: a pod that goes between two looks is gone with all that is remembered of it, and one that goes while it is looked at has no
 // figures and is no problem.
 func TestVanished(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := open(t, dir)
 	o.SampleRunQueue(Always)
 	now := time.Now()
@@ -147,7 +148,7 @@ func TestVanished(t *testing.T) {
 // TestWrongRuntime: containers are known by their cgroups, whatever sockets of runtimes are there.
 func TestWrongRuntime(t *testing.T) {
 	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
-		_, dir := record(t, recording)
+		dir := kernel.ForTest(t, recording).Dir
 		write(t, filepath.Join(dir, socket), "")
 		s := open(t, dir).Look(time.Now())
 		if p := find(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"crane.io/crane/internal/simnode/kernel"
 )
 
 // TestLatest: who has got a snapshot keeps it as it was, whatever is looked at afterwards.
@@ -16,14 +18,13 @@ func TestLatest(t *testing.T) {
 	if s := latest.Load(); s != nil {
 		t.Fatalf("a snapshot before the first look: %+v", s)
 	}
-	rec, dir := record(t, "v2-systemd-containerd")
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest.Publish(o.Look(now))
 	first := latest.Load()
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(1)
 	for i := range 5 {
 		latest.Publish(o.Look(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
 		if i == 0 && find(latest.Load(), guaranteed).UsedCPU.Value != 500 {

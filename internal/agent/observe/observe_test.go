@@ -32,19 +32,6 @@ func open(t testing.TB, dir string) *Observer {
 	return o
 }
 
-func record(t testing.TB, name string) (kernel.Recording, string) {
-	t.Helper()
-	rec, err := kernel.Recorded(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	return rec, dir
-}
-
 func find(s *Snapshot, uid string) *Pod {
 	for i := range s.Pods {
 		if s.Pods[i].UID == uid {
@@ -58,7 +45,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Max(1, math.Abs(
 
 // TestRates: the recording was made with these rates in mind, so each unit shows.
 func TestRates(t *testing.T) {
-	rec, dir := record(t, "v2-systemd-containerd")
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := o.Look(now)
@@ -68,9 +56,7 @@ func TestRates(t *testing.T) {
 	if !s.Node.Memory.OK || !find(s, guaranteed).Memory.OK {
 		t.Error("the first look has no memory")
 	}
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(1)
 	s = o.Look(now.Add(rec.Moments[1].At))
 	if len(s.Problems) > 0 {
 		t.Errorf("problems: %v", s.Problems)
@@ -107,23 +93,18 @@ func TestRates(t *testing.T) {
 
 // TestBack: what goes back, does not change or comes anew has no rate, and gets one again.
 func TestBack(t *testing.T) {
-	rec, dir := record(t, "v2-systemd-containerd")
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(1)
 	o.Look(now)
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(0)
 	s := o.Look(now.Add(10 * time.Second))
 	if p := find(s, guaranteed); s.Node.UsedCPU.OK || p.UsedCPU.OK || p.Throttled.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
 		t.Errorf("counters that went back have rates: %+v, %+v", s.Node, p)
 	}
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
+	rec.To(1)
 	if s = o.Look(now.Add(20 * time.Second)); find(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
 		t.Errorf("no rates after counters went back: %+v", s.Node)
 	}
@@ -135,7 +116,7 @@ func TestBack(t *testing.T) {
 
 // TestLacks: what the host does not have is unknown, the rest is not.
 func TestLacks(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	for _, path := range []string{"proc/pressure", "proc/1", "sys/block", "proc/meminfo"} {
 		if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
 			t.Fatal(err)
@@ -171,10 +152,9 @@ func TestThisHost(t *testing.T) {
 // manyPods writes a tree with pods of one container and a sandbox each.
 func manyPods(t testing.TB, pods int) string {
 	t.Helper()
-	rec, dir := record(t, "v2-systemd-containerd")
-	if err := kernel.Multiply(rec, dir, burstable, pods); err != nil {
-		t.Fatal(err)
-	}
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
+	rec.Multiply(burstable, pods)
 	return dir
 }
 
@@ -192,7 +172,7 @@ func TestLookAllocatesLittle(t *testing.T) {
 
 // TestBound: 500 pods are read.
 func TestBound(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	for i := range 500 {
 		pod := filepath.Join(dir, fmt.Sprintf("sys/fs/cgroup/kubepods.slice/kubepods-pod%032d.slice", i))
 		if err := os.Mkdir(pod, 0o755); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/simnode/kernel"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -27,7 +28,7 @@ func stat(t *testing.T, dir string, cpus ...[2]int) {
 
 // TestExclusiveIdle: what is idle of the CPUs that are containers' alone, by the kubelet's account and by another's.
 func TestExclusiveIdle(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	look := func() Node { now = now.Add(10 * time.Second); return o.Look(now).Node }
@@ -80,7 +81,7 @@ func TestExclusiveIdle(t *testing.T) {
 
 // TestOwnCPUs: which pods run on CPUs of their own, by what their containers are confined to.
 func TestOwnCPUs(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := open(t, dir)
 	o.KubeletAt("srv/kubelet")
 	now := time.Now()
@@ -118,7 +119,7 @@ func TestOwnCPUs(t *testing.T) {
 
 // TestZones: NUMA nodes with gaps between their numbers, one that is plugged in, one that cannot be read.
 func TestZones(t *testing.T) {
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := open(t, dir)
 	now := time.Now()
 	n := o.Look(now).Node

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/simnode/kernel"
 )
 
 // threads are those of a container in a recorded tree.
@@ -48,7 +49,7 @@ func (h threads) set(t *testing.T, waited map[int]int) {
 // queue is a tree of one container whose threads are sampled.
 func queue(t *testing.T) (*Observer, threads, func(time.Duration) Known[RunQueue]) {
 	t.Helper()
-	_, dir := record(t, "v2-systemd-containerd")
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := open(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	h := threads{dir: dir, group: find(o.Look(now), burstable).Containers[0].Path}

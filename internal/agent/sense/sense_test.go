@@ -35,29 +35,18 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 // recorded is a recorded tree, its observer and the second look at it.
 func recorded(t testing.TB, copies int) (string, *observe.Observer, *observe.Snapshot) {
 	t.Helper()
-	rec, err := kernel.Recorded("v2-systemd-containerd")
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec.Multiply(burstable, copies)
+	layout, err := cgroup.Detect(host.Root(rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := kernel.Multiply(rec, dir, burstable, copies); err != nil {
-		t.Fatal(err)
-	}
-	layout, err := cgroup.Detect(host.Root(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := observe.New(host.Root(dir), layout)
+	o := observe.New(host.Root(rec.Dir), layout)
 	t.Cleanup(o.Close)
 	now := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	o.Look(now)
-	if err := rec.Write(dir, 1); err != nil {
-		t.Fatal(err)
-	}
-	return dir, o, o.Look(now.Add(rec.Moments[1].At))
+	rec.To(1)
+	return rec.Dir, o, o.Look(now.Add(rec.Moments[1].At))
 }
 
 func pods(s *observe.Snapshot) inventory.Pods {

@@ -163,15 +163,7 @@ func TestOddMachines(t *testing.T) {
 // TestRecordedMachines reads recordings of real hosts.
 func TestRecordedMachines(t *testing.T) {
 	for name, want := range map[string]int{"hybrid-cgroupfs": 1, "v2-systemd-containerd": 2, "v2-systemd-crio": 2} {
-		rec, err := kernel.Recorded(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		if err := rec.Write(dir, 0); err != nil {
-			t.Fatal(err)
-		}
-		m, err := ReadMachine(host.Root(dir))
+		m, err := ReadMachine(host.Root(kernel.ForTest(t, name).Dir))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

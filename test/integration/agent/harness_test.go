@@ -73,15 +73,7 @@ func newNode(name string) *corev1.Node {
 // recordedHost writes the files of a host of four cores, with half of its memory used.
 func recordedHost(t *testing.T) string {
 	t.Helper()
-	recording, err := kernel.Recorded("v2-systemd-containerd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := recording.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return kernel.ForTest(t, "v2-systemd-containerd").Dir
 }
 
 // outage stops the API server and returns what starts it again, at the end of the test at the latest.

@@ -24,23 +24,16 @@ const (
 )
 
 // open writes a recording and reads it.
-func open(t *testing.T, name string) (kernel.Recording, string, Layout, *Tree) {
+func open(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
 	t.Helper()
-	rec, err := kernel.Recorded(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := rec.Write(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	layout, err := Detect(host.Root(dir))
+	rec := kernel.ForTest(t, name)
+	layout, err := Detect(host.Root(rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree := NewTree(layout, &host.Reader{})
 	t.Cleanup(tree.Close)
-	return rec, dir, layout, tree
+	return rec, rec.Dir, layout, tree
 }
 
 func look(t *testing.T, tree *Tree) map[string]*Pod {
@@ -140,11 +133,9 @@ func TestPods(t *testing.T) {
 // TestRates: units of v1 (nanoseconds) and v2 (microseconds) come out the same.
 func TestRates(t *testing.T) {
 	for name, want := range map[string]struct{ cores, tolerance float64 }{"hybrid-cgroupfs": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}} {
-		rec, dir, _, tree := open(t, name)
+		rec, _, _, tree := open(t, name)
 		before := look(t, tree)[guaranteed].Stat
-		if err := rec.Write(dir, 1); err != nil {
-			t.Fatal(err)
-		}
+		rec.To(1)
 		after := look(t, tree)[guaranteed].Stat
 		cores := float64(after.CPUTime-before.CPUTime) / float64(rec.Moments[1].At)
 		if math.Abs(cores-want.cores) > want.tolerance {

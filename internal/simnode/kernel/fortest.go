@@ -1,0 +1,48 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+// TB is what ForTest needs of a test.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	TempDir() string
+}
+
+// Recorder is a recording in a directory of a test.
+type Recorder struct {
+	Recording
+
+	// Dir is the host's root.
+	Dir string
+	tb  TB
+}
+
+// ForTest writes the first moment of a recording into a directory of a test.
+func ForTest(tb TB, name string) *Recorder {
+	tb.Helper()
+	rec, err := Recorded(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &Recorder{Recording: rec, Dir: tb.TempDir(), tb: tb}
+	r.To(0)
+	return r
+}
+
+// To brings the directory to a moment.
+func (r *Recorder) To(moment int) {
+	r.tb.Helper()
+	if err := r.Write(r.Dir, moment); err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+// Multiply is Multiply in the directory.
+func (r *Recorder) Multiply(uid string, copies int) {
+	r.tb.Helper()
+	if err := Multiply(r.Recording, r.Dir, uid, copies); err != nil {
+		r.tb.Fatal(err)
+	}
+}
