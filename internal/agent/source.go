@@ -5,10 +5,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -142,7 +142,9 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	if state.Node == nil {
-		return nil, fmt.Errorf("node %s: %s", o.node(), strings.Join(append(slices.Concat(state.Unheard, state.Problems), "the API server was asked for "+asked.String()), "; "))
+		// The first is of the node itself.
+		why := append(slices.Concat(state.Unheard, state.Problems), "the API server has said nothing for "+asked.String())
+		return nil, errors.New(why[0])
 	}
 	return state, nil
 }
