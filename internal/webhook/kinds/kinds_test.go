@@ -72,6 +72,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 	facts := Facts{Namespace: "crane-system", Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict-batch": {Eviction: &ensurancev1alpha1.EvictionAction{}},
+		"hold-back-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}},
 	}}
 	looked := 0
 	for _, name := range files {
