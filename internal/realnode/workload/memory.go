@@ -4,10 +4,12 @@
 package workload
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -27,6 +29,7 @@ func hogMemory(args []string, out io.Writer) error {
 	step := flags.Int("step", 8, "memory to take at a time, in MiB")
 	pause := flags.Duration("pause", 20*time.Millisecond, "time between two steps")
 	after := flags.String("after", "", "take nothing before this file has content")
+	file := flags.String("file", "", "take it as cache of this file, which is written, instead of memory of the process")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -44,14 +47,20 @@ func hogMemory(args []string, out io.Writer) error {
 		case <-time.After(afterPoll):
 		}
 	}
-	var held [][]byte
+	take := &taker{}
+	if *file != "" {
+		f, err := os.Create(*file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		take.file = f
+	}
 	for have := 0; have < *size; {
 		n := min(*step, *size-have)
-		block := make([]byte, n<<20)
-		for i := 0; i < len(block); i += os.Getpagesize() {
-			block[i] = 1
+		if err := take.block(n << 20); err != nil {
+			return err
 		}
-		held = append(held, block)
 		have += n
 		if err := say(out, memoryReport{MiB: have}); err != nil {
 			return err
@@ -63,7 +72,27 @@ func hogMemory(args []string, out io.Writer) error {
 		}
 	}
 	<-done
-	// The blocks are in use until here.
-	held[0][0] = 2
+	runtime.KeepAlive(take) // The blocks are in use until here.
+	return nil
+}
+
+// taker takes memory, of the process or as cache of a file.
+type taker struct {
+	file *os.File
+	held [][]byte
+}
+
+// block takes that many bytes.
+func (t *taker) block(bytes int) error {
+	block := make([]byte, bytes)
+	if t.file != nil {
+		_, err := t.file.Write(block)
+		// What is not on the disk yet cannot be dropped.
+		return errors.Join(err, t.file.Sync())
+	}
+	for i := 0; i < len(block); i += os.Getpagesize() {
+		block[i] = 1
+	}
+	t.held = append(t.held, block)
 	return nil
 }

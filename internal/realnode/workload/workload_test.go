@@ -179,3 +179,22 @@ func TestUnknownProgram(t *testing.T) {
 		t.Error("memory-hog of nothing is no error")
 	}
 }
+
+// TestMemoryOfFiles: a hog of cache has written what it says to its file.
+func TestMemoryOfFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	take := &taker{file: f}
+	for range 2 {
+		if err := take.block(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 2<<20 || len(take.held) > 0 {
+		t.Errorf("%v, %v; %d blocks are held", info, err, len(take.held))
+	}
+}
