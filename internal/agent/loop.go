@@ -161,7 +161,7 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
 	l.done("decide", looked)
 	decided := l.clock.Now()
-	l.carryOut(&plan, &l.state, snapshot, l.known.KnowsRules)
+	l.carryOut(&plan, &l.state, snapshot, complete(l.known))
 	l.done("act", decided)
 	if l.tainter == nil {
 		l.avoided = plan.Avoid.Wanted // As if it were done.

@@ -103,8 +103,10 @@ func judge(err error) (result Result, why string, again, open bool) {
 		return Evicted, "", false, true
 	case apierrors.IsNotFound(err):
 		return Gone, err.Error(), false, false
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err) && isAnother(err):
 		return Gone, "it is another pod by now: " + err.Error(), false, false
+	case apierrors.IsConflict(err):
+		return Failed, "somebody else has changed it in the same moment: " + err.Error(), true, false
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return Refused, budgetText(err), false, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
@@ -121,6 +123,11 @@ func judge(err error) (result Result, why string, again, open bool) {
 
 // noRight is in what an API server's authorizer says of rights that are missing; admission refuses in other words.
 const noRight = "cannot create resource"
+
+// isAnother tells whether an API server, or its store, says that a pod is not the one that was meant.
+func isAnother(err error) bool {
+	return strings.Contains(err.Error(), "UID in the precondition") || strings.Contains(err.Error(), "UID in precondition")
+}
 
 // budgetText is what the disruption budget says.
 func budgetText(err error) string {

@@ -80,7 +80,8 @@ func TestJudge(t *testing.T) {
 	}{
 		"yes":                {nil, Evicted, false, true, ""},
 		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
-		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("the UID in the precondition")), Gone, false, false, "another pod"},
+		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("Precondition failed: UID in the precondition: a, UID in the object meta: b")), Gone, false, false, "another pod"},
+		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "same moment"},
 		"disruption budget":  {disruption(), Refused, false, false, "needs 2 healthy pods"},
 		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
 		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},

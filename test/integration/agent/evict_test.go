@@ -15,15 +15,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/test/integration/harness"
 )
 
 // scene is a node of its own with a rule that evicts pods of a namespace above 8,000 MiB, with 7 s to end.
@@ -259,6 +265,58 @@ func TestEvictOutage(t *testing.T) {
 	s.evicted("first")
 	a.looks(t, 3)
 	s.evicted("first")
+}
+
+// TestEvictAnotherPod: one of the same name that is not the one that was meant stays, and so does nobody else's place in order.
+func TestEvictAnotherPod(t *testing.T) {
+	s := newScene(t, "evict-another", 7000)
+	s.pod("web-0", 1500)
+	client, err := kubernetes.NewForConfig(control.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	evictor := act.NewEvictor(act.EvictConfig{Client: act.APIEvictions{Client: client}, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- evictor.Run(ctx) }()
+	for name, want := range map[string]act.Result{"web-0": act.Gone, "web-1": act.Gone} {
+		evictor.Ask(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: s.name, Name: name}})
+		var out []act.Outcome
+		eventually(t, "an answer", func(context.Context) error {
+			if out = append(out, evictor.Drain()...); len(out) == 0 {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+		if out[0].Result != want || out[0].Pause > 0 {
+			t.Errorf("%s: %+v", name, out)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.evicted()
+}
+
+// TestUnfriendly: an API server that refuses every second write, by turns as too busy and with a conflict, makes nothing wrong: the right pod
+// goes and no other, and taints come and go.
+func TestUnfriendly(t *testing.T) {
+	s := newScene(t, "unfriendly", 7000)
+	first := s.pod("first", 1500)
+	s.pod("second", 1400)
+	proxy := harness.ServeUnfriendly(t, control)
+	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
+	a.says(t, "Rule is calm", "unfriendly/memory")
+	s.uses(9000)
+	s.evicted("first")
+	becomes(t, s.c, s.name, true)
+	a.looks(t, 2)
+	s.evicted("first")
+	s.end(first)
+	s.uses(1000)
+	becomes(t, s.c, s.name, false)
+	proxy.Check(t)
 }
 
 // TestEvictBudget: two agents on two nodes share what may be evicted in the cluster. When a part of it is free again the other one goes on.
