@@ -133,25 +133,23 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // Step reads once and, where that is due, brings the object up to date.
 func (m *Manager) Step(ctx context.Context) {
-	m.config.Beat("read")
 	node := m.config.View.Node()
 	facts, err := m.read(ctx, node)
-	if err != nil {
-		if ctx.Err() == nil {
-			m.reading.tell(m.config.Log, err, "Cannot know the node's topology; its NodeResourceTopology stays as it is")
+	if err == nil || ctx.Err() == nil {
+		m.reading.tell(m.config.Log, err, "Cannot know the node's topology; its NodeResourceTopology stays as it is")
+	}
+	if err == nil {
+		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
+			m.latest.Store(facts)
+			m.tellFacts(before, facts)
 		}
+	}
+	m.config.Beat("read")
+	if err != nil || m.config.Dynamic == nil || node == nil {
 		return
 	}
-	m.reading.tell(m.config.Log, nil, "")
-	if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
-		m.latest.Store(facts)
-		m.tellFacts(before, facts)
-	}
-	if m.config.Dynamic == nil || node == nil {
-		return
-	}
-	m.config.Beat("write")
 	m.write(ctx, node, facts.Build())
+	m.config.Beat("write")
 }
 
 // read reads the facts.
