@@ -79,7 +79,7 @@ func (p *parts) newActors(files act.Files) (actors, []Manager, error) {
 		a.throttler = act.NewThrottler(p.layout, p.journal)
 	}
 	if p.enforces(enforceMemory) && withoutHigh(p.layout) == "" {
-		journal, err := p.openJournal(memoryFile, files)
+		journal, err := p.memoryJournal(files)
 		if err != nil {
 			return a, nil, err
 		}
@@ -105,6 +105,16 @@ func (p *parts) newActors(files act.Files) (actors, []Manager, error) {
 		list = append(list, a.evictor)
 	}
 	return a, list, nil
+}
+
+// memoryJournal is the journal of limits of memory, which rules and pods on elastic resources share.
+func (p *parts) memoryJournal(files act.Files) (*act.Journal, error) {
+	if p.memory != nil {
+		return p.memory, nil
+	}
+	var err error
+	p.memory, err = p.openJournal(memoryFile, files)
+	return p.memory, err
 }
 
 // hear takes over what became of evictions and of changes of memory since the last tick.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/elastic"
 	"crane.io/crane/internal/agent/podresource"
 	"crane.io/crane/internal/agent/tell"
@@ -54,7 +55,7 @@ func (o *ReclaimOptions) reserves() (elastic.Reserves, error) {
 }
 
 // newReclaiming puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
-func (p *parts) newReclaiming(did func(tell.Action), l *loop) ([]Manager, error) {
+func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) ([]Manager, error) {
 	var list []Manager
 	if p.FeatureGates.Enabled(NodeResource) && p.api != nil {
 		reserves, err := p.Reclaim.reserves()
@@ -74,7 +75,12 @@ func (p *parts) newReclaiming(did func(tell.Action), l *loop) ([]Manager, error)
 	if p.FeatureGates.Enabled(PodResource) {
 		config := podresource.Config{View: p.view, Latest: p.latest, Layout: p.layout, Clock: p.clock, Log: p.log, Beat: p.pulse.For("pod-resource"), Did: did}
 		if p.enforces(enforcePodResource) {
-			config.Journal = p.journal
+			memory, err := p.memoryJournal(files)
+			if err != nil {
+				return nil, err
+			}
+			config.Journal, config.Memory = p.journal, memory
+			list = append(list, undoing{memory, p.teller})
 		}
 		m := podresource.New(config)
 		if err := p.register(m); err != nil {

@@ -4,10 +4,17 @@
 package agent
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
@@ -80,5 +87,50 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	finding()
 	if f, evictions := finding(); f.Phase == qos.Firing || f.Value != 60 || evictions > 0 {
 		t.Errorf("%+v, %d evictions", f, evictions)
+	}
+}
+
+// TestElasticPodsAreLimited: the parts of an agent put together limit a pod on elastic resources, and put everything back at the end.
+func TestElasticPodsAreLimited(t *testing.T) {
+	m := newMachine(t)
+	m.web, m.hog = 1, 1
+	pods := filepath.Join(t.TempDir(), "pods.yaml")
+	const list = `{kind: List, items: [{kind: Pod, metadata: {namespace: "n", name: hog, uid: 22222222-2222-2222-2222-222222222222},
+  spec: {containers: [{name: main, resources: {requests: {gocrane.io/cpu: "2", gocrane.io/memory: 1Gi}, limits: {gocrane.io/cpu: "2", gocrane.io/memory: 1Gi}}}]},
+  status: {phase: Running, containerStatuses: [{name: main, containerID: "containerd://%s"}]}}]}`
+	if err := os.WriteFile(pods, fmt.Appendf(nil, list, containerID("2")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run(t)
+	p, all, err := newParts(t, m, "--enforce=pod-resource", "--bind-address=0", "--pods="+pods, "--node-labels=a=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk, ok := p.clock.(*clocktesting.FakeClock)
+	if !ok {
+		t.Fatal("another clock")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- managers{log: p.log, clock: clk, pulse: p.pulse, stopBound: time.Minute}.run(ctx, all)
+	}()
+	memory := func() string {
+		content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), "memory.max"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(content))
+	}
+	until(t, "the pod is limited", func() bool {
+		clk.Step(time.Second)
+		return m.hogsLimit(t) == "200000 100000" && memory() == "1073741824"
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if m.hogsLimit(t) != "max 100000" || memory() != "max" {
+		t.Errorf("not put back: %s, %s", m.hogsLimit(t), memory())
 	}
 }

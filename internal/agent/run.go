@@ -40,9 +40,9 @@ type parts struct {
 	// api is nil where there is no API server.
 	api    *clients
 	latest *observe.Latest
-	// journal is nil where nothing of the host is changed.
-	journal *act.Journal
-	teller  *tell.Teller
+	// journal is nil where nothing of the host is changed, memory where no limit of memory is.
+	journal, memory *act.Journal
+	teller          *tell.Teller
 	// cpus is nil where nobody gives CPUs to containers.
 	cpus *cpumanager.Manager
 }
@@ -93,7 +93,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
-	offered, err := p.newReclaiming(actors.teller.Did, l)
+	offered, err := p.newReclaiming(actors.teller.Did, l, files)
 	if err != nil {
 		return nil, err
 	}

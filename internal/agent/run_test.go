@@ -62,7 +62,7 @@ func TestOrder(t *testing.T) {
 		"http water-marks features pod-resource qos":                           {"--dry-run"},
 		"http water-marks features qos":                                        {"--dry-run", "--feature-gates=PodResource=false"},
 		"http undo water-marks features pod-resource qos":                      {"--enforce=cpu-throttle"},
-		"http undo water-marks features topology cpu-manager pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
+		"http undo water-marks features topology cpu-manager undo pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
 		"http audit water-marks features pod-resource qos":                     {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
 	} {
 		p, list, err := newParts(t, m, flags...)

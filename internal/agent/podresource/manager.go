@@ -6,7 +6,6 @@ package podresource
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -40,11 +39,12 @@ type Config struct {
 	View   cluster.Source
 	Latest *observe.Latest
 	Layout cgroup.Layout
-	// Journal is nil where nothing is carried out; then the manager says what it would write.
-	Journal *act.Journal
-	Clock   clock.WithTicker
-	Log     logr.Logger
-	Beat    func(step string)
+	// Journal is nil where nothing is carried out; then the manager says what it would write. Memory is the one for limits of memory, which
+	// rules that take memory change as well: a kernel reclaims while such a limit is written to, and others must not wait for that.
+	Journal, Memory *act.Journal
+	Clock           clock.WithTicker
+	Log             logr.Logger
+	Beat            func(step string)
 	// Did tells of what was done.
 	Did func(tell.Action)
 }
@@ -68,7 +68,7 @@ func New(c Config) *Manager {
 // Name implements the agent's manager.
 func (m *Manager) Name() string { return kind }
 
-// Run compares until ctx ends, and then puts everything back.
+// Run compares until ctx ends. Who has opened the journals puts back then what they hold.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.Clock.NewTicker(reconcileEvery)
 	defer ticker.Stop()
@@ -77,16 +77,18 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.Beat("reconcile")
 		select {
 		case <-ctx.Done():
-			if m.Journal == nil {
-				return nil
-			}
-			if err := m.Journal.UndoKind(kind); err != nil {
-				return fmt.Errorf("give back the limits of pods: %w", err)
-			}
 			return nil
 		case <-ticker.C():
 		}
 	}
+}
+
+// journal is the one that has an aspect.
+func (m *Manager) journal(aspect string) *act.Journal {
+	if aspect == aspectMemory || aspect == aspectPressure {
+		return m.Memory
+	}
+	return m.Journal
 }
 
 // reconcile brings every group in line, each on its own: a container that waits, or a kernel that refuses, holds up no other.
@@ -174,7 +176,7 @@ func (m *Manager) group(u unit, group string, w wish) {
 			}
 			continue
 		}
-		if err := m.Journal.Change(act.Unit{Key: key, For: u.pod.String() + " " + u.container, Changes: n.changes}); err != nil {
+		if err := m.journal(n.aspect).Change(act.Unit{Key: key, For: u.pod.String() + " " + u.container, Changes: n.changes}); err != nil {
 			m.failed(u, n.aspect, err)
 			continue
 		}
@@ -183,7 +185,7 @@ func (m *Manager) group(u unit, group string, w wish) {
 		m.Did(m.action(u, n, tell.Done))
 	}
 	if m.Journal != nil && m.groups.limited(group, w) {
-		if err := m.Journal.Undo(u.key(aspectPressure)); err != nil {
+		if err := m.Memory.Undo(u.key(aspectPressure)); err != nil {
 			m.failed(u, aspectPressure, err)
 		}
 	}
@@ -213,9 +215,11 @@ func (m *Manager) clean(seen map[string]bool) {
 		return
 	}
 	var errs []error
-	for _, e := range m.Journal.Entries() {
-		if strings.HasPrefix(e.Key, kind+"/") && !seen[e.Key] {
-			errs = append(errs, m.Journal.Undo(e.Key))
+	for _, j := range []*act.Journal{m.Journal, m.Memory} {
+		for _, e := range j.Entries() {
+			if strings.HasPrefix(e.Key, kind+"/") && !seen[e.Key] {
+				errs = append(errs, j.Undo(e.Key))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

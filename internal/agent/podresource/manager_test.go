@@ -47,6 +47,7 @@ type machine struct {
 	pods    []*corev1.Pod
 	done    []tell.Action
 	journal *act.Journal
+	memory  *act.Journal
 	files   act.Files
 	*Manager
 }
@@ -96,12 +97,15 @@ func (m *machine) begin(enforce bool) {
 	if m.journal, err = act.OpenJournal(filepath.Join(m.dir, "changes.json"), m.layout, m.files); err != nil {
 		m.t.Fatal(err)
 	}
+	if m.memory, err = act.OpenJournal(filepath.Join(m.dir, "memory.json"), m.layout, m.files); err != nil {
+		m.t.Fatal(err)
+	}
 	c := Config{
 		View: m, Latest: m.latest, Layout: m.layout, Clock: clocktesting.NewFakeClock(m.now), Log: logr.Discard(), Beat: func(string) {},
 		Did: func(a tell.Action) { m.done = append(m.done, a) },
 	}
 	if enforce {
-		c.Journal = m.journal
+		c.Journal, c.Memory = m.journal, m.memory
 	}
 	m.Manager = New(c)
 }
@@ -225,7 +229,7 @@ func (m *machine) end() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
 	cancel()
-	if err := m.Run(ctx); err != nil {
+	if err := errors.Join(m.Run(ctx), m.memory.UndoAll(), m.journal.UndoAll()); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -261,6 +265,23 @@ func TestThrottleStays(t *testing.T) {
 	}
 }
 
+// TestMemoryThrottleStays: a rule that slows the growth of a container works below its limit, and gives back.
+func TestMemoryThrottleStays(t *testing.T) {
+	m := newMachine(t, false, onePod())
+	unit := act.Unit{Key: "memory/1", Changes: []act.Change{{Group: group("1"), File: cgroup.FileHigh, Value: "524288000"}}}
+	if err := m.memory.Change(unit); err != nil {
+		t.Fatal(err)
+	}
+	m.step()
+	m.step()
+	m.want(group("1"), map[string]string{cgroup.FileMemory: "1073741824", cgroup.FileHigh: "524288000"})
+	if err := m.memory.Undo(unit.Key); err != nil {
+		t.Fatal(err)
+	}
+	m.step()
+	m.want(group("1"), map[string]string{cgroup.FileMemory: "1073741824", cgroup.FileHigh: "max"})
+}
+
 // TestKilled: an agent that is killed, also while a rule throttles, is undone by the next one.
 func TestKilled(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
@@ -272,7 +293,7 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.begin(true)
-		if err := m.journal.UndoAll(); err != nil {
+		if err := errors.Join(m.journal.UndoAll(), m.memory.UndoAll()); err != nil {
 			t.Fatal(err)
 		}
 		if after := m.all(); after != before {
@@ -362,7 +383,7 @@ func TestGone(t *testing.T) {
 	for range cleanEvery {
 		m.step()
 	}
-	if left := m.journal.Entries(); len(left) > 0 || len(m.told) > 0 {
+	if left := append(m.journal.Entries(), m.memory.Entries()...); len(left) > 0 || len(m.told) > 0 {
 		t.Errorf("left %+v, told %v", left, m.told)
 	}
 	m.want(podGroup, map[string]string{cgroup.FileMax: "max 100000", cgroup.FileIdle: "0", cgroup.FileWeight: "100"})
@@ -392,7 +413,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Journal = journal
+	m.Journal, m.Memory = journal, journal
 	m.step()
 	if after := m.all(); after != before {
 		t.Errorf("writes:\n%s", after)
