@@ -59,11 +59,11 @@ func names(list []Manager) string {
 func TestOrder(t *testing.T) {
 	m := newMachine(t)
 	for want, flags := range map[string][]string{
-		"http water-marks features pod-resource qos":                           {"--dry-run"},
-		"http water-marks features qos":                                        {"--dry-run", "--feature-gates=PodResource=false"},
-		"http undo water-marks features pod-resource qos":                      {"--enforce=cpu-throttle"},
+		"http water-marks features pod-resource qos":                                {"--dry-run"},
+		"http water-marks features qos":                                             {"--dry-run", "--feature-gates=PodResource=false"},
+		"http undo water-marks features pod-resource qos":                           {"--enforce=cpu-throttle"},
 		"http undo water-marks features topology cpu-manager undo pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
-		"http audit water-marks features pod-resource qos":                     {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
+		"http audit water-marks features pod-resource qos":                          {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
 	} {
 		p, list, err := newParts(t, m, flags...)
 		if err != nil {

@@ -89,9 +89,6 @@ type report struct {
 	at     time.Time
 	cpu    model.Result[series.MilliCPU]
 	memory model.Result[series.Bytes]
-	held   claim.Amounts
-	// known tells that the pods of the node are.
-	known bool
 	// forecast tells that forecasts count.
 	forecast struct{ cpu, memory bool }
 }
@@ -224,14 +221,14 @@ func (m *Manager) judge(state *cluster.State, now time.Time) *report {
 	m.usage.add(m.Latest.Load(), claimsOf(state.Pods))
 	cpuUse, memoryUse := m.usage.take()
 	expected := m.predictions.known()
-	r := &report{at: now, held: claim.Held(state.Pods), known: state.KnowsPods}
+	r, held := &report{at: now}, claim.Held(state.Pods)
 	cpu := model.Input[series.MilliCPU]{
-		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: r.held.CPU, PodsKnown: state.KnowsPods,
+		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: held.CPU, PodsKnown: state.KnowsPods,
 		Forecast: forecastOf(expected, node, corev1.ResourceCPU, now, model.FromCores),
 	}
 	cpu.Reserve, cpu.ReserveWhy = reserveOf(node, reserveCPU, m.Reserves.CPU)
 	memory := model.Input[series.Bytes]{
-		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: r.held.Memory, PodsKnown: state.KnowsPods,
+		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: held.Memory, PodsKnown: state.KnowsPods,
 		Forecast: forecastOf(expected, node, corev1.ResourceMemory, now, model.FromBytes),
 	}
 	memory.Reserve, memory.ReserveWhy = reserveOf(node, reserveMemory, m.Reserves.Memory)
