@@ -163,9 +163,32 @@ func (d *decision) blame(f *Finding, throttles []Throttle, memory []MemoryThrott
 	}
 }
 
+const (
+	// mostRepeats doubles a cool-down of five minutes to more than an hour, which is mostHold.
+	mostRepeats = 4
+	mostHold    = time.Hour
+)
+
+// holdBack is how long what was taken for the sake of a pod that waits is kept after a rule has fired: the cool-down, twice as long each
+// time that the rule has fired again soon after it was given back, up to an hour.
+func (st *ruleState) holdBack(r *Rule) time.Duration {
+	return min(r.Action.CoolDown<<st.repeats, max(r.Action.CoolDown, mostHold))
+}
+
+// again counts that a rule fires: once more where what was taken was given back just before.
+func (st *ruleState) again(r *Rule, now time.Time) int {
+	if st.lastFired.IsZero() || now.Sub(st.lastFired) > 2*st.holdBack(r) {
+		return 0
+	}
+	return min(st.repeats+1, mostRepeats)
+}
+
 // again tells that what was taken for the sake of a pod is not to be given back yet: whoever was the cause would be it again, so that it
-// gets it back when the cool-down is over, and not as soon as the pod is calm.
+// gets it back when the cool-down is over, and not as soon as the pod is calm; and then a step at a time, of which each can be seen.
 func (d *decision) again(r *Rule) bool {
-	fired := d.s.rules[r.Name].lastFired
-	return interferes(r.Metric) != None && !fired.IsZero() && d.o.At.Before(fired.Add(r.Action.CoolDown))
+	st := d.s.rules[r.Name]
+	if interferes(r.Metric) == None || st.lastFired.IsZero() {
+		return false
+	}
+	return d.o.At.Before(st.lastFired.Add(st.holdBack(r))) || absolute(d.o.At.Sub(d.s.gave)) < st.metric.Settle
 }

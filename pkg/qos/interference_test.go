@@ -224,6 +224,36 @@ func TestNotLearntWhileFiring(t *testing.T) {
 	}
 }
 
+// TestHoldBack: who is the cause again and again gets it back later and later, and is forgiven when it is not.
+func TestHoldBack(t *testing.T) {
+	r := &Rule{Trigger: 1, Restore: 1, Action: Action{CoolDown: 5 * time.Minute}}
+	var st ruleState
+	now := at(0)
+	fire := func() time.Duration {
+		st.count(r, true, now)
+		st.count(r, false, now)
+		return st.holdBack(r)
+	}
+	for i, want := range []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour} {
+		if got := fire(); got != want {
+			t.Errorf("time %d: %s, want %s", i, got, want)
+		}
+		now = now.Add(want + 10*time.Second)
+	}
+	now = now.Add(2 * time.Hour)
+	if got := fire(); got != 5*time.Minute {
+		t.Errorf("after two calm hours: %s", got)
+	}
+	r.Action.CoolDown = 3 * time.Hour
+	if got := st.holdBack(r); got != 3*time.Hour {
+		t.Errorf("a cool-down of three hours became %s", got)
+	}
+	r.Action.CoolDown = 0
+	if got := fire(); got != 0 {
+		t.Errorf("no cool-down became %s", got)
+	}
+}
+
 // TestDrift: a load that changes slowly is what is usual all the time.
 func TestDrift(t *testing.T) {
 	c := newCrowd()

@@ -189,6 +189,7 @@ func (d *decision) restoreMemory() []MemoryThrottle {
 					continue
 				}
 				to, why, stepped = k.raise(room), "the node is calm", true
+				d.s.gave = d.o.At
 			case bound:
 				to = k.raise(room - given)
 				why = fmt.Sprintf("the node is calm, %s are free below the threshold and its margin", High(max(room-given, 1)))

@@ -38,7 +38,7 @@ func (d *decision) restore() []Throttle {
 				if stepped {
 					continue
 				}
-				stepped = true
+				stepped, d.s.gave = true, d.o.At
 			case bound:
 				to = raise(k, room-given)
 				why = fmt.Sprintf("the node is calm, %.0fm are free below the threshold and its margin", room-given)

@@ -19,6 +19,8 @@ type ruleState struct {
 	sampled        time.Time // of the last measurement that counted
 	lastFired      time.Time
 	unknownSince   time.Time
+	// repeats is how often it has fired again soon after it had ended.
+	repeats int
 }
 
 // look takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
@@ -61,6 +63,9 @@ func (st *ruleState) count(r *Rule, above bool, now time.Time) {
 		st.calm = 0
 		st.breaches = min(st.breaches+1, r.Trigger)
 		if st.breaches >= r.Trigger {
+			if !st.firing {
+				st.repeats = st.again(r, now)
+			}
 			st.firing, st.judged, st.lastFired = true, true, now
 		}
 		return

@@ -19,6 +19,8 @@ type State struct {
 	refused map[string]time.Time // by the pod's UID: when it was refused
 	evicted []time.Time
 	hold    hold
+	// gave is when something was given back last of which it was not known how much may be.
+	gave time.Time
 	// detector is there as long as a rule asks for interference.
 	detector *detector
 }
