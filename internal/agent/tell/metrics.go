@@ -94,8 +94,7 @@ func (m *metrics) forget(rule string) {
 }
 
 // rule shows how a rule stands.
-func (m *metrics) rule(f *qos.Finding, fires bool) {
-	key := keyOf(f.Rule)
+func (m *metrics) rule(key string, f *qos.Finding, fires bool) {
 	m.analyzer.WithLabelValues(key, typeAvoidance).Set(number(f.Phase == qos.Firing))
 	m.analyzer.WithLabelValues(key, typeRestore).Set(number(!fires))
 	m.analyzer.WithLabelValues(key, typeError).Set(number(f.Phase == qos.Unknown || f.Phase == qos.Held))

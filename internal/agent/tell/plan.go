@@ -40,12 +40,12 @@ func (t *Teller) Plan(plan *qos.Plan) {
 func (t *Teller) rule(plan *qos.Plan, f *qos.Finding) {
 	told := t.rules[f.Rule]
 	if told == nil {
-		told = &ruleTold{once: map[string]bool{}}
+		told = &ruleTold{key: keyOf(f.Rule), once: map[string]bool{}}
 		t.rules[f.Rule] = told
 	}
 	told.seen, told.action = true, f.Action
 	fires := f.Phase == qos.Firing || f.Phase == qos.Falling || f.Phase == qos.Held
-	t.metrics.rule(f, fires)
+	t.metrics.rule(told.key, f, fires)
 	t.previewed(plan, f)
 	if told.phase != f.Phase {
 		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Above, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Why)

@@ -55,6 +55,8 @@ func (e *events) reasons() (out []string) {
 	return out
 }
 
+var at = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
 // scene is a teller with all that it writes to.
 type scene struct {
 	*Teller
@@ -68,7 +70,7 @@ type scene struct {
 
 func newScene(t *testing.T, enforced ...Kind) *scene {
 	t.Helper()
-	s := &scene{events: &events{}, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), registry: prometheus.NewRegistry()}
+	s := &scene{events: &events{}, clock: clocktesting.NewFakeClock(at), registry: prometheus.NewRegistry()}
 	s.path = filepath.Join(t.TempDir(), "deep", "audit.log")
 	s.audit = newAudit(t, s.path, 1<<20, s.clock)
 	s.Teller = New(Config{

@@ -69,6 +69,7 @@ type Teller struct {
 
 // ruleTold is what was told of a rule.
 type ruleTold struct {
+	key      string // gocrane's name
 	action   string
 	fires    bool
 	phase    qos.Phase
