@@ -206,3 +206,21 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 		}
 	}
 }
+
+// TestOnceMemory: a dry run says how memory would be limited.
+func TestOnceMemory(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	text := strings.ReplaceAll(squeezeRules, "memory_total_usage, value: 12Gi", "memory_total_utilization, value: 50.5")
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "{app: reader}", "{workload: batch}"), "memoryThrottle: {}", "memoryThrottle: {forceGC: true}")
+	if err := os.WriteFile(rules, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := look2(t, "v2-systemd-containerd", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	if len(r.MemoryThrottles) == 0 || r.MemoryThrottles[0].Rule != "mixed/memory" || r.MemoryThrottles[0].To < 16<<20 || r.MemoryThrottles[0].Container != "main" {
+		t.Errorf("%+v", r.MemoryThrottles)
+	}
+	out, err := run(t, "v2-systemd-containerd", "--dry-run", "--once", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	if err != nil || !strings.Contains(out, "Would limit memory of batch/") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}

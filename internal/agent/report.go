@@ -36,27 +36,28 @@ type report struct {
 
 // jsonReport is the output of -o json. CPU is in cores, memory in bytes, shares are from 0 to 1; what is not known is absent.
 type jsonReport struct {
-	Schema      string             `json:"schema"`
-	Time        time.Time          `json:"time"`
-	Node        string             `json:"node"`
-	Features    []features.Feature `json:"features"`
-	CPUs        *int               `json:"cpus,omitempty"`
-	UsedCPU     *float64           `json:"usedCpu,omitempty"`
-	Memory      *int64             `json:"memory,omitempty"`
-	UsedMemory  *int64             `json:"usedMemory,omitempty"`
-	Load        *host.Load         `json:"load,omitempty"`
-	Pressure    jsonPressures      `json:"pressure"`
-	Topology    topology.Seen      `json:"topology"`
-	Disks       []jsonDisk         `json:"disks"`
-	Interfaces  []jsonInterface    `json:"interfaces"`
-	Pods        []jsonPod          `json:"pods"`
-	Rules       []jsonRule         `json:"rules"`
-	Avoid       jsonAvoid          `json:"keepNewPodsAway"`
-	Throttles   []jsonThrottle     `json:"throttles"`
-	Evictions   []jsonEviction     `json:"evictions"`
-	Problems    map[string]string  `json:"problems,omitempty"`
-	RuleTrouble []string           `json:"ruleProblems,omitempty"`
-	Notes       []string           `json:"notes,omitempty"`
+	Schema          string             `json:"schema"`
+	Time            time.Time          `json:"time"`
+	Node            string             `json:"node"`
+	Features        []features.Feature `json:"features"`
+	CPUs            *int               `json:"cpus,omitempty"`
+	UsedCPU         *float64           `json:"usedCpu,omitempty"`
+	Memory          *int64             `json:"memory,omitempty"`
+	UsedMemory      *int64             `json:"usedMemory,omitempty"`
+	Load            *host.Load         `json:"load,omitempty"`
+	Pressure        jsonPressures      `json:"pressure"`
+	Topology        topology.Seen      `json:"topology"`
+	Disks           []jsonDisk         `json:"disks"`
+	Interfaces      []jsonInterface    `json:"interfaces"`
+	Pods            []jsonPod          `json:"pods"`
+	Rules           []jsonRule         `json:"rules"`
+	Avoid           jsonAvoid          `json:"keepNewPodsAway"`
+	Throttles       []jsonThrottle     `json:"throttles"`
+	MemoryThrottles []jsonMemory       `json:"memoryThrottles"`
+	Evictions       []jsonEviction     `json:"evictions"`
+	Problems        map[string]string  `json:"problems,omitempty"`
+	RuleTrouble     []string           `json:"ruleProblems,omitempty"`
+	Notes           []string           `json:"notes,omitempty"`
 }
 
 type jsonPressure struct {
@@ -126,6 +127,19 @@ type jsonThrottle struct {
 	To        float64 `json:"toCores"`
 	Frees     float64 `json:"freesCores"`
 	Why       string  `json:"why"`
+}
+
+// jsonMemory is a change of a container's memory.high.
+type jsonMemory struct {
+	Rule      string `json:"rule"`
+	Preview   bool   `json:"preview,omitempty"`
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	From      string `json:"from"`
+	To        int64  `json:"toBytes"`
+	Frees     int64  `json:"freesBytes"`
+	Reclaim   int64  `json:"reclaimBytes,omitempty"`
+	Why       string `json:"why"`
 }
 
 type jsonEviction struct {
@@ -220,7 +234,10 @@ func (r *report) addRules(out *jsonReport) {
 		}
 		out.Rules = append(out.Rules, rule)
 	}
-	r.eachAction(func(preview bool, throttles []qos.Throttle, evictions []qos.Eviction) {
+	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+		for _, t := range memory {
+			out.MemoryThrottles = append(out.MemoryThrottles, jsonMemory{t.Rule, preview, t.Pod.String(), t.ContainerOf, t.From.String(), int64(t.To), int64(t.Frees), int64(t.Reclaim), t.Why})
+		}
 		for _, t := range throttles {
 			out.Throttles = append(out.Throttles, jsonThrottle{t.Rule, preview, t.Pod.String(), t.ContainerOf, t.From.String(), float64(t.To) / 1000, float64(t.Frees) / 1000, t.Why})
 		}
@@ -238,9 +255,9 @@ func (r *report) addRules(out *jsonReport) {
 }
 
 // eachAction calls f for what would be done, and for what each rule in preview would tell of.
-func (r *report) eachAction(f func(preview bool, throttles []qos.Throttle, evictions []qos.Eviction)) {
-	f(false, r.plan.Throttles, r.plan.Evictions)
+func (r *report) eachAction(f func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction)) {
+	f(false, r.plan.Throttles, r.plan.MemoryThrottles, r.plan.Evictions)
 	for _, p := range r.plan.Previews {
-		f(true, p.Throttles, p.Evictions)
+		f(true, p.Throttles, p.MemoryThrottles, p.Evictions)
 	}
 }

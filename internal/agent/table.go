@@ -201,13 +201,16 @@ func (r *report) rules(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "New pods would be kept away: %t (%s)\n", r.plan.Avoid.Wanted, r.plan.Avoid.Why)
-	r.eachAction(func(preview bool, throttles []qos.Throttle, evictions []qos.Eviction) {
+	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
 		would := "Would"
 		if preview {
 			would = "In preview, would only tell that it would"
 		}
 		for _, t := range throttles {
 			fmt.Fprintf(w, "%s limit %s container %s from %s to %s, by rule %s: %s\n", would, t.Pod, t.ContainerOf, t.From, t.To, t.Rule, t.Why)
+		}
+		for _, t := range memory {
+			fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, by rule %s: %s\n", would, t.Pod, t.ContainerOf, t.From, t.To, t.Rule, t.Why)
 		}
 		for _, e := range evictions {
 			fmt.Fprintf(w, "%s evict %s, by rule %s: %s\n", would, e.Pod, e.Rule, e.Why)

@@ -29,8 +29,13 @@ type Moment struct {
 	Files map[string]string
 }
 
-// Recorded returns one of the recordings of this package: hybrid-cgroupfs, v2-systemd-containerd or v2-systemd-crio.
+// Recorded returns one of the recordings of this package, by one of Names. Those that are not among its files have the contents of one
+// that is, under the names that another driver or runtime gives.
 func Recorded(name string) (Recording, error) {
+	if v, ok := variants()[name]; ok {
+		r, err := Recorded(v.of)
+		return v.rename(r), err
+	}
 	content, err := recorded.ReadFile("recorded/" + name + ".txt")
 	if err != nil {
 		return Recording{}, fmt.Errorf("recording %s: %w", name, err)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestRecordings(t *testing.T) {
-	for _, name := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
+	for _, name := range Names() {
 		r, err := Recorded(name)
 		if err != nil {
 			t.Error(err)

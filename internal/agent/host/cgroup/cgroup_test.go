@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -56,6 +57,13 @@ func TestDetect(t *testing.T) {
 		"hybrid-cgroupfs":       {Version: Hybrid, Driver: CgroupFS, Pods: "kubepods"},
 		"v2-systemd-containerd": {Version: V2, Driver: Systemd, Pods: "kubepods.slice"},
 		"v2-systemd-crio":       {Version: V2, Driver: Systemd, Pods: "kubepods.slice"},
+
+		"v1-cgroupfs-containerd": {Version: V1, Driver: CgroupFS, Pods: "kubepods"},
+		"v1-cgroupfs-crio":       {Version: V1, Driver: CgroupFS, Pods: "kubepods"},
+		"v1-systemd-containerd":  {Version: V1, Driver: Systemd, Pods: "kubepods.slice"},
+		"v1-systemd-crio":        {Version: V1, Driver: Systemd, Pods: "kubepods.slice"},
+		"v2-cgroupfs-containerd": {Version: V2, Driver: CgroupFS, Pods: "kubepods"},
+		"v2-cgroupfs-crio":       {Version: V2, Driver: CgroupFS, Pods: "kubepods"},
 	} {
 		_, _, got, _ := open(t, name)
 		if got.Version != want.Version || got.Driver != want.Driver || got.Pods != want.Pods || got.Missing("cpu") != "" || got.Missing("memory") != "" {
@@ -93,12 +101,16 @@ func TestDetectOthers(t *testing.T) {
 
 // TestPods: systemd's names and CRI-O's are understood as well as the others (gocrane saw no pod of systemd and no container of CRI-O).
 func TestPods(t *testing.T) {
-	for name, runtime := range map[string]string{"hybrid-cgroupfs": "containerd", "v2-systemd-containerd": "containerd", "v2-systemd-crio": "cri-o"} {
+	for _, name := range kernel.Names() {
+		runtime := "containerd"
+		if strings.HasSuffix(name, "crio") {
+			runtime = "cri-o"
+		}
 		t.Run(name, func(t *testing.T) {
 			_, _, _, tree := open(t, name)
 			pods := look(t, tree)
 			want := map[string]Class{guaranteed: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
-			if name != "hybrid-cgroupfs" {
+			if strings.HasPrefix(name, "v2") {
 				want[static] = Burstable
 			}
 			if len(pods) != len(want) {
@@ -120,19 +132,64 @@ func TestPods(t *testing.T) {
 			if p.Stat.Limit.Unlimited() || p.Stat.Limit.Cores() != 0.5 || !pods[bestEffort].Stat.Limit.Unlimited() {
 				t.Errorf("limits %+v and %+v, want half a core and none", p.Stat.Limit, pods[bestEffort].Stat.Limit)
 			}
-			if p.Stat.Has != CPU|Quota|Memory|Pressure || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
+			has := CPU | Quota | Memory | Pressure
+			if strings.HasPrefix(name, "v1") {
+				has &^= Pressure // which only a v2 tree has
+			}
+			if p.Stat.Has != has || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
 				t.Errorf("%+v", p.Stat)
 			}
-			if p.Stat.Stalled.CPU.Some.Total == 0 {
+			if p.Stat.Has&Pressure != 0 && p.Stat.Stalled.CPU.Some.Total == 0 {
 				t.Errorf("no time stalled for cpu: %+v", p.Stat.Stalled)
 			}
 		})
 	}
 }
 
+// TestHigh: v2 alone has a limit of memory that nobody is killed for; what is no limit is not taken for one.
+func TestHigh(t *testing.T) {
+	rec, _, _, tree := open(t, "v2-systemd-containerd")
+	look(t, tree)
+	file := ""
+	for path := range rec.Moments[0].Files {
+		if strings.Contains(path, "besteffort-pod") && strings.HasSuffix(path, ".scope/memory.high") {
+			file = filepath.Join(rec.Dir, path)
+		}
+	}
+	for content, want := range map[string]struct {
+		high series.Bytes
+		has  bool
+	}{"max\n": {math.MaxInt64, true}, "104857600\n": {100 << 20, true}, "104": {0, false}, "-1\n": {0, false}, "\n": {0, false}} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := tree.Read(0, High)
+		s := findPod(tree, bestEffort).Containers[0].Stat
+		if (s.Has&High != 0) != want.has || want.has && (s.High != want.high || err != nil) || !want.has && err == nil {
+			t.Errorf("%q: %+v, %v", content, s, err)
+		}
+	}
+	_, _, _, old := open(t, "hybrid-cgroupfs")
+	look(t, old)
+	if err := old.Read(0, High); err != nil || findPod(old, bestEffort).Containers[0].Stat.Has != 0 {
+		t.Errorf("v1: %v", err)
+	}
+}
+
+func findPod(tree *Tree, uid string) *Pod {
+	for _, p := range tree.Pods() {
+		if p.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
 // TestRates: units of v1 (nanoseconds) and v2 (microseconds) come out the same.
 func TestRates(t *testing.T) {
-	for name, want := range map[string]struct{ cores, tolerance float64 }{"hybrid-cgroupfs": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}} {
+	for name, want := range map[string]struct{ cores, tolerance float64 }{
+		"hybrid-cgroupfs": {0.5, 0.05}, "v1-systemd-crio": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}, "v2-cgroupfs-crio": {0.5, 1e-9},
+	} {
 		rec, _, _, tree := open(t, name)
 		before := look(t, tree)[guaranteed].Stat
 		rec.To(1)

@@ -1,0 +1,108 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"strings"
+)
+
+// variants are recordings under other names of groups: what the same host has with another driver or runtime, or without a v2 tree beside
+// v1's. What is in the files is the same.
+func variants() map[string]variant {
+	return map[string]variant{
+		"v1-cgroupfs-containerd": {of: "hybrid-cgroupfs", v1: true},
+		"v1-cgroupfs-crio":       {of: "hybrid-cgroupfs", v1: true, prefix: "crio-"},
+		"v1-systemd-containerd":  {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "cri-containerd-"},
+		"v1-systemd-crio":        {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "crio-"},
+		"v2-cgroupfs-containerd": {of: "v2-systemd-containerd"},
+		"v2-cgroupfs-crio":       {of: "v2-systemd-crio", prefix: "crio-"},
+	}
+}
+
+type variant struct {
+	of          string
+	v1, systemd bool
+	// prefix is what the runtime puts before a container's id.
+	prefix string
+}
+
+// Names are all recordings.
+func Names() []string {
+	out := []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"}
+	for name := range variants() {
+		out = append(out, name)
+	}
+	return out
+}
+
+// rename returns a recording under a variant's names.
+func (v variant) rename(r Recording) Recording {
+	out := Recording{Moments: make([]Moment, len(r.Moments))}
+	for i, m := range r.Moments {
+		out.Moments[i] = Moment{At: m.At, Files: make(map[string]string, len(m.Files))}
+		for path, content := range m.Files {
+			if v.v1 && strings.HasPrefix(path, "sys/fs/cgroup/unified/") {
+				continue
+			}
+			out.Moments[i].Files[v.path(path)] = content
+		}
+	}
+	return out
+}
+
+func (v variant) path(path string) string {
+	before, below, ok := strings.Cut(path, "/kubepods")
+	if !ok || !strings.HasPrefix(path, "sys/fs/cgroup/") {
+		return path
+	}
+	parts := strings.Split("kubepods"+below, "/")
+	above := ""
+	for i, part := range parts[:len(parts)-1] {
+		if v.systemd {
+			parts[i], above = v.slice(part, above)
+		} else {
+			parts[i] = v.plain(part)
+		}
+	}
+	return before + "/" + strings.Join(parts, "/")
+}
+
+// slice is the name of a group as systemd has it, below a slice whose name it repeats.
+func (v variant) slice(part, above string) (name, stem string) {
+	switch uid, pod := strings.CutPrefix(part, "pod"); {
+	case above == "":
+		return part + ".slice", part
+	case pod:
+		stem = above + "-pod" + strings.ReplaceAll(uid, "-", "_")
+		return stem + ".slice", stem
+	case len(part) == idLength:
+		return v.prefix + part + ".scope", above
+	}
+	stem = above + "-" + part
+	return stem + ".slice", stem
+}
+
+// idLength is that of a container's id.
+const idLength = 64
+
+// plain is the name of a group as cgroupfs has it.
+func (v variant) plain(part string) string {
+	if stem, ok := strings.CutSuffix(part, ".slice"); ok {
+		stem = stem[strings.LastIndexByte(stem, '-')+1:]
+		if uid, pod := strings.CutPrefix(stem, "pod"); pod {
+			return "pod" + strings.ReplaceAll(uid, "_", "-")
+		}
+		return stem
+	}
+	if stem, ok := strings.CutSuffix(part, ".scope"); ok {
+		if v.prefix == "" {
+			return stem[max(len(stem)-idLength, 0):]
+		}
+		return stem
+	}
+	if len(part) == idLength {
+		return v.prefix + part
+	}
+	return part
+}
