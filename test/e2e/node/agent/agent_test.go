@@ -17,7 +17,7 @@ import (
 
 // enforceThrottle lets the agent throttle, fast enough for a test.
 func enforceThrottle() []string {
-	return []string{"--enforce=cpu-throttle", "--collect-interval=500ms"}
+	return []string{"--enforce=cpu-throttle", "--collect-interval=250ms"}
 }
 
 // TestThrottle: on a real node a pod that takes cpu is throttled and gets all of it back; so it does when the agent goes, and the

@@ -63,7 +63,8 @@ spec:
 // BenchmarkVictim measures a server's latency alone, beside a hog, and beside a hog with an agent, and how long the agent takes to act.
 func BenchmarkVictim(b *testing.B) {
 	s := start(b, node.Options{})
-	hog := s.hog(b, "hog", "8", node.Resources("1", ""), nil)
+	// It asks for little and takes what there is, with many threads.
+	hog := s.hog(b, "hog", "8", node.Resources("50m", ""), nil)
 	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", "1ms"}, node.Resources("100m", ""), nil))
 	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
 	alone := s.p99(b, client, server)

@@ -72,6 +72,8 @@ func (s site) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	pod.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
 	c := &pod.Containers[0]
 	c.Image, c.ImagePullPolicy = node.Image(command), corev1.PullNever
+	// A first look that comes too early costs a period.
+	c.ReadinessProbe.PeriodSeconds = 1
 	c.Args = slices.DeleteFunc(c.Args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")
 		return name == "--dry-run" || slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, name+"=") })

@@ -4,6 +4,7 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/test/e2e/node"
@@ -71,28 +73,30 @@ func TestEvict(t *testing.T) {
 		t.Fatal("a calm node has the taint")
 	}
 	s.turn(t, keeps, true)
-	graces := s.graces(t, grows)
+	taints, graces := s.taints(t), s.graces(t, grows)
 	s.turn(t, grows, true)
-	s.Eventually(t, "the node has the taint", func() error {
-		if !s.tainted(t) {
-			return fmt.Errorf("pod grows: %v", grows.Status.Phase)
-		}
-		return nil
-	})
+	const bound = 2 * time.Minute
 	select {
-	case grace, ok := <-graces:
-		if !ok || grace != 7 {
-			t.Errorf("evicted with %d s of grace (%t), want 7, those of the action", grace, ok)
+	case <-taints:
+	case <-time.After(bound):
+		t.Fatal("the node has no taint")
+	}
+	select {
+	case grace := <-graces:
+		if grace != 7 {
+			t.Errorf("evicted with %d s of grace, want 7, those of the action", grace)
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(bound):
 		t.Fatal("not evicted")
 	}
+	s.awaitEvent(t, "AvoidanceTriggered")
 	s.Eventually(t, "the taint is gone", func() error {
 		if s.tainted(t) {
 			return fmt.Errorf("the node still has it")
 		}
 		return nil
 	})
+	s.awaitEvent(t, "RestoreTriggered")
 	for _, p := range []*corev1.Pod{bystander, keeps} {
 		now := s.Await(t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
@@ -101,27 +105,65 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// graces returns the grace period with which a pod is deleted, once it is. The channel is closed without one where the watch ends.
+// graces returns the grace period with which a pod is deleted, once it is; 0 where the watch ends before.
 func (s site) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	t.Helper()
-	w, err := s.Client.CoreV1().Pods(pod.Namespace).Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion,
+	return first(t, s.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
+		if p.DeletionGracePeriodSeconds == nil {
+			return 0, false
+		}
+		return *p.DeletionGracePeriodSeconds, true
 	})
+}
+
+// taints tells when the node gets the taint, even if only for a moment.
+func (s site) taints(t testing.TB) <-chan bool {
+	t.Helper()
+	return first(t, s.Client.CoreV1().Nodes().Watch, "metadata.name="+s.Name(), func(n *corev1.Node) (bool, bool) { return isTainted(n), isTainted(n) })
+}
+
+// first returns what is found first in the objects that a watch of them tells of, from their present state on.
+func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), fields string, find func(*T) (V, bool)) <-chan V {
+	t.Helper()
+	w, err := begin(t.Context(), metav1.ListOptions{FieldSelector: fields})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	out := make(chan int64, 1)
+	out := make(chan V, 1)
 	go func() {
 		defer close(out)
 		for event := range w.ResultChan() {
-			if p, ok := event.Object.(*corev1.Pod); ok && p.DeletionGracePeriodSeconds != nil {
-				out <- *p.DeletionGracePeriodSeconds
-				return
+			if o, ok := any(event.Object).(*T); ok {
+				if v, found := find(o); found {
+					out <- v
+					return
+				}
 			}
 		}
 	}()
 	return out
+}
+
+// awaitEvent waits for an event on the node.
+func (s site) awaitEvent(t testing.TB, reason string) {
+	t.Helper()
+	s.Eventually(t, "event "+reason, func() error {
+		events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for i := range events.Items {
+			if e := &events.Items[i]; e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == s.Name() {
+				if e.Reason == reason {
+					return nil
+				}
+				seen = append(seen, e.Reason)
+			}
+		}
+		return fmt.Errorf("there are %s", seen)
+	})
 }
 
 // tainted tells whether new pods are kept away from the node.
@@ -131,5 +173,9 @@ func (s site) tainted(t testing.TB) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return isTainted(n)
+}
+
+func isTainted(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == ensurancev1alpha1.TaintKey })
 }
