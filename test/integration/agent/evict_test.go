@@ -152,8 +152,8 @@ func TestEvict(t *testing.T) {
 	told(t, s.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
 	a.counts(t, "crane_craneAgent_executor_evict_total", "1")
 	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
-	s.end(large)
 	s.uses(7500)
+	s.end(large)
 	told(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
 	// And once more: what is gone gives no credit.
 	s.uses(8300)
@@ -313,8 +313,8 @@ func TestUnfriendly(t *testing.T) {
 	becomes(t, s.c, s.name, true)
 	a.looks(t, 2)
 	s.evicted("first")
-	s.end(first)
 	s.uses(1000)
+	s.end(first)
 	becomes(t, s.c, s.name, false)
 	proxy.Check(t)
 }
