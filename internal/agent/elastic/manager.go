@@ -68,7 +68,11 @@ type Manager struct {
 
 	predictions predictions
 	usage       usage
-	policy      struct {
+	claimed     struct {
+		of     *cluster.State
+		claims map[string]claim.Amounts
+	}
+	policy struct {
 		cpu    model.Policy[series.MilliCPU]
 		memory model.Policy[series.Bytes]
 	}
@@ -121,7 +125,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	// The first decision waits for the first measurement, as long as one may take.
 	decided := m.Clock.Now()
-	m.usage.add(m.Latest.Load(), claimsOf(m.View.Pods()))
+	m.look(m.View.State())
 	for {
 		now := m.Clock.Now()
 		if d := now.Sub(decided); d >= decideEvery || d < 0 || m.last() == nil && m.usage.complete() || m.undone(now) {
@@ -133,9 +137,17 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return m.withdraw(context.WithoutCancel(ctx))
 		case <-ticker.C():
-			m.usage.add(m.Latest.Load(), claimsOf(m.View.Pods()))
+			m.look(m.View.State())
 		}
 	}
+}
+
+// look takes the latest measurement in.
+func (m *Manager) look(state *cluster.State) {
+	if m.claimed.of != state {
+		m.claimed.of, m.claimed.claims = state, claimsOf(state.Pods)
+	}
+	m.usage.add(m.Latest.Load(), m.claimed.claims)
 }
 
 // readPredictions reads in a goroutine of its own, so that an API server that is slow with it holds up nothing.
@@ -218,7 +230,7 @@ func present[T model.Amount](v T, absent bool) (T, bool) { return v, !absent }
 // judge lets the policies decide.
 func (m *Manager) judge(state *cluster.State, now time.Time) *report {
 	node := state.Node
-	m.usage.add(m.Latest.Load(), claimsOf(state.Pods))
+	m.look(state)
 	cpuUse, memoryUse := m.usage.take()
 	expected := m.predictions.known()
 	r, held := &report{at: now}, claim.Held(state.Pods)
