@@ -71,7 +71,7 @@ test: ## Unit, property and architecture tests with the race detector
 
 .PHONY: test-integration
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver and a real Prometheus engine, with the race detector
-	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race -p 1 -timeout 30m ./test/integration/...
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race -p 2 -timeout 30m ./test/integration/...
 
 .PHONY: test-e2e
 test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
