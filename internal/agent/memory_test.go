@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -222,5 +223,38 @@ func TestOnceMemory(t *testing.T) {
 	out, err := run(t, "v2-systemd-containerd", "--dry-run", "--once", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if err != nil || !strings.Contains(out, "Would limit memory of batch/") {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// TestLeftMemory: limits that an agent before this one has left are undone also where this one does not change memory; a dry run leaves
+// them.
+func TestLeftMemory(t *testing.T) {
+	m := newMachine(t)
+	state := t.TempDir()
+	layout, err := cgroup.Detect(host.Root(m.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal, err := act.OpenJournal(filepath.Join(state, memoryFile), layout, m.tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := hogGroup + "/" + containerID("2")
+	if err := journal.Change(act.Unit{Key: "memory/x", Changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: "104857600"}}}); err != nil {
+		t.Fatal(err)
+	}
+	high := func() string {
+		t.Helper()
+		content, err := os.ReadFile(filepath.Join(m.tree.Dir, group, cgroup.FileHigh))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(content))
+	}
+	if _, _, err := newParts(t, m, "--dry-run", "--state-dir="+state); err != nil || high() != "104857600" {
+		t.Errorf("a dry run: %v, the limit is %s", err, high())
+	}
+	if _, _, err := newParts(t, m, "--enforce=cpu-throttle", "--state-dir="+state); err != nil || high() != "max" {
+		t.Errorf("%v, the limit is %s", err, high())
 	}
 }

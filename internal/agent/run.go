@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -79,11 +81,16 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		return nil, err
 	}
 	var changes []Manager
-	if p.changesHost() {
+	if p.changesHost() || p.left(changesFile) {
 		if p.journal, err = p.openJournal(changesFile, files); err != nil {
 			return nil, err
 		}
 		changes = append(changes, undoing{p.journal, p.teller})
+	}
+	if p.left(memoryFile) {
+		if _, err = p.memoryJournal(files); err != nil {
+			return nil, err
+		}
 	}
 	actors, beside, err := p.newActors(files)
 	if err != nil {
@@ -143,6 +150,16 @@ func (p *parts) sources() ([]Manager, error) {
 // changesHost tells whether anything of the host is changed.
 func (p *parts) changesHost() bool {
 	return slices.ContainsFunc(kinds(), func(k kind) bool { return k.host && p.enforces(k.name) })
+}
+
+// left tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run
+// changes nothing at all.
+func (p *parts) left(journal string) bool {
+	if p.DryRun {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(p.StateDir, journal))
+	return err == nil
 }
 
 func (p *parts) newAnnouncer() *features.Announcer {
