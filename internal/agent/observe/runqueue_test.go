@@ -194,6 +194,9 @@ func TestOwnThreads(t *testing.T) {
 	if err != nil {
 		t.Skip("no schedstat: ", err)
 	}
+	if strings.HasPrefix(string(content), "0 0 0") {
+		t.Skip("the kernel does not count")
+	}
 	if s, err := host.ParseSched(content); err != nil || s.Waited < 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
