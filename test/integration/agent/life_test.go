@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -128,13 +128,15 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAPIServerGoesAway: what was known holds meanwhile, and what has changed is known when it is back.
+// TestAPIServerGoesAway: what was known holds meanwhile, and what has changed is known when it is back. An agent that starts meanwhile runs,
+// and says what it does not know.
 func TestAPIServerGoesAway(t *testing.T) {
 	c := newClient(t)
 	node := newNode("outage")
 	q := nodeQOS("outage", "outage", halfUsed, "40")
-	create(t, c, node, q, avoidance("outage"))
-	a := startAgent(t, node.Name)
+	create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
+	path := kubeconfig(t)
+	a := startAgent(t, node.Name, "--kubeconfig="+path)
 	a.says(t, "Rule is firing", "outage/memory")
 	back := outage(t)
 	a.says(t, "The API server does not tell", "NodeQOS", "what was known of them holds")
@@ -144,10 +146,17 @@ func TestAPIServerGoesAway(t *testing.T) {
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
+	alone := startAgent(t, "alone", "--kubeconfig="+path)
+	alone.says(t, "The API server does not tell", "Node alone", "nothing of them is known")
+	alone.says(t, "the node is not known, so that no rule holds")
+	if strings.Contains(alone.Log.String(), "Rule is firing") {
+		t.Error("a rule fires that nobody can know of")
+	}
 	back()
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
 	a.says(t, "The API server tells again", "NodeQOS")
 	a.says(t, "Rule is calm", "outage/memory")
+	alone.says(t, "Rule is firing", "alone/memory")
 }
 
 // TestRestart: an agent that was killed, or stopped, is followed by one that finds its way.
@@ -165,22 +174,6 @@ func TestRestart(t *testing.T) {
 	second.says(t, "Rule is firing", "restart/memory")
 }
 
-// TestWithoutAPIServer: an agent that starts while the API server is gone runs, and says what it does not know.
-func TestWithoutAPIServer(t *testing.T) {
-	c := newClient(t)
-	create(t, c, newNode("alone"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
-	path := kubeconfig(t)
-	back := outage(t)
-	a := startAgent(t, "alone", "--kubeconfig="+path)
-	a.says(t, "The API server does not tell", "Node alone", "nothing of them is known")
-	a.says(t, "the node is not known, so that no rule holds")
-	if strings.Contains(a.Log.String(), "Rule is firing") {
-		t.Error("a rule fires that nobody can know of")
-	}
-	back()
-	a.says(t, "Rule is firing", "alone/memory")
-}
-
 // TestForeignNode: a node that the API server does not have is a problem with its name.
 func TestForeignNode(t *testing.T) {
 	a := startAgent(t, "nobody")
@@ -190,29 +183,34 @@ func TestForeignNode(t *testing.T) {
 	}
 }
 
-// TestWithoutCRDs: in a cluster that does not have the kinds of rules the agent runs, says so, and knows its node all the same.
-func TestWithoutCRDs(t *testing.T) {
-	bare := controlplane.ForTest(t, controlplane.Options{})
-	c, err := client.New(bare.Config(), client.Options{})
+// TestWithoutKinds: in a cluster that does not have a kind of rules the agent runs, says so, and knows its node all the same. That the kind
+// is found when it is there is shown with a clock of its own (internal/agent/cluster).
+func TestWithoutKinds(t *testing.T) {
+	definitions := definitionsClient(t)
+	const name = "podqoss.ensurance.crane.io"
+	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Create(t.Context(), newNode("bare")); err != nil {
+	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a := startAgent(t, "bare", "--kubeconfig="+bare.Kubeconfig())
-	a.says(t, "The API server does not tell", "NodeQOS", "CustomResourceDefinition is not installed")
-	eventually(t, "the annotation of features", func(ctx context.Context) error {
-		var n corev1.Node
-		if err := c.Get(ctx, client.ObjectKey{Name: "bare"}, &n); err != nil {
-			return err
-		}
-		if n.Annotations[ensurancev1alpha1.AnnotationAgentFeatures] == "" {
-			return errors.New("there is none")
+	t.Cleanup(func() {
+		install(t, definitions, crd)
+		// The tests after this one need the kind.
+		harness.Eventually(context.WithoutCancel(t.Context()), t, bound, "the kind is served again", func(ctx context.Context) error {
+			return newClient(t).List(ctx, &ensurancev1alpha1.PodQOSList{})
+		})
+	})
+	eventually(t, "the definition goes", func(ctx context.Context) error {
+		if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return errors.New("it is there")
 		}
 		return nil
 	})
-	if strings.Contains(a.Log.String(), "Rule is") {
-		t.Error("there are rules in a cluster that has no such kind")
-	}
+	c := newClient(t)
+	create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
+	a := startAgent(t, "bare")
+	a.says(t, "The API server does not tell", "PodQOS", "CustomResourceDefinition is not installed")
+	a.says(t, "Rule is firing", "bare/memory")
 }
