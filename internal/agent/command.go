@@ -25,8 +25,8 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crane-agent",
 		Short: "Keeps a node calm",
-		Long: "crane-agent watches pods and pressure on a node. It says what it sees and what the rules of a file would do\n" +
-			"(--dry-run --once), goes on watching (--dry-run), and carries out what --enforce names.",
+		Long: "crane-agent watches pods and pressure on a node. It says what it sees and what the rules of the API server, or of a\n" +
+			"file, would do (--dry-run --once), goes on watching (--dry-run), and carries out what --enforce names.",
 		Version:       version.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
