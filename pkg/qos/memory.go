@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"crane.io/crane/pkg/series"
 )
@@ -89,45 +90,31 @@ func (a *Action) takes(r Resource) bool {
 // closes the gap. Of those that have nothing to drop one is kept from growing, and the next measurement decides on; so it does where the
 // metric is no amount of memory.
 func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
-	t := r.Action.ThrottleMemory
-	if t == nil || d.s.rules[r.Name].metric.victims() != Memory {
+	if r.Action.ThrottleMemory == nil || d.s.rules[r.Name].metric.victims() != Memory {
 		return nil
 	}
 	var out []MemoryThrottle
 	left, unmeasured, done := gap, 0, 0
 	for _, p := range d.victims(r, f, Memory) {
-		// Where a pod is interfered with, everybody waits for memory, who grows as well.
-		stalls := d.interfered(r) == nil && p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost
-		if p.Terminating || stalls {
+		if p.Terminating || d.stalls(p, r) {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			if d.changed[memoryOf(c.ID)] {
+			switch {
+			case d.changed[memoryOf(c.ID)]:
 				continue
-			}
-			if c.High <= 0 || !c.HeldMemory.fresh(d.o.At, r.MaxAge) || !c.WorkingSet.fresh(d.o.At, r.MaxAge) {
+			case !c.memoryKnown(d.o.At, r.MaxAge):
 				unmeasured++
 				continue
 			}
-			to, frees, reclaim := c.lowerHigh()
-			if to == c.High {
+			step, ok := d.squeeze(r, p, c)
+			if !ok {
 				done++
 				continue
 			}
-			original := c.High
-			if k := d.s.memory[c.ID]; k != nil {
-				original = k.Original
-			}
-			step := MemoryThrottle{
-				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: original, Frees: frees, Rule: r.Name,
-				Why: fmt.Sprintf("holds %s, of which %s in use; %s", High(c.HeldMemory.Value), High(c.WorkingSet.Value), p.why(d.o.At)),
-			}
-			if t.Reclaim {
-				step.Reclaim = reclaim
-			}
 			out = append(out, step)
-			if left -= float64(frees); left <= 0 || frees == 0 || !quantified {
+			if left -= float64(step.Frees); left <= 0 || step.Frees == 0 || !quantified {
 				return out
 			}
 		}
@@ -136,6 +123,36 @@ func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified b
 		f.Why = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
 	}
 	return out
+}
+
+// squeeze is the next step of a container's memory; false where nothing is left to be taken.
+func (d *decision) squeeze(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
+	to, frees, reclaim := c.lowerHigh()
+	if to == c.High {
+		return MemoryThrottle{}, false
+	}
+	step := MemoryThrottle{
+		Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: c.High, Frees: frees, Rule: r.Name,
+		Why: fmt.Sprintf("holds %s, of which %s in use; %s", High(c.HeldMemory.Value), High(c.WorkingSet.Value), p.why(d.o.At)),
+	}
+	if k := d.s.memory[c.ID]; k != nil {
+		step.Original = k.Original
+	}
+	if r.Action.ThrottleMemory.Reclaim {
+		step.Reclaim = reclaim
+	}
+	return step, true
+}
+
+// stalls tells whether a pod waits for memory so much that nothing more is taken from it. Where a pod is interfered with, everybody waits
+// for memory, who grows as well.
+func (d *decision) stalls(p *Pod, r *Rule) bool {
+	return d.interfered(r) == nil && p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost
+}
+
+// memoryKnown tells whether a container's limit of memory and what it holds are known.
+func (c *Container) memoryKnown(now time.Time, maxAge time.Duration) bool {
+	return c.High > 0 && c.HeldMemory.fresh(now, maxAge) && c.WorkingSet.fresh(now, maxAge)
 }
 
 // memoryOf is the key of a container's memory among what a plan changes; its cpu has its id.

@@ -6,6 +6,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -246,19 +247,14 @@ func (t *Tree) witness(controller string) string {
 // newFiles are the files of a group that was just made.
 func (t *Tree) newFiles(controller, dir string) map[string]string {
 	files := map[string]string{fileProcs: ""}
-	add := func(more map[string]string) {
-		for name, content := range more {
-			files[name] = content
-		}
-	}
 	if controller == "cpu" {
-		add(t.newCPU())
+		maps.Copy(files, t.newCPU())
 	}
 	if controller == "cpuset" || !t.apart() || !t.V1 {
-		add(t.newCPUSet(dir))
+		maps.Copy(files, t.newCPUSet(dir))
 	}
 	if controller == "memory" || !t.apart() || !t.V1 {
-		add(t.newMemory())
+		maps.Copy(files, t.newMemory())
 	}
 	return files
 }
@@ -267,9 +263,7 @@ func (t *Tree) newFiles(controller, dir string) map[string]string {
 func (t *Tree) makeRoot(controller, root string) error {
 	files := map[string]string{fileProcs: ""}
 	if controller == "cpuset" || !t.apart() || !t.V1 {
-		for name, content := range t.rootCPUSet() {
-			files[name] = content
-		}
+		maps.Copy(files, t.rootCPUSet())
 	}
 	if controller == "cpu" && !t.V1 {
 		files["cgroup.controllers"] = "cpuset cpu io memory pids\n"

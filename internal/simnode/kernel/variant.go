@@ -4,6 +4,8 @@
 package kernel
 
 import (
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -29,11 +31,7 @@ type variant struct {
 
 // Names are all recordings.
 func Names() []string {
-	out := []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"}
-	for name := range variants() {
-		out = append(out, name)
-	}
-	return out
+	return append([]string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"}, slices.Sorted(maps.Keys(variants()))...)
 }
 
 // rename returns a recording under a variant's names.

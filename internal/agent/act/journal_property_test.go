@@ -1,0 +1,116 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// TestJournalHolds: whatever units change, undo and are restarted in between, at the end there is what was there before, or what somebody
+// else has set last.
+func TestJournalHolds(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newNode(t, v1)
+		file, least := cgroup.FileWeight, 1
+		if v1 {
+			file, least = cgroup.FileSharesV1, 2
+		}
+		for seed := range uint64(15) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			value := func() string { return strconv.Itoa(least + rng.IntN(1000)) }
+			n.put(t, n.group, file, "77")
+			want := "77"
+			open := func() *Journal {
+				j := n.open(t, n.tree)
+				j.replace = replaceUnsynced
+				return j
+			}
+			j := open()
+			log := ""
+			for range 30 {
+				key := string(rune('a'+rng.IntN(3))) + "/x"
+				var err error
+				switch do := rng.IntN(10); {
+				case do < 5:
+					v := value()
+					log += fmt.Sprintf(" %s=%s", key, v)
+					err = j.Change(Unit{Key: key, Changes: []Change{{Group: n.group, File: file, Value: v}}})
+				case do < 7:
+					log += " undo " + key
+					err = j.Undo(key)
+				case do < 8:
+					log += " undo kind"
+					err = j.UndoKind(key[:1])
+				case do < 9:
+					log += " restart"
+					j = open()
+				case len(j.Entries()) == 0:
+					// Somebody else, while nothing is held: what is held is told apart from it below.
+					want = value()
+					log += " other=" + want
+					n.put(t, n.group, file, want)
+				}
+				if err != nil {
+					t.Fatalf("seed %d:%s: %v", seed, log, err)
+				}
+				if len(j.Entries()) == 0 && n.get(t, n.group, file) != want {
+					t.Fatalf("seed %d:%s: nothing is held and %s is there, want %s", seed, log, n.get(t, n.group, file), want)
+				}
+			}
+			if err := open().UndoAll(); err != nil || n.get(t, n.group, file) != want {
+				t.Fatalf("seed %d:%s: %v, %s at the end, want %s", seed, log, err, n.get(t, n.group, file), want)
+			}
+		}
+	}
+}
+
+// TestJournalOthers: what somebody else sets while units hold a file stays, whichever of them are undone then.
+func TestJournalOthers(t *testing.T) {
+	for _, keys := range [][]string{{"a/x"}, {"b/x"}, {"a/x", "b/x"}, {"b/x", "a/x"}} {
+		n := newNode(t, false)
+		j := n.open(t, n.tree)
+		n.change(t, j, "a/x", "50")
+		n.change(t, j, "b/x", "20")
+		n.put(t, n.group, cgroup.FileWeight, "66")
+		for _, key := range keys {
+			if err := j.Undo(key); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := j.UndoAll(); err != nil || n.weight(t) != "66" {
+			t.Errorf("%v: %v, weight %s, want 66", keys, err, n.weight(t))
+		}
+	}
+}
+
+// TestDiskFills: a disk that is full from some time on stops changes, and what was changed before is undone all the same.
+func TestDiskFills(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, n.tree)
+	n.change(t, j, "a/x", "50")
+	n.change(t, j, "b/x", "20")
+	j.replace = func(string, []byte) error { return syscall.ENOSPC }
+	for _, key := range []string{"a/x", "b/x", "c/x"} {
+		if err := j.Change(n.weightOf(key, "10")); !errors.Is(err, ErrJournal) || !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "20" {
+			t.Errorf("%s: %v, weight %s", key, err, n.weight(t))
+		}
+	}
+	if e, ok := j.Entry("b/x"); !ok || e.Files[0].Original != "50" || e.Files[0].Set != "20" || len(j.Entries()) != 2 {
+		t.Errorf("%+v", j.Entries())
+	}
+	if err := j.UndoAll(); !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "100" {
+		t.Errorf("%v, weight %s", err, n.weight(t))
+	}
+	// The file still tells of what was undone. The next start finds nothing of it in force.
+	if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
+		t.Errorf("%v, weight %s", err, n.weight(t))
+	}
+}
