@@ -72,7 +72,7 @@ func TestThrottle(t *testing.T) {
 // onlyOf: settings of no other pod than this one have changed.
 func (s site) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
-	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, node.Group(pod)+"/") })
+	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
 		t.Errorf("beside %s: %s", pod.Name, strings.Join(others, "; "))
 	}

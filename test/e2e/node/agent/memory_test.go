@@ -1,0 +1,106 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/test/e2e/node"
+)
+
+// memoryRules take memory from batch pods whatever the node uses.
+const memoryRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: full}
+spec:
+  rules:
+  - name: memory
+    metricRule: {name: memory_total_usage, value: 1Mi}
+    actionName: drop-files
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: drop-files}
+spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [drop-files]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+// TestMemory: on a kernel with cgroup version 2 a pod that holds files which it does not use loses them to memory.reclaim and is held
+// down by memory.high, is not killed for it, and gets its room back when there is no rule any more.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	const mib = 96
+	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, nil, nil)
+	reader.Labels = batch()
+	reader = s.Run(t, reader)
+	c := s.Cgroups(t)
+	read := func(name string) (string, error) {
+		return c.Read(t, c.Dir("")+strings.TrimPrefix(node.Group(reader), "kubepods")+"/"+name)
+	}
+	s.Eventually(t, "the files are in memory", func() error {
+		return compare(read, "memory.current", func(n int64) bool { return n > mib<<20 })
+	})
+	s.apply(t, memoryRules)
+	s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
+	s.Eventually(t, "the pod has a limit", func() error {
+		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
+	})
+	s.Eventually(t, "the files are dropped", func() error {
+		return compare(read, "memory.current", func(n int64) bool { return n < mib/2<<20 })
+	})
+	rule := &unstructured.Unstructured{}
+	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
+	rule.SetName("full")
+	if err := s.client.Delete(context.WithoutCancel(t.Context()), rule); err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually(t, "the pod has no limit", func() error {
+		text, err := read("memory.high")
+		if err == nil && text != "max" {
+			err = fmt.Errorf("memory.high is %s", text)
+		}
+		return err
+	})
+	now, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
+	if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod has not gone on: %+v, %v", now.Status, err)
+	}
+}
+
+// compare reads a number from a file; "max" is more than any.
+func compare(read func(string) (string, error), name string, ok func(int64) bool) error {
+	text, err := read(name)
+	if err != nil {
+		return err
+	}
+	n := int64(1<<63 - 1)
+	if text != "max" {
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return err
+		}
+	}
+	if !ok(n) {
+		return fmt.Errorf("%s is %s", name, text)
+	}
+	return nil
+}
