@@ -121,6 +121,12 @@ func (t *Tree) validate(dir string, now, next cpuset) error {
 	if t.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
 		return syscall.ENOSPC
 	}
+	return t.exclusive(dir, next)
+}
+
+// exclusive refuses CPUs and zones that a sibling has alone, or that a sibling has as well where they are to be the group's alone.
+func (t *Tree) exclusive(dir string, next cpuset) error {
+	parent := filepath.Dir(dir)
 	siblings, err := subgroups(parent)
 	if err != nil {
 		return err
