@@ -98,7 +98,7 @@ func NewOptions() *Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
 	fs.SetNormalizeFunc(retired.Dashes)
-	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing.")
+	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing but the annotation of the Node that says which features there are, and with --once not that either.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
 	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(kindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of what was changed, on a disk that outlasts the process.")

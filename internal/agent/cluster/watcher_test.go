@@ -196,19 +196,30 @@ func TestForbidden(t *testing.T) {
 	})
 	gone.Store(false)
 	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unheard) == 0 })
-	// An error of the next list leaves what is known.
+}
+
+// TestHolds: an error leaves what is known, and the same error again is no news.
+func TestHolds(t *testing.T) {
+	w := newWorld(t, nil)
+	pods := w.feeds.pods
+	if err := pods.Replace([]any{podOn("node-1", "a"), podOn("node-2", "b"), podOn("node-1", "c")}, "1"); err != nil {
+		t.Fatal(err)
+	}
 	refused := func(query string) error {
 		return &url.Error{Op: "Get", URL: "https://x/pods?" + query, Err: errors.New("connection refused")}
 	}
-	w.feeds.pods.hear(t.Context(), refused("timeout=5m"))
+	pods.hear(t.Context(), refused("timeout=5m"))
 	s := w.State()
 	if len(s.Pods) != 2 || len(s.Unheard) != 1 || s.Unheard[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
 		t.Errorf("%+v", s)
 	}
-	// The next try fails for the same reason: that is no news.
-	w.feeds.pods.hear(t.Context(), refused("timeout=6m"))
+	pods.hear(t.Context(), refused("timeout=6m"))
 	if w.State() != s {
 		t.Error("the same error is another state")
+	}
+	pods.hear(t.Context(), nil)
+	if s := w.State(); len(s.Pods) != 2 || len(s.Unheard) != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
