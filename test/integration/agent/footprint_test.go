@@ -65,7 +65,11 @@ func TestFootprint(t *testing.T) {
 	memory := number(t.Context(), "process_resident_memory_bytes")
 	t.Logf("%.0f ticks in %.1fs: %.4f cores, %.1f ms a tick, %.1f MiB resident, %.0f open files", ran, took.Seconds(), used/took.Seconds(), 1000*used/ran, memory/(1<<20),
 		number(t.Context(), "process_open_fds"))
-	if memory > mostMemory {
-		t.Errorf("%.1f MiB resident, want %d at most", memory/(1<<20), mostMemory>>20)
-	}
+	// A peak is given back in a while; what stays is what it takes.
+	eventually(t, "resident memory", func(ctx context.Context) error {
+		if memory := number(ctx, "process_resident_memory_bytes"); memory > mostMemory {
+			return fmt.Errorf("%.1f MiB, want %d at most", memory/(1<<20), mostMemory>>20)
+		}
+		return nil
+	})
 }
