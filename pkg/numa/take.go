@@ -27,7 +27,8 @@ type Layout struct {
 // NewLayout refuses a CPU that stands twice, one without a zone or out of range, and a core in two zones.
 func NewLayout(threads []Thread) (*Layout, error) {
 	l := &Layout{threads: map[int]Thread{}, zones: map[string]CPUSet{}, cores: map[int]CPUSet{}}
-	zone := map[int]string{}
+	zone, zones, cores := map[int]string{}, map[string][]int{}, map[int][]int{}
+	all := make([]int, 0, len(threads))
 	for _, t := range threads {
 		if _, twice := l.threads[t.CPU]; twice || t.CPU < 0 || t.CPU > MaxCPU || t.Zone == "" {
 			return nil, fmt.Errorf("CPU %d (core %d, zone %q): stands twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
@@ -36,12 +37,16 @@ func NewLayout(threads []Thread) (*Layout, error) {
 			return nil, fmt.Errorf("core %d is in the zones %q and %q", t.Core, z, t.Zone)
 		}
 		zone[t.Core] = t.Zone
-		one := NewCPUSet(t.CPU)
 		l.threads[t.CPU] = t
-		l.zones[t.Zone] = l.zones[t.Zone].Union(one)
-		l.cores[t.Core] = l.cores[t.Core].Union(one)
-		l.all = l.all.Union(one)
+		zones[t.Zone], cores[t.Core], all = append(zones[t.Zone], t.CPU), append(cores[t.Core], t.CPU), append(all, t.CPU)
 	}
+	for name, cpus := range zones {
+		l.zones[name] = NewCPUSet(cpus...)
+	}
+	for id, cpus := range cores {
+		l.cores[id] = NewCPUSet(cpus...)
+	}
+	l.all = NewCPUSet(all...)
 	return l, nil
 }
 
