@@ -250,19 +250,21 @@ func TestEvictPreview(t *testing.T) {
 	a.says(t, "action=evict", "outcome=preview", "evict-preview/batch")
 }
 
-// TestEvictOutage: while the API server is gone nobody is evicted; when it is back the first in order is, and nobody else.
-func TestEvictOutage(t *testing.T) {
+// TestOutage: while the API server is gone nobody is evicted and nothing written; when it is back the first in order goes and nobody else, and
+// the node gets its taint.
+func TestOutage(t *testing.T) {
 	s := newScene(t, "evict-outage", 7000)
 	s.pod("first", 1500)
 	s.pod("second", 1400)
-	a := s.agent()
+	a := s.agent("--enforce=evict,taint")
 	a.says(t, "Rule is calm", "evict-outage/memory")
 	back := outage(t)
 	s.uses(9000)
 	a.says(t, "action=evict", "outcome=failed", "the API server has not")
-	a.looks(t, 2)
+	a.says(t, "Cannot say on the node whether it is tight")
 	back()
 	s.evicted("first")
+	becomes(t, s.c, s.name, true)
 	a.looks(t, 3)
 	s.evicted("first")
 }

@@ -177,21 +177,6 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 	becomes(t, c, "taint-rules", false)
 }
 
-// TestTaintOutage: what cannot be written while the API server is gone is when it is back: the latest wish, not all of them.
-func TestTaintOutage(t *testing.T) {
-	c := newClient(t)
-	h := newHost(t, c, 8000)
-	create(t, c, newNode("taint-outage"), nodeQOS("taint-outage", "taint-outage", halfUsed, "40"), soon("taint-outage"))
-	a := startAgent(t, "taint-outage", "--enforce=taint", "--host-root="+h.dir)
-	becomes(t, c, "taint-outage", true)
-	back := outage(t)
-	h.uses(1000)
-	a.says(t, "Rule has ended", "taint-outage/memory")
-	a.says(t, "Cannot say on the node whether it is tight")
-	back()
-	becomes(t, c, "taint-outage", false)
-}
-
 // TestDryRunWritesNothing: a dry run says what it would do, and neither the node nor an event shows it.
 func TestDryRunWritesNothing(t *testing.T) {
 	c := newClient(t)
