@@ -141,6 +141,9 @@ func (m Metric) victims() Resource {
 	return CPU
 }
 
+// AboutMemory tells whether a rule on the metric takes memory from pods where its action says so.
+func (m Metric) AboutMemory() bool { return m.victims() == Memory }
+
 // amountOf is how much of the metric's resource a value is: millicores or bytes. It is not known where it is a share of a capacity that
 // is not known.
 func (m Metric) amountOf(value float64, n Node) (float64, bool) {

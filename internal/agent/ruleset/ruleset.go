@@ -63,8 +63,8 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 				complain("rules[%d]: %v", j, err)
 				continue
 			}
-			if _, ok := qos.Lookup(rule.Metric); !ok {
-				complain("rules[%d].metricRule.name: nothing of the name %q is measured: the rule never fires", j, rule.Metric)
+			for _, why := range idle(&rule) {
+				complain("rules[%d].%s", j, why)
 			}
 			if names[rule.Name] {
 				complain("rules[%d].name: there is a rule %s already: this one does not hold", j, q.Spec.Rules[j].Name)
@@ -73,9 +73,6 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
 				complain("rules[%d].actionName: there is no AvoidanceAction %s: the rule only keeps new pods away", j, rule.Action.Name)
-			}
-			if t := rule.Action.Throttle; t != nil && t.Step == 0 {
-				complain("rules[%d].actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", j, rule.Action.Name)
 			}
 			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
 				complain("rules[%d]: rule %s: both hold, and the one that fires first acts first", j, other)
@@ -103,6 +100,21 @@ func (j judgements) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Above)
 	}
 	return ""
+}
+
+// idle are the parts of a rule that never do anything, with the field that is the cause.
+func idle(r *qos.Rule) (out []string) {
+	metric, ok := qos.Lookup(r.Metric)
+	switch {
+	case !ok:
+		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
+	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.AboutMemory(): // An action of both is for rules of either.
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
+	}
+	if t := r.Action.Throttle; t != nil && t.Step == 0 {
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", r.Action.Name))
+	}
+	return out
 }
 
 // selects is a selector as a function; nil for all.

@@ -1,0 +1,33 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleset
+
+import (
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// TestMemoryThrottle: forceGC reclaims, and a rule that is not about memory takes none and says so.
+func TestMemoryThrottle(t *testing.T) {
+	for metric, useless := range map[string]bool{
+		"memory_total_usage": false, "node_pressure_memory_some_avg10_ratio": false, "cpu_total_usage": true, "node_pressure_cpu_some_avg10_ratio": true,
+	} {
+		for text, reclaim := range map[string]bool{"{}": false, "{forceGC: true}": true} {
+			set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 1}, actionName: a}]}\n---\n" +
+				head + "kind: AvoidanceAction\nspec: {throttle: {memoryThrottle: " + text + "}}\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy, problems := set.Policy(nil, qos.DefaultLimits())
+			if len(policy.Rules) != 1 || policy.Rules[0].Action.ThrottleMemory == nil || policy.Rules[0].Action.ThrottleMemory.Reclaim != reclaim {
+				t.Errorf("%s %s: %+v", metric, text, policy.Rules)
+			}
+			if told := len(problems) == 1 && strings.Contains(problems[0], "takes no memory"); told != useless || len(problems) > 1 {
+				t.Errorf("%s %s: %v", metric, text, problems)
+			}
+		}
+	}
+}
