@@ -144,14 +144,13 @@ func (a *assigner) adopt(pods []Pod) {
 					h.Policy = pods[i].Policy
 				}
 				cpus := h.CPUs.Intersection(a.machine.Layout.All()) // others are offline
-				var err error
+				// Where that cannot be, it asks like a new one, which says why there is no room.
 				switch {
 				case fixed && h.Policy != numa.PolicyNUMA && cpus.Len() > 0:
-					err = a.ledger.Adopt(id.String(), h.Policy, cpus)
+					_ = a.ledger.Adopt(id.String(), h.Policy, cpus)
 				case !fixed && h.Policy == numa.PolicyNUMA:
-					err = a.ledger.Hold(id.String(), h.Policy, h.Zones, numa.CPUSet{})
+					_ = a.ledger.Hold(id.String(), h.Policy, h.Zones, numa.CPUSet{})
 				}
-				_ = err // Then it asks like a new one, which says why there is no room.
 			}
 		}
 	}
