@@ -65,7 +65,7 @@ func (t *Tree) setCPU(dir, name, value string) error {
 	case name == t.burstFile():
 		next.burst, err = strconv.ParseInt(value, 10, 64)
 	default:
-		return syscall.EACCES
+		return errReadOnly
 	}
 	if err != nil {
 		return syscall.EINVAL

@@ -74,7 +74,13 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 			has, into = mems, &next.mems
 		}
 		all, bad := numa.ParseCPUSet(has)
-		if err != nil || bad != nil || list.Difference(all).Len() > 0 {
+		if err != nil || bad != nil {
+			return syscall.EINVAL
+		}
+		if list.Difference(all).Len() > 0 {
+			if name == "cpuset.cpus" {
+				return syscall.ERANGE // bitmap_parselist in lib/bitmap-str.c: a number above those that there are
+			}
 			return syscall.EINVAL
 		}
 		*into, value = list, list.String()
@@ -88,7 +94,7 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 			next.memoryOnly = value == "1"
 		}
 	default:
-		return syscall.EACCES
+		return errReadOnly
 	}
 	if err := t.validate(dir, now, next); err != nil {
 		return err

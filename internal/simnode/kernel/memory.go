@@ -156,7 +156,7 @@ func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
 func (t *Tree) setMemory(dir, name, value string) error {
 	if t.V1 {
 		if name != "memory.limit_in_bytes" {
-			return syscall.EACCES
+			return errReadOnly
 		}
 		return t.setLimit(dir, value)
 	}
@@ -165,7 +165,7 @@ func (t *Tree) setMemory(dir, name, value string) error {
 		return t.reclaimNow(dir, value)
 	case "memory.high", "memory.max", "memory.min", "memory.low":
 	default:
-		return syscall.EACCES
+		return errReadOnly
 	}
 	limit, ok := parseBytes(value, "max")
 	if !ok {

@@ -20,7 +20,8 @@ import (
 // a directory and all state is in its files, so that readers need know nothing of it. Its methods are safe for concurrent use; who reads a
 // file while it is written may see a part of it.
 //
-// Rules are those of Linux 6.x; each stands where it is applied with the function that has it.
+// Rules are those of Linux 6.x; each stands where it is applied with the function that has it. Those of v1 for cpu and cpuset were
+// compared with what Linux 6.18 says.
 type Tree struct {
 	// Dir is the root of the hierarchy: HOST/sys/fs/cgroup on v2. On v1 it is that of cpu, such as HOST/sys/fs/cgroup/cpu,cpuacct, and
 	// those of cpuset and memory lie beside it; where its name does not begin with cpu they are all in one.
@@ -69,10 +70,14 @@ func (t *Tree) accept(dir, name, value string) error {
 	case name == fileProcs:
 		return t.attach(dir, value)
 	}
-	return syscall.EACCES // a file that is only read
+	return errReadOnly
 }
 
-const fileProcs = "cgroup.procs"
+const (
+	fileProcs = "cgroup.procs"
+	// errReadOnly is what a file says that has nobody to take a write (cgroup_file_write in kernel/cgroup/cgroup.c).
+	errReadOnly = syscall.EINVAL
+)
 
 // Make makes a group, and those above it, with their files.
 func (t *Tree) Make(group string) error {

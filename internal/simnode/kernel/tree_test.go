@@ -43,7 +43,7 @@ var refusals = map[string]struct {
 		{"a/b/cpu.max", "max", nil, "max 100000"},
 		{"a/gone/cpu.max", "max", syscall.ENODEV, ""},
 		{"a/b/cpu.shares", "5", syscall.ENOENT, ""},
-		{"a/b/cpu.stat", "0", syscall.EACCES, "usage_usec 0"},
+		{"a/b/cpu.stat", "0", syscall.EINVAL, "usage_usec 0"},
 		{"cpu.max", "max", syscall.ENOENT, ""}, // the root has none
 	}},
 	"v1 quota": {true, []write{
@@ -91,11 +91,11 @@ var refusals = map[string]struct {
 	}},
 	"v2 cpuset": {false, []write{
 		{"a/b/cpuset.cpus", "0,1,2", nil, "0-2"},
-		{"a/b/cpuset.cpus", "9", syscall.EINVAL, "0-2"},
+		{"a/b/cpuset.cpus", "9", syscall.ERANGE, "0-2"},
 		{"a/b/cpuset.cpus", "2-1", syscall.EINVAL, "0-2"},
 		{"a/b/cpuset.cpus", "", syscall.ENOSPC, "0-2"}, // with a process
 		{"a/cpuset.cpus", "3", nil, "3"},               // v2 takes a child outside its parent
-		{"a/b/cpuset.cpus.effective", "3", syscall.EACCES, "3"},
+		{"a/b/cpuset.cpus.effective", "3", syscall.EINVAL, "3"},
 		{"a/c/cpuset.cpus", "1", nil, "1"},
 		{"a/c/cpuset.cpus", "", nil, ""},
 		{"a/b/cpuset.mems", "1", syscall.EINVAL, ""},
@@ -104,7 +104,7 @@ var refusals = map[string]struct {
 	}},
 	"v1 cpuset": {true, []write{
 		{"a/c/cpuset.cpus", "0-1", nil, "0-1"},
-		{"a/c/cpuset.cpus", "9", syscall.EINVAL, "0-1"},
+		{"a/c/cpuset.cpus", "9", syscall.ERANGE, "0-1"},
 		{"x/y/cpuset.cpus", "1", syscall.EACCES, ""}, // the parent has none
 		{"x/cpuset.cpus", "2", nil, "2"},
 		{"x/y/cpuset.cpus", "1", syscall.EACCES, ""}, // outside the parent
@@ -137,7 +137,7 @@ var refusals = map[string]struct {
 		{"a/b/memory.high", "max", nil, "max"},
 		{"a/b/memory.max", "10G", nil, "10737418240"},
 		{"a/b/memory.min", "x", syscall.EINVAL, "0"},
-		{"a/b/memory.current", "0", syscall.EACCES, "0"},
+		{"a/b/memory.current", "0", syscall.EINVAL, "0"},
 		{"a/b/memory.reclaim", "4096", syscall.EAGAIN, ""}, // there is nothing
 		{"a/b/memory.reclaim", "0", nil, ""},
 		{"a/b/memory.reclaim", "x", syscall.EINVAL, ""},
