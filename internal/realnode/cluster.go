@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -68,7 +69,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	if c.host, err = hostcg.Detect(); err != nil {
 		return nil, err
 	}
-	if c.images, err = set.Images(workload.Names()); err != nil {
+	if c.images, err = ownImages(session, set); err != nil {
 		return nil, err
 	}
 	if c.containerd, err = containerdConfiguration(ctx); err != nil {
@@ -88,6 +89,27 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	}
 	go sandbox.Serve(c.service, net.JoinHostPort("127.0.0.1", strconv.Itoa(control.Port())))
 	return c, nil
+}
+
+// ownImages gives the session its own name for the archive of images: another session that keeps one of newer binaries removes the old.
+func ownImages(session *sandbox.Session, set assets.Set) (string, error) {
+	kept, err := set.Images(workload.Names())
+	if err != nil {
+		return "", err
+	}
+	own := filepath.Join(session.Dir, "images.tar")
+	if err := os.Link(kept, own); err == nil || errors.Is(err, os.ErrExist) {
+		return own, nil
+	}
+	// On another file system.
+	content, err := os.ReadFile(kept)
+	if err == nil {
+		err = os.WriteFile(own, content, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("take the images: %w", err)
+	}
+	return own, nil
 }
 
 // HostVersion is the cgroup version of a host's nodes in namespaces.
