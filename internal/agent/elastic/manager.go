@@ -168,8 +168,8 @@ func (m *Manager) readPredictions(ctx context.Context) {
 	}
 }
 
-// undone tells that the node does not show what was written: a kubelet that has started sets extended resources to 0, and does not let
-// pods in until they are back. Somebody who goes on writing others is answered with each decision, and not sooner.
+// undone tells that the node does not show what was written: a kubelet that takes its node for a new one sets extended resources to 0,
+// and does not let pods in until they are back. Somebody who goes on writing others is answered with each decision, and not sooner.
 func (m *Manager) undone(now time.Time) bool {
 	node, latest := m.View.Node(), m.last()
 	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.told.tried) < settles || now.Sub(m.told.undone) < apart {

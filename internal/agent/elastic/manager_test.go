@@ -289,7 +289,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestKubelet: a kubelet that starts sets extended resources to 0; they are back before the next decision would be.
+// TestKubelet: a kubelet that takes its node for a new one sets extended resources to 0; they are back before the next decision would be.
 func TestKubelet(t *testing.T) {
 	w := newWorld(t)
 	w.after(15 * time.Minute)

@@ -192,7 +192,7 @@ func TestElasticOffer(t *testing.T) {
 	o.pass(4 * time.Minute)
 	// 16 - 3 - 0.3 of margin.
 	o.shows("12")
-	ns := namespace(t, o.admin, "elastic")
+	ns := namespace(t, o.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // one that goes takes its time
 	if err := control.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestElasticOffer(t *testing.T) {
 		}
 		return nil
 	})
-	// A kubelet that was restarted.
+	// A kubelet that takes its node for a new one.
 	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
 	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
@@ -281,7 +281,13 @@ func TestElasticForecast(t *testing.T) {
 	create(t, admin, template)
 	o := newOffering(t, "forecast")
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
-	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	t.Cleanup(func() {
+		o.stop() // it would make another
+		if err := admin.Delete(context.WithoutCancel(t.Context()), tsp); err != nil {
+			t.Error(err)
+		}
+	})
 	asked := func(ctx context.Context) error {
 		o.pass(time.Second)
 		return admin.Get(ctx, name, tsp)
