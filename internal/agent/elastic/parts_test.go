@@ -25,20 +25,21 @@ func of[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: tru
 
 const gi = 1 << 30
 
-// snapshot has a node of 64 GiB and containers "e", on elastic cpu and memory, "c", on elastic cpu alone, and "n", on neither.
+// snapshot has a node of 64 GiB and containers "e", on elastic cpu and memory, "c", on elastic cpu alone, "m", on elastic memory
+// alone, and "n", on neither.
 func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.Snapshot {
 	container := func(id string, cpu series.MilliCPU, memory series.Bytes) observe.Container {
 		return observe.Container{ID: id, Use: observe.Use{UsedCPU: of(cpu), Memory: of(observe.Memory{WorkingSet: memory})}}
 	}
 	s := &observe.Snapshot{At: at, Pods: []observe.Pod{
 		{UID: "1", Containers: []observe.Container{container("e", 500, gi), container("sandbox", 1, 1)}},
-		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}}, {UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi)}},
+		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}}, {UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi), container("m", 300, gi/2)}},
 	}}
 	s.Node.UsedCPU, s.Node.Memory = of(total), of(host.Memory{Total: 64 * gi, Available: 64*gi - used})
 	return s
 }
 
-var claims = map[string]claim.Amounts{"e": {CPU: 1000, Memory: 2 * gi}, "c": {CPU: 1000}, "gone": {CPU: 1000}}
+var claims = map[string]claim.Amounts{"e": {CPU: 1000, Memory: 2 * gi}, "c": {CPU: 1000}, "m": {Memory: gi}, "gone": {CPU: 1000}}
 
 func TestUsage(t *testing.T) {
 	var u usage
@@ -54,7 +55,7 @@ func TestUsage(t *testing.T) {
 	if want := (model.Use[series.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
 		t.Errorf("%+v, want %+v", cpu, want)
 	}
-	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 20 * gi, Elastic: gi}); memory != want {
+	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 20 * gi, Elastic: gi + gi/2}); memory != want {
 		t.Errorf("%+v, want %+v", memory, want)
 	}
 	// Nothing comes any more: what there was keeps its time.
@@ -69,7 +70,7 @@ func TestUsage(t *testing.T) {
 	lost.Node = observe.Node{}
 	u.add(lost, claims)
 	cpu, memory = u.take()
-	if cpu.Elastic != 200 || memory.Elastic != 0 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
+	if cpu.Elastic != 200 || memory.Elastic != gi/2 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
 		t.Errorf("%+v, %+v", cpu, memory)
 	}
 }
