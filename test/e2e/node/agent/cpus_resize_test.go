@@ -1,0 +1,57 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestCPUsGrowInPlace: on a kernel with cgroup version 2 a container whose CPUs are resized in place gets more of its zone alone, and gives
+// them back; without the agent everybody runs everywhere.
+func TestCPUsGrowInPlace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
+	other := s.Run(t, s.Pod("other", "pause", nil, nil, nil))
+	d := s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
+	pod := s.Run(t, s.pinned("pinned", "1"))
+	cgroups := s.Cgroups(t)
+	run := func(own, rest string) {
+		t.Helper()
+		s.Eventually(t, fmt.Sprintf("the pod runs on %s and the other on %s", own, rest), func() error {
+			mine, err := cgroups.ContainerLimits(t, pod)
+			if err != nil {
+				return err
+			}
+			theirs, err := cgroups.ContainerLimits(t, other)
+			if err == nil && (mine.CPUs != own || theirs.CPUs != rest) {
+				err = fmt.Errorf("they run on %q and %q", mine.CPUs, theirs.CPUs)
+			}
+			return err
+		})
+	}
+	run("0", "1-3")
+	s.resizeCPU(t, pod, "2")
+	run("0-1", "2-3")
+	s.resizeCPU(t, pod, "1")
+	run("0", "1-3")
+	d.remove(t)
+	run("0-3", "0-3")
+}
+
+func (s site) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"requests":{"cpu":%[2]q},"limits":{"cpu":%[2]q}}}]}}`, pod.Spec.Containers[0].Name, cpus)
+	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "resize"); err != nil {
+		t.Fatal(err)
+	}
+}
