@@ -30,8 +30,13 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// tellAfter is how often what has changed about the watches is told.
-const tellAfter = time.Second
+const (
+	// tellAfter is how often what has changed about the watches is told.
+	tellAfter = time.Second
+	// patience is how long it is waited for the first answers before the watcher counts as at work all the same: an API server that takes
+	// requests and says nothing is no reason to start the agent anew.
+	patience = 10 * time.Second
+)
 
 // Config is what a Watcher works with.
 type Config struct {
@@ -108,7 +113,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer running.Wait()
 	ticker := w.config.Clock.NewTicker(tellAfter)
 	defer ticker.Stop()
-	answered := w.answered
+	answered, began := w.answered, w.config.Clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -116,7 +121,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-answered:
 			answered = nil
 		case <-ticker.C():
-			if answered != nil {
+			if answered != nil && w.config.Clock.Since(began) < patience {
 				continue // It has not begun yet.
 			}
 		}

@@ -184,7 +184,7 @@ func TestMissingKind(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	w := newWorld(t, nil)
 	var gone atomic.Bool
-	w.core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+	w.rules.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return gone.Load(), nil, errors.New("connection refused")
 	})
 	gone.Store(true)
@@ -252,6 +252,26 @@ func TestBeats(t *testing.T) {
 	w.until(t, "a beat", func(*State) bool { return w.beats.Load() > 0 })
 	before := w.beats.Load()
 	w.until(t, "another", func(*State) bool { w.clock.Step(tellAfter); return w.beats.Load() > before })
+}
+
+// TestSilence: an API server that takes requests and never answers keeps the watcher from its work for a while alone.
+func TestSilence(t *testing.T) {
+	w := newWorld(t, nil)
+	release := make(chan struct{})
+	w.rules.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-release
+		return false, nil, nil
+	})
+	w.start(t)
+	defer close(release)
+	w.until(t, "the others are known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
+	if w.beats.Load() != 0 {
+		t.Error("it counts as at work, and rules were not heard of")
+	}
+	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(tellAfter); return w.beats.Load() > 0 })
+	if s := w.State(); s.KnowsRules {
+		t.Error("rules are known that nobody has told of")
+	}
 }
 
 func TestStatic(t *testing.T) {
