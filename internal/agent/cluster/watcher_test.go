@@ -184,7 +184,7 @@ func TestMissingKind(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	w := newWorld(t, nil)
 	var gone atomic.Bool
-	w.rules.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+	w.core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return gone.Load(), nil, errors.New("connection refused")
 	})
 	gone.Store(true)
