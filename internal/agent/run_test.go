@@ -115,13 +115,14 @@ func TestGivesBackAtTheEnd(t *testing.T) {
 	m.web, m.hog = 1, 3
 	dir := t.TempDir()
 	rulesFile, podsFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "pods.yaml")
-	pods := "kind: List\nitems:\n"
+	var pods strings.Builder
+	pods.WriteString("kind: List\nitems:\n")
 	for n, name := range map[string]string{"1": "web", "2": "hog"} {
 		uid := map[string]string{"1": "11111111-1111-1111-1111-111111111111", "2": "22222222-2222-2222-2222-222222222222"}[n]
-		pods += "- {kind: Pod, metadata: {namespace: \"n\", name: " + name + ", uid: " + uid + ", labels: {app: " + name + "}}, spec: {containers: [{name: main}]},\n" +
-			"   status: {phase: Running, containerStatuses: [{name: main, containerID: \"containerd://" + containerID(n) + "\"}]}}\n"
+		pods.WriteString("- {kind: Pod, metadata: {namespace: \"n\", name: " + name + ", uid: " + uid + ", labels: {app: " + name + "}}, spec: {containers: [{name: main}]},\n" +
+			"   status: {phase: Running, containerStatuses: [{name: main, containerID: \"containerd://" + containerID(n) + "\"}]}}\n")
 	}
-	for path, content := range map[string]string{rulesFile: rules, podsFile: pods} {
+	for path, content := range map[string]string{rulesFile: rules, podsFile: pods.String()} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -133,8 +133,12 @@ func TestChanges(t *testing.T) {
 		"a CPU went offline":            {nil, []Holding{exclusive("2,40", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
 		"a container of the pod is new": {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)}, "p/a=2,6 p/b=0,4 shared=1,3,5,7,64-71"},
 		// gocrane gave all containers of a pod one set, of the size of the pod, and did not write the policy.
-		"of gocrane": {nil, []Holding{{ID: ID{"p", "a"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}, {ID: ID{"p", "b"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}},
-			[]Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)}, "p/a=2,6 p/b=3,7 shared=0-1,4-5,64-71"},
+		"of gocrane": {
+			nil,
+			[]Holding{{ID: ID{"p", "a"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}, {ID: ID{"p", "b"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}},
+			[]Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)},
+			"p/a=2,6 p/b=3,7 shared=0-1,4-5,64-71",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Assign(machine(t, 2, 4, test.reserved...), test.before, test.pods)

@@ -38,13 +38,13 @@ func FromBytes(v float64) (series.Bytes, error) {
 	return series.Bytes(b), nil
 }
 
-type noAmount string
+type amountError string
 
-func (e noAmount) Error() string { return string(e) }
+func (e amountError) Error() string { return string(e) }
 
 func amount(v float64) (int64, error) {
 	if !(v >= 0 && v < most) {
-		return 0, noAmount("are no amount")
+		return 0, amountError("are no amount")
 	}
 	return up(v), nil
 }

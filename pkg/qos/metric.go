@@ -135,7 +135,8 @@ func pressureSpan(name string) (time.Duration, bool) {
 
 // victims is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
 func (m Metric) victims() Resource {
-	if m.Of == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") {
+	if m.Of == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") ||
+		strings.HasSuffix(m.Name, "container_mem_total_usage") || strings.HasPrefix(m.Name, "node_numa_memory_") {
 		return Memory
 	}
 	return CPU

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -34,39 +35,39 @@ func TestJournalHolds(t *testing.T) {
 				return j
 			}
 			j := open()
-			log := ""
+			var log strings.Builder
 			for range 30 {
 				key := string(rune('a'+rng.IntN(3))) + "/x"
 				var err error
 				switch do := rng.IntN(10); {
 				case do < 5:
 					v := value()
-					log += fmt.Sprintf(" %s=%s", key, v)
+					fmt.Fprintf(&log, " %s=%s", key, v)
 					err = j.Change(Unit{Key: key, Changes: []Change{{Group: n.group, File: file, Value: v}}})
 				case do < 7:
-					log += " undo " + key
+					log.WriteString(" undo " + key)
 					err = j.Undo(key)
 				case do < 8:
-					log += " undo kind"
+					log.WriteString(" undo kind")
 					err = j.UndoKind(key[:1])
 				case do < 9:
-					log += " restart"
+					log.WriteString(" restart")
 					j = open()
 				case len(j.Entries()) == 0:
 					// Somebody else, while nothing is held: what is held is told apart from it below.
 					want = value()
-					log += " other=" + want
+					log.WriteString(" other=" + want)
 					n.put(t, n.group, file, want)
 				}
 				if err != nil {
-					t.Fatalf("seed %d:%s: %v", seed, log, err)
+					t.Fatalf("seed %d:%s: %v", seed, log.String(), err)
 				}
 				if len(j.Entries()) == 0 && n.get(t, n.group, file) != want {
-					t.Fatalf("seed %d:%s: nothing is held and %s is there, want %s", seed, log, n.get(t, n.group, file), want)
+					t.Fatalf("seed %d:%s: nothing is held and %s is there, want %s", seed, log.String(), n.get(t, n.group, file), want)
 				}
 			}
 			if err := open().UndoAll(); err != nil || n.get(t, n.group, file) != want {
-				t.Fatalf("seed %d:%s: %v, %s at the end, want %s", seed, log, err, n.get(t, n.group, file), want)
+				t.Fatalf("seed %d:%s: %v, %s at the end, want %s", seed, log.String(), err, n.get(t, n.group, file), want)
 			}
 		}
 	}

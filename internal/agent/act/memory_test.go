@@ -173,13 +173,11 @@ func TestMemoryThrottleFails(t *testing.T) {
 	n.clock.Step(2 * stale)
 	end = n.start(t)
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		for _, o := range n.throttler.Drain() {
-			if o.Err == nil {
-				return true, errors.New("carried out")
-			}
-			return true, nil
+		outcomes := n.throttler.Drain()
+		if len(outcomes) > 0 && outcomes[0].Err == nil {
+			return true, errors.New("carried out")
 		}
-		return false, nil
+		return len(outcomes) > 0, nil
 	}); err != nil {
 		t.Error(err)
 	}

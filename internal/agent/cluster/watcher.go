@@ -169,9 +169,9 @@ func (w *Watcher) tell() {
 	defer w.mu.Unlock()
 	for _, f := range w.list() {
 		now := f.problem()
-		switch {
-		case now == f.told:
-		case now == "":
+		switch now {
+		case f.told:
+		case "":
 			w.config.Log.Info("The API server tells again", "of", f.name)
 		default:
 			w.config.Log.Info("The API server does not tell", "problem", now)

@@ -276,7 +276,8 @@ func TestSilence(t *testing.T) {
 
 func TestStatic(t *testing.T) {
 	s := NewStatic(State{Pods: []*corev1.Pod{podOn("x", "a")}, AnyNode: true})
-	if len(s.Pods()) != 1 || s.Node() != nil || len(s.Rules().NodeQOS) != 0 || s.State() != s.State() {
+	again := s.State()
+	if len(s.Pods()) != 1 || s.Node() != nil || len(s.Rules().NodeQOS) != 0 || s.State() != again {
 		t.Errorf("%+v", s.State())
 	}
 }

@@ -185,7 +185,7 @@ func (m *Manager) undone(now time.Time) bool {
 }
 
 func differs[T model.Amount](shown T, absent bool, advertised T) bool {
-	return shown != advertised && !(absent && advertised == 0)
+	return shown != advertised && (!absent || advertised != 0)
 }
 
 func (m *Manager) last() *report {

@@ -33,7 +33,8 @@ func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.S
 	}
 	s := &observe.Snapshot{At: at, Pods: []observe.Pod{
 		{UID: "1", Containers: []observe.Container{container("e", 500, gi), container("sandbox", 1, 1)}},
-		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}}, {UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi), container("m", 300, gi/2)}},
+		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}},
+		{UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi), container("m", 300, gi/2)}},
 	}}
 	s.Node.UsedCPU, s.Node.Memory = of(total), of(host.Memory{Total: 64 * gi, Available: 64*gi - used})
 	return s

@@ -55,15 +55,16 @@ func (p *predictions) known() expected {
 // sync reads the template now and then, and the object each time. What cannot be read stays as it was; a forecast says itself when it ends.
 func (p *predictions) sync(ctx context.Context, node *corev1.Node) {
 	now, err := p.look(ctx, node)
-	if err != nil {
+	switch {
+	case err != nil:
 		p.tell("The forecast of the node cannot be kept up", err.Error())
 		now = p.known()
 		if now.tsp == nil {
 			now = expected{wanted: true, why: err.Error()}
 		}
-	} else if !now.wanted {
+	case !now.wanted:
 		p.tell("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
-	} else {
+	default:
 		p.tell("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
 	p.mu.Lock()

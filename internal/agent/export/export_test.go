@@ -111,11 +111,11 @@ crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed +
 	found := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			key := f.GetName()
+			key := []string{f.GetName()}
 			for _, l := range m.GetLabel() {
-				key += "," + l.GetValue()
+				key = append(key, l.GetValue())
 			}
-			found[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			found[strings.Join(key, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	for key, want := range map[string]float64{

@@ -20,7 +20,6 @@ import (
 // threads are those of a container in a recorded tree.
 type threads struct {
 	dir, group string
-	reads      int
 }
 
 func write(t *testing.T, path, content string) {

@@ -56,13 +56,15 @@ func TestPlan(t *testing.T) {
 		"one": {podOf("u", asks("1", "elastic-cpu=2")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
 		"both resources": {
 			podOf("u", asks("1", "elastic-cpu=2", "elastic-memory=1Gi"), asks("2", "elastic-cpu=1", "elastic-memory=512Mi")),
-			wish{claim.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true}, wish{limits: claim.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
+			wish{claim.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true},
+			wish{limits: claim.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
 		},
 		"one without a limit": {podOf("u", asks("1", "elastic-cpu=2"), asks("2")), wish{claim.Amounts{}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
 		"memory alone":        {podOf("u", asks("1", "elastic-memory=1Gi")), wish{limits: claim.Amounts{Memory: gi}}, wish{limits: claim.Amounts{Memory: gi}}},
 		"beside one on the node's own cpu": {
 			podOf("u", asks("1", "elastic-cpu=2"), asks("2", "cpu=500m", "memory=1Gi")),
-			wish{limits: claim.Amounts{CPU: 2500}}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
+			wish{limits: claim.Amounts{CPU: 2500}},
+			wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
 		},
 		"memory of the node's own": {
 			podOf("u", asks("1", "elastic-cpu=2", "memory=1Gi")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},

@@ -133,8 +133,10 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 	if len(policy.Rules) != 6 || policy.Rules[0].Above != 1000 {
 		t.Errorf("%+v", policy.Rules)
 	}
-	for i, want := range []string{"NodeQOS a: rules[1].name: there is a rule cpu already", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
-		"NodeQOS b: rules[0]: rule a/cpu judges cpu_total_usage as well, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", ""} {
+	for i, want := range []string{
+		"NodeQOS a: rules[1].name: there is a rule cpu already", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
+		"NodeQOS b: rules[0]: rule a/cpu judges cpu_total_usage as well, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
+	} {
 		if i == len(problems) && want == "" {
 			break
 		}

@@ -55,7 +55,7 @@ func serve(t *testing.T, c Config) string {
 
 func TestPages(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "probe"}, func() float64 { return 7 }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "probe", Help: "a number"}, func() float64 { return 7 }))
 	var sick atomic.Bool
 	url := serve(t, Config{Gather: registry, Unready: func() []string { return nil }, Unhealthy: func() []string {
 		if sick.Load() {

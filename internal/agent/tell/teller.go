@@ -235,7 +235,7 @@ func (t *Teller) did(a Action) {
 
 // sentence is an action for people.
 func (a *Action) sentence() string {
-	text := ""
+	var text string
 	switch {
 	case a.Kind == Evict && a.Outcome == Refused:
 		text = "is not evicted: " + a.Err

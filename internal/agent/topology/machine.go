@@ -86,7 +86,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	m := &Machine{}
 	online, err := s.cpus("cpu/online")
 	if err != nil {
-		s.problem("CPUs online are not known, those of the zones are taken: %v", err)
+		s.problemf("CPUs online are not known, those of the zones are taken: %v", err)
 	}
 	for _, id := range s.zones() {
 		z := s.zone(id)
@@ -94,7 +94,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
 		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
-			s.problem("CPUs %s are in zone %d and in another before it, which keeps them", twice, id)
+			s.problemf("CPUs %s are in zone %d and in another before it, which keeps them", twice, id)
 			z.CPUs = z.CPUs.Difference(twice)
 		}
 		m.Zones = append(m.Zones, z)
@@ -106,7 +106,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 		m.Zones = []Zone{s.whole(online)}
 	}
 	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
-		s.problem("CPUs %s are in no zone and are left out", lost)
+		s.problemf("CPUs %s are in no zone and are left out", lost)
 	}
 	if m.CPUs() == (numa.CPUSet{}) {
 		return nil, errors.New("no zone has a CPU that is online")
@@ -124,7 +124,7 @@ type sysfs struct {
 	problems []string
 }
 
-func (s *sysfs) problem(format string, args ...any) {
+func (s *sysfs) problemf(format string, args ...any) {
 	const most = 20
 	if len(s.problems) < most {
 		s.problems = append(s.problems, fmt.Sprintf(format, args...))
@@ -169,11 +169,11 @@ func (s *sysfs) zones() []int {
 		}
 	})
 	if err != nil && !errors.Is(err, host.ErrGone) {
-		s.problem("zones: %v", err)
+		s.problemf("zones: %v", err)
 	}
 	slices.Sort(ids)
 	if len(ids) > numa.MaxZones {
-		s.problem("%d zones, the first %d are taken", len(ids), numa.MaxZones)
+		s.problemf("%d zones, the first %d are taken", len(ids), numa.MaxZones)
 		ids = ids[:numa.MaxZones]
 	}
 	return ids
@@ -184,7 +184,7 @@ func (s *sysfs) zone(id int) Zone {
 	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
 	var err error
 	if z.CPUs, err = s.cpus(dir + "/cpulist"); err != nil {
-		s.problem("CPUs of zone %d: %v", id, err)
+		s.problemf("CPUs of zone %d: %v", id, err)
 	}
 	content, err := s.read("sys/devices/system", dir, "meminfo")
 	if err == nil {
@@ -198,7 +198,7 @@ func (s *sysfs) zone(id int) Zone {
 		}
 	}
 	if err != nil {
-		s.problem("memory of zone %d: %v", id, err)
+		s.problemf("memory of zone %d: %v", id, err)
 	}
 	z.HugePages = s.hugePages(dir + "/hugepages")
 	return z
@@ -229,7 +229,7 @@ func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
 			err = fmt.Errorf("%d pages are more than can be", n)
 		}
 		if err != nil {
-			s.problem("%s of %d KiB: %v", dir, kib, err)
+			s.problemf("%s of %d KiB: %v", dir, kib, err)
 			continue
 		}
 		if n > 0 {
@@ -245,14 +245,14 @@ func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
 // whole is the one zone of a machine whose kernel knows none.
 func (s *sysfs) whole(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
-	s.problem("/sys/devices/system/node has no zones: the machine counts as one")
+	s.problemf("/sys/devices/system/node has no zones: the machine counts as one")
 	content, err := s.read("proc/meminfo")
 	var memory host.Memory
 	if err == nil {
 		memory, err = host.ParseMeminfo(content)
 	}
 	if err != nil {
-		s.problem("memory: %v", err)
+		s.problemf("memory: %v", err)
 	}
 	z.Memory = memory.Total
 	return z
@@ -264,20 +264,20 @@ func (s *sysfs) distances(zones []Zone) {
 		content, err := s.read("sys/devices/system", fmt.Sprintf("node/node%d/distance", zones[i].ID))
 		if err != nil {
 			if !errors.Is(err, host.ErrGone) || len(zones) > 1 {
-				s.problem("distances of zone %d: %v", zones[i].ID, err)
+				s.problemf("distances of zone %d: %v", zones[i].ID, err)
 			}
 			continue
 		}
 		fields := strings.Fields(string(content))
 		if len(fields) != len(zones) {
-			s.problem("zone %d has %d distances, there are %d zones: they are not used", zones[i].ID, len(fields), len(zones))
+			s.problemf("zone %d has %d distances, there are %d zones: they are not used", zones[i].ID, len(fields), len(zones))
 			continue
 		}
 		row := make(map[int]int, len(fields))
 		for k, text := range fields {
 			d, err := strconv.ParseUint(text, 10, 15)
 			if err != nil {
-				s.problem("distances of zone %d: %.40q is none: they are not used", zones[i].ID, text)
+				s.problemf("distances of zone %d: %.40q is none: they are not used", zones[i].ID, text)
 				row = nil
 				break
 			}
@@ -312,7 +312,7 @@ func (s *sysfs) cores(zones []Zone) map[int]int {
 		}
 	}
 	if unknown > 0 {
-		s.problem("cores of %d CPUs are not known, each counts as one: %v", unknown, first)
+		s.problemf("cores of %d CPUs are not known, each counts as one: %v", unknown, first)
 	}
 	return core
 }

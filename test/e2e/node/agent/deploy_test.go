@@ -36,8 +36,10 @@ func start(t testing.TB, o node.Options) site {
 	t.Helper()
 	n := node.Start(t, o)
 	if err := harness.Install(t.Context(), n.Config, manager, func(kind string) bool {
-		return slices.Contains([]string{"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind)
+		return slices.Contains([]string{
+			"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		}, kind)
 	}); err != nil {
 		t.Fatal(err)
 	}
