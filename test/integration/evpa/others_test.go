@@ -117,7 +117,8 @@ func besideRule(w *world) {
 
 // killed: a kill for lack of memory raises the request at once, whatever the past says.
 func killed(w *world) {
-	w.used("web", 0.2, 100*mib)
+	// What the past says is what it has: nothing is resized before the kill.
+	w.used("web", 0.2, 130*mib)
 	w.deploy("web", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("230m", "150Mi"), Limits: list("", "150Mi")}
 	})
