@@ -30,21 +30,18 @@ const (
 	// settles is how long the agent has from the breach on.
 	settles = 10 * time.Second
 	// work is that of a request, quiet the most that one in a hundred takes where nothing else runs.
-	work, quiet = time.Millisecond, 5 * time.Millisecond
+	work, quiet = 6 * time.Millisecond, 20 * time.Millisecond
 )
 
-// latencyRules throttle batch pods while the server waits for cpu for more than a hundredth of the time.
+// latencyRules throttle batch pods while the node is busy for more than 70 %. Its cpu is the machine's, whatever else runs there.
 const latencyRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
 metadata: {name: latency}
 spec:
   rules:
-  - name: stall
-    metricRule:
-      name: pod_pressure_cpu_some_avg10_ratio
-      value: 10m
-      selector: {matchLabels: {PodName: server}}
+  - name: busy
+    metricRule: {name: cpu_total_utilization, value: 70}
     avoidanceThreshold: 2
     restoreThreshold: 5
     actionName: calm-down
@@ -62,38 +59,53 @@ spec:
   labelSelector: {matchLabels: {workload: batch}}
 `
 
-// BenchmarkVictim measures a server's latency alone, beside a hog, and beside a hog with an agent, and how long the agent takes to act.
+// hogs are pods that ask for little and take what there is, with many threads. Together they weigh three times what the server does, so
+// that it no longer gets the cpu that it needs.
+const hogs = 6
+
+// BenchmarkVictim measures a server's latency alone, beside hogs, and beside hogs with an agent, and how long the agent takes to act.
 func BenchmarkVictim(b *testing.B) {
 	s := start(b, node.Options{})
-	// It asks for little and takes what there is, with many threads.
-	hog := s.hog(b, "hog", "8", node.Resources("50m", ""), nil)
+	var all []*corev1.Pod
+	for i := range hogs {
+		all = append(all, s.hog(b, fmt.Sprintf("hog-%d", i), "4", node.Resources("50m", ""), nil))
+	}
 	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", work.String()}, node.Resources("100m", ""), nil))
 	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
 	alone := s.p99(b, client, server)
 	if alone > quiet {
 		b.Logf("NOT A QUIET MACHINE: alone, %s of work take %s; the figures say nothing of the agent", work, alone)
 	}
-	s.turn(b, hog, true)
+	s.turnAll(b, all, true)
 	beside := s.p99(b, client, server)
-	s.turn(b, hog, false)
+	s.turnAll(b, all, false)
 	s.apply(b, latencyRules)
 	s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
 	<-time.After(settles)
 	for b.Loop() {
-		acted := s.firstAction(b, hog)
-		begin := time.Now()
-		s.turn(b, hog, true)
+		breach := s.firstChange(b, "cpuacct", "cpuacct.usage", all, burns)
+		acted := s.firstChange(b, "cpu", "cpu.cfs_quota_us", all, func(was, now string) bool { return was != now })
+		s.turnAll(b, all, true)
+		begin := <-breach
 		reaction := (<-acted).Sub(begin)
 		<-time.After(time.Until(begin.Add(settles)))
 		with := s.p99(b, client, server)
 		b.ReportMetric(reaction.Seconds(), "s-to-act")
 		b.ReportMetric(alone.Seconds()*1e3, "ms-p99-alone")
-		b.ReportMetric(beside.Seconds()*1e3, "ms-p99-hog")
+		b.ReportMetric(beside.Seconds()*1e3, "ms-p99-hogs")
 		b.ReportMetric(with.Seconds()*1e3, "ms-p99-agent")
 		b.ReportMetric((beside-with).Seconds()/(beside-alone).Seconds(), "recovered")
-		if limits, err := s.Cgroups(b).ContainerLimits(b, hog); err == nil {
-			b.Logf("the hog has %.3g cores", limits.Cores)
+		if limits, err := s.Cgroups(b).ContainerLimits(b, all[0]); err == nil {
+			b.Logf("a hog has %.3g cores", limits.Cores)
 		}
+	}
+}
+
+// turnAll turns the switches of hogs.
+func (s site) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
+	t.Helper()
+	for _, hog := range hogs {
+		s.turn(t, hog, on)
 	}
 }
 
@@ -120,24 +132,39 @@ func (s site) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	return all[len(all)/2]
 }
 
-// firstAction tells when the pod's limit of cpu has changed.
-func (s site) firstAction(t testing.TB, pod *corev1.Pod) <-chan time.Time {
+// burns tells whether a hog has used more than it does to look at its switch: 30 ms of cpu, which its threads take in 15.
+func burns(was, now string) bool {
+	before, errB := strconv.ParseInt(strings.TrimSpace(was), 10, 64)
+	after, errA := strconv.ParseInt(strings.TrimSpace(now), 10, 64)
+	return errB == nil && errA == nil && time.Duration(after-before) > 30*time.Millisecond
+}
+
+// firstChange tells when a file of one of the pods has changed first.
+func (s site) firstChange(t testing.TB, controller, name string, pods []*corev1.Pod, changed func(was, now string) bool) <-chan time.Time {
 	t.Helper()
-	name := "cpu.cfs_quota_us"
 	if s.Cgroup() != 1 {
-		name = "cpu.max"
+		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
 	}
-	file := s.file("cpu", name, pod)
-	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	before := map[string]string{}
+	for _, pod := range pods {
+		file := s.file(controller, name, pod)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[file] = string(content)
+	}
+	anyChanged := func() bool {
+		for file, was := range before {
+			if now, err := os.ReadFile(file); err == nil && changed(was, string(now)) {
+				return true
+			}
+		}
+		return false
 	}
 	out := make(chan time.Time, 1)
 	go func() {
-		for t.Context().Err() == nil {
-			if now, err := os.ReadFile(file); err == nil && string(now) != string(before) {
-				break
-			}
+		for t.Context().Err() == nil && !anyChanged() {
 			<-time.After(5 * time.Millisecond)
 		}
 		out <- time.Now()
