@@ -90,6 +90,16 @@ type Memory struct {
 	Total, Available series.Bytes
 }
 
+// kibibytes reads what follows a key of meminfo, a number of KiB, and returns bytes.
+func kibibytes(key, rest []byte) (uint64, error) {
+	number, _ := Field(rest)
+	n, err := Uint(number)
+	if err != nil || n > 1<<50 {
+		return 0, fmt.Errorf("%s %.40q is no number of KiB", key, number)
+	}
+	return n << 10, nil
+}
+
 // ParseMeminfo reads /proc/meminfo. Available is never more than Total.
 func ParseMeminfo(content []byte) (Memory, error) {
 	var total, available uint64
@@ -105,14 +115,10 @@ func ParseMeminfo(content []byte) (Memory, error) {
 		default:
 			return nil
 		}
-		number, _ := Field(rest)
-		n, err := Uint(number)
-		if err != nil || n > 1<<50 {
-			return fmt.Errorf("%s %.40q is no number of KiB", key, number)
-		}
-		*into = n << 10
+		var err error
+		*into, err = kibibytes(key, rest)
 		seen++
-		return nil
+		return err
 	})
 	if err == nil && (seen != 2 || total == 0) {
 		err = errors.New("no MemTotal or no MemAvailable")

@@ -43,13 +43,9 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 		default:
 			return nil
 		}
-		number, _ := Field(rest)
-		n, err := Uint(number)
-		if err != nil || n > 1<<50 {
-			return fmt.Errorf("%s %.40q is no number of KiB", key, number)
-		}
-		*into = n << 10
-		return nil
+		var err error
+		*into, err = kibibytes(key, rest)
+		return err
 	})
 	if err == nil && seen != 2 {
 		err = errors.New("no MemTotal or no MemFree")
