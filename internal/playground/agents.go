@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/playground/hosts"
 	"crane.io/crane/internal/process"
@@ -68,14 +67,16 @@ func (p *playground) startAgents(ctx context.Context) error {
 	}
 	p.agents = map[string]*process.Process{}
 	p.onStop(p.stopAgents)
+	kubeconfig := ""
 	for _, node := range p.agentNames {
 		d, err := findDaemon(objects, componentCraneAgent, node)
 		if err != nil {
 			return err
 		}
-		kubeconfig, err := p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
-		if err != nil {
-			return err
+		if kubeconfig == "" { // All have the same rights.
+			if kubeconfig, err = p.kubeconfigOf(ctx, d); err != nil {
+				return err
+			}
 		}
 		addresses, err := freeAddresses(ctx, 1)
 		if err != nil {

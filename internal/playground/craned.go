@@ -80,6 +80,33 @@ func findPod(objects []*unstructured.Unstructured, kind, name string, fields map
 	return out, nil
 }
 
+// child is what it takes to start a binary that has a Deployment.
+type child struct {
+	deployed
+	// objects are all of config/.
+	objects []*unstructured.Unstructured
+	// kubeconfig has the rights that config/ gives it.
+	kubeconfig string
+}
+
+func (p *playground) child(ctx context.Context, name string) (child, error) {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return child{}, err
+	}
+	d, err := findDeployed(objects, name)
+	if err != nil {
+		return child{}, err
+	}
+	kubeconfig, err := p.kubeconfigOf(ctx, d)
+	return child{deployed: d, objects: objects, kubeconfig: kubeconfig}, err
+}
+
+// kubeconfigOf writes a kubeconfig of a binary's service account and returns its path.
+func (p *playground) kubeconfigOf(ctx context.Context, d deployed) (string, error) {
+	return p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+}
+
 // with returns the arguments with some flags set: one that is there is replaced, another is added.
 func (d deployed) with(flags map[string]string) []string {
 	var args []string
@@ -97,15 +124,7 @@ func (d deployed) with(flags map[string]string) []string {
 
 // startCraned starts craned as a child with a token of its own ServiceAccount, and so with the rights of config/rbac.
 func (p *playground) startCraned(ctx context.Context) error {
-	objects, err := manifest.ReadDir(config.Manifests, ".")
-	if err != nil {
-		return err
-	}
-	d, err := findDeployed(objects, componentCraned)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+	d, err := p.child(ctx, componentCraned)
 	if err != nil {
 		return err
 	}
@@ -120,7 +139,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := p.writePolicy(objects)
+	policy, err := p.writePolicy(d.objects)
 	if err != nil {
 		return err
 	}
@@ -130,7 +149,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	}
 	p.cranedMetrics, p.cranedWeb = addresses[0], addresses[2]
 	flags := map[string]string{
-		"kubeconfig":                kubeconfig,
+		"kubeconfig":                d.kubeconfig,
 		"prometheus-address":        p.prometheus.URL(),
 		"metrics-bind-address":      addresses[0],
 		"metrics-secure":            "false", // Loopback, to be looked at with a browser.
@@ -157,7 +176,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err := p.launchCraned(); err != nil {
 		return err
 	}
-	return p.configureWebhooks(ctx, objects, addresses[3])
+	return p.configureWebhooks(ctx, d.objects, addresses[3])
 }
 
 // configureWebhooks lets the API server call craned's webhooks at its address on loopback: here no Service leads to it.

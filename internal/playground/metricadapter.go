@@ -14,9 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 
-	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/metricadapter/direct"
 	"crane.io/crane/internal/process"
 )
@@ -30,15 +27,7 @@ const (
 // startMetricAdapter starts metric-adapter as a child with a token of its own ServiceAccount, and so with the rights of config/rbac, and
 // leads the aggregation layer to it.
 func (p *playground) startMetricAdapter(ctx context.Context) error {
-	objects, err := manifest.ReadDir(config.Manifests, ".")
-	if err != nil {
-		return err
-	}
-	d, err := findDeployed(objects, componentMetricAdapter)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+	d, err := p.child(ctx, componentMetricAdapter)
 	if err != nil {
 		return err
 	}
@@ -54,7 +43,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("port of %s: %w", d.name, err)
 	}
-	rules, err := configMapText(objects, d.name, "config.yaml")
+	rules, err := configMapText(d.objects, d.name, "config.yaml")
 	if err != nil {
 		return err
 	}
@@ -62,7 +51,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 		rules = s.MetricRules
 	}
 	flags := map[string]string{
-		"lister-kubeconfig": kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
+		"lister-kubeconfig": d.kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
 		"prometheus-adapter-config": filepath.Join(p.dir, "metric-adapter.yaml"),
 		// Without a Prometheus here nobody answers at this address, and rules say so.
 		"prometheus-address": "http://127.0.0.1:1",
@@ -80,7 +69,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 		Name: d.name, Path: filepath.Join(p.options.BinDir, d.name), Args: d.with(flags), Env: d.env,
 		LogFile: filepath.Join(p.dir, "logs", d.name+".log"), Restart: process.Always, OnExit: p.reportExit,
 	}
-	led, err := direct.Objects(objects, port)
+	led, err := direct.Objects(d.objects, port)
 	if err != nil {
 		return err
 	}

@@ -13,28 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/process"
 )
 
 // startCraneScheduler starts crane-scheduler beside the cluster's own, with the configuration and the rights of config/:
 // pods that name it as their scheduler are its.
 func (p *playground) startCraneScheduler(ctx context.Context) error {
-	objects, err := manifest.ReadDir(config.Manifests, ".")
+	d, err := p.child(ctx, componentCraneScheduler)
 	if err != nil {
 		return err
 	}
-	d, err := findDeployed(objects, componentCraneScheduler)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
-	if err != nil {
-		return err
-	}
-	policy, err := p.writePolicy(objects)
+	policy, err := p.writePolicy(d.objects)
 	if err != nil {
 		return err
 	}
@@ -47,7 +36,7 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 		return err
 	}
 	p.explains = addresses[1]
-	file, err := p.writeSchedulerConfig(objects, kubeconfig, policy)
+	file, err := p.writeSchedulerConfig(d.objects, d.kubeconfig, policy)
 	if err != nil {
 		return err
 	}
@@ -57,7 +46,7 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 		Args: d.with(map[string]string{
 			"config": file, "secure-port": port, "bind-address": "127.0.0.1",
 			"cert-dir":                  filepath.Join(p.dir, d.name),
-			"authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig,
+			"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
 		}),
 		Env:     d.env,
 		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
