@@ -92,6 +92,3 @@ func (u *PodUse) Of(namespace, pod string) (use cost.Amounts, ok bool) {
 	}
 	return cost.Amounts{CPU: series.MilliCPU(math.Round(cpu * 1000)), Memory: series.Bytes(math.Round(memory))}, true
 }
-
-// Pods is the number of pods of which something is known.
-func (u *PodUse) Pods() int { return len(u.pods) }

@@ -59,8 +59,8 @@ func TestReadPodUse(t *testing.T) {
 			t.Errorf("pod %s uses %+v", pod, use)
 		}
 	}
-	if _, ok := got.Of("bank", "a"); ok || got.Pods() != 3 {
-		t.Errorf("a pod of another namespace; %d pods", got.Pods())
+	if _, ok := got.Of("bank", "a"); ok || len(got.pods) != 3 {
+		t.Errorf("a pod of another namespace; %d pods", len(got.pods))
 	}
 	source.err = errors.New("boom")
 	if got, err := ReadPodUse(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {

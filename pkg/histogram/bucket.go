@@ -3,9 +3,10 @@
 
 // Package histogram holds distributions of non-negative values in buckets of equal relative width.
 //
-// Two types share one bucket grid and can be added to each other: Histogram, whose weights decay with time, for live
-// models; and Counts, half to a quarter of the size, for the sketch of one day that is kept by the ten thousand. The
-// grid has no configured range: it spans every float64 above ValueFloor, so the unit of the values does not matter.
+// Two types share one bucket grid: Counts, the sketch of one day, which is small and kept by the ten thousand; and Histogram, a
+// sum of such sketches with a weight for each, from which a decision is made. What is old loses weight when it is read, by
+// whole sketches, so that nothing decays in place. The grid has no configured range: it spans every float64 above ValueFloor,
+// so the unit of the values does not matter.
 //
 // The package knows nothing of CPU, memory, workloads or policies.
 package histogram

@@ -9,82 +9,17 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"time"
 )
 
 // The first two bytes of a checkpoint: what it holds and the version of its layout.
 const (
-	kindHistogram = 'H'
-	kindCounts    = 'C'
-	codecVersion  = 1
-	checksumSize  = 4
+	kindCounts   = 'C'
+	codecVersion = 1
+	checksumSize = 4
 )
 
 // ErrCorrupt is returned, wrapped, when a checkpoint cannot be what was written: cut off, altered or out of bounds.
 var ErrCorrupt = errors.New("corrupt histogram checkpoint")
-
-// MarshalBinary writes the histogram as a versioned, checksummed checkpoint. It never fails.
-func (h *Histogram) MarshalBinary() ([]byte, error) {
-	out := make([]byte, 0, 64+3*len(h.weights))
-	out = append(out, kindHistogram, codecVersion)
-	out = binary.AppendVarint(out, int64(h.halfLife))
-	if h.Empty() {
-		return seal(append(out, 0)), nil
-	}
-	out = append(out, 1)
-	out = binary.AppendVarint(out, h.reference.Unix())
-	out = binary.AppendVarint(out, int64(h.reference.Nanosecond()))
-	for _, v := range []float64{h.zero, h.total, h.sum, h.low, h.high} {
-		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
-	}
-	out = binary.AppendUvarint(out, uint64(h.first))
-	out = binary.AppendUvarint(out, uint64(len(h.weights)))
-	for _, w := range h.weights {
-		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(w))
-	}
-	return seal(out), nil
-}
-
-// UnmarshalBinary replaces the histogram by the one in a checkpoint that MarshalBinary wrote. On an error, which wraps
-// ErrCorrupt or names an unknown version, the histogram is unchanged.
-func (h *Histogram) UnmarshalBinary(data []byte) error {
-	r, err := open(data, kindHistogram)
-	if err != nil {
-		return err
-	}
-	read := Histogram{halfLife: time.Duration(r.varint())}
-	if read.halfLife < 0 {
-		return fmt.Errorf("%w: half-life %v is below zero", ErrCorrupt, read.halfLife)
-	}
-	if r.byte() == 0 {
-		if err := r.done(); err != nil {
-			return err
-		}
-		*h = read
-		return nil
-	}
-	seconds, nanos := r.varint(), r.varint()
-	read.reference = time.Unix(seconds, nanos).UTC()
-	for _, v := range []*float64{&read.zero, &read.total, &read.sum, &read.low, &read.high} {
-		*v = r.float()
-	}
-	first, n := r.uvarint(), r.uvarint()
-	if n > MaxBuckets || first+n > maxBucket {
-		return fmt.Errorf("%w: %d buckets from %d", ErrCorrupt, n, first)
-	}
-	read.first, read.weights = int(first), make([]float64, n)
-	for i := range read.weights {
-		read.weights[i] = r.float()
-	}
-	if err := r.done(); err != nil {
-		return err
-	}
-	if !(read.total > 0) || read.low > read.high {
-		return fmt.Errorf("%w: total %v, extremes %v and %v", ErrCorrupt, read.total, read.low, read.high)
-	}
-	*h = read
-	return nil
-}
 
 // MarshalBinary writes the counts as a versioned, checksummed checkpoint of one to two bytes a bucket. It never fails.
 func (c *Counts) MarshalBinary() ([]byte, error) {
@@ -111,7 +46,7 @@ func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
 // UnmarshalBinary replaces the counts by those in a checkpoint that MarshalBinary wrote. On an error, which wraps
 // ErrCorrupt or names an unknown version, the counts are unchanged.
 func (c *Counts) UnmarshalBinary(data []byte) error {
-	r, err := open(data, kindCounts)
+	r, err := open(data)
 	if err != nil {
 		return err
 	}
@@ -146,18 +81,13 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// seal appends the checksum.
-func seal(data []byte) []byte {
-	return binary.LittleEndian.AppendUint32(data, crc32.ChecksumIEEE(data))
-}
-
-// open checks kind, version and checksum and returns a reader of what is between.
-func open(data []byte, kind byte) (*reader, error) {
+// open checks the kind, the version and checksum and returns a reader of what is between.
+func open(data []byte) (*reader, error) {
 	if len(data) < 2+checksumSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
 	}
-	if data[0] != kind {
-		return nil, fmt.Errorf("%w: it holds a %q, want %q", ErrCorrupt, data[0], kind)
+	if data[0] != kindCounts {
+		return nil, fmt.Errorf("%w: it holds a %q, want %q", ErrCorrupt, data[0], kindCounts)
 	}
 	if data[1] != codecVersion {
 		return nil, fmt.Errorf("histogram checkpoint of version %d: this program reads version %d", data[1], codecVersion)
@@ -185,20 +115,8 @@ func (r *reader) take(n int) []byte {
 	return out
 }
 
-func (r *reader) byte() byte { return r.take(1)[0] }
-
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.rest)
-	if r.bad || n <= 0 {
-		r.bad = true
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.rest)
 	if r.bad || n <= 0 {
 		r.bad = true
 		return 0

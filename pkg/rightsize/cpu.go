@@ -120,7 +120,7 @@ func (p CPUPolicy) estimate(days []*Day, now time.Time) cpuEstimate {
 	}
 	h := histogram.Histogram{}
 	for _, d := range days {
-		h.AddCounts(&d.CPU, age(now, d, p.HalfLife), time.Time{})
+		h.Add(&d.CPU, age(now, d, p.HalfLife))
 	}
 	return cpuEstimate{
 		value:  h.Quantile(float64(p.Percentile)),

@@ -226,7 +226,7 @@ func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 	for _, d := range r.days {
 		h.Reset()
 		for _, past := range windowDays(p, d.Day.Start(), r.window) {
-			h.AddCounts(r.counts(past), 1, time.Time{})
+			h.Add(r.counts(past), 1)
 		}
 		for i, q := range quantiles {
 			tallies[i].day(r.counts(d), r.peak(d), decision{request: h.Quantile(q)})

@@ -56,7 +56,7 @@ func memoryCounts(d *Day) *histogram.Counts { return &d.Memory }
 func quantileOf(days []*Day, of func(*Day) *histogram.Counts, q float64) float64 {
 	h := histogram.Histogram{}
 	for _, d := range days {
-		h.AddCounts(of(d), 1, time.Time{})
+		h.Add(of(d), 1)
 	}
 	return h.Quantile(q)
 }
@@ -67,7 +67,7 @@ func vpaCPU(days []*Day, now time.Time) float64 {
 	h := histogram.Histogram{}
 	for _, d := range days {
 		noon := now.Sub(d.Day.Start().Add(12 * time.Hour))
-		h.AddCounts(&d.CPU, math.Exp2(-float64(noon)/float64(vpaHalfLife)), time.Time{})
+		h.Add(&d.CPU, math.Exp2(-float64(noon)/float64(vpaHalfLife)))
 	}
 	return 1.15 * h.Quantile(0.90)
 }

@@ -153,13 +153,6 @@ func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeloa
 	return &e.make(v.object, v.Rules, now).Node
 }
 
-// onWay is the number of pods on their way.
-func (e *entry) onWay() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.arrivals.Len()
-}
-
 func read(format nodeload.Format, object *corev1.Node, rules *nodeload.Rules) (nodeload.Report, nodeload.Unreadable) {
 	samples, bad := rules.Read(format, object.Annotations)
 	return nodeload.Report{Capacity: capacity(object), Samples: samples}, bad

@@ -351,3 +351,10 @@ func TestFilterIsSkipped(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// onWay is the number of pods on their way.
+func (e *entry) onWay() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.arrivals.Len()
+}

@@ -32,26 +32,23 @@ type reader func(ctx context.Context, cfg prometheus.Config, s shape) ([]result,
 // readHistograms reads each resource into a histogram for each container.
 func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]result, error) {
 	var out []result
-	kept := make([]map[metrics.ContainerKey]*histogram.Histogram, 0, 2)
+	kept := make([]map[metrics.ContainerKey]*histogram.Counts, 0, 2)
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
 		source, err := prometheus.New(cfg)
 		if err != nil {
 			return nil, err
 		}
 		r := result{what: string(resource)}
-		histograms := map[metrics.ContainerKey]*histogram.Histogram{}
+		sketches := map[metrics.ContainerKey]*histogram.Counts{}
 		begin := time.Now()
 		err = source.Usage(ctx, metrics.UsageRequest{Resource: resource, Start: s.start(), End: s.end}, func(c metrics.Chunk) error {
-			h := histograms[c.Key]
+			h := sketches[c.Key]
 			if h == nil {
-				var err error
-				if h, err = histogram.New(24 * time.Hour); err != nil {
-					return err
-				}
-				histograms[c.Key] = h
+				h = &histogram.Counts{}
+				sketches[c.Key] = h
 			}
-			for i, v := range c.Series.Values {
-				if !series.IsGap(v) && h.Add(v, 1, c.Series.Time(i)) {
+			for _, v := range c.Series.Values {
+				if !series.IsGap(v) && h.Add(v) {
 					r.samples++
 				}
 			}
@@ -61,9 +58,9 @@ func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]resu
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", resource, err)
 		}
-		r.wall, r.stats, r.containers = time.Since(begin), source.Stats(), len(histograms)
+		r.wall, r.stats, r.containers = time.Since(begin), source.Stats(), len(sketches)
 		out = append(out, r)
-		kept = append(kept, histograms)
+		kept = append(kept, sketches)
 	}
 	if len(kept[0]) != len(kept[1]) {
 		return nil, fmt.Errorf("%d containers with CPU, %d with memory", len(kept[0]), len(kept[1]))
