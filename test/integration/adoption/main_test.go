@@ -8,10 +8,7 @@ package adoption_test
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +24,7 @@ import (
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/simnode"
 	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/integration/harness/fleet"
 )
 
 // What all tests share.
@@ -71,84 +69,20 @@ func nodes() []simnode.NodeSpec {
 	return []simnode.NodeSpec{node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi")}
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	// The tests mostly wait.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	dir, err := os.MkdirTemp("", "adoption-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ended := make(chan error, 1)
-	failed := 0
-	status := controlplane.ForMain(runner(func() int {
-		if failed != 0 {
-			return failed
-		}
-		code := m.Run()
-		cancel()
-		if err := <-ended; err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}), controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
-	}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := furnish(ctx, c, ended); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
-}
-
-type runner func() int
-
-func (r runner) Run() int { return r() }
-
-// furnish installs Crane's objects and starts the nodes.
-func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	var err error
-	if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	if err := harness.Install(ctx, c.Config(), "adoption-test", func(kind string) bool {
-		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration"
-	}); err != nil {
-		return err
-	}
-	timing := simnode.DefaultTiming()
-	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
-	fleet, err := simnode.New(simnode.Config{
-		Client: c.Config(), Nodes: nodes(), Load: load, Timing: timing, Sample: 300 * time.Millisecond, Heartbeat: 2 * time.Second,
-	})
-	if err != nil {
-		return err
-	}
-	go func() { ended <- fleet.Run(ctx) }()
-	select {
-	case <-fleet.Ready():
-		return nil
-	case <-time.After(time.Minute):
-		return errors.New("the simulated nodes are not ready after a minute")
-	}
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "adoption", Command: "craned", Parallel: 8,
+		Plane:  controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}},
+		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: 300 * time.Millisecond, Heartbeat: 2 * time.Second}),
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			scheme := runtime.NewScheme()
+			err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme))
+			if err != nil {
+				return err
+			}
+			admin, err = client.New(c.Config(), client.Options{Scheme: scheme})
+			return err
+		},
+	}))
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"crane.io/crane/internal/controlplane"
@@ -25,55 +24,35 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "autoscaling", Command: "craned",
+		Plane: controlplane.Options{
+			Components: []controlplane.Component{controlplane.ControllerManager},
+			// The real HPA controller, fifteen times as fast.
+			ExtraArgs: map[controlplane.Component][]string{controlplane.ControllerManager: {
+				"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
+			}},
+		},
+		Beside: beside,
+		Ready: func(_ context.Context, _ *controlplane.ControlPlane, built string) error {
+			binary = built
+			return nil
+		},
+	}))
 }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "autoscaling-test-")
+// beside serves the metrics APIs and runs pods, until it is stopped.
+func beside(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error) {
+	control = c
+	ctx, cancel := context.WithCancel(ctx)
+	admin, err := administrator()
+	if err == nil {
+		metrics, err = serveMetrics(ctx, admin)
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		cancel()
+		return nil, fmt.Errorf("serving metrics: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	failed := 0
-	status := controlplane.ForMain(m, controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager},
-		// The real HPA controller, fifteen times as fast.
-		ExtraArgs: map[controlplane.Component][]string{controlplane.ControllerManager: {
-			"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
-		}},
-	}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := prepare(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
-}
-
-func prepare(ctx context.Context) error {
-	// Admission has tests of its own, and the metrics APIs are served by this process.
-	wanted := func(kind string) bool {
-		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration" && kind != "APIService"
-	}
-	if err := harness.Install(ctx, control.Config(), "autoscaling-test", wanted); err != nil {
-		return err
-	}
-	c, err := administrator()
-	if err != nil {
-		return err
-	}
-	if metrics, err = serveMetrics(ctx, c); err != nil {
-		return fmt.Errorf("serving metrics: %w", err)
-	}
-	go runPods(ctx, c)
-	return nil
+	go runPods(ctx, admin)
+	return func() error { cancel(); return nil }, nil
 }

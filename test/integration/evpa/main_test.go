@@ -8,10 +8,7 @@ package evpa_test
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +28,7 @@ import (
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/simnode"
 	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/integration/harness/fleet"
 )
 
 // What all tests share.
@@ -71,94 +69,33 @@ func (d *dial) spare(namespace string) {
 	delete(d.greedy, namespace)
 }
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	// The tests mostly wait.
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	dir, err := os.MkdirTemp("", "evpa-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "craned")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if err := harness.Build(ctx, binary, "craned"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ended := make(chan error, 1)
-	failed := 0
-	status := controlplane.ForMain(runner(func() int {
-		if failed != 0 {
-			return failed
-		}
-		code := m.Run()
-		cancel()
-		if err := <-ended; err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}), controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
-	}, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := furnish(ctx, c, ended); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
-}
-
-type runner func() int
-
-func (r runner) Run() int { return r() }
-
-// furnish installs Crane's objects and starts the nodes.
-func furnish(ctx context.Context, c *controlplane.ControlPlane, ended chan<- error) error {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme),
-		predictionv1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme))
-	if err != nil {
-		return err
-	}
-	if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	if err := harness.Install(ctx, c.Config(), "evpa-test", harness.Everything); err != nil {
-		return err
-	}
+func nodes() []simnode.NodeSpec {
 	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
 		return simnode.NodeSpec{
 			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool, "node": name},
 		}
 	}
-	timing := simnode.DefaultTiming()
-	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
-	fleet, err := simnode.New(simnode.Config{
-		Client: c.Config(), Load: load, Timing: timing, Sample: time.Second, Heartbeat: 2 * time.Second,
-		Nodes: []simnode.NodeSpec{
-			node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi"), node("roomy", "tight", "16", "32Gi"),
+	return []simnode.NodeSpec{
+		node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi"), node("roomy", "tight", "16", "32Gi"),
+	}
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "evpa", Command: "craned", Parallel: 16,
+		Plane:  controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}},
+		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: time.Second, Heartbeat: 2 * time.Second}),
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			scheme := runtime.NewScheme()
+			err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme),
+				predictionv1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme))
+			if err != nil {
+				return err
+			}
+			admin, err = client.New(c.Config(), client.Options{Scheme: scheme})
+			return err
 		},
-	})
-	if err != nil {
-		return err
-	}
-	go func() { ended <- fleet.Run(ctx) }()
-	select {
-	case <-fleet.Ready():
-		return nil
-	case <-time.After(time.Minute):
-		return errors.New("the simulated nodes are not ready after a minute")
-	}
+	}))
 }

@@ -6,9 +6,11 @@ package harness
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"crane.io/crane/internal/controlplane"
 )
@@ -24,6 +26,11 @@ type Suite struct {
 	Kinds func(kind string) bool
 	// Before is called before the control plane starts, with the directory, which goes when the tests have ended. It may be nil.
 	Before func(ctx context.Context, dir string) error
+	// Parallel is how many tests of the package run at once; 0 for as many as there are cores. Tests mostly wait.
+	Parallel int
+	// Beside starts what runs beside the tests, before Ready is called, and returns what ends it, which is called before the control
+	// plane ends. It may be nil.
+	Beside func(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error)
 	// Ready is called with the control plane, when config/ is installed, and the path of the command.
 	Ready func(ctx context.Context, c *controlplane.ControlPlane, binary string) error
 	// After is called when the tests have ended, or have not run, before the directory goes. It may be nil.
@@ -41,6 +48,11 @@ func Main(m controlplane.Runner, s Suite) int {
 }
 
 func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err error) {
+	if s.Parallel > 0 {
+		if err := flag.Set("test.parallel", strconv.Itoa(s.Parallel)); err != nil {
+			return 1, fmt.Errorf("running tests beside each other: %w", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", s.Name+"-test-")
 	if err != nil {
 		return 1, fmt.Errorf("making a directory: %w", err)
@@ -62,24 +74,36 @@ func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err 
 		}
 	}
 	var failed error
+	stop := func() error { return nil }
 	status = controlplane.ForMain(runner(func() int {
-		if failed != nil {
-			return 1
+		code := 1
+		if failed == nil {
+			code = m.Run()
 		}
-		return m.Run()
-	}), s.Plane, func(c *controlplane.ControlPlane) { failed = s.furnish(ctx, c, binary) })
+		failed = errors.Join(failed, stop())
+		return code
+	}), s.Plane, func(c *controlplane.ControlPlane) {
+		if failed = s.install(ctx, c); failed != nil {
+			return
+		}
+		if s.Beside != nil {
+			end, err := s.Beside(ctx, c)
+			if failed = err; err != nil {
+				return
+			}
+			stop = end
+		}
+		failed = s.Ready(ctx, c, binary)
+	})
 	return status, failed
 }
 
-func (s Suite) furnish(ctx context.Context, c *controlplane.ControlPlane, binary string) error {
+func (s Suite) install(ctx context.Context, c *controlplane.ControlPlane) error {
 	kinds := s.Kinds
 	if kinds == nil {
 		kinds = Everything
 	}
-	if err := Install(ctx, c.Config(), s.Name+"-test", kinds); err != nil {
-		return err
-	}
-	return s.Ready(ctx, c, binary)
+	return Install(ctx, c.Config(), s.Name+"-test", kinds)
 }
 
 type runner func() int

@@ -46,11 +46,6 @@ const (
 	system    = "crane-system"
 )
 
-// install applies config/ without what needs the adapter's port.
-func install(ctx context.Context, c *controlplane.ControlPlane) error {
-	return harness.Install(ctx, c.Config(), "metric-adapter-test", harness.Everything)
-}
-
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()

@@ -7,9 +7,7 @@ package metricadapter_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"crane.io/crane/internal/controlplane"
@@ -21,34 +19,18 @@ var (
 	binary  string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "metric-adapter-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "metric-adapter")
-	ctx := context.Background()
-	if err := harness.Build(ctx, binary, "metric-adapter"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	failed := 0
-	options := controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager},
-		ExtraArgs: map[controlplane.Component][]string{controlplane.ControllerManager: {
-			"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=1s",
-		}},
-	}
-	status := controlplane.ForMain(m, options, func(c *controlplane.ControlPlane) {
-		control = c
-		if err := install(ctx, c); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			failed = 1
-		}
-	})
-	return max(status, failed)
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "metric-adapter", Command: "metric-adapter",
+		Plane: controlplane.Options{
+			Components: []controlplane.Component{controlplane.ControllerManager},
+			ExtraArgs: map[controlplane.Component][]string{controlplane.ControllerManager: {
+				"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=1s",
+			}},
+		},
+		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
+			control, binary = c, built
+			return nil
+		},
+	}))
 }

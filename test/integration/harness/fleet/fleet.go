@@ -1,0 +1,44 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet gives the tests of a package simulated nodes.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/simnode"
+)
+
+// bound is how long the nodes may take to be ready.
+const bound = time.Minute
+
+// Beside runs nodes beside the tests (harness.Suite). They start pods in a tenth of a second.
+func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPlane) (func() error, error) {
+	return func(ctx context.Context, c *controlplane.ControlPlane) (func() error, error) {
+		config.Client = c.Config()
+		config.Timing = simnode.DefaultTiming()
+		config.Timing.Create, config.Timing.Ready = 100*time.Millisecond, 100*time.Millisecond
+		nodes, err := simnode.New(config)
+		if err != nil {
+			return nil, fmt.Errorf("simulated nodes: %w", err)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- nodes.Run(ctx) }()
+		stop := func() error {
+			cancel()
+			return <-ended
+		}
+		select {
+		case <-nodes.Ready():
+			return stop, nil
+		case <-time.After(bound):
+			return nil, errors.Join(fmt.Errorf("the simulated nodes are not ready after %s", bound), stop())
+		}
+	}
+}
