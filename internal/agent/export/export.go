@@ -31,8 +31,8 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to thirteen for each of the
-// pods, sixteen where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
+// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to seventeen for each of the
+// pods, twenty where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
 type Collector struct{ config Config }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -47,6 +47,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		diskReadDesc, diskWriteDesc, diskReadsDesc, diskWritesDesc, diskBusyDesc, networkReceiveDesc, networkTransmitDesc,
 		exclusiveIdleDesc, zoneMemoryDesc, zoneUsedDesc, podQueueDesc, podThreadsDesc, podSampledDesc,
 		podCPUDesc, podThrottledDesc, podLimitDesc, podMemoryDesc, podWorkingSetDesc, podRSSDesc, podCacheDesc, podStalledDesc,
+		podDiskReadDesc, podDiskWriteDesc, podDiskReadsDesc, podDiskWritesDesc,
 	} {
 		ch <- d
 	}
@@ -184,6 +185,12 @@ func (s sink) pod(p *observe.Pod, labels []string) {
 		s.gauge(podCacheDesc, float64(m.Value.Cache), labels...)
 	}
 	s.stalled(podStalledDesc, p.Pressure, labels...)
+	if t := p.Transfer; t.OK {
+		s.gauge(podDiskReadDesc, t.Value.ReadBytes, labels...)
+		s.gauge(podDiskWriteDesc, t.Value.WriteBytes, labels...)
+		s.gauge(podDiskReadsDesc, t.Value.Reads, labels...)
+		s.gauge(podDiskWritesDesc, t.Value.Writes, labels...)
+	}
 	if q := p.RunQueue(); q.OK {
 		s.gauge(podQueueDesc, q.Value.Waiting, labels...)
 		s.gauge(podThreadsDesc, float64(q.Value.Threads), labels...)

@@ -27,6 +27,8 @@ type Observer struct {
 	block    map[string]bool      // whole disks
 	queues   queues
 	owned    owned
+
+	transfers transfers
 }
 
 // New returns an observer of the host below root, and its cgroups.
@@ -75,6 +77,7 @@ func (o *Observer) Look(now time.Time) *Snapshot {
 	o.lookPods()
 	o.lookOwners()
 	o.lookRunQueues()
+	o.lookTransfers()
 	return s
 }
 

@@ -99,7 +99,9 @@ type Pod struct {
 	// Stalled are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
 	Stalled Stalls
 	// OwnCPUs tells that a container of it runs on CPUs that belong to containers alone.
-	OwnCPUs    bool
+	OwnCPUs bool
+	// Transfer is the last sample of what it does to disks; unknown unless somebody asks for it.
+	Transfer   Known[Transfer]
 	Containers []Container
 }
 
