@@ -11,6 +11,7 @@ import (
 
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/gates"
 )
 
 // What --enforce can name: everything else the agent only says that it would do.
@@ -53,9 +54,9 @@ func kinds() []kind {
 		{name: enforceMemory, host: true, unsupported: withoutHigh},
 		{name: enforceEvict, cluster: true},
 		{name: enforceTaint, cluster: true},
-		{name: enforceNodeResource, gate: NodeResource, cluster: true},
-		{name: enforcePodResource, gate: PodResource, host: true},
-		{name: enforceCPUManager, gate: CraneCPUManager, host: true},
+		{name: enforceNodeResource, gate: gates.NodeResource, cluster: true},
+		{name: enforcePodResource, gate: gates.PodResource, host: true},
+		{name: enforceCPUManager, gate: gates.CraneCPUManager, host: true},
 	}
 }
 

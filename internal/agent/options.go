@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/gates"
 	"crane.io/crane/internal/logging"
 	"crane.io/crane/internal/retired"
 	"crane.io/crane/pkg/qos"
@@ -89,7 +90,7 @@ func NewOptions() *Options {
 	return &Options{
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
 		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
-		Namespace: namespace, FeatureGates: newFeatureGates(), AuditBytes: defaultAuditBytes,
+		Namespace: namespace, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
 		EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
 	}
 }
@@ -130,7 +131,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Complete returns warnings: sentences about flags that were set and have no effect.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
-	return append(retired.Warnings(fs), o.gateWarnings(fs)...)
+	return append(retired.Warnings(fs), gates.Warnings(fs, "crane-agent", served)...)
 }
 
 func (o *Options) excess() (series.Ratio, error) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"crane.io/crane/internal/gates"
 )
 
 // parse reads a command line and returns the warnings.
@@ -65,7 +67,7 @@ func TestFlagsOfGocrane(t *testing.T) {
 
 func TestGates(t *testing.T) {
 	o, warnings, err := parse(t, "--dry-run", "--feature-gates=Analysis=true,NodeResourceTopology=true")
-	if err != nil || !o.FeatureGates.Enabled(NodeResourceTopology) || !o.FeatureGates.Enabled(NodeResource) || !o.FeatureGates.Enabled(PodResource) || o.FeatureGates.Enabled(CraneCPUManager) {
+	if err != nil || !o.FeatureGates.Enabled(gates.NodeResourceTopology) || !o.FeatureGates.Enabled(gates.NodeResource) || !o.FeatureGates.Enabled(gates.PodResource) || o.FeatureGates.Enabled(gates.CraneCPUManager) {
 		t.Errorf("%v, %v", o, err)
 	}
 	if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Analysis has no effect") }) {
@@ -111,10 +113,8 @@ func TestDocumented(t *testing.T) {
 			want = append(want, "--"+r.Name)
 		}
 	}
-	for name := range featureSpecs() {
-		if !slices.Contains(otherGates(), name) {
-			want = append(want, string(name))
-		}
+	for _, name := range servedGates() {
+		want = append(want, string(name))
 	}
 	for _, w := range append(want, kindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {

@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/internal/agent/elastic"
 	"crane.io/crane/internal/agent/podresource"
 	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/gates"
 	model "crane.io/crane/pkg/elastic"
 )
 
@@ -57,7 +58,7 @@ func (o *ReclaimOptions) reserves() (elastic.Reserves, error) {
 // newReclaiming puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
 func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) ([]Manager, error) {
 	var list []Manager
-	if p.FeatureGates.Enabled(NodeResource) && p.api != nil {
+	if p.FeatureGates.Enabled(gates.NodeResource) && p.api != nil {
 		reserves, err := p.Reclaim.reserves()
 		if err != nil {
 			return nil, err
@@ -72,7 +73,7 @@ func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) (
 		l.bears = m.Bears
 		list = append(list, m)
 	}
-	if p.FeatureGates.Enabled(PodResource) {
+	if p.FeatureGates.Enabled(gates.PodResource) {
 		config := podresource.Config{View: p.view, Latest: p.latest, Layout: p.layout, Clock: p.clock, Log: p.log, Beat: p.pulse.For("pod-resource"), Did: did}
 		if p.enforces(enforcePodResource) {
 			memory, err := p.memoryJournal(files)

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/gates"
 )
 
 const leastInactivity = 10 * time.Second
@@ -33,8 +35,8 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
-	if o.FeatureGates.Enabled(CraneCPUManager) && !o.FeatureGates.Enabled(NodeResourceTopology) {
-		errs = append(errs, invalid("feature-gates", CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", NodeResourceTopology)))
+	if o.FeatureGates.Enabled(gates.CraneCPUManager) && !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
+		errs = append(errs, invalid("feature-gates", gates.CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", gates.NodeResourceTopology)))
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)

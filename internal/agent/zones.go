@@ -21,6 +21,7 @@ import (
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
+	"crane.io/crane/internal/gates"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -62,7 +63,7 @@ func (o *CPUOptions) validate() field.ErrorList {
 // newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
 // who knows which CPUs these are.
 func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
-	if !p.FeatureGates.Enabled(NodeResourceTopology) {
+	if !p.FeatureGates.Enabled(gates.NodeResourceTopology) {
 		return nil, nil
 	}
 	config := topology.Config{
@@ -73,7 +74,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
-	if !p.FeatureGates.Enabled(CraneCPUManager) {
+	if !p.FeatureGates.Enabled(gates.CraneCPUManager) {
 		return list, nil
 	}
 	cpus := cpumanager.Config{
@@ -117,7 +118,7 @@ func (p *parts) adoptCPUs(own string) error {
 
 // cpuFeature says whether containers get CPUs of their own on this node.
 func (p *parts) cpuFeature() features.Feature {
-	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", CraneCPUManager)}
+	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", gates.CraneCPUManager)}
 	if p.cpus == nil {
 		return f
 	}

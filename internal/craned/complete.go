@@ -4,12 +4,12 @@
 package craned
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"crane.io/crane/internal/gates"
 	"crane.io/crane/internal/retired"
 )
 
@@ -33,12 +33,5 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")
 	}
-	if f := fs.Lookup("feature-gates"); f != nil && f.Changed {
-		for name := range o.FeatureGates.GetAll() {
-			if !served(name) && strings.Contains(f.Value.String(), string(name)+"=") {
-				warnings = append(warnings, fmt.Sprintf("--feature-gates: %s has no effect on this craned", name))
-			}
-		}
-	}
-	return warnings
+	return append(warnings, gates.Warnings(fs, "craned", served)...)
 }

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/gates"
 )
 
 // feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.
@@ -31,15 +33,15 @@ func features() []feature {
 		{add: addWebAPI},
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},
-		{gate: Analysis, add: addTargets},
-		{names: []string{recommendationController}, gate: Analysis, add: addRecommendation},
-		{names: []string{adoptionController}, gate: Analysis, add: addAdoption},
-		{names: []string{timeSeriesPredictionController}, gate: TimeSeriesPrediction, add: addTimeSeriesPrediction},
-		{names: []string{clusterNodePredictionController}, gate: ClusterNodePrediction, add: addClusterNodePrediction},
-		{names: []string{effectiveHPAController}, gate: EffectiveHPA, promQL: true, add: addAutoscaling},
-		{names: []string{effectiveVPAController}, gate: EffectiveHPA, add: addVerticalAutoscaling},
+		{gate: gates.Analysis, add: addTargets},
+		{names: []string{recommendationController}, gate: gates.Analysis, add: addRecommendation},
+		{names: []string{adoptionController}, gate: gates.Analysis, add: addAdoption},
+		{names: []string{timeSeriesPredictionController}, gate: gates.TimeSeriesPrediction, add: addTimeSeriesPrediction},
+		{names: []string{clusterNodePredictionController}, gate: gates.ClusterNodePrediction, add: addClusterNodePrediction},
+		{names: []string{effectiveHPAController}, gate: gates.Autoscaling, promQL: true, add: addAutoscaling},
+		{names: []string{effectiveVPAController}, gate: gates.Autoscaling, add: addVerticalAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
-		{gate: QOSInitializer, add: addQOSInitializer},
+		{gate: gates.QOSInitializer, add: addQOSInitializer},
 		{add: addWebhooks}, // After all that have something to say about new pods.
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"crane.io/crane/internal/gates"
 	"crane.io/crane/internal/retired"
 )
 
@@ -132,7 +133,7 @@ v: 2
 	}
 	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
 		o.LeaderElection.Enabled || o.Log.Verbosity != 2 || !o.requireConfiguration ||
-		!o.FeatureGates.Enabled(ClusterNodePrediction) || o.FeatureGates.Enabled(Analysis) {
+		!o.FeatureGates.Enabled(gates.ClusterNodePrediction) || o.FeatureGates.Enabled(gates.Analysis) {
 		t.Errorf("%+v", o)
 	}
 	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
@@ -217,7 +218,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("docs/craned.md does not tell of --%s", r.Name)
 		}
 	}
-	for name, spec := range featureSpecs() {
+	for name, spec := range gates.Specs() {
 		if !slices.ContainsFunc(strings.Split(page, "\n"), func(line string) bool {
 			cells := strings.Split(line, "|")
 			return len(cells) > 3 && strings.Contains(cells[1], "`"+string(name)+"`") &&

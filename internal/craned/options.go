@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/controller/rebalance"
+	"crane.io/crane/internal/gates"
 	"crane.io/crane/internal/logging"
 	"crane.io/crane/internal/metrics/promflags"
 	"crane.io/crane/internal/retired"
@@ -132,7 +133,7 @@ func NewOptions() *Options {
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
 		Controllers:                     []string{"*"},
-		FeatureGates:                    newFeatureGates(),
+		FeatureGates:                    gates.New(),
 		Log:                             logging.DefaultOptions(),
 	}
 }
