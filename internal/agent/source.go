@@ -46,6 +46,8 @@ type clients struct {
 	kubernetes.Interface
 
 	objects dynamic.Interface
+	// config is what both were made of.
+	config *rest.Config
 }
 
 func (o *Options) clients() (clients, error) {
@@ -61,7 +63,7 @@ func (o *Options) clients() (clients, error) {
 	}
 	config.UserAgent = "crane-agent/" + version.String()
 	config.QPS, config.Burst = apiQPS, apiBurst
-	var c clients
+	c := clients{config: config}
 	if c.Interface, err = kubernetes.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}

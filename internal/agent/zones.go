@@ -5,10 +5,7 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -17,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/agent/cpumanager"
-	"crane.io/crane/internal/agent/durable"
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/internal/agent/topology"
@@ -44,7 +40,7 @@ func defaultCPUOptions() CPUOptions {
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Time between two looks whether containers still run on the CPUs that they were given, from 1s.")
-	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. Without one the API server is asked for it, which takes a right.")
+	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. It is read where the kubelet itself does not say (right nodes/configz).")
 	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "Which CPUs containers of pods get that do not say: none, exclusive, numa or immovable.")
 }
 
@@ -70,7 +66,8 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		Root: p.root(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
 	}
 	if p.api != nil {
-		config.Client, config.Dynamic = p.api.Interface, p.api.objects
+		config.Dynamic = p.api.objects
+		config.Kubelet = &topology.KubeletClient{Credentials: p.api.config, Root: p.root(), Dir: p.KubeletRoot}
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
@@ -78,14 +75,12 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		return list, nil
 	}
 	cpus := cpumanager.Config{
-		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpumanager.StateFile), Policy: numa.Policy(p.CPUs.Policy),
+		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpumanager.StateFile),
+		Predecessor: p.root().Path(p.KubeletRoot, cpumanager.StateFile), Policy: numa.Policy(p.CPUs.Policy),
 		Period: p.CPUs.Period, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
 	}
 	if p.enforces(enforceCPUManager) {
 		cpus.Journal = p.journal
-		if err := p.adoptCPUs(cpus.StatePath); err != nil {
-			return nil, err
-		}
 	}
 	manager := cpumanager.NewManager(cpus)
 	p.cpus = manager
@@ -96,24 +91,6 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		return nil, err
 	}
 	return append(list, manager), nil
-}
-
-// adoptCPUs takes over the CPUs that gocrane's agent has given, whose file is in the kubelet's directory, where there is none of our own.
-func (p *parts) adoptCPUs(own string) error {
-	if _, err := os.Stat(own); !errors.Is(err, fs.ErrNotExist) {
-		return nil // It is read, and a bad one told of, by the manager.
-	}
-	content, err := os.ReadFile(p.root().Path(p.KubeletRoot, cpumanager.StateFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = durable.Replace(own, content)
-	}
-	if err != nil {
-		return fmt.Errorf("take over the CPUs that gocrane's agent has given: %w", err)
-	}
-	return nil
 }
 
 // cpuFeature says whether containers get CPUs of their own on this node.
@@ -137,5 +114,5 @@ func (p *parts) cpuFeature() features.Feature {
 // seeZones reads the zones of the node once.
 func (o *Options) seeZones(ctx context.Context) topology.Seen {
 	// Nobody is asked: one look without the rights to ask for a kubelet's configuration is the usual case.
-	return topology.See(ctx, o.root(), &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Node: o.node()})
+	return topology.See(ctx, o.root(), &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig})
 }

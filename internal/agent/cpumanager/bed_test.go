@@ -98,6 +98,9 @@ func (b *bed) kubelet(text string) {
 	b.facts = &topology.Facts{Machine: m, Kubelet: k}
 }
 
+// gocrane is the state file of gocrane's agent.
+const gocrane = "var/lib/kubelet/" + StateFile
+
 // start makes a new manager, as an agent that starts: what one before it left is undone first.
 func (b *bed) start() {
 	b.t.Helper()
@@ -117,7 +120,7 @@ func (b *bed) start() {
 	}
 	b.Manager = NewManager(Config{
 		Layout: b.layout, View: b, Facts: func() *topology.Facts { return b.facts }, Journal: journal, StatePath: filepath.Join(b.dir, StateFile),
-		Policy: numa.PolicyExclusive, Period: DefaultPeriod, Clock: b.clock, Beat: func(string) {},
+		Predecessor: filepath.Join(b.dir, gocrane), Policy: numa.PolicyExclusive, Period: DefaultPeriod, Clock: b.clock, Beat: func(string) {},
 		Did: func(a tell.Action) {
 			if a.Event != "" {
 				b.events = append(b.events, a.Pod.Name+" "+a.Event+": "+a.Why)

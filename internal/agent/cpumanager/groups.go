@@ -145,6 +145,28 @@ func (c *cpusets) forgetGone(there map[string]bool) error {
 	return errors.Join(errs...)
 }
 
+// lift lets containers run on all CPUs that pods may have, for good: it is not in the journal afterwards.
+func (c *cpusets) lift(there map[string][]*cgroup.Container) error {
+	all, limited := c.allowed(cgroup.FileCPUs)
+	if c.journal == nil || !limited {
+		return nil
+	}
+	var errs []error
+	for uid, list := range there {
+		for _, container := range list {
+			g := &group{id: container.ID, path: container.Path, owner: "pod " + uid}
+			now, gone, err := c.now(g.path, cgroup.FileCPUs)
+			if err == nil && !gone && now != "" {
+				if _, err = c.set(g, kindCPUs, cgroup.FileCPUs, all.String()); err == nil {
+					err = c.journal.Forget(kindCPUs + "/" + g.id)
+				}
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // undo puts everything back.
 func (c *cpusets) undo() error {
 	if c.journal == nil {

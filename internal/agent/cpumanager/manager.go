@@ -50,6 +50,8 @@ type Config struct {
 	Journal *act.Journal
 	// StatePath is the state file. In a dry run it is read and not written.
 	StatePath string
+	// Predecessor is the state file of gocrane's agent, which is taken over where there is none of our own; empty for none.
+	Predecessor string
 	// Policy is that of pods that name none.
 	Policy numa.Policy
 	// Period is how often it is looked whether somebody else has changed a container's CPUs.
@@ -83,6 +85,8 @@ type Manager struct {
 	counts counts
 
 	loaded bool
+	// inherits tells that gocrane's agent has set where containers run, and unsaved that the state file does not have it.
+	inherits, unsaved bool
 	// plan is in force; it was saved before anything of it was done.
 	plan  cpumanager.Plan
 	saved []cpumanager.Holding
@@ -165,6 +169,7 @@ func (m *Manager) Step() {
 		return
 	}
 	m.tell("groups", "")
+	m.inherit(there)
 	now := decided{state: state, facts: facts, groups: fingerprint(there)}
 	now.cpus, now.limitedCPUs = m.sets.allowed(cgroup.FileCPUs)
 	now.mems, now.limitedMems = m.sets.allowed(cgroup.FileMems)
@@ -220,21 +225,42 @@ func (m *Manager) load() bool {
 	if m.loaded {
 		return true
 	}
-	holdings, err := readState(m.config.StatePath)
+	path := m.config.StatePath
+	holdings, found, err := readState(path)
+	inherits := !found && m.config.Predecessor != ""
+	if inherits {
+		path = m.config.Predecessor
+		holdings, inherits, err = readState(path)
+	}
 	if err != nil {
 		m.tell("state", err.Error())
 		if !errors.Is(err, errDamaged) {
 			return false
 		}
-		if m.config.Journal != nil {
-			if err := setAside(m.config.StatePath); err != nil {
+		if m.config.Journal != nil && path == m.config.StatePath {
+			if err := setAside(path); err != nil {
 				m.tell("state", err.Error())
 				return false
 			}
 		}
 	}
-	m.plan.Holdings, m.saved, m.loaded = holdings, holdings, true
+	m.plan.Holdings, m.saved, m.loaded, m.inherits, m.unsaved = holdings, holdings, true, inherits, inherits
+	if inherits {
+		m.config.Log.Info(m.verb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
+	}
 	return true
+}
+
+// inherit lets all containers run everywhere once, where gocrane's agent has set where they run: this agent would put that back with the end of
+// a pod, or its own, and nobody would ever lift it.
+func (m *Manager) inherit(there map[string][]*cgroup.Container) {
+	if !m.inherits {
+		return
+	}
+	m.inherits = false
+	if err := m.sets.lift(there); err != nil {
+		m.tell("inherit", "Cannot let containers run everywhere that gocrane's agent has set CPUs for: "+err.Error())
+	}
 }
 
 // machine is which CPUs and zones of memory pods may have at all.
@@ -267,7 +293,7 @@ func (d *decided) machine() (cpumanager.Machine, error) {
 // disk, what was decided before stays, so that an agent that starts anew knows all that was given.
 func (m *Manager) decide(machine cpumanager.Machine, claims []cpumanager.Pod, pods []podFacts) bool {
 	plan := cpumanager.Assign(machine, m.plan.Holdings, claims)
-	if m.config.Journal != nil && !reflect.DeepEqual(plan.Holdings, m.saved) {
+	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Holdings, m.saved)) {
 		content, err := encodeState(plan.Holdings)
 		if err == nil {
 			err = durable.Replace(m.config.StatePath, content)
@@ -280,7 +306,7 @@ func (m *Manager) decide(machine cpumanager.Machine, claims []cpumanager.Pod, po
 			m.show()
 			return false
 		}
-		m.saved = plan.Holdings
+		m.saved, m.unsaved = plan.Holdings, false
 	}
 	m.tell("save", "")
 	m.announce(&plan, pods)

@@ -18,6 +18,7 @@ import (
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/host/cgroup"
 )
 
 // on runs a test on both versions of cgroups; all is what the file of a container says that nobody has changed.
@@ -366,13 +367,71 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestStateOfGocrane: assignments of gocrane's agent are taken over.
-func TestStateOfGocrane(t *testing.T) {
-	b := newBed(t, false)
-	b.file(StateFile, `{"policyName":"static","defaultCpuSet":"0-1,4-7","entries":{"web":{"a":"2-3"},"gone":{"x":"6"}},"checksum":1357924680}`)
+// inherited is a host on which gocrane's agent has run: web/a had 2 and 3 alone.
+func (b *bed) inherited(file string) {
+	b.t.Helper()
+	b.file(gocrane, file)
 	b.run("web", "node0=2", 2)
+	b.run("other", "", 0)
+	for name, cpus := range map[string]string{"web/a": "2-3", "web/sandbox": "0-1,4-7", "other/a": "0-1,4-7", "other/sandbox": "0-1,4-7"} {
+		pod, container, _ := strings.Cut(name, "/")
+		path, err := b.layout.Setting(pathOf(pod, container), cgroup.FileCPUs)
+		if err == nil {
+			err = b.tree.Write(path, cpus)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.start()
+}
+
+const stateOfGocrane = `{"policyName":"static","defaultCpuSet":"0-1,4-7","entries":{"web":{"a":"2-3"},"gone":{"x":"6"}},"checksum":1357924680}`
+
+// TestStateOfGocrane: assignments of gocrane's agent are taken over, once, and nothing of what it has set outlasts them.
+func TestStateOfGocrane(t *testing.T) {
+	on(t, func(t *testing.T, b *bed, _ string) {
+		b.inherited(stateOfGocrane)
+		b.step()
+		b.want("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
+		if !b.said("Takes over the CPUs that gocrane's agent has given") {
+			t.Error(b.log)
+		}
+		b.start()
+		b.want("undone for a moment", "other/a=0-7")
+		// From now on there is a file of our own.
+		b.file(gocrane, "no JSON")
+		b.step()
+		b.want("started anew", "web/a=2-3", "other/a=0-1,4-7")
+		b.end("web", "a")
+		b.end("web", "sandbox")
+		b.pods = b.pods[1:]
+		b.changed()
+		b.step()
+		b.want("handed back", "other/a=0-7", "other/sandbox=0-7")
+		b.start()
+		b.step()
+		b.want("and started anew", "other/a=0-7")
+	})
+}
+
+// TestNothingOfGocrane: its file is read and not touched, whatever it holds.
+func TestNothingOfGocrane(t *testing.T) {
+	b := newBed(t, false)
+	b.inherited("no JSON")
 	b.step()
-	b.want("taken over", "web/a=2-3")
+	b.want("damaged", "web/a=0-1", "other/a=2-7")
+	if got := b.text(filepath.Join(b.dir, gocrane)); got != "no JSON" || !b.said("is damaged") {
+		t.Errorf("%q, %s", got, b.log)
+	}
+	b = newBed(t, false)
+	b.dry = true
+	b.inherited(stateOfGocrane)
+	b.step()
+	b.want("dry", "web/a=2-3", "other/a=0-1,4-7")
+	if !b.said("Would take over") || len(b.writes) > 0 || !b.said("container a runs on the CPUs 2-3") {
+		t.Errorf("%s, %s", b.log, b.writes)
+	}
 }
 
 func TestDryRun(t *testing.T) {
@@ -412,7 +471,7 @@ func TestEnds(t *testing.T) {
 			all = "0-7"
 		}
 		b.want("the end", "web/a="+all, "other/a="+all)
-		if holdings, err := readState(filepath.Join(b.dir, StateFile)); err != nil || len(holdings) != 1 {
+		if holdings, _, err := readState(filepath.Join(b.dir, StateFile)); err != nil || len(holdings) != 1 {
 			t.Errorf("%v, %v", holdings, err)
 		}
 	})

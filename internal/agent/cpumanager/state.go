@@ -125,11 +125,11 @@ func encodeState(holdings []cpumanager.Holding) ([]byte, error) {
 // errDamaged tells of a state file that cannot be understood.
 var errDamaged = errors.New("is damaged")
 
-// readState reads a state file; one that is not there is empty.
-func readState(path string) ([]cpumanager.Holding, error) {
+// readState reads a state file; one that is not there is empty, and found tells that it is there.
+func readState(path string) (holdings []cpumanager.Holding, found bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxState) {
 		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxState)
@@ -139,13 +139,12 @@ func readState(path string) ([]cpumanager.Holding, error) {
 		content, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state of CPUs: %w", err)
+		return nil, true, fmt.Errorf("state of CPUs: %w", err)
 	}
-	holdings, err := parseState(content)
-	if err != nil {
-		return nil, fmt.Errorf("state of CPUs: %s %w: %w", path, errDamaged, err)
+	if holdings, err = parseState(content); err != nil {
+		return nil, true, fmt.Errorf("state of CPUs: %s %w: %w", path, errDamaged, err)
 	}
-	return holdings, nil
+	return holdings, true, nil
 }
 
 // setAside moves a damaged file to path.bad, for people to look at.

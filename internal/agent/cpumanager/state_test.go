@@ -70,13 +70,13 @@ func TestGocraneState(t *testing.T) {
 
 func TestReadState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), StateFile)
-	if got, err := readState(path); got != nil || err != nil {
+	if got, found, err := readState(path); got != nil || found || err != nil {
 		t.Errorf("no file: %v, %v", got, err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readState(path); err == nil {
+	if got, _, err := readState(path); err == nil {
 		t.Errorf("a directory: %v", got)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
@@ -39,6 +38,8 @@ const (
 	lastWait  = 10 * time.Minute
 	// mostCalm is the longest pause after somebody else has changed the object again and again.
 	mostCalm = time.Hour
+	// written is how long the API server may take for a look and a write.
+	written = 10 * time.Second
 )
 
 // Config is what a Manager works with.
@@ -49,8 +50,8 @@ type Config struct {
 	// KubeletFile is its configuration as the host sees it; empty for config.yaml in KubeletDir.
 	KubeletFile string
 	View        cluster.View
-	// Client asks for the kubelet's configuration where there is no file; nil without an API server.
-	Client kubernetes.Interface
+	// Kubelet asks the kubelet for its configuration; nil without an API server: then its file is read.
+	Kubelet *KubeletClient
 	// Dynamic keeps the object; nil without an API server: then the topology is only read.
 	Dynamic dynamic.Interface
 	// NodeName is the node's.
@@ -78,9 +79,9 @@ type Manager struct {
 	}
 	next time.Time // no look at the object before
 	// wait is the pause after an error, calm that after somebody else has changed the object; 0 for none.
-	wait, calm       time.Duration
-	reading, writing once
-	seen             string // the last problems
+	wait, calm               time.Duration
+	reading, writing, asking once
+	seen                     string // the last problems
 }
 
 // once tells of a trouble once, and that it is over.
@@ -106,7 +107,7 @@ func (o *once) tell(log logr.Logger, err error, what string) {
 func NewManager(c Config) *Manager {
 	return &Manager{
 		config: c, object: object{client: c.Dynamic, dry: c.DryRun},
-		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, File: c.KubeletFile, Client: c.Client, Node: c.NodeName, Clock: c.Clock},
+		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, File: c.KubeletFile, Client: c.Kubelet, Clock: c.Clock},
 	}
 }
 
@@ -158,7 +159,8 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := m.kubelet.Read(ctx)
+	kubelet, err := m.kubelet.Read(ctx, node)
+	m.asking.tell(m.config.Log, m.kubelet.Silent(), "The kubelet does not say what its configuration is; flags and files beside the one that is read are not seen, or what it said before holds")
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +181,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	if now.Before(m.next) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, asked)
+	ctx, cancel := context.WithTimeout(ctx, written)
 	defer cancel()
 	did, err := m.object.sync(ctx, node, want)
 	switch {

@@ -46,7 +46,7 @@ func See(ctx context.Context, root host.Root, kubelet *KubeletReader) Seen {
 	}
 	f := &Facts{Machine: machine}
 	out := Seen{Zones: make([]SeenZone, len(machine.Zones))}
-	k, unknown := kubelet.Read(ctx)
+	k, unknown := kubelet.Read(ctx, nil)
 	if unknown == nil {
 		f.Kubelet = k
 		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static

@@ -1,0 +1,142 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+const (
+	// maxConfiguration bounds what is read of the kubelet's configuration; one has some KiB.
+	maxConfiguration = 1 << 20
+	// askAgain is how often the kubelet is asked for it. It changes when the kubelet is started anew.
+	askAgain = time.Minute
+)
+
+// KubeletReader finds a kubelet's configuration. It is not safe for concurrent use.
+type KubeletReader struct {
+	Root host.Root
+	// Dir is the kubelet's root directory as the host sees it, such as /var/lib/kubelet.
+	Dir string
+	// File is its configuration, as the host sees it; empty for config.yaml in Dir.
+	File string
+	// Client asks the kubelet; nil where there is no API server by which both know each other.
+	Client *KubeletClient
+	Clock  clock.PassiveClock
+
+	// last is what the kubelet has said, where known.
+	last  Kubelet
+	known bool
+	next  time.Time // the kubelet is not asked before
+	// silent is why the kubelet has said nothing when it was asked last; nil where it has.
+	silent error
+}
+
+// Silent is why the kubelet did not say what its configuration is when it was asked last; nil where it did, or where nobody asks.
+func (r *KubeletReader) Silent() error { return r.silent }
+
+// Read asks the kubelet of a node, which is nil where it is not known: only what the kubelet says itself has its flags and drop-in files in
+// it. While it does not answer, what it said last holds. Where it has never answered its file is read, but not before it could be asked:
+// what the two say may differ. Whatever they say, a kubelet assigns CPUs itself that says so in its state file, which changes with its start.
+func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (Kubelet, error) {
+	r.ask(ctx, node)
+	k := r.last
+	switch {
+	case r.known:
+	case errors.Is(r.silent, errNoNode):
+		return Kubelet{}, r.silent
+	default:
+		var err error
+		if k, err = r.readFile(); err != nil {
+			return Kubelet{}, err
+		}
+	}
+	if policy := r.Running(); policy == static && !k.Static {
+		k.Static = true
+		k.Source += ", with policy static by its cpu_manager_state"
+	}
+	return k, nil
+}
+
+// ask asks the kubelet where that is due.
+func (r *KubeletReader) ask(ctx context.Context, node *corev1.Node) {
+	now := r.Clock.Now()
+	if r.Client == nil || now.Before(r.next) {
+		return
+	}
+	if node == nil {
+		r.silent = errNoNode
+		return
+	}
+	content, err := r.Client.Configz(ctx, node)
+	var k Kubelet
+	if err == nil {
+		k, err = parseConfigz(content)
+	}
+	if err == nil || errors.Is(err, errRefused) {
+		r.next = now.Add(askAgain)
+	}
+	if r.silent = err; err == nil {
+		k.Source = "the kubelet (/configz)"
+		r.last, r.known = k, true
+	}
+}
+
+// readFile reads the kubelet's file.
+func (r *KubeletReader) readFile() (Kubelet, error) {
+	path := cmp.Or(r.File, filepath.Join(r.Dir, "config.yaml"))
+	content, err := r.read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.silent != nil:
+		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.silent)
+	case errors.Is(err, fs.ErrNotExist):
+		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and no API server by which to ask the kubelet", path)
+	case err != nil:
+		return Kubelet{}, fmt.Errorf("the kubelet's configuration: %w", err)
+	}
+	k, err := ParseKubelet(content)
+	if err != nil {
+		return Kubelet{}, fmt.Errorf("the kubelet's configuration %s: %w", path, err)
+	}
+	k.Source = path
+	return k, nil
+}
+
+// Running is the policy of the CPU manager in the kubelet's state file; empty where there is none that can be read.
+func (r *KubeletReader) Running() string {
+	var state struct {
+		PolicyName string `json:"policyName"`
+	}
+	content, err := r.read(filepath.Join(r.Dir, "cpu_manager_state"))
+	if err != nil || json.Unmarshal(content, &state) != nil {
+		return ""
+	}
+	return strings.ToLower(state.PolicyName)
+}
+
+func (r *KubeletReader) read(name string) ([]byte, error) {
+	path := r.Root.Path(name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the file.
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxConfiguration {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxConfiguration)
+	}
+	return os.ReadFile(path) //nolint:wrapcheck // The error names the file.
+}
