@@ -26,6 +26,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controller/enqueue"
 	"crane.io/crane/internal/workload"
 )
 
@@ -96,7 +97,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(reader))).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofTarget(reader, "Deployment")), builder.WithPredicates(ofInterest())).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(ofTarget(reader, "StatefulSet")), builder.WithPredicates(ofInterest())).
-		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(everyone(reader)))).
+		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(r)
 	if err != nil {
@@ -167,15 +168,8 @@ func ofInterest() predicate.Predicate {
 
 // onTarget lists the autoscalers of a target.
 func onTarget(ctx context.Context, reader client.Reader, namespace, key string) []reconcile.Request {
-	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexTarget: key}); err != nil {
-		return nil // The cache is stopping.
-	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
+	return enqueue.List(ctx, reader, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList{},
+		client.InNamespace(namespace), client.MatchingFields{indexTarget: key})
 }
 
 func ofTarget(reader client.Reader, kind string) handler.MapFunc {
@@ -208,21 +202,6 @@ func ofHPA(reader client.Reader) handler.MapFunc {
 		var out []reconcile.Request
 		for _, key := range targetOf(o) {
 			out = append(out, onTarget(ctx, reader, o.GetNamespace(), key)...)
-		}
-		return out
-	}
-}
-
-// everyone maps to all autoscalers.
-func everyone(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-		if err := reader.List(ctx, &list); err != nil {
-			return nil // The cache is stopping.
-		}
-		out := make([]reconcile.Request, len(list.Items))
-		for i := range list.Items {
-			out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 		}
 		return out
 	}

@@ -6,7 +6,6 @@ package prediction
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controller/onset"
 	"crane.io/crane/internal/predictor"
 	"crane.io/crane/pkg/forecast"
 )
@@ -41,7 +41,8 @@ type Reconciler struct {
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 
-	waiting waits
+	// waiting is since when objects wait for their history; each look doubles the time to the next.
+	waiting onset.Onsets
 }
 
 // callerOf names an object to the predictor.
@@ -54,7 +55,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) || err == nil && tsp.DeletionTimestamp != nil {
 		r.Predictor.Forget(callerOf(req.NamespacedName))
 		r.Metrics.forget(req.NamespacedName)
-		r.waiting.end(req.NamespacedName)
+		r.waiting.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -148,34 +149,8 @@ func (r *Reconciler) again(name types.NamespacedName, seen []observed) time.Dura
 		pending = pending || o.refused == nil && o.status.State == predictor.Pending
 	}
 	if !pending {
-		r.waiting.end(name)
+		r.waiting.Forget(name)
 		return r.Frequency
 	}
-	return min(r.Frequency, max(time.Second, r.waiting.since(name, r.Clock.Now())))
-}
-
-// waits knows since when objects wait for their history; each look doubles the time to the next.
-type waits struct {
-	mu    sync.Mutex
-	begun map[types.NamespacedName]time.Time
-}
-
-func (w *waits) since(name types.NamespacedName, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.begun == nil {
-		w.begun = map[types.NamespacedName]time.Time{}
-	}
-	begun, ok := w.begun[name]
-	if !ok {
-		w.begun[name] = now
-		return 0
-	}
-	return now.Sub(begun)
-}
-
-func (w *waits) end(name types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.begun, name)
+	return min(r.Frequency, max(time.Second, r.waiting.Since(name, r.Clock.Now())))
 }

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/controller/enqueue"
 )
 
 // Config is what the controller of TimeSeriesPredictions needs from outside.
@@ -67,7 +67,9 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, clk clock.Passi
 		Named("clusternodeprediction").
 		For(&predictionv1alpha1.ClusterNodePrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(all(mgr.GetClient())), builder.WithPredicates(comesOrGoes())).
+		// All of them: one that no longer selects a node has to have a look as well.
+		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
+			builder.WithPredicates(comesOrGoes())).
 		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk})
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
@@ -80,21 +82,6 @@ func ownerUID(o client.Object) []string {
 		return []string{string(ref.UID)}
 	}
 	return nil
-}
-
-// all maps a node to every ClusterNodePrediction: one that no longer selects it has to have a look as well.
-func all(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		var list predictionv1alpha1.ClusterNodePredictionList
-		if err := reader.List(ctx, &list); err != nil {
-			return nil // The cache is stopping.
-		}
-		out := make([]reconcile.Request, len(list.Items))
-		for i := range list.Items {
-			out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-		}
-		return out
-	}
 }
 
 // comesOrGoes lets through what changes whether a node is selected; nodes are updated all the time.

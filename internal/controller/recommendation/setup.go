@@ -26,6 +26,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/configfile"
+	"crane.io/crane/internal/controller/enqueue"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/history"
 	"crane.io/crane/internal/workload"
@@ -108,7 +109,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		// The status is ours: only a change of the spec asks for a round.
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(toRule), builder.WithPredicates(newlyAskedFor())).
-		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(toAllRules(mgr.GetClient())))).
+		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: roundsAtOnce}).
 		Complete(rules)
 	if err != nil {
@@ -143,21 +144,6 @@ func toRule(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
-}
-
-// toAllRules maps anything to every rule: the settings have changed.
-func toAllRules(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		var list analysisv1alpha1.RecommendationRuleList
-		if err := reader.List(ctx, &list); err != nil {
-			return nil // The cache is stopping.
-		}
-		out := make([]reconcile.Request, len(list.Items))
-		for i := range list.Items {
-			out[i].Name = list.Items[i].Name
-		}
-		return out
-	}
 }
 
 // newlyAskedFor lets through that somebody has lowered the run number of a Recommendation.

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/controller/onset"
 	"crane.io/crane/internal/workload"
 )
 
@@ -38,7 +37,8 @@ type Reconciler struct {
 	Targets *workload.Scales
 	Clock   clock.PassiveClock
 
-	asked waits
+	// asked is since when somebody wants another scale than there is.
+	asked onset.Onsets
 }
 
 // AddToManager adds the controller to a manager that has not started.
@@ -63,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &autoscalingv1alpha1.Substitute{}
 	err := r.Client.Get(ctx, req.NamespacedName, s)
 	if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
-		r.asked.forget(req.NamespacedName)
+		r.asked.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -110,10 +110,10 @@ func (r *Reconciler) writeStatus(
 func (r *Reconciler) askAnew(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
 	key := client.ObjectKeyFromObject(s)
 	if s.Spec.Replicas != nil && *s.Spec.Replicas == target.Replicas {
-		r.asked.forget(key)
+		r.asked.Forget(key)
 		return nil
 	}
-	if s.Spec.Replicas != nil && r.asked.since(key, r.Clock.Now()) < staleAfter {
+	if s.Spec.Replicas != nil && r.asked.Since(key, r.Clock.Now()) < staleAfter {
 		return nil
 	}
 	changed := s.DeepCopy()
@@ -122,31 +122,6 @@ func (r *Reconciler) askAnew(ctx context.Context, s *autoscalingv1alpha1.Substit
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("setting the substitute %s back: %w", key, err)
 	}
-	r.asked.forget(key)
+	r.asked.Forget(key)
 	return nil
-}
-
-// waits knows since when answers differ.
-type waits struct {
-	mu    sync.Mutex
-	begun map[types.NamespacedName]time.Time
-}
-
-func (w *waits) since(name types.NamespacedName, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.begun == nil {
-		w.begun = map[types.NamespacedName]time.Time{}
-	}
-	begun, ok := w.begun[name]
-	if !ok {
-		w.begun[name], begun = now, now
-	}
-	return now.Sub(begun)
-}
-
-func (w *waits) forget(name types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.begun, name)
 }

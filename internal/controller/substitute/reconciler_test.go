@@ -92,7 +92,7 @@ func TestSubstitute(t *testing.T) {
 	if err := c.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || len(r.asked.begun) > 0 {
-		t.Errorf("%v, remembers %v", err, r.asked.begun)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || r.asked.Len() > 0 {
+		t.Errorf("%v, remembers %d", err, r.asked.Len())
 	}
 }
