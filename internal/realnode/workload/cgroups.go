@@ -20,9 +20,11 @@ import (
 //	cgroups read FILE...           print the files
 //	cgroups write FILE VALUE       write one value
 //	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path
+//	cgroups play DIR STEPS         make the group DIR of cgroup v2, do steps of conformance in it, given as JSON, print the answers, remove it
+//	cgroups hold MIB               what such steps put into groups
 func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("cgroups: want stay, read, write or walk")
+		return errors.New("cgroups: want stay, read, write, walk or play")
 	}
 	switch verb, rest := args[0], args[1:]; {
 	case verb == "stay" && len(rest) == 0:
@@ -40,6 +42,10 @@ func cgroups(args []string, out io.Writer) error {
 		return errors.Join(err, f.Close())
 	case verb == "walk" && len(rest) > 1:
 		return walk(rest[0], rest[1:], out)
+	case verb == "play" && len(rest) == 2:
+		return play(rest[0], rest[1], out)
+	case verb == "hold" && len(rest) == 1:
+		return hold(rest[0], out)
 	}
 	return fmt.Errorf("cgroups: cannot %q", args)
 }

@@ -18,6 +18,7 @@ const (
 	minPeriod     = 1000
 	maxPeriod     = 1_000_000
 	defaultPeriod = 100_000
+	maxRuntime    = 1 << 44 // what quota and burst can be together
 
 	minWeight, usualWeight, maxWeight = 1, 100, 10_000
 	minShares, usualShares, maxShares = 2, 1024, 1 << 18
@@ -31,10 +32,7 @@ func (t *Tree) newCPU() map[string]string {
 			"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n", "cpuacct.usage": "0\n",
 		}
 	}
-	return map[string]string{
-		"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.weight": "100\n", "cpu.idle": "0\n", "cpu.stat": cpuStat{}.String(),
-		"cpu.pressure": noPressure, "io.pressure": noPressure,
-	}
+	return map[string]string{"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.weight": "100\n", "cpu.idle": "0\n"}
 }
 
 // setCPU takes a value of a file of the cpu controller.
@@ -183,7 +181,7 @@ func (t *Tree) check(dir string, b bandwidth) error {
 	if b.period < minPeriod || b.period > maxPeriod || b.quota != none && b.quota < minQuota {
 		return syscall.EINVAL
 	}
-	if b.burst < 0 || b.quota != none && b.burst > b.quota {
+	if b.burst < 0 || b.quota != none && (b.burst > b.quota || b.burst+b.quota > maxRuntime || b.quota > maxRuntime) {
 		return syscall.EINVAL
 	}
 	if !t.V1 {

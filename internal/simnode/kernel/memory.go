@@ -42,7 +42,7 @@ func (t *Tree) newMemory() map[string]string {
 	}
 	return map[string]string{
 		"memory.current": "0\n", "memory.stat": t.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
-		"memory.reclaim": "", "memory.pressure": noPressure, "memory.events": events{}.String(),
+		"memory.reclaim": "", "memory.events": events{}.String(),
 	}
 }
 
@@ -225,8 +225,11 @@ func (t *Tree) setLimit(dir, value string) error {
 func (t *Tree) reclaimNow(dir, value string) error {
 	amount, _, _ := strings.Cut(value, " ")
 	want, ok := parseBytes(amount, "")
-	if !ok || want < 0 {
+	if !ok {
 		return syscall.EINVAL
+	}
+	if want == none {
+		want = math.MaxInt64
 	}
 	freed, err := t.reclaim(dir, want)
 	if err != nil {
@@ -308,9 +311,13 @@ func (t *Tree) event(dir string, count func(*events)) error {
 	return nil
 }
 
-// parseBytes is memparse in lib/cmdline.c: a number with K, M, G or T, rounded down to pages, or the word for no limit.
+// parseBytes is page_counter_memparse in mm/page_counter.c with memparse in lib/cmdline.c: a number with K, M, G or T, rounded down to pages,
+// or the word for no limit, which the most that can be counted is as well. Nothing is 0.
 func parseBytes(value, unlimited string) (int64, bool) {
-	if value == unlimited && unlimited != "" {
+	switch {
+	case value == "":
+		return 0, true
+	case value == unlimited:
 		return none, true
 	}
 	scale := int64(1)
@@ -320,9 +327,12 @@ func parseBytes(value, unlimited string) (int64, bool) {
 			break
 		}
 	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/scale {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
 		return 0, false
 	}
-	return n * scale / page * page, true
+	if n >= unlimitedV1/uint64(scale) {
+		return none, true
+	}
+	return int64(n) * scale / page * page, true
 }

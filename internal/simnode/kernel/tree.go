@@ -6,7 +6,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,11 +43,7 @@ func (t *Tree) Write(file, value string) error {
 func (t *Tree) write(file, value string) error {
 	dir, name := filepath.Split(file)
 	dir = filepath.Clean(dir)
-	if _, err := os.Stat(file); err != nil {
-		if _, err := os.Stat(dir); err != nil {
-			// A file that was opened before its group went (kernfs_fop_write_iter in fs/kernfs/file.c).
-			return &os.PathError{Op: "write", Path: file, Err: syscall.ENODEV}
-		}
+	if !exists(file) {
 		return &os.PathError{Op: "open", Path: file, Err: syscall.ENOENT}
 	}
 	if err := t.accept(dir, name, strings.TrimSpace(value)); err != nil {
@@ -69,6 +64,8 @@ func (t *Tree) accept(dir, name, value string) error {
 		return t.setMemory(dir, name, value)
 	case name == fileProcs:
 		return t.attach(dir, value)
+	case name == fileSubtree:
+		return t.passOn(dir, value)
 	}
 	return errReadOnly
 }
@@ -79,30 +76,6 @@ const (
 	errReadOnly = syscall.EINVAL
 )
 
-// Make makes a group, and those above it, with their files.
-func (t *Tree) Make(group string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for controller, root := range t.roots() {
-		if err := t.makeRoot(controller, root); err != nil {
-			return err
-		}
-		dir := root
-		for part := range strings.SplitSeq(group, "/") {
-			dir = filepath.Join(dir, part)
-			if exists(filepath.Join(dir, fileProcs)) && exists(filepath.Join(dir, t.witness(controller))) {
-				continue
-			}
-			for name, content := range t.newFiles(controller, dir) {
-				if err := writeFile(filepath.Join(dir, name), content); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // Remove removes a group.
 func (t *Tree) Remove(group string) error {
 	t.mu.Lock()
@@ -110,6 +83,9 @@ func (t *Tree) Remove(group string) error {
 	// cgroup_destroy_locked in kernel/cgroup/cgroup.c: a group with processes or with groups below it is busy.
 	for _, root := range t.roots() {
 		dir := filepath.Join(root, group)
+		if !exists(dir) {
+			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOENT}
+		}
 		below, err := subgroups(dir)
 		if err != nil {
 			return err
@@ -167,6 +143,9 @@ func (t *Tree) attach(dir, value string) error {
 	pid, err := strconv.Atoi(value)
 	if err != nil || pid < 0 {
 		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
+	}
+	if !t.V1 && !t.isRoot(dir) && !empty(dir, fileSubtree) {
+		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it passes controllers on
 	}
 	if t.V1 && t.has(dir, "cpuset") {
 		// cpuset_can_attach in kernel/cgroup/cpuset.c: not where there is no CPU or no memory.
@@ -232,56 +211,6 @@ func (t *Tree) populated(dir string) bool {
 		}
 	}
 	return false
-}
-
-// witness is a file that every group has with a controller.
-func (t *Tree) witness(controller string) string {
-	switch {
-	case controller == "cpuset":
-		return "cpuset.cpus"
-	case controller == "memory" && t.V1:
-		return "memory.limit_in_bytes"
-	case controller == "memory":
-		return "memory.high"
-	case t.V1:
-		return "cpu.shares"
-	}
-	return "cpu.weight"
-}
-
-// newFiles are the files of a group that was just made.
-func (t *Tree) newFiles(controller, dir string) map[string]string {
-	files := map[string]string{fileProcs: ""}
-	if controller == "cpu" {
-		maps.Copy(files, t.newCPU())
-	}
-	if controller == "cpuset" || !t.apart() || !t.V1 {
-		maps.Copy(files, t.newCPUSet(dir))
-	}
-	if controller == "memory" || !t.apart() || !t.V1 {
-		maps.Copy(files, t.newMemory())
-	}
-	return files
-}
-
-// makeRoot makes the files of a hierarchy's root that the rules look at.
-func (t *Tree) makeRoot(controller, root string) error {
-	files := map[string]string{fileProcs: ""}
-	if controller == "cpuset" || !t.apart() || !t.V1 {
-		maps.Copy(files, t.rootCPUSet())
-	}
-	if controller == "cpu" && !t.V1 {
-		files["cgroup.controllers"] = "cpuset cpu io memory pids\n"
-	}
-	for name, content := range files {
-		if exists(filepath.Join(root, name)) {
-			continue
-		}
-		if err := writeFile(filepath.Join(root, name), content); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func subgroups(dir string) ([]string, error) {
