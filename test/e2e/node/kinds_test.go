@@ -30,7 +30,9 @@ func TestMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes, and one run of many failed for no reason found yet")
 	}
-	suite(t, node.Start(t, node.Options{Machine: true, Cgroup: 2, CPUManagerPolicy: "static", ReservedCPUs: "0"}))
+	n := node.Start(t, node.Options{Machine: true, Cgroup: 2, CPUManagerPolicy: "static", ReservedCPUs: "0"})
+	suite(t, n)
+	t.Run("answers-as-the-simulated-kernel", func(t *testing.T) { testConformance(t, n.Cgroups(t)) })
 }
 
 // TestMachineOfVersion1 is the other way round: cgroup version 1, as on a host that no longer has it.
