@@ -15,13 +15,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/sense"
 	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
 )
 
 // loop is the manager that looks, decides and acts at each tick.
@@ -43,8 +43,8 @@ type loop struct {
 	policy   qos.Policy
 	pods     inventory.Pods
 	state    qos.State
-	// bears is what the node can bear of reclaimed cpu; nil where nobody reckons that.
-	bears func() (series.MilliCPU, bool)
+	// bears is what the node can bear of reclaimed capacity; nil where nobody reckons that.
+	bears func() claim.Room
 
 	actors
 

@@ -64,7 +64,7 @@ func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) (
 			return nil, err
 		}
 		m := elastic.New(elastic.Config{
-			View: p.view, Latest: p.latest, Client: p.api, Objects: p.api.objects, Namespace: p.Namespace, Reserves: reserves,
+			View: p.view, Latest: p.latest, Changed: p.nodeChanged, Client: p.api, Objects: p.api.objects, Namespace: p.Namespace, Reserves: reserves,
 			Enforce: p.enforces(enforceNodeResource), Clock: p.clock, Log: p.log, Beat: p.pulse.For("node-resource"), Did: did,
 		})
 		if err := p.register(m); err != nil {

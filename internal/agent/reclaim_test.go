@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/pkg/qos"
@@ -68,7 +69,12 @@ func TestHeldAboveTheOffer(t *testing.T) {
 		}
 	}
 	bears, known := series.MilliCPU(2000), false
-	l.bears = func() (series.MilliCPU, bool) { return bears, known }
+	l.bears = func() (room claim.Room) {
+		if known {
+			room.CPU = &bears
+		}
+		return room
+	}
 	for range 3 {
 		if f, evictions := finding(); f.Phase != qos.Unknown && f.Phase != qos.Held || evictions > 0 {
 			t.Fatalf("%+v, %d evictions", f, evictions)
@@ -79,9 +85,9 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	if f, evictions := finding(); f.Phase != qos.Firing || f.Value != 150 || evictions != 1 {
 		t.Fatalf("%+v, %d evictions", f, evictions)
 	}
-	bears = 0
+	bears = 1000
 	if f, _ := finding(); f.Value != 300 {
-		t.Errorf("less than a core: %+v", f)
+		t.Errorf("a core: %+v", f)
 	}
 	bears = 5000
 	finding()

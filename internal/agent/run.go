@@ -39,9 +39,10 @@ type parts struct {
 	pulse    *pulse.Pulse
 	registry *prometheus.Registry
 	view     cluster.Source
-	// api is nil where there is no API server.
-	api    *clients
-	latest *observe.Latest
+	// api and nodeChanged are nil where there is no API server.
+	api         *clients
+	nodeChanged <-chan struct{}
+	latest      *observe.Latest
 	// journal is nil where nothing of the host is changed, memory where no limit of memory is.
 	journal, memory *act.Journal
 	teller          *tell.Teller
@@ -143,7 +144,7 @@ func (p *parts) sources() ([]Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.api, p.view = &api, watcher
+	p.api, p.view, p.nodeChanged = &api, watcher, watcher.NodeChanged()
 	return []Manager{watcher}, nil
 }
 

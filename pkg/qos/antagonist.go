@@ -46,6 +46,9 @@ func (i Interference) String() string {
 // nobody's did, who uses the most does. The pod itself, and latency-sensitive pods that are as important, are none of them.
 func (d *decision) victims(r *Rule, f *Finding, resource Resource) []*Pod {
 	list := victims(d.o, r.Action.Name, resource)
+	if held := d.s.rules[r.Name].metric.Held; held != None {
+		list = slices.DeleteFunc(list, func(p *Pod) bool { return !p.holds(held) })
+	}
 	v := d.interfered(r)
 	if v == nil {
 		return list

@@ -80,6 +80,8 @@ func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, q
 	left := gap
 	var kept, unmeasured, trifling, refused int
 	candidates := d.victims(r, f, resource)
+	// What is held is free when its holder is gone, however little that uses.
+	held := d.s.rules[r.Name].metric.Held != None
 	if len(candidates) == 0 {
 		return nil, ": " + nobody
 	}
@@ -92,9 +94,9 @@ func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, q
 		case p.Terminating || d.s.leaving[p.UID] != nil || d.evicting[p.UID]:
 		case p.Keep != "":
 			kept++
-		case !known:
+		case !known && !held:
 			unmeasured++
-		case quantified && use < gap*trifle || use <= 0 && resource == Memory:
+		case quantified && use < gap*trifle || use <= 0 && resource == Memory && !held:
 			trifling++
 		case !d.s.refused[p.UID].IsZero():
 			refused++

@@ -25,6 +25,8 @@ type Metric struct {
 	Unit string
 	// Of is what the node's use is measured of.
 	Of Resource
+	// Held is the resource of which pods on reclaimed capacity hold what the metric counts, used or not: nobody else can give any of it back.
+	Held Resource
 	// Settle is the time that the metric needs to show an action: the span that it averages over.
 	Settle time.Duration
 
@@ -87,7 +89,7 @@ func nodeMetrics() []Metric {
 		{Name: "container_cpu_limit", Unit: "shares", Settle: briefly},
 		{Name: "container_sched_run_queue_time", Unit: "microseconds/s", Settle: sampled},
 		{Name: "exclusive_cpu_idle", Unit: "millicores", Settle: briefly},
-		{Name: "ext_cpu_total_distribute", Unit: "percent", Settle: briefly},
+		{Name: "ext_cpu_total_distribute", Unit: "percent", Held: CPU, Settle: briefly},
 		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Settle: briefly},
 		{Name: "ext_res_container_mem_total_usage", Unit: "bytes", Settle: briefly},
 
@@ -102,6 +104,8 @@ func nodeMetrics() []Metric {
 		{Name: "node_disk_busy_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "node_network_receive_bytes_per_second", Unit: "bytes/s", Settle: briefly},
 		{Name: "node_network_transmit_bytes_per_second", Unit: "bytes/s", Settle: briefly},
+		{Name: "node_elastic_cpu_distributed_ratio", Unit: "ratio", Held: CPU, Settle: briefly},
+		{Name: "node_elastic_memory_distributed_ratio", Unit: "ratio", Held: Memory, Settle: briefly},
 		{Name: "node_numa_memory_usage_bytes", Unit: "bytes", Settle: briefly},
 		{Name: "node_numa_memory_usage_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: briefly},
@@ -135,7 +139,7 @@ func pressureSpan(name string) (time.Duration, bool) {
 
 // victims is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
 func (m Metric) victims() Resource {
-	if m.Of == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") ||
+	if m.Of == Memory || m.Held == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") ||
 		strings.HasSuffix(m.Name, "container_mem_total_usage") || strings.HasPrefix(m.Name, "node_numa_memory_") {
 		return Memory
 	}

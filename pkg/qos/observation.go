@@ -115,7 +115,9 @@ type Pod struct {
 	Class    Class
 	// Elastic tells that it runs on reclaimed capacity and may lose it.
 	Elastic bool
-	Started time.Time
+	// HoldsCPU and HoldsMemory tell of which resource it holds some of that capacity.
+	HoldsCPU, HoldsMemory bool
+	Started               time.Time
 	// Terminating tells that it is ending already, Grace how long it may take.
 	Terminating bool
 	Grace       time.Duration
@@ -140,6 +142,9 @@ type Pod struct {
 	Throttled                 Measured[series.Ratio]
 	Containers                []Container
 }
+
+// holds tells whether it holds some of the reclaimed capacity of a resource.
+func (p *Pod) holds(r Resource) bool { return r == CPU && p.HoldsCPU || r == Memory && p.HoldsMemory }
 
 // use is what the pod uses of a resource.
 func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, bool) {

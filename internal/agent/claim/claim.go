@@ -69,6 +69,15 @@ func Containers(pod *corev1.Pod) []Container {
 	return out
 }
 
+// All is what any container of a pod claims, all of them together.
+func All(pod *corev1.Pod) (sum Amounts) {
+	for _, c := range Containers(pod) {
+		sum.CPU += c.CPU
+		sum.Memory += c.Memory
+	}
+	return sum
+}
+
 // Of is what a container claims: its limits, which the API server wants to be the same as its requests.
 func Of(c *corev1.Container) Amounts {
 	a, requests := amounts(c.Resources.Limits), amounts(c.Resources.Requests)

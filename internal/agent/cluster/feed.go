@@ -151,6 +151,12 @@ func (f *feed) put(obj any) error {
 	}
 	o.SetManagedFields(nil)
 	f.items[key] = obj
+	if f == f.w.feeds.nodes {
+		select {
+		case f.w.nodeChanged <- struct{}{}:
+		default: // Nobody has heard the last word yet.
+		}
+	}
 	return nil
 }
 

@@ -63,11 +63,13 @@ type Watcher struct {
 	state    *State
 	answered chan struct{} // closed when every kind was heard of once
 	all      bool
+	// nodeChanged holds a word that the Node has changed, until somebody hears it.
+	nodeChanged chan struct{}
 }
 
 // NewWatcher returns a watcher that has heard of nothing yet.
 func NewWatcher(c Config) *Watcher {
-	w := &Watcher{config: c, answered: make(chan struct{})}
+	w := &Watcher{config: c, answered: make(chan struct{}), nodeChanged: make(chan struct{}, 1)}
 	w.feeds.nodes = w.feed("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
 	w.feeds.pods = w.feed("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
 	w.feeds.nodeQOS, w.feeds.podQOS, w.feeds.actions = w.feed("NodeQOS", nil), w.feed("PodQOS", nil), w.feed("AvoidanceActions", nil)
@@ -101,6 +103,9 @@ func (w *Watcher) Name() string { return "cluster" }
 
 // Answered is closed when the API server has said something of every kind once, be it that it cannot.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
+
+// NodeChanged tells one listener that the Node may be another one than when it was told last.
+func (w *Watcher) NodeChanged() <-chan struct{} { return w.nodeChanged }
 
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {

@@ -48,7 +48,9 @@ type Config struct {
 	// View has the Node and its pods, Latest what was measured last.
 	View   cluster.Source
 	Latest *observe.Latest
-	Client kubernetes.Interface
+	// Changed tells that the Node has changed, so that what is no longer shown is soon shown again; nil where nobody says so.
+	Changed <-chan struct{}
+	Client  kubernetes.Interface
 	// Objects reads and writes the node's TimeSeriesPrediction, in Namespace.
 	Objects   dynamic.Interface
 	Namespace string
@@ -136,6 +138,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return m.withdraw(context.WithoutCancel(ctx))
+		case <-m.Changed:
 		case <-ticker.C():
 			m.look(m.View.State())
 		}
@@ -257,17 +260,24 @@ func (m *Manager) judge(state *cluster.State, now time.Time) *report {
 	return r
 }
 
-// Bears is how much cpu the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold.
-// It is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted for that.
-func (m *Manager) Bears() (cpu series.MilliCPU, ok bool) {
+// Bears is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold, or a
+// whole unit where that is less. It is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted
+// for that.
+func (m *Manager) Bears() (room claim.Room) {
 	latest := m.last()
-	if latest == nil || !latest.cpu.Known {
-		return 0, false
+	if latest == nil {
+		return room
 	}
 	if age := m.Clock.Since(latest.at); age < 0 || age > m.policy.cpu.MaxAge {
-		return 0, false
+		return room
 	}
-	return latest.cpu.Offer, true
+	if latest.cpu.Known {
+		room.CPU = new(max(latest.cpu.Offer, m.policy.cpu.Unit))
+	}
+	if latest.memory.Known {
+		room.Memory = new(max(latest.memory.Offer, m.policy.memory.Unit))
+	}
+	return room
 }
 
 // String says what is offered, for logs.

@@ -203,8 +203,8 @@ func TestOffers(t *testing.T) {
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
 		t.Errorf("%d writes in a steady hour", wrote)
 	}
-	if cpu, ok := w.manager.Bears(); !ok || cpu != 12000 {
-		t.Errorf("bears %d", cpu)
+	if room := w.manager.Bears(); room.CPU == nil || *room.CPU != 12000 || room.Memory == nil || *room.Memory != w.manager.last().memory.Offer {
+		t.Errorf("bears %+v", room)
 	}
 }
 
@@ -220,8 +220,8 @@ func TestDeficit(t *testing.T) {
 	if w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
 		t.Errorf("%+v", a)
 	}
-	if cpu, ok := w.manager.Bears(); !ok || cpu != 2000 {
-		t.Errorf("bears %d", cpu)
+	if room := w.manager.Bears(); room.CPU == nil || *room.CPU != 2000 {
+		t.Errorf("bears %+v", room)
 	}
 	if got := w.manager.last().cpu.Distributed; got != 300 {
 		t.Errorf("distributed %v %%", got)
@@ -229,16 +229,16 @@ func TestDeficit(t *testing.T) {
 	// The use is not known any more: nobody is evicted for that.
 	w.clock.Step(2 * time.Minute)
 	w.manager.decide(t.Context(), w.clock.Now())
-	if _, ok := w.manager.Bears(); ok || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
+	if room := w.manager.Bears(); room.CPU != nil || room.Memory != nil || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
 		t.Errorf("bears what is not known")
 	}
 	// Nobody decides any more.
 	w.after(decideEvery)
-	if _, ok := w.manager.Bears(); !ok {
+	if room := w.manager.Bears(); room.CPU == nil || room.Memory == nil {
 		t.Error("all is known again")
 	}
 	w.clock.Step(2 * time.Minute)
-	if _, ok := w.manager.Bears(); ok {
+	if room := w.manager.Bears(); room.CPU != nil || room.Memory != nil {
 		t.Error("of two minutes ago")
 	}
 }
@@ -298,11 +298,7 @@ func TestKubelet(t *testing.T) {
 	if w.manager.undone(w.clock.Now().Add(time.Minute)) {
 		t.Error("undone by nobody")
 	}
-	zero := func() {
-		for _, list := range []corev1.ResourceList{w.node.Status.Capacity, w.node.Status.Allocatable} {
-			list[ensurancev1alpha1.ResourceReclaimedCPU], list[ensurancev1alpha1.ResourceReclaimedMemory] = resource.Quantity{}, resource.Quantity{}
-		}
-	}
+	zero := w.zero
 	zero()
 	w.clock.Step(4 * time.Second)
 	w.look()
@@ -322,6 +318,50 @@ func TestKubelet(t *testing.T) {
 	w.after(decideEvery)
 	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
+	}
+}
+
+// zero does what a kubelet does that takes its node for a new one.
+func (w *world) zero() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.node = w.node.DeepCopy()
+	for _, list := range []corev1.ResourceList{w.node.Status.Capacity, w.node.Status.Allocatable} {
+		list[ensurancev1alpha1.ResourceReclaimedCPU], list[ensurancev1alpha1.ResourceReclaimedMemory] = resource.Quantity{}, resource.Quantity{}
+	}
+}
+
+// TestAnsweredAtOnce: as soon as the agent hears that the node no longer shows what it offers, it does so again: a kubelet looks within a
+// second whether the pods of its node may stay.
+func TestAnsweredAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.after(15 * time.Minute)
+	w.clock.Step(settles)
+	was := w.shows(ensurancev1alpha1.ResourceReclaimedCPU)
+	changed, beats := make(chan struct{}), make(chan string)
+	w.manager.Changed = changed
+	ctx, cancel := context.WithCancel(t.Context())
+	w.manager.Beat = func(step string) {
+		select {
+		case beats <- step:
+		case <-ctx.Done():
+		}
+	}
+	done := make(chan error)
+	go func() { done <- w.manager.Run(ctx) }()
+	<-beats
+	w.zero()
+	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
+		t.Fatalf("shows %s", got)
+	}
+	changed <- struct{}{} // The clock stands still.
+	<-beats
+	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
+		t.Errorf("shows %s, before %s", got, was)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -435,6 +475,7 @@ crane_agent_elastic_cpu_cores{term="margin"} 0.37
 crane_agent_elastic_cpu_cores{term="need"} 3.7
 crane_agent_elastic_cpu_cores{term="offer"} 11
 crane_agent_elastic_cpu_cores{term="reserve"} 0
+crane_agent_elastic_cpu_cores{term="stable"} 11
 crane_agent_elastic_cpu_cores{term="use"} 3.7
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "crane_craneAgent_node_resource_recommended_from", "crane_agent_elastic_cpu_cores"); err != nil {

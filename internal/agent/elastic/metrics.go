@@ -72,6 +72,7 @@ func collect[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, floa
 		{"need", r.Need, r.From != model.FromNothing},
 		{"margin", r.Margin, r.From != model.FromNothing},
 		{"offer", r.Offer, r.Known},
+		{"stable", r.Stable, !r.Since.IsZero()},
 		{"deficit", r.Deficit, r.Known},
 	} {
 		if term.known {

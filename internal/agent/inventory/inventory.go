@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/podqos"
 	"crane.io/crane/pkg/qos"
@@ -22,9 +22,9 @@ type Pods struct {
 	known map[string]Pod
 	// names are of pods that nothing else is known of.
 	names map[string][2]string
-	// asked is the reclaimed cpu that all pods ask for, offered what the node has of it; nil where nothing is offered.
-	asked   series.MilliCPU
-	offered *series.MilliCPU
+	// held is the reclaimed capacity that all pods hold, offered what the node has of it.
+	held    claim.Amounts
+	offered claim.Room
 }
 
 // Pod is a pod that the cluster knows.
@@ -50,55 +50,32 @@ const defaultGrace = 30 * time.Second
 
 // New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
-	p := Pods{known: make(map[string]Pod, len(list))}
+	p := Pods{known: make(map[string]Pod, len(list)), held: claim.Held(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to go.
 		}
 		uid := UID(pod)
 		p.known[uid] = known(uid, pod, allowed(pod))
-		p.asked += reclaimed(pod)
 	}
 	return p
 }
 
-// reclaimed is the reclaimed cpu that a pod asks for.
-func reclaimed(pod *corev1.Pod) (sum series.MilliCPU) {
-	for i := range pod.Spec.Containers {
-		q := pod.Spec.Containers[i].Resources.Requests[ensurancev1alpha1.ResourceReclaimedCPU]
-		sum += series.MilliCPU(max(q.MilliValue(), 0))
-	}
-	return sum
-}
-
-// Offer tells what the node says it has: reclaimed cpu, of which pods may ask for some.
+// Offer tells what the node says it has: reclaimed capacity, of which pods may ask for some.
 func (p *Pods) Offer(node *corev1.Node) {
-	p.offered = nil
-	if node == nil {
-		return
-	}
-	if q, ok := node.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]; ok && q.Sign() > 0 {
-		p.offered = new(series.MilliCPU(q.MilliValue()))
+	p.offered = claim.Room{}
+	if node != nil {
+		p.offered = claim.RoomOf(node.Status.Allocatable)
 	}
 }
 
-// Bear tells what the node can bear of reclaimed cpu, where that is known better than from what it shows, which is never less than what
-// pods hold. Less than a core counts as one. Not known is not known.
-func (p *Pods) Bear(cpu series.MilliCPU, known bool) {
-	p.offered = nil
-	if known {
-		p.offered = new(max(cpu, 1000))
-	}
-}
+// Bear tells what the node can bear of reclaimed capacity, where that is known better than from what it shows, which is never less than
+// what pods hold.
+func (p *Pods) Bear(room claim.Room) { p.offered = room }
 
-// Distributed is the share of the node's reclaimed cpu that pods ask for; more than 1 where it has shrunk since. It is not known of a node
-// that offers none.
-func (p Pods) Distributed() (series.Ratio, bool) {
-	if p.offered == nil {
-		return 0, false
-	}
-	return series.Ratio(float64(p.asked) / float64(*p.offered)), true
-}
+// Distributed is the share of the node's reclaimed capacity that pods hold; more than 1 where it has shrunk since. It is not known of a
+// resource of which it is not known what the node has, or that it does not offer.
+func (p Pods) Distributed() claim.Shares { return p.offered.Shares(p.held) }
 
 // UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.
 func UID(pod *corev1.Pod) string {
@@ -110,8 +87,10 @@ func UID(pod *corev1.Pod) string {
 
 func known(uid string, pod *corev1.Pod, allowed []string) Pod {
 	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
+	claims := claim.All(pod)
 	out.qos = qos.Pod{
-		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.Class(pod)), Elastic: elastic(pod),
+		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.Class(pod)), Elastic: !claims.None(),
+		HoldsCPU: claims.CPU > 0, HoldsMemory: claims.Memory > 0,
 		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGrace, Keep: keep(pod), Allowed: allowed,
 	}
 	if pod.Spec.Priority != nil {
@@ -159,24 +138,9 @@ func container(id string, spec *corev1.Container) qos.Container {
 		c.LimitMemory = series.Bytes(max(q.Value(), 0))
 	}
 	if c.Limit == 0 {
-		c.Limit = milli(spec.Resources.Limits, ensurancev1alpha1.ResourceReclaimedCPU)
+		c.Limit = claim.Of(spec).CPU
 	}
 	return c
-}
-
-// elastic tells whether a pod runs on reclaimed capacity.
-func elastic(pod *corev1.Pod) bool {
-	for i := range pod.Spec.Containers {
-		r := pod.Spec.Containers[i].Resources
-		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
-			for _, name := range []corev1.ResourceName{ensurancev1alpha1.ResourceReclaimedCPU, ensurancev1alpha1.ResourceReclaimedMemory} {
-				if q := list[name]; !q.IsZero() {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // keep says why a pod is never evicted: it would come back at once, or the node needs it.

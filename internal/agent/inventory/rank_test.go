@@ -47,18 +47,18 @@ func TestDistributed(t *testing.T) {
 	}
 	ended := pod(asks("100"))
 	ended.Status.Phase = corev1.PodSucceeded
-	p := inventory(pod(asks("2")), pod(asks("1500m")), pod(nil), ended)
-	for offered, want := range map[string]float64{"7": 0.5, "1": 3.5, "0": -1, "": -1} {
+	p := inventory(pod(asks("2")), pod(asks("1")), pod(nil), ended)
+	for offered, want := range map[string]float64{"6": 0.5, "2": 1.5, "0": -1, "": -1} {
 		node := &corev1.Node{}
 		if offered != "" {
 			node.Status.Allocatable = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse(offered)}
 		}
 		p.Offer(node)
-		if got, ok := p.Distributed(); ok != (want >= 0) || ok && float64(got) != want {
-			t.Errorf("of %q: %g, %t; want %g", offered, got, ok, want)
+		if got := p.Distributed().CPU; (got != nil) != (want >= 0) || got != nil && float64(*got) != want {
+			t.Errorf("of %q: %v; want %g", offered, got, want)
 		}
 	}
-	if _, ok := (Pods{}).Distributed(); ok {
+	if got := (Pods{}).Distributed(); got.CPU != nil || got.Memory != nil {
 		t.Error("nobody knows the node")
 	}
 }

@@ -196,8 +196,13 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 		s.whole(&pod, seen)
 		s.out.Pods = append(s.out.Pods, pod)
 	}
-	if share, ok := pods.Distributed(); ok {
-		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(share), nil)
+	held := pods.Distributed()
+	if held.CPU != nil {
+		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(*held.CPU), nil)
+		s.add("node_elastic_cpu_distributed_ratio", float64(*held.CPU), nil)
+	}
+	if held.Memory != nil {
+		s.add("node_elastic_memory_distributed_ratio", float64(*held.Memory), nil)
 	}
 	if anyElastic {
 		s.add(ensurancev1alpha1.MetricExtResContainerCPUTotalUsage, elasticCPU, nil)
