@@ -29,6 +29,9 @@ const (
 	// defaultAuditBytes is some ten thousand actions.
 	defaultAuditBytes = 10 << 20
 	leastAuditBytes   = 4 << 10
+
+	// lastEvents is how long the end waits for events that are not written yet.
+	lastEvents = 3 * time.Second
 )
 
 // Files of the state directory: of what was changed, and of limits of memory, whose changes take longer than others may wait.
@@ -87,7 +90,7 @@ func (p *parts) newActors(files act.Files) (actors, []Manager, error) {
 			Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.pulse.For("memory"),
 			Undo: func() error { return undo(journal, p.teller, atEnd) },
 		})
-		list = append(list, a.memory)
+		list = append(list, farewell{a.memory, func() { a.hear(&qos.State{}) }})
 	}
 	if p.enforces(enforceTaint) {
 		a.tainter = act.NewTainter(act.TaintConfig{
@@ -102,7 +105,7 @@ func (p *parts) newActors(files act.Files) (actors, []Manager, error) {
 				Leases: p.api.CoordinationV1().Leases(p.Namespace), Node: p.node(), Slots: p.EvictionBudget, Window: p.BudgetWindow, Clock: p.clock,
 			}),
 		})
-		list = append(list, a.evictor)
+		list = append(list, farewell{a.evictor, func() { a.hear(&qos.State{}) }})
 	}
 	return a, list, nil
 }
@@ -189,13 +192,39 @@ func (a *actors) throttle(plan *qos.Plan, state *qos.State, groups map[string]st
 		}
 		a.teller.Throttled(t, err)
 	}
+	for _, k := range a.throttler.Keep(state.Throttles) {
+		done := tell.Action{
+			Kind: tell.CPURestore, Outcome: tell.Done, Pod: k.Pod, Container: k.ContainerID,
+			Why: "somebody else has changed the container's limit, or it is gone: its pod gets back what it had lost for it",
+		}
+		if k.Err != nil {
+			done.Outcome, done.Err = tell.Failed, k.Err.Error()
+		}
+		a.teller.Did(done)
+	}
+}
+
+// farewell is a manager after whose end it is told what came of its last actions: the loop, which does so else, has ended before it.
+type farewell struct {
+	Manager
+
+	tell func()
+}
+
+// Run implements Manager.
+func (f farewell) Run(ctx context.Context) error {
+	err := f.Manager.Run(ctx)
+	if ctx.Err() != nil {
+		f.tell()
+	}
+	return err //nolint:wrapcheck // The manager's own.
 }
 
 // events write beside who tells of something, from the start of the others to their end.
 type events struct {
 	record.EventRecorder
 
-	shutDown func()
+	end func(ctx context.Context)
 }
 
 func newEvents(ctx context.Context, p *parts) events {
@@ -209,6 +238,8 @@ func (events) Name() string { return "events" }
 // Run implements Manager.
 func (e events) Run(ctx context.Context) error {
 	<-ctx.Done()
-	e.shutDown()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastEvents)
+	defer cancel()
+	e.end(ctx)
 	return nil
 }

@@ -12,18 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
-	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/simnode/kernel"
 )
 
@@ -124,47 +118,12 @@ metadata: {name: batch}
 spec: {allowedActions: [calm-down], labelSelector: {matchLabels: {app: hog}}}
 `
 
-// view is what is known of the machine.
-func view(t *testing.T, rules string) cluster.Static {
-	t.Helper()
-	set, err := ruleset.Parse([]byte(rules))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster.NewStatic(cluster.State{
-		AnyNode: true, KnowsPods: true, Rules: set,
-		Pods: []*corev1.Pod{podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2"))},
-	})
-}
-
 func (m *machine) loop(t *testing.T, stateDir string) *loop {
 	t.Helper()
-	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = stateDir, m.dir, []string{enforceThrottle}
-	layout, err := cgroup.Detect(o.root())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clk := clocktesting.NewFakeClock(m.now)
-	p := &parts{
-		Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), view: view(t, rules), latest: &observe.Latest{},
-	}
-	if _, err := p.newTeller(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if p.journal, err = p.openJournal(changesFile, m.tree); err != nil {
-		t.Fatal(err)
-	}
-	a, _, err := p.newActors(m.tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := p.newLoop(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := known(t, rules,
+		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
+	p, l, _ := bed{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
 	t.Cleanup(func() {
-		l.observer.Close()
 		if err := (undoing{p.journal, p.teller}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}

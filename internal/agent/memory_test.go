@@ -14,18 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
-	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/simnode/kernel"
 	"crane.io/crane/pkg/qos"
 )
@@ -79,32 +73,9 @@ func newLibrary(t *testing.T, v1 bool) *library {
 // start puts an agent together and runs what changes memory beside its loop; the returned function ends it.
 func (n *library) start() (end func()) {
 	n.t.Helper()
-	set, err := ruleset.Parse([]byte(squeezeRules))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = n.t.TempDir(), n.dir, []string{enforceMemory}
-	layout, err := cgroup.Detect(o.root())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	pod := podOn(readerUID, "reader", containerID("3"))
-	p := &parts{
-		Options: o, log: logr.Discard(), clock: n.clk, layout: layout, pulse: pulse.New(n.clk), latest: &observe.Latest{},
-		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: []*corev1.Pod{pod}}),
-	}
-	if _, err := p.newTeller(n.t.Context()); err != nil {
-		n.t.Fatal(err)
-	}
-	a, beside, err := p.newActors(n.host.Tree())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if n.loop, err = p.newLoop(a); err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(n.loop.observer.Close)
+	view := known(n.t, squeezeRules, podOn(readerUID, "reader", containerID("3")))
+	var beside []Manager
+	_, n.loop, beside = bed{n.dir, n.t.TempDir(), n.clk, n.host.Tree(), view}.agent(n.t, enforceMemory)
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	for _, m := range beside {

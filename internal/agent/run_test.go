@@ -174,3 +174,45 @@ func lastActed(t *testing.T, from prometheus.Gatherer) float64 {
 	}
 	return 0
 }
+
+// TestTwoAgents: a second agent on one state directory does not start, since each would undo what the other does; when the first has ended
+// the next one does.
+func TestTwoAgents(t *testing.T) {
+	m := newMachine(t)
+	m.run(t)
+	flags := []string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=0", "--node-labels=pool=mixed", "--enforce=cpu-throttle"}
+	start := func() (done chan error, end func()) {
+		o, _, err := parse(t, flags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		clk := clocktesting.NewFakeClock(m.now)
+		done = make(chan error, 1)
+		go func() { done <- runAgent(ctx, o, clk, m.tree) }()
+		until(t, "the agent runs or has ended", func() bool { return clk.HasWaiters() || len(done) > 0 })
+		return done, cancel
+	}
+	first, end := start()
+	second, endSecond := start()
+	defer endSecond()
+	if len(second) == 0 {
+		t.Error("two agents run")
+		endSecond()
+	}
+	if err := <-second; err == nil || !strings.Contains(err.Error(), "--state-dir") || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("the second one: %v", err)
+	}
+	end()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	third, end := start()
+	if len(third) > 0 {
+		t.Errorf("the next one does not run: %v", <-third)
+	}
+	end()
+	if err := <-third; err != nil {
+		t.Error(err)
+	}
+}

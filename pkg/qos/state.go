@@ -86,6 +86,9 @@ func (s *State) Holdings() []Taken {
 	return out
 }
 
+// Throttles tells whether cpu is taken from a container.
+func (s *State) Throttles(containerID string) bool { return s.taken[containerID] != nil }
+
 // catchUp compares what was done with what is there now.
 func (s *State) catchUp(o *Observation, l Limits) {
 	s.catchUpContainers(o)

@@ -19,6 +19,9 @@ import (
 // ErrJournal tells of a journal that cannot be used: without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
+// sweepLeast is the number of files from which on a journal is swept.
+const sweepLeast = 256
+
 // maxUnits bounds a journal: all containers of a node with the most pods that there are, and some kinds of changes to each.
 const maxUnits = 10_000
 
@@ -93,6 +96,8 @@ type Journal struct {
 	mu      sync.Mutex
 	entries map[string]*Entry
 	last    uint64 // the highest Seq
+	// sweepAt is the number of files held from which on those that are gone are looked for.
+	sweepAt int
 }
 
 // Change brings the files of a unit to new values; files of the unit that are not among the changes stay as they are. The first change
@@ -104,6 +109,7 @@ type Journal struct {
 func (j *Journal) Change(u Unit) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.sweep()
 	next, err := j.prepare(u)
 	if errors.Is(err, host.ErrGone) {
 		return j.dropGone(u.Key)

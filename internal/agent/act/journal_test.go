@@ -247,3 +247,40 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestSweep: what is held of pods that have ended does not grow, whether they are many or one whose containers come and go; what is held of
+// those that are there stays, and is put back.
+func TestSweep(t *testing.T) {
+	n := newNode(t, false)
+	j := n.open(t, n.tree)
+	j.replace = func(string, []byte) error { return nil } // thousands of times
+	n.change(t, j, "weight/c", "20")
+	most := 0
+	for i := range 4 * sweepLeast {
+		group := fmt.Sprintf("kubepods/besteffort/podx/%d", i)
+		if err := n.tree.Make(group); err != nil {
+			t.Fatal(err)
+		}
+		key := "cpu/podx"
+		if i%2 == 0 {
+			key = fmt.Sprintf("cpu/pod%d", i)
+		}
+		if err := j.Change(Unit{Key: key, For: "batch/short", Changes: []Change{{Group: group, File: cgroup.FileWeight, Value: "50"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.tree.Remove(group); err != nil {
+			t.Fatal(err)
+		}
+		held := 0
+		for _, e := range j.Entries() {
+			held += len(e.Files)
+		}
+		most = max(most, held)
+	}
+	if most > sweepLeast+1 {
+		t.Errorf("%d files are held, of which one is there", most)
+	}
+	if err := j.UndoAll(); err != nil || n.weight(t) != "100" || len(j.Entries()) > 0 {
+		t.Errorf("%v, weight %s, %d units are left", err, n.weight(t), len(j.Entries()))
+	}
+}

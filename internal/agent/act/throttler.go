@@ -28,6 +28,8 @@ type Throttler struct {
 
 // taken is what a container has lost.
 type taken struct {
+	// pod is whose it is.
+	pod qos.PodRef
 	// cores are those that its quota is below the original; 0 where it had none.
 	cores float64
 	// weight is the share that it lets its pod keep.
@@ -61,7 +63,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
 	now, burst, err := t.layout.ReadLimit(&t.reader, group)
 	if errors.Is(err, host.ErrGone) {
-		return t.release(plan, pod, nil)
+		return t.release(plan.Pod, plan.ContainerID, pod, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("limit of cpu: %w", err)
@@ -73,24 +75,28 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	}
 	next := cgroup.Bandwidth{Quota: max(time.Duration(float64(plan.To)*float64(now.Period)/milli), minQuota*time.Microsecond), Period: now.Period}
 	back := plan.To == plan.Original || plan.To == qos.Unlimited
-	if back {
+	// A kubelet may have set a lower limit since it was decided.
+	if back || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
 	changes, err := t.container(key, group, now, next, burst)
-	if err != nil || back {
-		return errors.Join(err, t.releaseIf(err == nil, plan, pod, changes))
+	if err != nil {
+		return err
+	}
+	if back {
+		return t.release(plan.Pod, plan.ContainerID, pod, changes)
 	}
 	if t.pods[pod] == nil {
 		t.pods[pod] = map[string]taken{}
 	}
-	lost := taken{weight: plan.Weight}
+	lost := taken{pod: plan.Pod, weight: plan.Weight}
 	if !original.Unlimited() {
 		lost.cores = max(original.Cores()-next.Cores(), 0)
 	}
 	before, had := t.pods[pod][plan.ContainerID]
 	t.pods[pod][plan.ContainerID] = lost
 	up := !now.Unlimited() && next.Cores() > now.Cores()
-	if err = t.write(plan, pod, changes, up); err != nil {
+	if err = t.write(plan.Pod, pod, changes, up); err != nil {
 		if delete(t.pods[pod], plan.ContainerID); had {
 			t.pods[pod][plan.ContainerID] = before
 		}
@@ -98,31 +104,50 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	return err
 }
 
-func (t *Throttler) releaseIf(ok bool, plan qos.Throttle, pod string, changes []Change) error {
-	if !ok {
-		return nil
+// Kept is a container of which it was tried to put back what its pod had lost for it.
+type Kept struct {
+	Pod         qos.PodRef
+	ContainerID string
+	Err         error
+}
+
+// Keep puts back what pods have lost for containers that are not throttled any more without having been given anything back: whose limit
+// somebody else has changed since, or who are gone. What fails is tried again the next time.
+func (t *Throttler) Keep(throttled func(containerID string) bool) []Kept {
+	var out []Kept
+	for pod, containers := range t.pods {
+		for id, lost := range containers {
+			if !throttled(id) {
+				out = append(out, Kept{lost.pod, id, t.release(lost.pod, id, pod, nil)})
+			}
+		}
 	}
-	return t.release(plan, pod, changes)
+	return out
 }
 
 // release gives a container all back, and its pod what it has lost for it.
-func (t *Throttler) release(plan qos.Throttle, pod string, changes []Change) error {
-	before, had := t.pods[pod][plan.ContainerID]
-	delete(t.pods[pod], plan.ContainerID)
+func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Change) error {
+	before, had := t.pods[pod][containerID]
+	delete(t.pods[pod], containerID)
+	var err error
 	if len(t.pods[pod]) == 0 {
 		delete(t.pods, pod)
-		return t.journal.Undo(cpuKey(filepath.Base(pod)))
+		err = t.journal.Undo(cpuKey(filepath.Base(pod)))
+	} else {
+		err = t.write(of, pod, changes, true)
 	}
-	err := t.write(plan, pod, changes, true)
 	if err != nil && had {
-		t.pods[pod][plan.ContainerID] = before
+		if t.pods[pod] == nil {
+			t.pods[pod] = map[string]taken{}
+		}
+		t.pods[pod][containerID] = before
 	}
 	return err
 }
 
 // write writes changes of a container with those of its pod, in the order that the kernel takes: on v1 a child may have no more than its
 // parent.
-func (t *Throttler) write(plan qos.Throttle, pod string, container []Change, up bool) error {
+func (t *Throttler) write(of qos.PodRef, pod string, container []Change, up bool) error {
 	key := cpuKey(filepath.Base(pod))
 	changes, err := t.pod(key, pod)
 	if err != nil {
@@ -133,7 +158,7 @@ func (t *Throttler) write(plan qos.Throttle, pod string, container []Change, up 
 	} else {
 		changes = append(container, changes...)
 	}
-	return t.journal.Change(Unit{Key: key, For: plan.Pod.String(), Changes: changes})
+	return t.journal.Change(Unit{Key: key, For: of.String(), Changes: changes})
 }
 
 // container are the changes that bring a container from a limit to another. The kernel takes no burst above the quota; before 5.14 it has

@@ -128,3 +128,73 @@ func TestThrottleLeastWeight(t *testing.T) {
 		}
 	}
 }
+
+// TestThrottleKeep: where somebody else changes the limit of a throttled container, or the container ends, its pod gets back what it has lost
+// for it; what others of the pod hold back stays.
+func TestThrottleKeep(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newNode(t, v1)
+		quota, weight, period := "cpu.max", "cpu.weight", " 100000"
+		if v1 {
+			quota, weight, period = "cpu.cfs_quota_us", "cpu.shares", ""
+		}
+		pod := filepath.Dir(n.group)
+		other := filepath.Join(pod, "d")
+		if err := n.tree.Make(other); err != nil {
+			t.Fatal(err)
+		}
+		n.put(t, pod, quota, "100000")
+		n.put(t, pod, weight, "80")
+		n.put(t, n.group, quota, "60000")
+		n.put(t, other, quota, "40000")
+		th := n.throttler(t, n.tree)
+		for id, group := range map[string]string{"c": n.group, "d": other} {
+			p := plan(400, 200, 400)
+			p.ContainerID, p.Weight = id, 0.5
+			if id == "c" {
+				p.From, p.To, p.Original = 600, 300, 600
+			}
+			if err := th.Throttle(p, group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(what string, kept []Kept, pods int, want string) {
+			t.Helper()
+			got := strings.TrimSuffix(n.get(t, pod, quota), period) + " " + n.get(t, pod, weight)
+			if len(kept) != pods || got != want {
+				t.Errorf("v1 %t: %s: %+v, the pod has %s, want %s", v1, what, kept, got, want)
+			}
+			for _, k := range kept {
+				if k.Err != nil || k.Pod.Name != "hog" {
+					t.Errorf("v1 %t: %s: %+v", v1, what, k)
+				}
+			}
+		}
+		all := func(string) bool { return true }
+		has("both are throttled", th.Keep(all), 0, "50000 40")
+		n.put(t, n.group, quota, "45000") // as a kubelet does
+		has("one was changed", th.Keep(func(id string) bool { return id == "d" }), 1, "80000 40")
+		if err := n.tree.Remove(other); err != nil {
+			t.Fatal(err)
+		}
+		has("the other is gone", th.Keep(func(string) bool { return false }), 1, "100000 80")
+		if got := strings.TrimSuffix(n.get(t, n.group, quota), period); got != "45000" || len(th.journal.Entries()) > 0 {
+			t.Errorf("v1 %t: what somebody else has set is %s, left %+v", v1, got, th.journal.Entries())
+		}
+		has("nothing is left", th.Keep(func(string) bool { return false }), 0, "100000 80")
+	}
+}
+
+// TestThrottleNotAboveTheKubelets: a limit that a kubelet has lowered since a step back was decided is not raised by it.
+func TestThrottleNotAboveTheKubelets(t *testing.T) {
+	n := newNode(t, false)
+	n.set(t, "200000", "0")
+	th := n.throttler(t, n.tree)
+	if err := th.Throttle(plan(2000, 1200, 2000), n.group); err != nil {
+		t.Fatal(err)
+	}
+	n.set(t, "100000", "0")
+	if err := th.Throttle(plan(1200, 1600, 2000), n.group); err != nil || n.limit(t) != "100ms of 100ms burst 0s" {
+		t.Errorf("%v, %s", err, n.limit(t))
+	}
+}

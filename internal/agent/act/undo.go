@@ -156,16 +156,44 @@ func (j *Journal) dropGone(key string) error {
 	if e == nil {
 		return nil
 	}
+	kept := j.present(e)
+	if len(kept.Files) == 0 {
+		return j.forget(key)
+	}
+	return j.put(&change{entry: kept})
+}
+
+// present is an entry without the files that are no more.
+func (j *Journal) present(e *Entry) *Entry {
 	kept := &Entry{Key: e.Key, For: e.For, Seq: e.Seq}
 	for _, h := range e.Files {
 		if !j.gone(h.Group, h.File) {
 			kept.Files = append(kept.Files, h)
 		}
 	}
-	if len(kept.Files) == 0 {
-		return j.forget(key)
+	return kept
+}
+
+// sweep forgets what is held of groups that are no more, when it has become twice as much since the last time: pods that end while
+// something is taken from them are nobody's to undo. It is on the disk with the next change.
+func (j *Journal) sweep() {
+	held := 0
+	for _, e := range j.entries {
+		held += len(e.Files)
 	}
-	return j.put(&change{entry: kept})
+	if held < max(j.sweepAt, sweepLeast) {
+		return
+	}
+	held = 0
+	for key, e := range j.entries {
+		kept := j.present(e)
+		if held += len(kept.Files); len(kept.Files) == 0 {
+			delete(j.entries, key)
+			continue
+		}
+		e.Files = kept.Files
+	}
+	j.sweepAt = 2 * held
 }
 
 // Forget drops a unit without writing anything, as for a container that is gone.

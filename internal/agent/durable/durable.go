@@ -12,7 +12,28 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// ErrLocked tells that another process has a directory.
+var ErrLocked = errors.New("is in use by another process")
+
+// Lock takes a directory for this process, until the file that it returns is closed or the process ends, however it does. The error is
+// ErrLocked where another process has it.
+func Lock(dir string) (*os.File, error) {
+	f, err := os.Open(dir) // itself, which a full disk or one that is read-only does not keep it from
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The error names the directory.
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
 
 // Replace writes a file in one step: a write that is torn leaves the old one. It returns when the file is on the disk.
 func Replace(path string, content []byte) (err error) {

@@ -4,6 +4,7 @@
 package durable
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,5 +68,28 @@ func TestSeal(t *testing.T) {
 	}
 	if err := Open(3, sealed, new(int)); err == nil || !strings.Contains(err.Error(), "content") {
 		t.Errorf("into a number: %v", err)
+	}
+}
+
+// TestLock: a directory is one process's at a time, and free when that is done with it.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	file, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("the second has it as well: %v", err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err = Lock(dir)
+	if err != nil {
+		t.Fatal("it is not free again: ", err)
+	}
+	defer file.Close()
+	if _, err := Lock(filepath.Join(dir, "nowhere")); err == nil {
+		t.Error("no error without a directory")
 	}
 }

@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clientgotesting "k8s.io/client-go/testing"
+)
+
+// TestRecorderEnds: what waits to be written is written before the end, and nothing else is.
+func TestRecorderEnds(t *testing.T) {
+	client := fake.NewClientset()
+	// The first one takes until all are told of.
+	hold := make(chan struct{})
+	client.PrependReactor("create", "events", func(clientgotesting.Action) (bool, runtime.Object, error) {
+		<-hold
+		return false, nil, nil
+	})
+	recorder, end := NewRecorder(t.Context(), client, "node-1")
+	const events = 20
+	for i := range events {
+		recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "batch", Name: fmt.Sprintf("sort-%d", i)}, corev1.EventTypeNormal, reasonUnlimited, "all back")
+	}
+	close(hold)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	end(ctx)
+	list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != events || ctx.Err() != nil {
+		t.Errorf("%d of %d events are written, %v, %v", len(list.Items), events, err, ctx.Err())
+	}
+	for i := range list.Items {
+		if list.Items[i].Reason != reasonUnlimited {
+			t.Errorf("%+v", list.Items[i])
+		}
+	}
+	recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: "node-1"}, corev1.EventTypeNormal, reasonUndone, "too late") // no panic
+}
+
+// TestRecorderEndsAlone: an API server that does not answer does not keep the agent from ending.
+func TestRecorderEndsAlone(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "events", func(clientgotesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	recorder, end := NewRecorder(t.Context(), client, "node-1")
+	recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: "node-1"}, corev1.EventTypeNormal, reasonUndone, "lost")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	end(ctx)
+}
