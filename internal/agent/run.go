@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/cpumanager"
+	"crane.io/crane/internal/agent/durable"
 	"crane.io/crane/internal/agent/export"
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -62,6 +63,11 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, pulse: pulse.New(clk), registry: prometheus.NewRegistry(),
 		latest: &observe.Latest{},
 	}
+	unlock, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	list, err := p.managers(ctx, files)
 	if err != nil {
 		return err
@@ -82,7 +88,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		return nil, err
 	}
 	var changes []Manager
-	if p.changesHost() || p.left(changesFile) {
+	if p.journals() {
 		if p.journal, err = p.openJournal(changesFile, files); err != nil {
 			return nil, err
 		}
@@ -151,6 +157,24 @@ func (p *parts) sources() ([]Manager, error) {
 // changesHost tells whether anything of the host is changed.
 func (p *parts) changesHost() bool {
 	return slices.ContainsFunc(kinds(), func(k kind) bool { return k.host && p.enforces(k.name) })
+}
+
+// journals tells whether there is a journal of what is changed on the host, by this agent or by one before it.
+func (p *parts) journals() bool { return p.changesHost() || p.left(changesFile) }
+
+// lock takes the state directory where there are journals in it: two agents would undo what the other does, and write over its journals.
+func (p *parts) lock() (unlock func(), err error) {
+	if !p.journals() && !p.left(memoryFile) {
+		return func() {}, nil
+	}
+	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	file, err := durable.Lock(p.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	return func() { file.Close() }, nil
 }
 
 // left tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run

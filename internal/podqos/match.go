@@ -21,61 +21,92 @@ import (
 // Matches tells whether a PodQOS is for a pod: both of its selectors have to match, and one has to be there. An error says which
 // part cannot be read; the PodQOS is then for no pod.
 func Matches(spec *ensurancev1alpha1.PodQOSSpec, pod *corev1.Pod) (bool, error) {
+	selector, err := readable(spec)
+	if err != nil {
+		return false, err
+	}
 	if spec.ScopeSelector == nil && emptySelector(spec.LabelSelector) {
 		return false, nil
 	}
-	if !emptySelector(spec.LabelSelector) {
-		selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
-		if err != nil {
-			return false, fmt.Errorf("labelSelector: %w", err)
-		}
-		if !selector.Matches(labels.Set(pod.Labels)) {
-			return false, nil
-		}
+	if !emptySelector(spec.LabelSelector) && !selector.Matches(labels.Set(pod.Labels)) {
+		return false, nil
 	}
 	if spec.ScopeSelector == nil {
 		return true, nil
 	}
+	return !slices.ContainsFunc(spec.ScopeSelector.MatchExpressions, func(r ensurancev1alpha1.ScopeSelectorRequirement) bool {
+		return inScope(r, pod) != (r.Operator == ensurancev1alpha1.ScopeOperatorIn)
+	}), nil
+}
+
+// Check says what of a PodQOS cannot be read, whatever the pod. The API server admits nothing of it; a file may have it.
+func Check(spec *ensurancev1alpha1.PodQOSSpec) error {
+	_, err := readable(spec)
+	return err
+}
+
+// readable checks a PodQOS and returns its selector of labels.
+func readable(spec *ensurancev1alpha1.PodQOSSpec) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("labelSelector: %w", err)
+	}
+	if spec.ScopeSelector == nil {
+		return selector, nil
+	}
 	for i, r := range spec.ScopeSelector.MatchExpressions {
-		in, err := inScope(r, pod)
-		if err != nil {
-			return false, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
-		}
-		if in != (r.Operator == ensurancev1alpha1.ScopeOperatorIn) {
-			return false, nil
+		if err := checkScope(r); err != nil {
+			return nil, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
 		}
 	}
-	return true, nil
+	return selector, nil
+}
+
+// checkScope says what of a condition cannot be read. An operator that is not known must not pass for one that is: a PodQOS that is for
+// other pods than was meant gives these away.
+func checkScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
+	if r.Operator != ensurancev1alpha1.ScopeOperatorIn && r.Operator != ensurancev1alpha1.ScopeOperatorNotIn {
+		return fmt.Errorf("unknown operator %q", r.Operator)
+	}
+	if len(r.Values) == 0 {
+		return fmt.Errorf("%s has no values", r.Operator)
+	}
+	switch r.ScopeName {
+	case ensurancev1alpha1.ScopeQOSClass, ensurancev1alpha1.ScopeNamespace:
+		return nil
+	case ensurancev1alpha1.ScopePriority:
+		for _, v := range r.Values {
+			if _, _, err := Priorities(v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown scope %q", r.ScopeName)
 }
 
 func emptySelector(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// inScope tells whether the pod has one of the values.
-func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) (bool, error) {
+// inScope tells whether the pod has one of the values, which can be read.
+func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool {
 	switch r.ScopeName {
 	case ensurancev1alpha1.ScopeQOSClass:
-		return slices.Contains(r.Values, string(Class(pod))), nil
+		return slices.Contains(r.Values, string(Class(pod)))
 	case ensurancev1alpha1.ScopeNamespace:
-		return slices.Contains(r.Values, pod.Namespace), nil
+		return slices.Contains(r.Values, pod.Namespace)
 	case ensurancev1alpha1.ScopePriority:
 		priority := int32(0)
 		if pod.Spec.Priority != nil {
 			priority = *pod.Spec.Priority
 		}
-		for _, v := range r.Values {
+		return slices.ContainsFunc(r.Values, func(v string) bool {
 			low, high, err := Priorities(v)
-			if err != nil {
-				return false, err
-			}
-			if low <= priority && priority <= high {
-				return true, nil
-			}
-		}
-		return false, nil
+			return err == nil && low <= priority && priority <= high
+		})
 	}
-	return false, fmt.Errorf("unknown scope %q", r.ScopeName)
+	return false
 }
 
 // Priorities reads a priority such as -100, or a range such as 1000-3000 or -100--50 whose ends both belong to it.

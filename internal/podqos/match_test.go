@@ -73,6 +73,9 @@ func TestMatches(t *testing.T) {
 		"not negative":          {scopes(scope(ensurancev1alpha1.ScopePriority, notIn, "-100")), priority(-100), false, false},
 		"no number":             {scopes(scope(ensurancev1alpha1.ScopePriority, notIn, "high")), pod(nil), false, true},
 		"unknown scope":         {scopes(scope("Colour", in, "red")), pod(nil), false, true},
+		"unknown operator":      {scopes(scope(ensurancev1alpha1.ScopeNamespace, "in", "bank")), pod(nil), false, true},
+		"no values":             {scopes(scope(ensurancev1alpha1.ScopeNamespace, notIn)), pod(nil), false, true},
+		"bad after a match":     {scopes(scope(ensurancev1alpha1.ScopePriority, in, "0", "high")), pod(nil), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Matches(test.spec, test.pod)

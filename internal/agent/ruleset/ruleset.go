@@ -39,7 +39,17 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 	policy.Limits = limits
 	actions := map[string]*ensurancev1alpha1.AvoidanceAction{}
 	for i := range s.Actions {
-		actions[s.Actions[i].Name] = &s.Actions[i]
+		a := &s.Actions[i]
+		if err := checkAction(&a.Spec); err != nil {
+			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it counts as none", a.Name, err))
+			continue
+		}
+		actions[a.Name] = a
+	}
+	for i := range s.PodQOS {
+		if err := podqos.Check(&s.PodQOS[i].Spec); err != nil {
+			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it is for no pod", s.PodQOS[i].Name, err))
+		}
 	}
 	names, judges := map[string]bool{}, judgements{}
 	list := slices.Clone(s.NodeQOS)
@@ -148,11 +158,14 @@ func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions ma
 	if out.Selects, err = selects(m.Selector); err != nil {
 		return out, fmt.Errorf("metricRule.selector: %w", err)
 	}
+	if err := checkRule(r); err != nil {
+		return out, err
+	}
 	if r.AvoidanceThreshold != nil {
-		out.Trigger = max(int(*r.AvoidanceThreshold), 1)
+		out.Trigger = int(*r.AvoidanceThreshold)
 	}
 	if r.RestoreThreshold != nil {
-		out.Restore = max(int(*r.RestoreThreshold), 1)
+		out.Restore = int(*r.RestoreThreshold)
 	}
 	if p := q.Spec.NodeQualityProbe; p != nil && p.NodeLocalGet != nil && p.NodeLocalGet.LocalCacheTTLSeconds != nil {
 		// 0 means the present measurement; it takes a moment to get from the kernel into a rule.
@@ -171,7 +184,8 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 		out.CoolDown = time.Duration(*a.Spec.CoolDownSeconds) * time.Second
 	}
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
-		out.Throttle = &qos.Throttling{Step: share(t.CPUThrottle.StepCPURatio), Floor: share(t.CPUThrottle.MinCPURatio)}
+		const percent = 100
+		out.Throttle = &qos.Throttling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}
 	}
 	if t := a.Spec.Throttle; t != nil && t.MemoryThrottle != nil {
 		out.ThrottleMemory = &qos.MemoryThrottling{Reclaim: t.MemoryThrottle.ForceGC}
@@ -185,8 +199,6 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	}
 	return out
 }
-
-func share(percent int32) series.Ratio { return series.Ratio(min(max(float64(percent), 0), 100) / 100) }
 
 // CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
 func (s Set) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {

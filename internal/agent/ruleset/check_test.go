@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ruleset
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/pkg/qos"
+)
+
+const checkedRule = "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_total_usage, value: 1}, actionName: a"
+
+// TestOutOfRange: what the API server would refuse, and a file may hold, is told of and never guessed at: such a rule does not hold, and such
+// an action counts as none.
+func TestOutOfRange(t *testing.T) {
+	for want, test := range map[string]struct {
+		rule, action string
+		rules        int
+	}{
+		`rules[0]: strategy: "preview"`:        {rule: ", strategy: preview"},
+		"rules[0]: avoidanceThreshold: -5":     {rule: ", avoidanceThreshold: -5"},
+		"rules[0]: restoreThreshold: 0":        {rule: ", restoreThreshold: 0"},
+		"coolDownSeconds: -5":                  {action: "coolDownSeconds: -5, eviction: {}", rules: 1},
+		"throttle.cpuThrottle.stepCPURatio":    {action: "throttle: {cpuThrottle: {stepCPURatio: 200}}", rules: 1},
+		"throttle.cpuThrottle.minCPURatio: -1": {action: "throttle: {cpuThrottle: {minCPURatio: -1, stepCPURatio: 10}}", rules: 1},
+		"terminationGracePeriodSeconds: -1":    {action: "eviction: {terminationGracePeriodSeconds: -1}", rules: 1},
+	} {
+		set, err := Parse([]byte(head + checkedRule + test.rule + "}]}\n---\n" + head + "kind: AvoidanceAction\nspec: {" + test.action + "}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, problems := set.Policy(nil, qos.DefaultLimits())
+		if len(policy.Rules) != test.rules || !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, want) }) {
+			t.Errorf("%s: %+v, %q", want, policy.Rules, problems)
+		}
+		for _, r := range policy.Rules {
+			if r.Action.Throttle != nil || r.Action.Evict != nil {
+				t.Errorf("%s: the action is taken all the same: %+v", want, r.Action)
+			}
+		}
+	}
+}
+
+// TestUnreadablePodQOS: a PodQOS with an operator that there is not is for no pod, and told of; it must not pass for NotIn, which gives all
+// others away.
+func TestUnreadablePodQOS(t *testing.T) {
+	set, err := Parse([]byte(head + checkedRule + "}]}\n---\n" + head +
+		"kind: PodQOS\nspec: {allowedActions: [a], scopeSelector: {matchExpressions: [{scopeName: Namespace, operator: in, values: [batch]}]}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, problems := set.Policy(nil, qos.DefaultLimits())
+	if !slices.ContainsFunc(problems, func(p string) bool {
+		return strings.Contains(p, `PodQOS a: scopeSelector.matchExpressions[0]: unknown operator "in"`)
+	}) {
+		t.Errorf("%q", problems)
+	}
+	for _, namespace := range []string{"batch", "shop"} {
+		if got := set.Allowed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}); got != nil {
+			t.Errorf("allowed in %s: %v", namespace, got)
+		}
+	}
+}
