@@ -126,10 +126,14 @@ func (c *Cluster) Can(ctx context.Context, o NodeOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Machine {
-		return errors.Join(doctor.Problems(doctor.Machine(ctx)), c.assets.HasKernel())
+	if !o.Machine {
+		return nil
 	}
-	return nil
+	err = errors.Join(doctor.Problems(doctor.Machine(ctx)), c.assets.HasKernel())
+	if o.systemd() {
+		err = errors.Join(err, c.assets.HasSystemd())
+	}
+	return err
 }
 
 // StartNodes starts the nodes side by side and returns when all are Ready. On error none of them is left.

@@ -57,12 +57,17 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 	}
 	files[kubeletConfig] = spec.File{Content: string(configuration)}
 	files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd}
+	users, groups := "", ""
+	if o.systemd() {
+		files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd + systemdCgroup(c.containerd)}
+		users, groups = assets.SystemdUsers, assets.SystemdGroups
+	}
 	files["/etc/cni/net.d/10-nodes.conflist"] = spec.File{Content: cniConfiguration(i)}
 	files["/etc/hosts"] = spec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
 	// No name server is there; the kubelet wants the file.
 	files["/etc/resolv.conf"] = spec.File{Content: "options timeout:1 attempts:1\n"}
-	files["/etc/passwd"] = spec.File{Content: "root:x:0:0:root:/root:/bin/sh\n"}
-	files["/etc/group"] = spec.File{Content: "root:x:0:\n"}
+	files["/etc/passwd"] = spec.File{Content: "root:x:0:0:root:/root:/bin/sh\n" + users}
+	files["/etc/group"] = spec.File{Content: "root:x:0:\n" + groups}
 	files["/etc/os-release"] = spec.File{Content: "PRETTY_NAME=\"Crane test node\"\n"}
 	labels := map[string]string{"crane.io/cgroup": fmt.Sprintf("v%d", o.Cgroup)}
 	maps.Copy(labels, o.Labels)
@@ -74,18 +79,29 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 		Name: o.Name, Address: address, Gateway: plane.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, Files: files,
 		Steps: []spec.Step{
 			{
-				Name: stepContainerd, Args: []string{"containerd", "-c", configDir + "/containerd.toml"},
+				Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
 				Stays: true, Again: o.Restart, Socket: containerdSocket,
 			},
 			// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
 			// the node's root, which is one file system in memory with it.
 			{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
-			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: []string{
-				kubeletPath, "--config", kubeletConfig, "--kubeconfig", configDir + "/kubeconfig",
+			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet,
+				kubeletPath, "--config", kubeletConfig, "--kubeconfig", configDir+"/kubeconfig",
 				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
-			}},
+			)},
 		},
 	}, nil
+}
+
+// service is the command line of a program: as it is, or as a service of systemd of that name, whose output it is.
+func (o NodeOptions) service(name string, command ...string) []string {
+	if !o.systemd() {
+		return command
+	}
+	return append([]string{
+		"systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--service-type=exec", "--unit=" + name,
+		"--property=Delegate=yes", "--property=KillMode=process", "--property=TasksMax=infinity", "--property=LimitNOFILE=1048576", "--setenv=HOME=/root", "--",
+	}, command...)
 }
 
 // identity makes the kubelet's certificates, which are as long-lived as the session.
@@ -138,7 +154,7 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		TLSCertFile:              configDir + "/kubelet.crt",
 		TLSPrivateKeyFile:        configDir + "/kubelet.key",
 		ContainerRuntimeEndpoint: "unix://" + containerdSocket,
-		CgroupDriver:             "cgroupfs",
+		CgroupDriver:             CgroupFS,
 		FailCgroupV1:             new(false),
 		// A lower score than this may not be allowed, and the kubelet ends if it cannot set what it is told.
 		OOMScoreAdj:            new(int32(0)),
@@ -161,6 +177,9 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		RegisterWithTaints:               o.Taints,
 		EnableServer:                     new(true),
 		ResolverConfig:                   new("/etc/resolv.conf"),
+	}
+	if o.systemd() {
+		k.CgroupDriver = Systemd
 	}
 	if o.Machine {
 		// What is done for no event but the time costs an emulated machine much.
@@ -223,4 +242,13 @@ oom_score = 0
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = [%q]
 `, pause, pluginDir), nil
+}
+
+// systemdCgroup is what a configuration of containerd ends with where systemd makes the cgroups.
+func systemdCgroup(configuration string) string {
+	if strings.HasPrefix(configuration, "version = 2") {
+		return "    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n      SystemdCgroup = true\n"
+	}
+	const runc = `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc`
+	return "  " + runc + "]\n    runtime_type = \"io.containerd.runc.v2\"\n  " + runc + ".options]\n    SystemdCgroup = true\n"
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"crane.io/crane/internal/realnode/assets"
 	"crane.io/crane/internal/realnode/capsule"
 	"crane.io/crane/internal/realnode/doctor"
 	"crane.io/crane/internal/realnode/microvm"
@@ -37,6 +38,9 @@ func (n *Node) Name() string { return n.options.Name }
 
 // Cgroup is the version of the node's cgroups.
 func (n *Node) Cgroup() int { return n.options.Cgroup }
+
+// Systemd tells whether systemd is the node's first process and makes its cgroups.
+func (n *Node) Systemd() bool { return n.options.systemd() }
 
 // Machine tells whether the node is a virtual machine.
 func (n *Node) Machine() bool { return n.options.Machine }
@@ -126,7 +130,9 @@ func (n *Node) startCapsule(ctx context.Context, description spec.Node) error {
 
 func (n *Node) startMachine(ctx context.Context, description spec.Node) error {
 	c := n.cluster
-	files, err := c.assets.Machine(ctx, append(doctor.Programs(), doctor.Plugins()...), c.images)
+	files, err := c.assets.Machine(ctx, assets.Contents{
+		Programs: append(doctor.Programs(), doctor.Plugins()...), Images: c.images, Systemd: n.options.systemd(),
+	})
 	if err != nil {
 		return err
 	}
@@ -138,7 +144,7 @@ func (n *Node) startMachine(ctx context.Context, description spec.Node) error {
 		return err
 	}
 	n.machine, err = microvm.Start(ctx, microvm.Options{
-		Node: description, Files: files, CPUs: n.options.CPUs, MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
+		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
 		Group: c.session.Group, LogDir: n.LogDir(),
 	}, c.report(n.options.Name))
 	if err == nil {

@@ -23,6 +23,12 @@ const (
 	CPUManagerStatic = "static"
 )
 
+// Cgroup drivers of the kubelet and of containerd.
+const (
+	CgroupFS = "cgroupfs"
+	Systemd  = "systemd"
+)
+
 // Defaults of NodeOptions.
 const (
 	// defaultDisk is much more than the test images and the logs of a long session need; it is a bound, memory is taken
@@ -42,11 +48,12 @@ type NodeOptions struct {
 	// Name of the node; empty means node-1 and so on.
 	Name string
 	// Cgroup is the cgroup version, 1 or 2; 0 means the host's. A version that the host does not have makes the node a
-	// virtual machine, which is much slower.
+	// virtual machine, which is much slower. With the driver systemd 0 means 2, and 1 is hybrid.
 	Cgroup int
 	// Machine makes the node a virtual machine whatever the host's cgroup version.
 	Machine bool
-	// CgroupDriver is "cgroupfs", which is the default. "systemd" is refused: the node's first process is not systemd.
+	// CgroupDriver is "cgroupfs", which is the default, or "systemd", which makes the node a virtual machine with systemd as its
+	// first process.
 	CgroupDriver string
 	// CPUManagerPolicy is CPUManagerNone, the default, or CPUManagerStatic, which needs ReservedCPUs.
 	CPUManagerPolicy string
@@ -80,8 +87,11 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 	}
 	if o.Cgroup == 0 {
 		o.Cgroup = hostVersion
+		if o.systemd() {
+			o.Cgroup = 2
+		}
 	}
-	o.Machine = o.Machine || o.Cgroup != hostVersion
+	o.Machine = o.Machine || o.Cgroup != hostVersion || o.systemd()
 	if o.DiskBytes == 0 {
 		o.DiskBytes = defaultDisk
 	}
@@ -106,8 +116,7 @@ func (o NodeOptions) validate() error {
 	}
 	check(regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(o.Name), "not a name for a node")
 	check(o.Cgroup == 1 || o.Cgroup == 2, "cgroup version %d, want 1 or 2", o.Cgroup)
-	check(o.CgroupDriver == "" || o.CgroupDriver == "cgroupfs",
-		"cgroup driver %q: want cgroupfs; systemd would have to be the node's first process", o.CgroupDriver)
+	check(slices.Contains([]string{"", CgroupFS, Systemd}, o.CgroupDriver), "cgroup driver %q, want %s or %s", o.CgroupDriver, CgroupFS, Systemd)
 	check(slices.Contains([]string{"", CPUManagerNone, CPUManagerStatic}, o.CPUManagerPolicy),
 		"CPU manager policy %q, want %s or %s", o.CPUManagerPolicy, CPUManagerNone, CPUManagerStatic)
 	check(o.CPUManagerPolicy != CPUManagerStatic || o.ReservedCPUs != "", "the static CPU manager policy needs reserved CPUs")
@@ -120,6 +129,21 @@ func (o NodeOptions) validate() error {
 		check(err == nil, "reserved CPUs: %v", err)
 	}
 	return errors.Join(errs...)
+}
+
+// systemd tells whether systemd makes the cgroups.
+func (o NodeOptions) systemd() bool { return o.CgroupDriver == Systemd }
+
+// kernelArguments of a virtual machine.
+func (o NodeOptions) kernelArguments() string {
+	switch {
+	case !o.systemd():
+		return ""
+	case o.Cgroup == 1:
+		// With a v2 tree without controllers beside: hybrid.
+		return "systemd.getty_auto=no systemd.unified_cgroup_hierarchy=no"
+	}
+	return "systemd.getty_auto=no"
 }
 
 // cpus is the number of CPUs that the node sees.

@@ -21,6 +21,9 @@ func TestComplete(t *testing.T) {
 		"version 2 on a host with 1":      {NodeOptions{Cgroup: 2}, 1, true, 2},
 		"version 1 on a host with 2":      {NodeOptions{Cgroup: 1}, 2, true, 1},
 		"a machine of the host's version": {NodeOptions{Machine: true}, 2, true, 2},
+		"systemd":                         {NodeOptions{CgroupDriver: Systemd}, 1, true, 2},
+		"systemd on a host with 2":        {NodeOptions{CgroupDriver: Systemd}, 2, true, 2},
+		"systemd with version 1":          {NodeOptions{CgroupDriver: Systemd, Cgroup: 1}, 1, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.options.complete(3, test.hostVersion)
@@ -41,7 +44,7 @@ func TestCompleteRefuses(t *testing.T) {
 	}{
 		"a name that is none":           {NodeOptions{Name: "Node_1"}, "name"},
 		"another cgroup version":        {NodeOptions{Cgroup: 3}, "cgroup version 3"},
-		"the systemd driver":            {NodeOptions{CgroupDriver: "systemd"}, "systemd"},
+		"an unknown cgroup driver":      {NodeOptions{CgroupDriver: "runit"}, "runit"},
 		"an unknown CPU policy":         {NodeOptions{CPUManagerPolicy: "best"}, "best"},
 		"static without reserved CPUs":  {NodeOptions{CPUManagerPolicy: CPUManagerStatic}, "reserved"},
 		"reserved CPUs that are none":   {NodeOptions{ReservedCPUs: "zero"}, "zero"},

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,9 +31,18 @@ const (
 // Machine is the files that a virtual machine boots from. They are read, never written to.
 type Machine struct{ Kernel, Initrd, Root string }
 
-// Machine finds the kernel, and makes the initial and the root file system. programs are of this machine, to be found in
-// PATH or given with their whole path; images is the archive of the test images.
-func (s Set) Machine(ctx context.Context, programs []string, images string) (Machine, error) {
+// Contents are what the root file system of a virtual machine holds beside the node's own programs.
+type Contents struct {
+	// Programs are of this machine, to be found in PATH or given with their whole path.
+	Programs []string
+	// Images is the archive of the test images.
+	Images string
+	// Systemd is the machine's first process, below which the node's is a service.
+	Systemd bool
+}
+
+// Machine finds the kernel, and makes the initial and the root file system.
+func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	tree, err := s.kernelTree()
 	if err != nil {
 		return Machine{}, err
@@ -50,7 +60,7 @@ func (s Set) Machine(ctx context.Context, programs []string, images string) (Mac
 	if err != nil {
 		return m, err
 	}
-	m.Root, err = s.root(ctx, programs, images)
+	m.Root, err = s.root(ctx, contents)
 	return m, err
 }
 
@@ -76,22 +86,7 @@ func (s Set) FetchKernel(ctx context.Context) error {
 		return err
 	}
 	key := sha256.Sum256([]byte(name))
-	_, err = s.keep("kernel", key[:], "", func(path string) error {
-		download := path + ".download"
-		defer func() { _ = os.RemoveAll(download) }()
-		if err := os.MkdirAll(download, 0o755); err != nil {
-			return err
-		}
-		// apt drops root for the download where it can, and warns where it cannot.
-		if err := run(ctx, download, "apt-get", "download", name); err != nil {
-			return err
-		}
-		archive, err := only(filepath.Join(download, "*.deb"))
-		if err != nil {
-			return err
-		}
-		return run(ctx, download, "dpkg-deb", "-x", archive, path)
-	})
+	_, err = s.keep("kernel", key[:], "", func(path string) error { return unpack(ctx, path, name) })
 	return err
 }
 
@@ -139,46 +134,68 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 }
 
 // root makes the root file system of machines.
-func (s Set) root(ctx context.Context, programs []string, images string) (string, error) {
-	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": images}
-	for _, p := range append([]string{s.Kubelet}, programs...) {
+func (s Set) root(ctx context.Context, c Contents) (string, error) {
+	name, systemd := "root", ""
+	files, err := s.rootFiles(ctx, c)
+	if err == nil && c.Systemd {
+		name = "systemdroot"
+		var libraries map[string]string
+		if systemd, err = s.systemdTree(); err == nil {
+			libraries, err = systemdFiles(ctx, systemd)
+		}
+		maps.Copy(files, libraries)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make root file system: %w", err)
+	}
+	sources := slices.Sorted(maps.Values(files))
+	key := sha256.New()
+	fmt.Fprintln(key, rootSize)
+	if c.Systemd {
+		fmt.Fprint(key, systemdPackages(), nodeUnit)
+	}
+	if err := digest(key, slices.Compact(sources)...); err != nil {
+		return "", fmt.Errorf("make root file system: %w", err)
+	}
+	return s.keep(name, key.Sum(nil), ".img", func(path string) error {
+		tree := path + ".tree"
+		defer func() { _ = os.RemoveAll(tree) }()
+		if err := plant(tree, files); err != nil {
+			return err
+		}
+		if c.Systemd {
+			if err := graftSystemd(ctx, systemd, tree); err != nil {
+				return err
+			}
+		}
+		return run(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-N", "20000", "-d", tree, path, rootSize)
+	})
+}
+
+// rootFiles are the files of the root file system by their path in it: the node's programs with the libraries they need.
+func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, error) {
+	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": c.Images}
+	for _, p := range append([]string{s.Kubelet}, c.Programs...) {
 		path, err := exec.LookPath(p)
 		if err != nil {
-			return "", fmt.Errorf("make root file system: %w", err)
+			return nil, fmt.Errorf("look for %s: %w", p, err)
 		}
 		if path != s.Kubelet {
 			files[path] = path
 		}
 		libraries, err := librariesOf(ctx, path)
 		if err != nil {
-			return "", fmt.Errorf("make root file system: %w", err)
+			return nil, err
 		}
 		for _, l := range libraries {
 			files[l] = l
 		}
 	}
-	var sources []string
-	for _, source := range files {
-		sources = append(sources, source)
-	}
-	slices.Sort(sources)
-	key := sha256.New()
-	fmt.Fprintln(key, rootSize)
-	if err := digest(key, slices.Compact(sources)...); err != nil {
-		return "", fmt.Errorf("make root file system: %w", err)
-	}
-	return s.keep("root", key.Sum(nil), ".img", func(path string) error {
-		tree := path + ".tree"
-		defer func() { _ = os.RemoveAll(tree) }()
-		if err := plant(tree, files); err != nil {
-			return err
-		}
-		return run(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-N", "20000", "-d", tree, path, rootSize)
-	})
+	return files, nil
 }
 
-// librariesOf lists what the dynamic linker needs for a program, itself included; nothing for a static one.
-func librariesOf(ctx context.Context, program string) ([]string, error) {
+// librariesOf lists what the dynamic linker needs for a program, itself included; nothing for a static one. It looks in dirs first.
+func librariesOf(ctx context.Context, program string, dirs ...string) ([]string, error) {
 	f, err := elf.Open(program)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", program, err)
@@ -187,9 +204,9 @@ func librariesOf(ctx context.Context, program string) ([]string, error) {
 	if err = errors.Join(err, f.Close()); err != nil || len(needed) == 0 {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, "ldd", program).Output()
+	out, err := ldd(ctx, program, dirs)
 	if err != nil {
-		return nil, fmt.Errorf("ldd %s: %w", program, err)
+		return nil, err
 	}
 	var libraries []string
 	for line := range strings.Lines(string(out)) {

@@ -97,7 +97,7 @@ func runRound(o options, idle io.Writer) (r round) {
 		return round{err: err}
 	}
 	cmd := exec.CommandContext(ctx, self, "up", "--nodes", strconv.Itoa(o.nodes), "--cgroup", strconv.Itoa(o.cgroup),
-		"--machine="+strconv.FormatBool(o.machine), "--bin-dir", o.binDir)
+		"--machine="+strconv.FormatBool(o.machine), "--cgroup-driver", o.driver, "--bin-dir", o.binDir)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return round{err: err}

@@ -33,9 +33,11 @@ type options struct {
 	cgroup int
 	// machine asks for virtual machines also where the cgroup version does not need them.
 	machine bool
-	binDir  string
-	once    bool
-	rounds  int
+	// driver is the kubelet's cgroup driver.
+	driver string
+	binDir string
+	once   bool
+	rounds int
 }
 
 // Run runs the command line and returns the exit status.
@@ -49,6 +51,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	flags.IntVar(&o.nodes, "nodes", o.nodes, "number of nodes")
 	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; another than this machine's means emulated virtual machines (default: this machine's)")
 	flags.BoolVar(&o.machine, "machine", false, "run the nodes in virtual machines whatever the cgroup version")
+	flags.StringVar(&o.driver, "cgroup-driver", realnode.CgroupFS, "who makes the cgroups of pods: cgroupfs or systemd, which runs the nodes in virtual machines, as a cluster of today has them")
 	flags.StringVar(&o.binDir, "bin-dir", "", "directory of nodekit, kubelet and controlplane (default: that of this binary)")
 	flags.BoolVar(&o.once, "once", false, "end when the nodes are Ready")
 	flags.IntVar(&o.rounds, "rounds", 20, "bench: number of rounds")
@@ -129,12 +132,17 @@ func fetch(set assets.Set, o options) error {
 	if err != nil {
 		return err
 	}
-	if !o.machine && (o.cgroup == 0 || o.cgroup == realnode.HostVersion(host)) {
+	if !o.machine && o.driver == realnode.CgroupFS && (o.cgroup == 0 || o.cgroup == realnode.HostVersion(host)) {
 		return nil
 	}
 	ctx := context.Background()
 	if err := doctor.Problems(doctor.Machine(ctx)); err != nil {
 		return fmt.Errorf("this machine cannot run nodes in virtual machines:\n%w", err)
+	}
+	if o.driver == realnode.Systemd {
+		if err := set.FetchSystemd(ctx); err != nil {
+			return err
+		}
 	}
 	return set.FetchKernel(ctx)
 }
@@ -156,7 +164,7 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 	}
 	wanted := make([]realnode.NodeOptions, o.nodes)
 	for i := range wanted {
-		wanted[i].Cgroup, wanted[i].Machine = o.cgroup, o.machine
+		wanted[i].Cgroup, wanted[i].Machine, wanted[i].CgroupDriver = o.cgroup, o.machine, o.driver
 	}
 	nodes, err := cluster.StartNodes(ctx, wanted...)
 	if err != nil {

@@ -46,6 +46,8 @@ type Options struct {
 	Node spec.Node
 	// Files that it boots from.
 	Files assets.Machine
+	// Append is added to the kernel's command line.
+	Append string
 	// CPUs and MemoryMiB are its size.
 	CPUs, MemoryMiB int
 	// Tap is the name of its network device on this side.
@@ -187,7 +189,7 @@ func arguments(o Options, config string) []string {
 		"-M", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max",
 		"-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MemoryMiB),
 		"-kernel", o.Files.Kernel, "-initrd", o.Files.Initrd,
-		"-append", "console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off",
+		"-append", strings.TrimSpace("console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off " + o.Append),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-serial", "file:" + filepath.Join(o.LogDir, "console.log"),
 		"-drive", "id=root,format=raw,if=none,snapshot=on,cache=unsafe,file=" + o.Files.Root,

@@ -26,6 +26,8 @@ const (
 	modulesDir = "/modules"
 	// deviceBound is how long the kernel may take to find a device once its driver is there.
 	deviceBound = 20 * time.Second
+	// systemd, where the root file system has it, is the machine's first process.
+	systemd = "/lib/systemd/systemd"
 	// clockTolerance is how far the clock may be off without harm to certificates.
 	clockTolerance = time.Minute
 )
@@ -66,6 +68,10 @@ func BootMachine() error {
 		return fmt.Errorf("boot: enter the root file system: %w", err)
 	}
 	environment := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	if _, err := os.Stat(systemd); err == nil {
+		// It mounts the rest, and starts us again as a service.
+		return syscall.Exec(systemd, []string{"/sbin/init"}, environment)
+	}
 	return syscall.Exec("/init", []string{"/init", MachineArg}, environment)
 }
 
@@ -154,7 +160,11 @@ func RunMachine() error {
 		}
 		n.logs = append(n.logs, log)
 	}
-	if err := n.mountMachine(); err != nil {
+	mount := n.mountMachine
+	if os.Getpid() != 1 {
+		mount = func() error { return fakeNUMA(n.spec.NUMA) } // systemd has mounted the rest
+	}
+	if err := mount(); err != nil {
 		return n.fail(spec.Mounted, err)
 	}
 	return n.run()

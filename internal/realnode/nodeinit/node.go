@@ -160,9 +160,14 @@ func (n *node) start(i int, step spec.Step) error {
 	if err != nil {
 		return err
 	}
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer nothing.Close()
 	process, err := os.StartProcess(path, step.Args, &os.ProcAttr{
 		Env:   append(os.Environ(), step.Env...),
-		Files: []*os.File{nil, n.logs[i], n.logs[i]},
+		Files: []*os.File{nothing, n.logs[i], n.logs[i]},
 	})
 	if err != nil {
 		return err

@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // cgroups reads and writes cgroup files, as an agent in a DaemonSet does through a host path:
@@ -22,9 +24,10 @@ import (
 //	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path
 //	cgroups play DIR STEPS         make the group DIR of cgroup v2, do steps of conformance in it, given as JSON, print the answers, remove it
 //	cgroups hold MIB               what such steps put into groups
+//	cgroups in ROOT COMMAND...     become a command of the system below ROOT
 func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("cgroups: want stay, read, write, walk or play")
+		return errors.New("cgroups: want stay, read, write, walk or in")
 	}
 	switch verb, rest := args[0], args[1:]; {
 	case verb == "stay" && len(rest) == 0:
@@ -46,6 +49,8 @@ func cgroups(args []string, out io.Writer) error {
 		return play(rest[0], rest[1], out)
 	case verb == "hold" && len(rest) == 1:
 		return hold(rest[0], out)
+	case verb == "in" && len(rest) > 1:
+		return become(rest[0], rest[1:])
 	}
 	return fmt.Errorf("cgroups: cannot %q", args)
 }
@@ -82,4 +87,16 @@ func walk(dir string, names []string, out io.Writer) error {
 		return err
 	}
 	return say(out, found)
+}
+
+// become runs a command in the place of this process. It returns on error alone.
+func become(root string, command []string) error {
+	if err := errors.Join(syscall.Chroot(root), os.Chdir("/")); err != nil {
+		return fmt.Errorf("enter %s: %w", root, err)
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return fmt.Errorf("in %s: %w", root, err)
+	}
+	return syscall.Exec(path, command, os.Environ())
 }

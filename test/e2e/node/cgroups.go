@@ -112,8 +112,34 @@ func (c *Cgroups) Dir(controller string, parts ...string) string {
 	if c.node.Cgroup() == 1 {
 		dir += "/" + controller
 	}
-	return strings.Join(append([]string{dir, "kubepods"}, parts...), "/")
+	names := append([]string{"kubepods"}, parts...)
+	if c.node.Systemd() {
+		names = systemdNames(names)
+	}
+	return strings.Join(append([]string{dir}, names...), "/")
 }
+
+// systemdNames are the names of groups as systemd and containerd have them. A slice's holds those of all slices above it; a dash would
+// begin another, so those of a pod's UID are underscores.
+func systemdNames(parts []string) []string {
+	names, stem := make([]string, len(parts)), ""
+	for i, part := range parts {
+		switch {
+		case i == 0:
+			stem = part
+		case len(part) == containerIDLength:
+			names[i] = "cri-containerd-" + part + ".scope"
+			continue
+		default:
+			stem += "-" + strings.ReplaceAll(part, "-", "_")
+		}
+		names[i] = stem + ".slice"
+	}
+	return names
+}
+
+// containerIDLength is that of the ids that containerd gives.
+const containerIDLength = 64
 
 // podParts are the directories of a pod below kubepods with the cgroupfs driver.
 func podParts(pod *corev1.Pod) []string {

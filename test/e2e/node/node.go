@@ -53,6 +53,8 @@ var shared struct {
 type Setup struct {
 	// Machines downloads the kernel of virtual machines, if it is not kept yet.
 	Machines bool
+	// Systemd downloads that of virtual machines as well.
+	Systemd bool
 	// Commands of this module are to be had as images, under the name that Image returns.
 	Commands []string
 }
@@ -81,6 +83,11 @@ func Main(m *testing.M, setup Setup) int {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "no virtual machines:", err)
+		}
+		if setup.Systemd {
+			if err := set.FetchSystemd(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, "no virtual machines with systemd:", err)
+			}
 		}
 	}
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {

@@ -48,6 +48,26 @@ func (n *Node) Pod(name, program string, args []string, requests, limits corev1.
 	}
 }
 
+// Watcher returns a pod that does nothing and sees the files of the node below WatcherRoot, and its processes.
+func (n *Node) Watcher(name string) *corev1.Pod {
+	pod := n.Pod(name, "cgroups", []string{"stay"}, nil, nil)
+	pod.Spec.HostPID = true
+	c := &pod.Spec.Containers[0]
+	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: WatcherRoot}}
+	pod.Spec.Volumes = []corev1.Volume{hostPath("host", "/")}
+	return pod
+}
+
+// WatcherRoot is where a Watcher has the node's files.
+const WatcherRoot = "/host"
+
+// ExecOnNode runs a program of the node's own from a Watcher and returns what it prints.
+func (n *Node) ExecOnNode(t testing.TB, watcher *corev1.Pod, command ...string) (string, error) {
+	t.Helper()
+	return n.Exec(t, watcher, append([]string{"/nodekit", "cgroups", "in", WatcherRoot}, command...)...)
+}
+
 // Resources is a list of CPU and memory quantities; an empty one is left out.
 func Resources(cpu, memory string) corev1.ResourceList {
 	list := corev1.ResourceList{}

@@ -1,0 +1,52 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestThrottleWithSystemd: where systemd makes the cgroups, which takes limits that others wrote away when its configuration is read
+// anew, a pod that takes cpu is held down all the same, and gets all of it back.
+func TestThrottleWithSystemd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{CgroupDriver: realnode.Systemd})
+	hog := s.hog(t, "hog", "2", nil, nil)
+	cgroups, system := s.Cgroups(t), s.Run(t, s.Watcher("system"))
+	s.apply(t, throttleRules)
+	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
+	s.turn(t, hog, true)
+	s.awaitHeldDown(t, cgroups, hog)
+	_, id, _ := strings.Cut(hog.Status.ContainerStatuses[0].ContainerID, "://")
+	scope := "cri-containerd-" + id + ".scope"
+	for _, command := range [][]string{{"daemon-reload"}, {"set-property", "--runtime", scope, "CPUQuota="}} {
+		if _, err := s.ExecOnNode(t, system, append([]string{"systemctl"}, command...)...); err != nil {
+			t.Fatal(err)
+		}
+		if limits, err := cgroups.ContainerLimits(t, hog); err == nil {
+			t.Logf("after %s the limit is %g cores", command[0], limits.Cores)
+		}
+		s.awaitHeldDown(t, cgroups, hog)
+	}
+	s.turn(t, hog, false)
+	s.Eventually(t, "limits are as before", func() error {
+		ofPod, err := cgroups.PodLimits(t, hog)
+		if err != nil {
+			return err
+		}
+		ofContainer, err := cgroups.ContainerLimits(t, hog)
+		if err == nil && !(math.IsInf(ofPod.Cores, 1) && math.IsInf(ofContainer.Cores, 1)) {
+			err = fmt.Errorf("pod %g cores, container %g", ofPod.Cores, ofContainer.Cores)
+		}
+		return err
+	})
+}

@@ -1,0 +1,202 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/test/e2e/node"
+)
+
+// recordEnv names a directory for recordings of nodes, such as internal/simnode/kernel/recorded.
+const recordEnv = "CRANE_NODES_RECORD"
+
+// TestRecord records what an agent reads of nodes with pods of each QoS class, twice, as package kernel reads it. It changes nothing
+// but files of a directory that somebody names for it.
+func TestRecord(t *testing.T) {
+	dir := os.Getenv(recordEnv)
+	if dir == "" {
+		t.Skip("$" + recordEnv + " names no directory for recordings")
+	}
+	for name, o := range map[string]node.Options{
+		"debian-v2-cgroupfs-containerd":    {Machine: true, Cgroup: 2},
+		"debian-v2-systemd-containerd":     {CgroupDriver: realnode.Systemd},
+		"debian-hybrid-systemd-containerd": {CgroupDriver: realnode.Systemd, Cgroup: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.CPUManagerPolicy, o.ReservedCPUs = realnode.CPUManagerStatic, "0"
+			text := record(t, node.Start(t, o))
+			if _, err := kernel.Parse(text); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// The UIDs that pods have in all recordings, in the place of their own.
+func recordedUIDs() map[string]string {
+	return map[string]string{
+		"web": "6f1c2b1a-0d6e-4a9e-9d53-5a7f0f6f1a01", "sort": "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02",
+		"grep": "c2b9f6a0-7f43-4f0e-bb65-1f0f2a9d8e03", "alone": "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504",
+	}
+}
+
+// recorder looks at a node from a pod that sees all its files.
+type recorder struct {
+	*node.Node
+	pod  *corev1.Pod
+	pods map[string]*corev1.Pod
+}
+
+// recordedSpan is the time between the two moments, in which counters go on.
+const recordedSpan = 10 * time.Second
+
+func record(t *testing.T, n *node.Node) string {
+	r := &recorder{Node: n, pods: map[string]*corev1.Pod{}}
+	small, whole := node.Resources("500m", "64Mi"), node.Resources("1", "32Mi")
+	for _, pod := range []*corev1.Pod{
+		n.Pod("web", "cpu-hog", []string{"-threads", "2"}, small, small),
+		n.Pod("sort", "memory-hog", []string{"-mib", "24", "-file", "/tmp/cache"}, node.Resources("100m", "16Mi"), node.Resources("", "128Mi")),
+		n.Pod("grep", "memory-hog", []string{"-mib", "8"}, nil, nil),
+		n.Pod("alone", "cpu-hog", []string{"-threads", "1"}, whole, whole),
+	} {
+		r.pods[pod.Name] = n.Create(t, pod)
+	}
+	for name, pod := range r.pods {
+		r.pods[name] = n.Await(t, pod, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	}
+	r.pod = n.Run(t, n.Watcher("watcher"))
+	first, begin := r.files(t), time.Now()
+	time.Sleep(time.Until(begin.Add(recordedSpan)))
+	second, span := r.files(t), time.Since(begin)
+	maps.DeleteFunc(second, func(path, content string) bool { return first[path] == content })
+	var b strings.Builder
+	b.WriteString(r.head(t))
+	write(&b, 0, first)
+	write(&b, span, second)
+	return r.scrub(t, b.String())
+}
+
+// cgroupFiles are those of cgroups, of either version, that an agent reads or writes.
+func cgroupFiles() []string {
+	return []string{
+		"cgroup.controllers", "cgroup.subtree_control", "cpu.stat", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpu.pressure", "cpuset.cpus",
+		"cpuset.cpus.effective", "cpuset.mems", "memory.current", "memory.high", "memory.max", "memory.pressure", "memory.stat", "io.pressure", "io.stat",
+		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cpuacct.usage", "memory.usage_in_bytes", "memory.limit_in_bytes",
+		"blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced",
+	}
+}
+
+// files reads all that is recorded, by path.
+func (r *recorder) files(t *testing.T) map[string]string {
+	t.Helper()
+	files := r.walk(t, "sys/fs/cgroup", cgroupFiles()...)
+	maps.Copy(files, r.walk(t, "sys/devices/system/cpu", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list", "core_cpus_list"))
+	maps.Copy(files, r.walk(t, "sys/devices/system/node", "online", "cpulist", "distance", "meminfo", "nr_hugepages"))
+	maps.Copy(files, r.walk(t, "var/lib/kubelet", "config.yaml", "cpu_manager_state", "memory_manager_state"))
+	maps.Copy(files, r.walk(t, "proc/pressure", "cpu", "memory", "io"))
+	for _, path := range []string{"proc/1/net/dev", "proc/cpuinfo", "proc/diskstats", "proc/loadavg", "proc/meminfo", "proc/stat", "proc/sys/kernel/osrelease"} {
+		maps.Copy(files, map[string]string{path: r.read(t, path)})
+	}
+	files["proc/stat"] = regexp.MustCompile(`(?m)^(intr|softirq) .*\n`).ReplaceAllString(files["proc/stat"], "")
+	for _, disk := range regexp.MustCompile(`vd[a-z]\b`).FindAllString(files["proc/diskstats"], -1) {
+		files["sys/block/"+disk+"/stat"] = r.read(t, "sys/block/"+disk+"/stat")
+	}
+	files["run/containerd/containerd.sock"] = ""
+	watcher := strings.ReplaceAll(string(r.pod.UID), "-", "_")
+	maps.DeleteFunc(files, func(path, _ string) bool {
+		// Of groups that are no pods' it is their being there that counts.
+		other := strings.HasPrefix(path, "sys/fs/cgroup/") && strings.Contains(path, ".slice/") && !strings.Contains(path, "kubepods") ||
+			strings.Contains(path, "init.scope/") || strings.Contains(path, "/devices/virtual/")
+		return strings.Contains(strings.ReplaceAll(path, "-", "_"), watcher) || other && !slices.Contains([]string{"cpu.weight", "cpu.shares"}, filepath.Base(path))
+	})
+	return files
+}
+
+// walk reads all files of these names below a directory.
+func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]string {
+	t.Helper()
+	out, err := r.Exec(t, r.pod, append([]string{"/nodekit", "cgroups", "walk", node.WatcherRoot + "/" + dir}, names...)...)
+	found, files := map[string]string{}, map[string]string{}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &found)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	for path, content := range found {
+		files[dir+path] = content + "\n"
+	}
+	return files
+}
+
+func (r *recorder) read(t *testing.T, path string) string {
+	t.Helper()
+	out, err := r.Exec(t, r.pod, "/nodekit", "cgroups", "read", node.WatcherRoot+"/"+path)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return out
+}
+
+// head says what was recorded, as the node and its programs tell.
+func (r *recorder) head(t *testing.T) string {
+	t.Helper()
+	object, err := r.Client.CoreV1().Nodes().Get(t.Context(), r.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, init, driver := object.Status.NodeInfo, "nodekit, which starts containerd and the kubelet", "cgroupfs"
+	if r.Systemd() {
+		out, err := r.ExecOnNode(t, r.pod, "systemctl", "--version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		init, driver = strings.SplitN(out, "\n", 2)[0], "systemd"
+	}
+	return fmt.Sprintf(`# Recorded on a real node by TestRecord of test/e2e/node: a virtual machine with Linux %s, first process %s,
+# kubelet %s with the cgroup driver %s and the static CPU manager policy, %s, runc. Pods: web, of class Guaranteed, busy
+# above its limit of half a core; sort, Burstable, with files in its cache; grep, BestEffort, idle; alone, Guaranteed with a CPU for itself.
+# UIDs are others in the place of the pods' own, ids of containers are the runtime's. Of groups that are no pods' cpu.weight or cpu.shares
+# alone is here; of /proc/stat the lines of interrupts are left out; of the second time all that had not changed.
+`, info.KernelVersion, init, info.KubeletVersion, driver, info.ContainerRuntimeVersion)
+}
+
+// scrub puts UIDs that are the same in all recordings in the place of the pods' own.
+func (r *recorder) scrub(t *testing.T, text string) string {
+	t.Helper()
+	for name, uid := range recordedUIDs() {
+		own := string(r.pods[name].UID)
+		if !strings.Contains(text, strings.ReplaceAll(own, "-", "_")) && !strings.Contains(text, own) {
+			t.Errorf("nothing is recorded of pod %s", name)
+		}
+		text = strings.ReplaceAll(text, own, uid)
+		text = strings.ReplaceAll(text, strings.ReplaceAll(own, "-", "_"), strings.ReplaceAll(uid, "-", "_"))
+	}
+	return strings.ReplaceAll(text, r.Name(), "node-1")
+}
+
+func write(b *strings.Builder, at time.Duration, files map[string]string) {
+	fmt.Fprintf(b, "== %s ==\n", at.Round(time.Millisecond))
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(b, "-- %s --\n%s", path, files[path])
+	}
+}
