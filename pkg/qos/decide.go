@@ -5,6 +5,7 @@ package qos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,9 +62,10 @@ func (d *decision) look() []bool {
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
 		st := d.s.rules[r.Name]
-		if st == nil || st.metric.Name != r.Metric && st.known {
+		if st == nil || st.metric.Name != r.Metric {
 			st = &ruleState{}
 			st.metric, st.known = Lookup(r.Metric)
+			st.metric.Name = r.Metric // Also where there is none of that name, until somebody corrects it.
 		}
 		states[r.Name] = st
 		d.findings[i], breaching[i] = st.look(r, d.o, d.policy.Limits)
@@ -156,10 +158,20 @@ func (d *decision) commit(throttles []Throttle, memory []MemoryThrottle, evictio
 	}
 	for _, e := range evictions {
 		d.evicting[e.Pod.UID] = true
-		d.planned[e.Of] += e.Frees
+		d.leaves(e.Pod.UID)
 	}
 	d.plan.Throttles = append(d.plan.Throttles, throttles...)
 	d.plan.Evictions = append(d.plan.Evictions, evictions...)
+}
+
+// leaves counts what a pod that is evicted frees: of both resources, whichever the rule is about.
+func (d *decision) leaves(uid string) {
+	i := slices.IndexFunc(d.o.Pods, func(p Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return
+	}
+	d.planned[CPU] += float64(max(d.o.Pods[i].UsedCPU.Value, 0))
+	d.planned[Memory] += float64(max(d.o.Pods[i].UsedMemory.Value, 0))
 }
 
 // avoid decides whether new pods are kept away: while a rule has fired and has not ended, for its cool-down after that, and, where it was

@@ -96,7 +96,7 @@ func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, q
 			kept++
 		case !known && !held:
 			unmeasured++
-		case quantified && use < gap*trifle || use <= 0 && resource == Memory && !held:
+		case quantified && use < gap*trifle || use <= 0 && !held:
 			trifling++
 		case !d.s.refused[p.UID].IsZero():
 			refused++

@@ -70,39 +70,47 @@ func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
 	return pods
 }
 
-// room is how much of a resource may be given back before a rule that may throttle the pod fires. held tells that one of them has fired
-// and has not ended; bound that there is one at all.
+// room is how much of a resource may be given back before a rule that may throttle the pod fires, or one that evicts for the use of the
+// resource: nobody is to be evicted for what somebody else gets back. held tells that one of them has fired and has not ended; bound that
+// there is one that may throttle the pod.
 func (d *decision) room(p *Pod, of Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
-		r, f := &d.policy.Rules[i], &d.findings[i]
-		if r.Preview || !r.Action.takes(of) || !slices.Contains(p.Allowed, r.Action.Name) {
+		r := &d.policy.Rules[i]
+		takes := r.Action.takes(of) && slices.Contains(p.Allowed, r.Action.Name)
+		if r.Preview || !takes && (r.Action.Evict == nil || d.findings[i].Of != of) {
 			continue
 		}
-		bound = true
-		switch f.Phase {
-		case Firing, Falling, Held:
-			return 0, true, true
-		case Calm, Rising:
-			if !d.s.rules[r.Name].judged {
-				return 0, true, true // after a start, until it has been calm for long enough
-			}
-			if d.again(r) {
-				return 0, true, true
-			}
-			free, ok := d.s.rules[r.Name].metric.amountOf(r.Above*(1-float64(d.policy.Limits.Margin))-f.Value, d.o.Node)
-			if ok && f.Of == of {
-				room = min(room, free)
-			}
-		case Unknown:
-			// Whether the node has room is not known; for a while it may come back.
-			st := d.s.rules[r.Name]
-			if !st.judged || d.o.At.Sub(st.unknownSince) < holdFor(r, d.policy.Limits) {
-				return 0, true, true
-			}
-		}
+		free, holds := d.free(r, &d.findings[i], of)
+		room, held, bound = min(room, free), held || holds, bound || takes
+	}
+	if held && bound {
+		return 0, true, true
 	}
 	return room, false, bound
+}
+
+// free is how much of a resource is free below a rule's threshold and its margin, infinite where the rule does not say. holds tells that
+// nothing may be given back now.
+func (d *decision) free(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
+	st := d.s.rules[r.Name]
+	switch f.Phase {
+	case Firing, Falling, Held:
+		return 0, true
+	case Calm, Rising:
+		// After a start, until it has been calm for long enough.
+		if !st.judged || d.again(r) {
+			return 0, true
+		}
+		free, ok := st.metric.amountOf(r.Above*(1-float64(d.policy.Limits.Margin))-f.Value, d.o.Node)
+		if ok && f.Of == of {
+			return free, false
+		}
+	case Unknown:
+		// Whether the node has room is not known; for a while it may come back.
+		return math.Inf(1), !st.judged || d.o.At.Sub(st.unknownSince) < holdFor(r, d.policy.Limits)
+	}
+	return math.Inf(1), false
 }
 
 // raise is the next quota of a throttled container, the present one where there is no room for more.
