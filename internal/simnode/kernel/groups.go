@@ -83,6 +83,8 @@ func (t *Tree) witness(controller string) string {
 		return "cpuset.cpus"
 	case controller == "memory":
 		return "memory.limit_in_bytes"
+	case controller == "blkio":
+		return servedFiles()[0]
 	}
 	return "cpu.shares"
 }
@@ -93,7 +95,7 @@ func (t *Tree) newFiles(controller, dir string) map[string]string {
 	if t.V1 {
 		list := []string{controller}
 		if !t.apart() {
-			list = []string{"cpu", "cpuset", "memory"}
+			list = []string{"cpu", "cpuset", "memory", "blkio"}
 		}
 		for _, c := range list {
 			maps.Copy(files, t.controlled(c, dir))
@@ -120,6 +122,8 @@ func (t *Tree) controlled(controller, dir string) map[string]string {
 		return t.newCPUSet(dir)
 	case "memory":
 		return t.newMemory()
+	case "io", "blkio":
+		return t.newDisks()
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (m *Machine) show(t tick) error {
 		"proc/meminfo": fmt.Sprintf("MemTotal:       %d kB\nMemFree:        %d kB\nMemAvailable:   %d kB\nBuffers:        0 kB\nCached:         %d kB\n",
 			m.spec.Memory/kib, free/kib, available/kib, cached/kib),
 		"proc/loadavg":   fmt.Sprintf("%.2f %.2f %.2f 1/%d %d\n", m.load[0], m.load[1], m.load[2], len(m.pods)+1, m.pid),
-		"proc/diskstats": fmt.Sprintf(" 254       0 vda %.0f 0 %.0f 0 0 0 0 0 0 0 0\n", m.reads/(64*kib), m.reads/512),
+		"proc/diskstats": fmt.Sprintf(" 254       0 vda %.0f 0 %.0f 0 %.0f 0 %.0f 0 0 0 0\n", m.reads/operation, m.reads/512, m.writes/operation, m.writes/512),
 	}
 	zones := int64(m.spec.Zones)
 	for z := range m.spec.Zones {
@@ -100,7 +100,7 @@ func (m *Machine) show(t tick) error {
 		errs = append(errs,
 			addPressure(filepath.Join(m.dir, "proc/pressure/cpu"), t.waited, 0, t.span),
 			addPressure(filepath.Join(m.dir, "proc/pressure/memory"), t.stalled, t.allStalled, t.span),
-			addPressure(filepath.Join(m.dir, "proc/pressure/io"), t.stalled, t.allStalled, t.span))
+			addPressure(filepath.Join(m.dir, "proc/pressure/io"), max(t.stalled, t.diskWaited), t.allStalled, t.span))
 	}
 	return errors.Join(errs...)
 }

@@ -22,6 +22,8 @@ type Spec struct {
 	CPUs, Zones, ThreadsPerCore int
 	// Memory is in bytes, 16 GiB where it is 0.
 	Memory int64
+	// Disk is how many bytes the disk transfers in a second, as many as anybody wants where it is 0.
+	Disk float64
 	// System is what runs beside pods: its group is not looked at.
 	System Load
 	// CPUPolicy is the kubelet's CPU manager's: none where it is empty.
@@ -57,9 +59,9 @@ type Machine struct {
 	pods  map[string]*madePod
 	pid   int
 
-	// busy and idle are ticks of 10 ms of all CPUs, reads what disks have read in bytes.
-	busy, idle, reads float64
-	load              [3]float64
+	// busy and idle are ticks of 10 ms of all CPUs, reads and writes what disks have read and written in bytes.
+	busy, idle, reads, writes float64
+	load                      [3]float64
 }
 
 // Pod is a pod of a machine.
@@ -90,7 +92,7 @@ type madePod struct {
 func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error) {
 	spec = spec.withDefaults()
 	m := &Machine{dir: dir, spec: spec, clock: clk, last: clk.Now(), pods: map[string]*madePod{}, pid: 1000}
-	m.tree = &Tree{Dir: filepath.Join(dir, "sys/fs/cgroup"), CPUs: fmt.Sprintf("0-%d", spec.CPUs-1), Mems: fmt.Sprintf("0-%d", spec.Zones-1)}
+	m.tree = &Tree{Dir: filepath.Join(dir, "sys/fs/cgroup"), CPUs: fmt.Sprintf("0-%d", spec.CPUs-1), Mems: fmt.Sprintf("0-%d", spec.Zones-1), Disk: spec.Disk}
 	if spec.V1 {
 		m.tree.Dir, m.tree.V1 = filepath.Join(m.tree.Dir, "cpu,cpuacct"), true
 	}
@@ -340,7 +342,8 @@ func (m *Machine) account(t tick, loads []Load, system float64) {
 		used += g.CPU
 		wanted += loads[i].CPU
 		short := loads[i].Anon + loads[i].File - g.Anon - g.File
-		m.reads += math.Max(float64(short), 0) * t.span.Seconds()
+		m.reads += (math.Max(float64(short), 0) + g.Read) * t.span.Seconds()
+		m.writes += g.Written * t.span.Seconds()
 	}
 	const perSecond = 100
 	m.busy += perSecond * t.span.Seconds() * used

@@ -24,12 +24,15 @@ type Load struct {
 	CPU float64
 	// Anon is memory of processes, File that of files they read, in bytes.
 	Anon, File int64
+	// Read and Written are bytes from and to disks, by second.
+	Read, Written float64
 }
 
 // Got is what they got.
 type Got struct {
-	CPU        float64
-	Anon, File int64
+	CPU           float64
+	Anon, File    int64
+	Read, Written float64
 	// Stalled is the share of the time that they waited for memory, 0 to 1.
 	Stalled float64
 	// Killed tells that they were killed for want of memory.
@@ -58,11 +61,11 @@ func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
 }
 
 // tick is what a span brought, to loads in their order and to the machine: the share of the time in which somebody waited for a CPU that
-// others had, and in which some and all waited for memory.
+// others had, in which some and all waited for memory, and in which some waited for disks.
 type tick struct {
-	got                         []Got
-	span                        time.Duration
-	waited, stalled, allStalled float64
+	got                                     []Got
+	span                                    time.Duration
+	waited, stalled, allStalled, diskWaited float64
 }
 
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
@@ -94,6 +97,9 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 	}
 	if len(loads) == 0 {
 		out.allStalled = 0
+	}
+	if out.diskWaited, err = t.transfer(loads, out.got, span); err != nil {
+		return tick{}, err
 	}
 	return out, t.countStalls(waited, span)
 }

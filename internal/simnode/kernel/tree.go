@@ -29,8 +29,11 @@ type Tree struct {
 	V1 bool
 	// CPUs and Mems are what the machine has, as lists: 0-3 and 0 where they are empty.
 	CPUs, Mems string
+	// Disk is how many bytes its disk transfers in a second; 0 for as many as anybody wants.
+	Disk float64
 
-	mu sync.Mutex
+	mu        sync.Mutex
+	transfers bool // somebody has transferred something
 }
 
 // Write writes a value to a file of a group, given by its whole path.
@@ -164,7 +167,7 @@ func (t *Tree) attach(dir, value string) error {
 func (t *Tree) roots() map[string]string {
 	out := map[string]string{"cpu": filepath.Clean(t.Dir)}
 	if t.V1 && t.apart() {
-		out["cpuset"], out["memory"] = t.root("cpuset"), t.root("memory")
+		out["cpuset"], out["memory"], out["blkio"] = t.root("cpuset"), t.root("memory"), t.root("blkio")
 	}
 	return out
 }
@@ -174,7 +177,7 @@ func (t *Tree) apart() bool { return strings.HasPrefix(filepath.Base(t.Dir), "cp
 
 func (t *Tree) root(controller string) string {
 	dir := filepath.Clean(t.Dir)
-	if t.V1 && t.apart() && (controller == "cpuset" || controller == "memory") {
+	if t.V1 && t.apart() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
 		return filepath.Join(filepath.Dir(dir), controller)
 	}
 	return dir

@@ -1,0 +1,149 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// disk is the number of the machine's only one, operation what it transfers at a time.
+	disk      = "254:0"
+	operation = 64 << 10
+)
+
+// servedFiles are v1's files of what disks did for a group: bytes and operations, without and with the groups below it.
+func servedFiles() [4]string {
+	const stem = "blkio.throttle."
+	return [...]string{stem + "io_service_bytes", stem + "io_serviced", stem + "io_service_bytes_recursive", stem + "io_serviced_recursive"}
+}
+
+// newDisks are the files of a new group that say what disks did for it.
+func (t *Tree) newDisks() map[string]string {
+	if !t.V1 {
+		return map[string]string{"io.stat": ""}
+	}
+	files := map[string]string{}
+	for _, name := range servedFiles() {
+		files[name] = "Total 0\n"
+	}
+	return files
+}
+
+// transferred is what disks did, in bytes.
+type transferred struct{ read, written int64 }
+
+// stat is a line of io.stat.
+func (d transferred) stat() string {
+	return fmt.Sprintf(disk+" rbytes=%d wbytes=%d rios=%d wios=%d dbytes=0 dios=0\n", d.read, d.written, d.read/operation, d.written/operation)
+}
+
+// served is a file of v1, in bytes or in operations.
+func (d transferred) served(unit int64) string {
+	sum := d.read/unit + d.written/unit
+	return fmt.Sprintf("%[1]s Read %[2]d\n%[1]s Write %[3]d\n%[1]s Sync %[4]d\n%[1]s Async 0\n%[1]s Discard 0\n%[1]s Total %[4]d\nTotal %[4]d\n", disk, d.read/unit, d.written/unit, sum)
+}
+
+// transfer lets loads read and write. Where the disk cannot do all of it everybody gets the same share of what they want, and waits for the
+// rest; the share of the time that is waited is returned.
+func (t *Tree) transfer(loads []Load, got []Got, span time.Duration) (waited float64, err error) {
+	wanted := 0.0
+	for _, l := range loads {
+		wanted += max(l.Read, 0) + max(l.Written, 0)
+	}
+	if t.transfers = t.transfers || wanted > 0; !t.transfers {
+		return 0, nil // Nobody ever did anything, and nothing has to be written.
+	}
+	share := 1.0
+	if t.Disk > 0 && wanted > t.Disk {
+		share = t.Disk / wanted
+	}
+	shares := stalls{}
+	for i, l := range loads {
+		g := &got[i]
+		g.Read, g.Written = share*max(l.Read, 0), share*max(l.Written, 0)
+		stalled := 0.0
+		if g.Read+g.Written > 0 {
+			stalled = 1 - share
+			waited = max(waited, stalled)
+			by := transferred{int64(g.Read * span.Seconds()), int64(g.Written * span.Seconds())}
+			if err := t.countTransfer(l.Group, by); err != nil {
+				return 0, err
+			}
+		}
+		t.addStall(shares, l.Group, stalled)
+	}
+	if t.V1 {
+		return waited, nil
+	}
+	for dir, s := range shares {
+		if err := addPressure(filepath.Join(dir, "io.pressure"), s.some, s.full, span); err != nil {
+			return 0, err
+		}
+	}
+	return waited, nil
+}
+
+// countTransfer counts in a group and in all above it.
+func (t *Tree) countTransfer(group string, by transferred) error {
+	root := t.root("blkio")
+	leaf := filepath.Join(root, group)
+	for dir := leaf; strings.HasPrefix(dir, root+"/"); dir = filepath.Dir(dir) {
+		if !t.V1 {
+			now, err := readTransferred(filepath.Join(dir, "io.stat"), disk+" rbytes=%d wbytes=%d")
+			if err != nil {
+				return err
+			}
+			if err := writeFile(filepath.Join(dir, "io.stat"), now.plus(by).stat()); err != nil {
+				return err
+			}
+			continue
+		}
+		for i, name := range servedFiles() {
+			// In both pairs the first is of bytes.
+			if below := i >= 2; dir != leaf && !below {
+				continue
+			}
+			unit := int64(1)
+			if i%2 == 1 {
+				unit = operation
+			}
+			bytes, err := readTransferred(filepath.Join(dir, servedFiles()[i-i%2]), disk+" Read %d\n"+disk+" Write %d")
+			if err != nil {
+				return err
+			}
+			if unit == 1 {
+				bytes = bytes.plus(by) // Operations are made of bytes that were counted just before.
+			}
+			if err := writeFile(filepath.Join(dir, name), bytes.served(unit)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d transferred) plus(o transferred) transferred {
+	return transferred{d.read + o.read, d.written + o.written}
+}
+
+// readTransferred reads a file, which may have counted nothing yet.
+func readTransferred(file, format string) (d transferred, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return d, fmt.Errorf("count transfers: %w", err)
+	}
+	if !strings.HasPrefix(string(content), disk) {
+		return d, nil
+	}
+	if _, err := fmt.Sscanf(string(content), format, &d.read, &d.written); err != nil {
+		return d, errors.Join(fmt.Errorf("%s: unexpected content", file), err)
+	}
+	return d, nil
+}
