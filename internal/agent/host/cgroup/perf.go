@@ -1,0 +1,27 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// PerfGroup is the directory of a group in the hierarchy of perf events: that of v1 where it is mounted, else v2's, where they need no
+// controller (Documentation/admin-guide/cgroup-v2.rst, perf_event). The error says that there is neither.
+func (l Layout) PerfGroup(group string) (string, error) {
+	if !filepath.IsLocal(group) {
+		return "", fmt.Errorf("group %.80q is not below the root", group)
+	}
+	root := l.unified
+	if l.Version != V2 {
+		if v1 := v1Root(filepath.Dir(l.cpu), "perf_event"); v1 != "" {
+			root = v1
+		}
+	}
+	if root == "" {
+		return "", fmt.Errorf("cgroup %s has no controller perf_event", l.Version)
+	}
+	return filepath.Join(root, group), nil
+}

@@ -1,0 +1,179 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// ownGroup is the directory of the cgroup that this test runs in, in a hierarchy that has perf events.
+func ownGroup(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Skip("this host tells no cgroups: ", err)
+	}
+	for line := range strings.Lines(string(content)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		roots := []string{}
+		switch {
+		case strings.Contains(parts[1], "perf_event"):
+			roots = []string{"/sys/fs/cgroup/" + parts[1]}
+		case parts[0] == "0":
+			roots = []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
+		}
+		for _, root := range roots {
+			dir := filepath.Join(root, parts[2])
+			if c, err := clocks().open(dir, onlineCPU(t)); err == nil {
+				c.close()
+				return dir
+			}
+		}
+	}
+	t.Skip("no cgroup of this test can be counted here: ", refused("/", "/sys/fs/cgroup/unified", onlineCPU(t), clocks(), clocks()))
+	return ""
+}
+
+func onlineCPU(t *testing.T) int {
+	t.Helper()
+	cpus, err := onlineCPUs("/")
+	if err != nil {
+		t.Skip("this host tells no CPUs: ", err)
+	}
+	return cpus[0]
+}
+
+// used is the time that this process was on CPUs.
+func used(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func descriptors(t *testing.T) (n int) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(to, "perf_event") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestClocks counts, with the kernel's own perf events, what this process itself does: with two clocks in the place of cycles and
+// instructions, which want a CPU with counters.
+func TestClocks(t *testing.T) {
+	dir := ownGroup(t)
+	cpus, err := onlineCPUs("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := descriptors(t)
+	list := make([]counter, 0, len(cpus))
+	for _, cpu := range cpus {
+		c, err := clocks().open(dir, cpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		list = append(list, c)
+	}
+	if n := descriptors(t) - before; n != 2*len(cpus) {
+		t.Errorf("%d descriptors for %d CPUs", n, len(cpus))
+	}
+	start := used(t)
+	x := uint64(1)
+	for used(t)-start < 200*time.Millisecond {
+		for range 1 << 20 {
+			x = x*6364136223846793005 + 1
+		}
+	}
+	own := used(t) - start
+	var all sum
+	for _, c := range list {
+		n, err := c.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.add(n)
+	}
+	ratio, ok := all.cyclesPerInstruction()
+	t.Logf("this process was on CPUs for %s, its cgroup for %s; the other clock says %s, their ratio is %.3f (%d)", own,
+		time.Duration(all.cycles), time.Duration(all.instructions), ratio, x&1)
+	// Others of the cgroup run as well; both clocks count them.
+	if all.instructions < 0.5*float64(own) || !ok || ratio < 0.5 || ratio > 2 {
+		t.Errorf("%+v for %s of this process", all, own)
+	}
+	for i, c := range list {
+		c.close()
+		if _, err := c.read(); err == nil {
+			t.Errorf("counter %d can be read after it was closed", i)
+		}
+	}
+	if n := descriptors(t) - before; n != 0 {
+		t.Errorf("%d descriptors are left", n)
+	}
+}
+
+// TestRefused: each reason for which a host cannot count is told apart.
+func TestRefused(t *testing.T) {
+	dir, cpu := ownGroup(t), onlineCPU(t)
+	none := events{kind: unix.PERF_TYPE_HARDWARE, cycles: 1 << 30, instructions: 1 << 30}
+	for want, why := range map[string]string{
+		"":                                  refused("/", dir, cpu, clocks(), clocks()),
+		"no hardware performance counters:": refused("/", dir, cpu, clocks(), none),
+		"no perf_event cgroup at ":          refused("/", t.TempDir(), cpu, clocks(), clocks()),
+	} {
+		if want == "" && why != "" || !strings.HasPrefix(why, want) {
+			t.Errorf("%q, want %q", why, want)
+		}
+	}
+	t.Logf("cycles and instructions on this host: %q", refused("/", dir, cpu, clocks(), hardware()))
+	root := t.TempDir()
+	if got := paranoid(host.Root(root)); !strings.Contains(got, "not known") {
+		t.Error(got)
+	}
+	file := filepath.Join(root, "proc/sys/kernel/perf_event_paranoid")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := paranoid(host.Root(root)); got != "kernel.perf_event_paranoid is 2" {
+		t.Error(got)
+	}
+}
+
+// TestHardware counts cycles and instructions where the CPU lets it.
+func TestHardware(t *testing.T) {
+	dir, cpu := ownGroup(t), onlineCPU(t)
+	if why := refused("/", dir, cpu, clocks(), hardware()); why != "" {
+		t.Skip(why)
+	}
+	c, err := openHardware(dir, cpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.close()
+}

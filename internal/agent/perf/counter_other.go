@@ -1,0 +1,20 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package perf
+
+import (
+	"errors"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+var errNoLinux = errors.New("only Linux has perf events")
+
+func openHardware(string, int) (counter, error) { return nil, errNoLinux }
+
+// Unsupported says why a host cannot count cycles and instructions of pods.
+func Unsupported(host.Root, cgroup.Layout) string { return errNoLinux.Error() }

@@ -1,0 +1,221 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+func TestSum(t *testing.T) {
+	const second = time.Second
+	for name, test := range map[string]struct {
+		counts []count
+		want   float64
+		ok     bool
+	}{
+		"all of the time":       {[]count{{200, 100, second, second}, {100, 100, second, second}}, 1.5, true},
+		"counters are shared":   {[]count{{100, 50, 2 * second, second}, {100, 100, second, second}}, 1.5, true},
+		"one CPU had none":      {[]count{{200, 100, second, second}, {0, 0, 0, 0}}, 2, true},
+		"others had them":       {[]count{{200, 100, 100 * second, second}}, 0, false},
+		"hardly on a CPU":       {[]count{{200, 100, time.Millisecond, time.Millisecond}}, 0, false},
+		"no instruction":        {[]count{{200, 0, second, second}}, 0, false},
+		"nothing":               {nil, 0, false},
+		"more run than enabled": {[]count{{200, 100, second, 2 * second}}, 0, false},
+		"the largest there are": {[]count{{math.MaxUint64, math.MaxUint64, second, second}, {math.MaxUint64, math.MaxUint64, second, second}}, 1, true},
+	} {
+		var s sum
+		for _, c := range test.counts {
+			s.add(c)
+		}
+		if got, ok := s.cyclesPerInstruction(); got != test.want || ok != test.ok {
+			t.Errorf("%s: %g, %t", name, got, ok)
+		}
+	}
+}
+
+// board is a host of some CPUs on which pods can be counted.
+type board struct {
+	t       *testing.T
+	clock   *clocktesting.FakeClock
+	sampler *Sampler
+	told    []string
+
+	mu         sync.Mutex
+	pods       []Pod
+	gone       map[string]bool
+	err        error
+	open, most int
+	opened     map[string]int
+}
+
+type fake struct {
+	b *board
+}
+
+func (f *fake) read() (count, error) {
+	return count{cycles: 300, instructions: 100, enabled: time.Second, running: time.Second}, nil
+}
+
+func (f *fake) close() {
+	f.b.mu.Lock()
+	defer f.b.mu.Unlock()
+	f.b.open--
+}
+
+func newBoard(t *testing.T, cpus, pods int) *board {
+	b := &board{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), gone: map[string]bool{}, opened: map[string]int{}}
+	for i := range pods {
+		b.pods = append(b.pods, Pod{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
+	}
+	b.sampler = New(Config{
+		Pods:  func() []Pod { b.mu.Lock(); defer b.mu.Unlock(); return append([]Pod(nil), b.pods...) },
+		Clock: b.clock, Beat: func(string) {},
+		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, args) }, funcr.Options{}),
+	})
+	b.sampler.cpus = func(host.Root) ([]int, error) { return make([]int, cpus), nil }
+	b.sampler.exists = func(dir string) bool { b.mu.Lock(); defer b.mu.Unlock(); return !b.gone[dir] }
+	b.sampler.open = func(dir string, _ int) (counter, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.err != nil {
+			return nil, b.err
+		}
+		b.open++
+		b.most = max(b.most, b.open)
+		b.opened[dir]++
+		return &fake{b}, nil
+	}
+	return b
+}
+
+// start runs the sampler to the end of the test.
+func (b *board) start() (stop func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.sampler.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	}
+	b.t.Cleanup(stop)
+	return stop
+}
+
+// pass lets seconds pass, each when the sampler waits for it.
+func (b *board) pass(seconds int) {
+	b.t.Helper()
+	for range seconds {
+		b.waits()
+		b.clock.Step(time.Second)
+	}
+	b.waits()
+}
+
+func (b *board) waits() {
+	b.t.Helper()
+	if err := wait.PollUntilContextTimeout(b.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return b.clock.HasWaiters(), nil
+	}); err != nil {
+		b.t.Fatal("the sampler does not wait: ", err)
+	}
+}
+
+func (b *board) opens() int { b.mu.Lock(); defer b.mu.Unlock(); return b.open }
+
+// TestSampler: counters are open for a window of each period alone, and a sample is there after it.
+func TestSampler(t *testing.T) {
+	b := newBoard(t, 4, 3)
+	stop := b.start()
+	b.waits()
+	if _, ok := b.sampler.Last("0"); ok || b.opens() != 12 {
+		t.Errorf("%d counters are open, want 12 groups of two", b.opens())
+	}
+	b.pass(10)
+	if s, ok := b.sampler.Last("0"); !ok || s.CyclesPerInstruction != 3 || !s.At.Equal(b.clock.Now()) || b.opens() != 0 {
+		t.Errorf("%+v, %t, %d open", s, ok, b.opens())
+	}
+	b.pass(34)
+	if b.opens() != 0 {
+		t.Errorf("%d are open between two windows", b.opens())
+	}
+	b.pass(1)
+	if b.opens() != 12 {
+		t.Errorf("%d are open in the second window", b.opens())
+	}
+	// A pod that goes is not kept by those who count it, nor remembered.
+	b.mu.Lock()
+	b.gone["/1"], b.pods = true, b.pods[:1]
+	b.mu.Unlock()
+	b.pass(1)
+	if b.opens() != 8 {
+		t.Errorf("%d are open after a pod went, want 8", b.opens())
+	}
+	b.pass(44)
+	if _, ok := b.sampler.Last("1"); ok || b.opens() != 4 {
+		t.Errorf("a pod that is gone has a sample: %t; %d open", ok, b.opens())
+	}
+	stop()
+	if b.opens() != 0 {
+		t.Errorf("%d are open after the end", b.opens())
+	}
+	b.clock.Step(2 * maxAge)
+	if _, ok := b.sampler.Last("0"); ok {
+		t.Error("a sample of long ago is shown")
+	}
+}
+
+// TestSamplerIsBounded: where there are more pods and CPUs than counters may be open, pods take turns, and all of them get one.
+func TestSamplerIsBounded(t *testing.T) {
+	b := newBoard(t, 128, 11)
+	b.start()
+	b.waits()
+	b.pass(3 * 45)
+	if b.most > maxDescriptors/2 || b.most < 4*128 {
+		t.Errorf("%d groups of two were open at a time", b.most)
+	}
+	for i := range 11 {
+		if b.opened[fmt.Sprint("/", i)] == 0 {
+			t.Errorf("pod %d was never counted", i)
+		}
+	}
+}
+
+// TestSamplerFails: what is not allowed is told once, costs nobody else anything, and is tried again.
+func TestSamplerFails(t *testing.T) {
+	b := newBoard(t, 2, 2)
+	b.err = errors.New("permission denied")
+	b.start()
+	b.waits()
+	b.pass(3 * 45)
+	b.mu.Lock()
+	if len(b.told) != 1 || !strings.Contains(b.told[0], "permission denied") {
+		t.Errorf("told %q", b.told)
+	}
+	b.err = nil
+	b.mu.Unlock()
+	b.pass(45 + 10)
+	if _, ok := b.sampler.Last("1"); !ok {
+		t.Error("not tried again")
+	}
+}
