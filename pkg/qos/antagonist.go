@@ -21,7 +21,7 @@ type Interference struct {
 	// Waits is the share of time that it waits, Usual its median in calm times, Deviation how far these scatter.
 	Waits, Usual, Deviation series.Ratio
 	// Antagonist is who is likely to be the cause, of those that the rule's action may be taken on; empty where nobody is. Rise is how much
-	// more than usual it uses, Uses how much, in millicores or bytes.
+	// more than usual it uses, Uses how much, in millicores, bytes or DiskWork.
 	Antagonist PodRef
 	Rise, Uses float64
 	// Own says why it is no interference; empty where it is.
@@ -57,7 +57,7 @@ func (d *decision) victims(r *Rule, f *Finding, resource Resource) []*Pod {
 	list = slices.DeleteFunc(list, func(p *Pod) bool {
 		return p.UID == v.pod.UID || p.Sensitive != "" && p.Priority >= v.pod.Priority
 	})
-	least := leastRise * d.o.Node.capacity(of)
+	least := d.o.leastRise(of, r.MaxAge)
 	rise := make(map[string]float64, len(list))
 	anybody := false
 	for _, p := range list {
@@ -130,12 +130,15 @@ func (d *decision) detect() {
 		}
 	}
 	if age == 0 {
-		d.s.detector = nil
+		if d.s.detector.unwanted(d.o.At) {
+			d.s.detector = nil
+		}
 		return
 	}
 	if d.s.detector == nil {
 		d.s.detector = &detector{}
 	}
+	d.s.detector.waits = false
 	d.s.detector.look(d.o, age)
 	with := *d.o
 	with.derived = map[string]derived{}

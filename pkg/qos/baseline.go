@@ -66,3 +66,13 @@ func median(values []float32) float64 {
 	}
 	return (float64(values[half-1]) + float64(values[half])) / 2
 }
+
+// list is the samples, the oldest first, and where there are more than most some of them, evenly spread.
+func (r *ring) list(most int) []float32 {
+	n := min(r.n, most)
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = r.values[(r.next-r.n+i*r.n/n+ringSize)%ringSize]
+	}
+	return out
+}

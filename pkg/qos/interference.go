@@ -27,13 +27,17 @@ const (
 	full = 0.8
 	// leastRise is the share of the node's capacity from which on it counts that a pod uses more than usual.
 	leastRise = 0.02
+	// leastDiskShare is the same for disks, of which the capacity is not known: a share of what all pods do to them; and leastDiskWork what
+	// no disk feels, a tenth of what a disk that turns can do.
+	leastDiskShare = 0.05
+	leastDiskWork  = 10
 	// newUsual is how long a pod waits more than usual before that is what is usual with it. Whatever it is, nothing has helped in that time,
 	// and a baseline that is wrong must not hold others down for ever.
 	newUsual = time.Hour
 )
 
 // contended are the resources that pods compete for, in the order of arrays by resource.
-var contended = [...]Resource{CPU, Memory}
+var contended = [...]Resource{CPU, Memory, Disks}
 
 // history is what is remembered of a pod.
 type history struct {
@@ -53,6 +57,9 @@ type detector struct {
 	// learning are the pods of which it is not known yet what is usual; blind that it is not known how much the node uses.
 	learning [len(contended)]int
 	blind    [len(contended)]bool
+	// waits tells that it was remembered and no rule has asked for it yet, since when.
+	waits bool
+	since time.Time
 }
 
 // verdict is what is found out about a sensitive pod and a resource.
@@ -89,7 +96,7 @@ func (d *detector) look(o *Observation, maxAge time.Duration) {
 	}
 	for k, r := range contended {
 		d.verdicts[k], d.learning[k] = d.verdicts[k][:0], 0
-		used, known := o.Node.used(r, o.At, maxAge)
+		used, known := o.used(r, maxAge)
 		if d.blind[k] = !known; known {
 			d.judge(k, used, o, maxAge)
 			d.learn(k, o, maxAge)
@@ -99,10 +106,7 @@ func (d *detector) look(o *Observation, maxAge time.Duration) {
 
 // waits is the share of time that a pod waited for a resource without the part that is its own limit's.
 func (p *Pod) waits(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
-	m := p.StalledMemory
-	if r == CPU {
-		m = p.StalledCPU
-	}
+	m := p.stalled(r)
 	if !m.fresh(now, maxAge) {
 		return 0, time.Time{}, false
 	}
@@ -160,6 +164,10 @@ func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge 
 		// Where there is memory it waits for its own limit, whatever others do.
 		return room
 	}
+	if r == Disks {
+		// A disk that has become slow is nobody's fault.
+		room = "how much disks bear is not known"
+	}
 	most, all := 0.0, 0.0
 	for i := range o.Pods {
 		if other := &o.Pods[i]; other.UID != p.UID {
@@ -169,12 +177,33 @@ func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge 
 	}
 	own := d.rise(k, p, o.At, maxAge)
 	switch {
-	case most < leastRise*o.Node.capacity(r):
-		return room + " and no other pod more than usual"
+	case most < o.leastRise(r, maxAge):
+		return room + ", and no other pod uses more than usual"
 	case own > all:
-		return fmt.Sprintf("%s, and the pod itself %s more than usual", room, r.format(own))
+		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, r.format(own))
 	}
 	return ""
+}
+
+// used is the share of a resource that is in use. Of disks it is not known; it is 0 where what pods do to them is.
+func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool) {
+	if r != Disks {
+		return o.Node.used(r, o.At, maxAge)
+	}
+	return 0, slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UsedDisks.fresh(o.At, maxAge) })
+}
+
+// leastRise is from how much on it counts that a pod uses more than usual.
+func (o *Observation) leastRise(r Resource, maxAge time.Duration) float64 {
+	if r != Disks {
+		return leastRise * o.Node.capacity(r)
+	}
+	sum := 0.0
+	for i := range o.Pods {
+		use, _ := o.Pods[i].use(Disks, o.At, maxAge)
+		sum += use
+	}
+	return max(leastDiskShare*sum, leastDiskWork)
 }
 
 // atLimit tells whether a container of a pod uses nearly all that its own limit of memory leaves, so that it waits for that.
@@ -247,10 +276,12 @@ func (d *detector) age(k int, h *history, above bool, now time.Time) {
 	}
 }
 
-// Names of the metrics of interference: how much more of the time than usual a pod waits for cpu or memory because of others, as a ratio.
+// Names of the metrics of interference: how much more of the time than usual a pod waits for cpu, memory or disks because of others, as a
+// ratio.
 const (
 	InterferenceCPU    = "pod_interference_cpu_ratio"
 	InterferenceMemory = "pod_interference_memory_ratio"
+	InterferenceIO     = "pod_interference_io_ratio"
 )
 
 // interferes is the resource that a metric of interference is about, None for other metrics.
@@ -260,16 +291,15 @@ func interferes(metric string) Resource {
 		return CPU
 	case InterferenceMemory:
 		return Memory
+	case InterferenceIO:
+		return Disks
 	}
 	return None
 }
 
 // index is a resource's place in arrays by resource.
 func (r Resource) index() int {
-	if r == Memory {
-		return 1
-	}
-	return 0
+	return max(slices.Index(contended[:], r), 0)
 }
 
 // samples are the verdicts on a resource as a metric: none where there are only pods of which it is not known what is usual.
@@ -282,6 +312,9 @@ func (d *detector) samples(r Resource) (samples []Sample, why string) {
 		return samples, ""
 	}
 	if d.blind[k] {
+		if r == Disks {
+			return nil, "what pods do to disks is not known"
+		}
 		return nil, fmt.Sprintf("how much %s the node uses is not known", r)
 	}
 	if n := d.learning[k]; n > 0 {

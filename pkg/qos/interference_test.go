@@ -135,8 +135,8 @@ func TestNoInterference(t *testing.T) {
 			c.o.Pods[0].Throttled = Measured[series.Ratio]{1, c.o.At.Add(time.Second)}
 		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
 		"CPUs of its own":    {func(c *crowd) { c.o.Pods[0].OwnCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "CPUs of its own"},
-		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself 2500m cpu more than usual"},
-		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod more than usual"},
+		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
+		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
 		"the node's use":     {func(c *crowd) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
 		"not sensitive":      {func(c *crowd) { c.o.Pods[0].Sensitive = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
 		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},

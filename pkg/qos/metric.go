@@ -11,11 +11,13 @@ import (
 // Resource is what a metric is an amount of.
 type Resource string
 
-// The resources. Of metrics of None it is not known how much of what has to go until they are back below a threshold.
+// The resources. Of metrics of None it is not known how much of what has to go until they are back below a threshold. Disks have no
+// capacity that is known, and nobody's use of them can be limited.
 const (
 	None   Resource = ""
 	CPU    Resource = "cpu"
 	Memory Resource = "memory"
+	Disks  Resource = "disks"
 )
 
 // Metric is a metric that a rule can name.
@@ -110,6 +112,10 @@ func nodeMetrics() []Metric {
 		{Name: "node_numa_memory_usage_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_run_queue_wait_ratio", Unit: "ratio", Settle: sampled},
+		{Name: "pod_disk_read_bytes_per_second", Unit: "bytes/s", Settle: sampled},
+		{Name: "pod_disk_write_bytes_per_second", Unit: "bytes/s", Settle: sampled},
+		{Name: "pod_disk_reads_per_second", Unit: "reads/s", Settle: sampled},
+		{Name: "pod_disk_writes_per_second", Unit: "writes/s", Settle: sampled},
 	}
 }
 
@@ -139,12 +145,26 @@ func pressureSpan(name string) (time.Duration, bool) {
 
 // victims is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
 func (m Metric) victims() Resource {
+	if m.AboutPodDisks() {
+		return Disks
+	}
 	if m.Of == Memory || m.Held == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") ||
 		strings.HasSuffix(m.Name, "container_mem_total_usage") || strings.HasPrefix(m.Name, "node_numa_memory_") {
 		return Memory
 	}
 	return CPU
 }
+
+// AboutPodDisks tells whether the metric says what pods do to disks, or how they wait for them. Nothing is throttled for it: less cpu is
+// not less of a disk.
+func (m Metric) AboutPodDisks() bool { return aboutPodDisks(m.Name) }
+
+func aboutPodDisks(metric string) bool {
+	return interferes(metric) == Disks || strings.HasPrefix(metric, "pod_disk_")
+}
+
+// takes tells whether a rule takes any of a resource from pods.
+func (r *Rule) takes(of Resource) bool { return !aboutPodDisks(r.Metric) && r.Action.takes(of) }
 
 // AboutMemory tells whether a rule on the metric takes memory from pods where its action says so.
 func (m Metric) AboutMemory() bool { return m.victims() == Memory }

@@ -11,7 +11,7 @@ import (
 )
 
 // Measured is a value and when it was measured. The zero value is unknown.
-type Measured[T series.MilliCPU | series.Bytes | series.Ratio] struct {
+type Measured[T series.MilliCPU | series.Bytes | series.Ratio | DiskWork] struct {
 	Value T
 	At    time.Time
 }
@@ -79,10 +79,14 @@ type Node struct {
 }
 
 func (n Node) capacity(r Resource) float64 {
-	if r == CPU {
+	switch r {
+	case CPU:
 		return float64(max(n.CPUs, 0))
+	case Memory:
+		return float64(max(n.Memory, 0))
+	case Disks, None:
 	}
-	return float64(max(n.Memory, 0))
+	return 0
 }
 
 // used is the present use of a resource as a share of the capacity.
@@ -133,14 +137,15 @@ type Pod struct {
 	// Labels are those of its series; they are not changed.
 	Labels map[string]string
 
-	// UsedCPU is the use over the last interval, UsedMemory the working set.
+	// UsedCPU is the use over the last interval, UsedMemory the working set, UsedDisks what it does to disks, which is sampled more seldom.
 	UsedCPU    Measured[series.MilliCPU]
 	UsedMemory Measured[series.Bytes]
-	// StalledCPU and StalledMemory are the shares of the last interval, 0 to 1, in which a task of the pod waited for the resource, whatever
-	// for; Throttled is the share of the periods in which it ran that its own limit ended early.
-	StalledCPU, StalledMemory Measured[series.Ratio]
-	Throttled                 Measured[series.Ratio]
-	Containers                []Container
+	UsedDisks  Measured[DiskWork]
+	// StalledCPU, StalledMemory and StalledDisks are the shares of the last interval, 0 to 1, in which a task of the pod waited for the
+	// resource, whatever for; Throttled is the share of the periods in which it ran that its own limit ended early.
+	StalledCPU, StalledMemory, StalledDisks Measured[series.Ratio]
+	Throttled                               Measured[series.Ratio]
+	Containers                              []Container
 }
 
 // holds tells whether it holds some of the reclaimed capacity of a resource.
@@ -148,19 +153,56 @@ func (p *Pod) holds(r Resource) bool { return r == CPU && p.HoldsCPU || r == Mem
 
 // use is what the pod uses of a resource.
 func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, bool) {
-	if r == CPU {
+	switch r {
+	case CPU:
 		return float64(p.UsedCPU.Value), p.UsedCPU.fresh(now, maxAge)
+	case Memory:
+		return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
+	case Disks:
+		return float64(p.UsedDisks.Value), p.UsedDisks.fresh(now, maxAge)
+	case None:
 	}
-	return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
+	return 0, false
+}
+
+// stalled is how long the pod waits for a resource.
+func (p *Pod) stalled(r Resource) Measured[series.Ratio] {
+	switch r {
+	case CPU:
+		return p.StalledCPU
+	case Memory:
+		return p.StalledMemory
+	case Disks:
+		return p.StalledDisks
+	case None:
+	}
+	return Measured[series.Ratio]{}
 }
 
 // measuredAt is when the use of a resource was measured.
 func (p *Pod) measuredAt(r Resource) time.Time {
-	if r == CPU {
+	switch r {
+	case CPU:
 		return p.UsedCPU.At
+	case Memory:
+		return p.UsedMemory.At
+	case Disks:
+		return p.UsedDisks.At
+	case None:
 	}
-	return p.UsedMemory.At
+	return time.Time{}
 }
+
+// DiskWork is what somebody has disks do, by second: operations, and one more for each 64 KiB. Disks are busy with either: those that turn
+// and those of clouds with operations, all of them with bytes; how much of the one is worth how much of the other depends on the disk, and
+// is of no consequence where one pod is compared with another (the linear model of Documentation/admin-guide/cgroup-v2.rst, io.cost.model).
+type DiskWork float64
+
+// diskUnit are the bytes that count as one operation.
+const diskUnit = 64 << 10
+
+// NewDiskWork is the work of operations and bytes by second.
+func NewDiskWork(operations, bytes float64) DiskWork { return DiskWork(operations + bytes/diskUnit) }
 
 // Quota is a limit of cpu in force. Unlimited is the largest.
 type Quota series.MilliCPU

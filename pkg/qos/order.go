@@ -43,8 +43,12 @@ func victims(o *Observation, action string, r Resource) []*Pod {
 }
 
 func amount(p *Pod, r Resource) float64 {
-	if r == Memory {
+	switch r {
+	case Memory:
 		return float64(p.UsedMemory.Value)
+	case Disks:
+		return float64(p.UsedDisks.Value)
+	case CPU, None:
 	}
 	return float64(p.UsedCPU.Value)
 }

@@ -142,7 +142,7 @@ type Eviction struct {
 	// Grace is nil for the pod's own; Takes is the one or the other.
 	Grace *time.Duration
 	Takes time.Duration
-	// Frees is what the pod uses of the resource Of, in millicores or bytes.
+	// Frees is what the pod uses of the resource Of, in millicores, bytes or DiskWork.
 	Frees float64
 	Of    Resource
 	Rule  string
@@ -162,8 +162,12 @@ func (q Quota) String() string {
 
 // format writes an amount of a resource for people.
 func (r Resource) format(amount float64) string {
-	if r == CPU {
+	switch r {
+	case CPU:
 		return fmt.Sprintf("%.0fm cpu", amount)
+	case Disks:
+		return fmt.Sprintf("%.0f disk operations/s", amount)
+	case Memory, None:
 	}
 	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))
 }
