@@ -99,11 +99,11 @@ install-nodes: ## Install the Debian packages that real nodes need (root)
 	@hack/nodes/install.sh
 
 .PHONY: test-nodes
-test-nodes: build-nodes ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
+test-nodes: build-nodes $(BIN)/crane-scheduler ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -p 1 -timeout 30m -v $(ARGS) ./test/e2e/node/...
 
 .PHONY: test-agent
-test-agent: build-nodes ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
+test-agent: build-nodes $(BIN)/crane-scheduler ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -v $(ARGS) ./test/e2e/node/agent
 
 .PHONY: bench-nodes

@@ -5,7 +5,6 @@ package realnode
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -51,11 +50,11 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 	if err != nil {
 		return spec.Node{}, err
 	}
-	configuration, err := json.Marshal(kubeletConfiguration(o))
+	configuration, configured, err := configure(o)
 	if err != nil {
-		return spec.Node{}, fmt.Errorf("kubelet's configuration: %w", err)
+		return spec.Node{}, err
 	}
-	files[kubeletConfig] = spec.File{Content: string(configuration)}
+	maps.Copy(files, configuration)
 	files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd}
 	users, groups := "", ""
 	if o.systemd() {
@@ -85,10 +84,10 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 			// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
 			// the node's root, which is one file system in memory with it.
 			{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
-			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet,
-				kubeletPath, "--config", kubeletConfig, "--kubeconfig", configDir+"/kubeconfig",
+			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
+				kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
 				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
-			)},
+			}, configured...)...)},
 		},
 	}, nil
 }

@@ -93,7 +93,6 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	description.NUMA = n.options.zones()
 	if n.options.Machine {
 		err = n.startMachine(ctx, description)
 	} else {
@@ -112,6 +111,7 @@ func (n *Node) start(ctx context.Context) error {
 func (n *Node) startCapsule(ctx context.Context, description spec.Node) error {
 	c := n.cluster
 	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
+	description.NUMA = n.options.zones()
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
@@ -144,7 +144,8 @@ func (n *Node) startMachine(ctx context.Context, description spec.Node) error {
 		return err
 	}
 	n.machine, err = microvm.Start(ctx, microvm.Options{
-		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
+		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, Threads: n.options.Threads, Zones: n.options.zones(),
+		MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
 		Group: c.session.Group, LogDir: n.LogDir(),
 	}, c.report(n.options.Name))
 	if err == nil {

@@ -61,9 +61,14 @@ type NodeOptions struct {
 	ReservedCPUs string
 	// Reserved is kept from pods beside that: a node sees all the memory of its machine.
 	Reserved corev1.ResourceList
-	// NUMAZones shows the CPUs in so many zones of equal size. It is sysfs alone that says so, which is what the kubelet
-	// and agents read; memory is not divided. 0 leaves the machine's own.
+	// Scattered spreads the kubelet's configuration as some installations do: its file is not in its directory, ReservedCPUs are in a
+	// drop-in file and Reserved is a flag.
+	Scattered bool
+	// NUMAZones shows the CPUs in so many zones of equal size; 0 leaves the machine's own. On a node in namespaces it is sysfs alone that
+	// says so, which is what the kubelet and agents read; a virtual machine has these zones, each with its part of the memory.
 	NUMAZones int
+	// Threads is how many threads a core of a virtual machine has; 0 means 1.
+	Threads int
 	// TopologyPolicy is the kubelet's topology manager policy, such as "single-numa-node"; empty means "none".
 	TopologyPolicy string
 	// EvictMemoryBelow is the available memory below which the kubelet evicts pods, such as "300Mi"; empty means 100Mi.
@@ -101,6 +106,9 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 	if o.MemoryMiB == 0 {
 		o.MemoryMiB = machineMemory
 	}
+	if o.Threads == 0 {
+		o.Threads = 1
+	}
 	if o.EvictMemoryBelow == "" {
 		o.EvictMemoryBelow = "100Mi"
 	}
@@ -123,6 +131,7 @@ func (o NodeOptions) validate() error {
 	check(o.DiskBytes >= 64<<20, "a disk of %d bytes, want 64 MiB or more", o.DiskBytes)
 	check(o.CPUs >= 1 && o.CPUs <= 64, "%d CPUs, want 1 to 64", o.CPUs)
 	check(o.MemoryMiB >= 768, "%d MiB of memory, want 768 or more", o.MemoryMiB)
+	check(!o.Machine || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
 	check(o.NUMAZones >= 0 && o.NUMAZones <= o.cpus(), "%d NUMA zones for %d CPUs", o.NUMAZones, o.cpus())
 	if o.ReservedCPUs != "" {
 		_, err := nodeinit.ParseCPUs(o.ReservedCPUs)

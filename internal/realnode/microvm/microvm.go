@@ -48,8 +48,10 @@ type Options struct {
 	Files assets.Machine
 	// Append is added to the kernel's command line.
 	Append string
-	// CPUs and MemoryMiB are its size.
-	CPUs, MemoryMiB int
+	// CPUs, of cores with so many Threads, and MemoryMiB are its size.
+	CPUs, Threads, MemoryMiB int
+	// Zones are the CPUs of each NUMA zone, as lists such as 0-3; the memory is divided between them. None is one zone.
+	Zones []string
 	// Tap is the name of its network device on this side.
 	Tap string
 	// Number tells the machines of a session apart, 1 to 255.
@@ -186,8 +188,8 @@ const reportsFD = 3
 // and a port for the reports and for each log.
 func arguments(o Options, config string) []string {
 	args := []string{
-		"-M", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max",
-		"-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MemoryMiB),
+		"-M", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", processor(o.Threads),
+		"-smp", o.processors(), "-m", strconv.Itoa(o.MemoryMiB),
 		"-kernel", o.Files.Kernel, "-initrd", o.Files.Initrd,
 		"-append", strings.TrimSpace("console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off " + o.Append),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
@@ -202,10 +204,51 @@ func arguments(o Options, config string) []string {
 		"-chardev", fmt.Sprintf("file,id=reports,path=/dev/fd/%d", reportsFD),
 		"-device", "virtserialport,chardev=reports,nr=1",
 	}
+	args = append(args, zones(o)...)
 	for i, step := range o.Node.Steps {
 		id := "log" + strconv.Itoa(i)
 		args = append(args, "-chardev", "file,id="+id+",path="+filepath.Join(o.LogDir, step.Name+".log"),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,nr=%d", id, i+2))
+	}
+	return args
+}
+
+// processor is the model of processor. A kernel believes that cores have threads of a vendor whose processors have.
+func processor(threads int) string {
+	if threads > 1 {
+		return "max,vendor=GenuineIntel"
+	}
+	return "max"
+}
+
+// processors is how many there are, each zone in a socket of its own.
+func (o Options) processors() string {
+	sockets, threads := max(1, len(o.Zones)), max(1, o.Threads)
+	return fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", o.CPUs, sockets, o.CPUs/sockets/threads, threads)
+}
+
+// distance between two zones (ACPI SLIT): another one than the kernel's own default of 20.
+const distance = 21
+
+// zones of the machine's processors and memory. Of the memory the last zone has what cannot be divided.
+func zones(o Options) (args []string) {
+	n := len(o.Zones)
+	if n < 2 {
+		return nil
+	}
+	left := o.MemoryMiB
+	for i, cpus := range o.Zones {
+		size := o.MemoryMiB / n
+		if i == n-1 {
+			size = left
+		}
+		left -= size
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", i, size),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%s,memdev=memory%d", i, cpus, i))
+		for k := range i {
+			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", k, i, distance))
+		}
 	}
 	return args
 }

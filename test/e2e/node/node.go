@@ -118,6 +118,17 @@ func openCluster() (*realnode.Cluster, error) {
 	return realnode.Open(ctx, s, control, shared.assets, nil)
 }
 
+// Binary is the path of a binary of this module that runs beside nodes and not on them. `make test-nodes` builds it; the test is skipped
+// where nobody has.
+func Binary(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(shared.assets.Kit), name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: run `make test-nodes`", err)
+	}
+	return path
+}
+
 // Command is the path of a command that Setup names.
 func Command(name string) string { return shared.assets.Commands[name] }
 

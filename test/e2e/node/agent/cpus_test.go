@@ -4,7 +4,7 @@
 package agent_test
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -29,10 +29,15 @@ func cpuManager() []string {
 
 // pinned is a pod whose container asks for that many CPUs of zone node0, as the scheduler would have placed it.
 func (s site) pinned(name, cpus string) *corev1.Pod {
+	return s.pinnedTo(name, "node0", cpus, "cpu-hog", "-threads", "1")
+}
+
+// pinnedTo is pinned for any zone and any program.
+func (s site) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
 	list := node.Resources(cpus, "64Mi")
-	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
+	pod := s.Pod(name, program, args, list, list)
 	pod.Annotations = map[string]string{
-		topologyv1alpha1.AnnotationPodTopologyResult: fmt.Sprintf(`[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":%q}}}]`, cpus),
+		topologyv1alpha1.AnnotationPodTopologyResult: fmt.Sprintf(`[{"name":%q,"type":"Node","resources":{"capacity":{"cpu":%q}}}]`, zone, cpus),
 	}
 	return pod
 }
@@ -140,15 +145,23 @@ func (s site) cpus(t testing.TB) int {
 func (s site) awaitTopology(t testing.TB) {
 	t.Helper()
 	s.Eventually(t, "the NodeResourceTopology", func() error {
-		raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
-		if err != nil {
-			return err
+		nrt, err := s.topology(t)
+		if err == nil && nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
+			err = fmt.Errorf("%+v", nrt)
 		}
-		if !strings.Contains(string(raw), `"cpuManagerPolicy":"Static"`) {
-			return errors.New(string(raw))
-		}
-		return nil
+		return err
 	})
+}
+
+// topology is the object of the node.
+func (s site) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
+	t.Helper()
+	raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	nrt := &topologyv1alpha1.NodeResourceTopology{}
+	return nrt, json.Unmarshal(raw, nrt)
 }
 
 func (s site) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {

@@ -94,7 +94,13 @@ type deployed struct {
 // deploy runs the agent for the length of the test and returns when it is Ready.
 func (s site) deploy(t testing.TB, flags ...string) *deployed {
 	t.Helper()
-	d := &deployed{site: s, set: s.daemonSet(t, flags...)}
+	return s.deploySet(t, s.daemonSet(t, flags...))
+}
+
+// deploySet is deploy for a DaemonSet that was changed.
+func (s site) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployed {
+	t.Helper()
+	d := &deployed{site: s, set: set}
 	set, err := s.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create DaemonSet: %v", err)

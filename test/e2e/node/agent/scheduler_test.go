@@ -1,0 +1,183 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/config"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/process"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/e2e/node"
+)
+
+const (
+	scheduler = "crane-scheduler"
+	// stopBound is how long a scheduler may take to end.
+	stopBound = 30 * time.Second
+)
+
+// configMap returns a value of a ConfigMap of config.
+func configMap(t testing.TB, dir, name, key string) string {
+	t.Helper()
+	objects, err := manifest.ReadDir(config.Manifests, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if value, found, err := unstructured.NestedString(o.Object, "data", key); o.GetKind() == "ConfigMap" && o.GetName() == name && found && err == nil {
+			return value
+		}
+	}
+	t.Fatalf("config/%s has no ConfigMap %s with %s", dir, name, key)
+	return ""
+}
+
+// schedule runs crane-scheduler beside the cluster's own, with the configuration of config/crane-scheduler and the rights of config/rbac,
+// for the length of the test. Zones are asked about first, so that a pod that waits says so also where the node is full as well.
+func (s site) schedule(t testing.TB) {
+	t.Helper()
+	binary, dir := node.Binary(t, scheduler), t.TempDir()
+	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "config.yaml")
+	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), scheduler, controlplane.ServiceAccount("crane-system", scheduler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c map[string]any
+	if err := yaml.Unmarshal([]byte(configMap(t, scheduler, scheduler, "config.yaml")), &c); err != nil {
+		t.Fatal(err)
+	}
+	first := c["profiles"].([]any)[0].(map[string]any)
+	first["plugins"].(map[string]any)["filter"] = map[string]any{"enabled": []any{map[string]any{"name": "NodeResourceTopologyMatch"}}}
+	first["pluginConfig"].([]any)[0].(map[string]any)["args"] = map[string]any{"policyConfigPath": policy}
+	c["leaderElection"] = map[string]any{"leaderElect": false}
+	c["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
+	content, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{file: string(content), policy: configMap(t, "nodeload", "crane-node-load-policy", "policy.yaml")} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := process.Start(process.Spec{Name: scheduler, Path: binary, LastLines: 40, Args: []string{
+		"--config=" + file, "--bind-address=127.0.0.1", "--secure-port=0", "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("last lines of %s:\n%s", scheduler, strings.Join(p.LastLines(), "\n"))
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopBound)
+		defer cancel()
+		if err := p.Stop(ctx); err != nil {
+			t.Errorf("stop %s: %v", scheduler, err)
+		}
+	})
+}
+
+// whole is a pod that crane-scheduler is to place, with that many CPUs of one zone.
+func (s site) whole(name string, cpus int) *corev1.Pod {
+	list := node.Resources(fmt.Sprint(cpus), "64Mi")
+	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
+	pod.Spec.NodeName, pod.Spec.SchedulerName = "", scheduler
+	pod.Annotations = map[string]string{topologyv1alpha1.AnnotationPodTopologyAwareness: "true"}
+	return pod
+}
+
+// cpus are those from first to last.
+func cpus(first, last int) numa.CPUSet {
+	var list []int
+	for c := first; c <= last; c++ {
+		list = append(list, c)
+	}
+	return numa.NewCPUSet(list...)
+}
+
+// tells waits until the NodeResourceTopology has two zones, of which the first has that many CPUs for pods, and the second none, since the
+// kubelet keeps these CPUs.
+func (s site) tells(t testing.TB, usable int, reserved numa.CPUSet) {
+	t.Helper()
+	s.Eventually(t, "the zones of the node", func() error {
+		nrt, err := s.topology(t)
+		if err != nil {
+			return err
+		}
+		kept := nrt.Reserved[corev1.ResourceMemory]
+		if len(nrt.Zones) != 2 || nrt.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != reserved.String() || kept.String() != "64Mi" {
+			return fmt.Errorf("%+v", nrt)
+		}
+		for i, want := range []int{usable, 0} {
+			if got := nrt.Zones[i].Resources.Allocatable.Cpu().Value(); got != int64(want) {
+				return fmt.Errorf("zone %s has %d CPUs, want %d", nrt.Zones[i].Name, got, want)
+			}
+		}
+		return nil
+	})
+}
+
+// TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag; the scheduler
+// chooses one for a pod, and the agent gives it CPUs of that zone that nobody else runs on. A second pod waits for the zone, and gets it with
+// these CPUs when the first is gone.
+func TestSchedulerAndAgent(t *testing.T) {
+	all := runtime.NumCPU()
+	if all < 2 {
+		t.Skip("one CPU cannot be had alone")
+	}
+	// Zone node1 is reserved, so that one pod fits on the smallest machine and a second does not.
+	half := all / 2
+	own, reserved := cpus(0, half-1), cpus(half, all-1)
+	s := start(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true})
+	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
+	before := s.settings(t)
+	set := s.daemonSet(t, cpuManager()...)
+	// All CPU that is left is to be one pod's.
+	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
+	s.deploySet(t, set)
+	s.schedule(t)
+	s.tells(t, half, reserved)
+
+	first := s.Run(t, s.whole("first", half))
+	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
+		!strings.Contains(result, `"name":"node0"`) || !strings.Contains(result, fmt.Sprintf(`"cpu":"%d"`, half)) || strings.Contains(result, "node1") {
+		t.Errorf("on %s with the zones %s", first.Spec.NodeName, result)
+	}
+	if got := s.awaitAlone(t, first, half); got != own {
+		t.Errorf("it runs on %s, the zone has %s", got, own)
+	}
+	second := s.whole("second", half)
+	s.Create(t, second)
+	s.Await(t, second, "waits for a zone", func(p *corev1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return strings.Contains(c.Message, fmt.Sprintf("insufficient resource of NUMA node (no zone has cpu=%d free)", half))
+			}
+		}
+		return false
+	})
+	s.Delete(t, first)
+	second = s.Await(t, second, "is Ready", isReady)
+	if got := s.awaitAlone(t, second, half); got != own {
+		t.Errorf("it runs on %s, the zone has %s", got, own)
+	}
+	s.Delete(t, second)
+	s.awaitAsBefore(t, before)
+}
