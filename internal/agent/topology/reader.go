@@ -75,8 +75,11 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (Kubelet, e
 
 // ask asks the kubelet where that is due.
 func (r *KubeletReader) ask(ctx context.Context, node *corev1.Node) {
+	if r.Client == nil {
+		return
+	}
 	now := r.Clock.Now()
-	if r.Client == nil || now.Before(r.next) {
+	if now.Before(r.next) {
 		return
 	}
 	if node == nil {
