@@ -22,3 +22,8 @@ var Manifests embed.FS
 //
 //go:embed nodeload
 var NodeLoad embed.FS
+
+// Components holds kustomize components: what an installation may switch on beside the rest.
+//
+//go:embed components
+var Components embed.FS

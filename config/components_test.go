@@ -1,0 +1,67 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestRunQueueWait: with the component the agent's pods are in the host's PID namespace, and nothing else is another.
+func TestRunQueueWait(t *testing.T) {
+	kubectl, err := exec.LookPath(filepath.Join("..", "bin", "kubectl"))
+	if err != nil {
+		if kubectl, err = exec.LookPath("kubectl"); err != nil {
+			t.Skipf("no kubectl: %v (make tools builds it)", err)
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	render := func(components string) *appsv1.DaemonSet {
+		t.Helper()
+		dir := t.TempDir()
+		up, err := filepath.Rel(dir, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := os.ReadFile("crane-agent/daemonset.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := "resources: [daemonset.yaml]\n"
+		if components != "" {
+			content += "components: [" + filepath.Join(up, "components", components) + "]\n"
+		}
+		for name, text := range map[string][]byte{"daemonset.yaml": manifest, "kustomization.yaml": []byte(content)} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		set := &appsv1.DaemonSet{}
+		if err := yaml.UnmarshalStrict(out, set); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return set
+	}
+	plain, with := render(""), render("run-queue-wait")
+	if plain.Spec.Template.Spec.HostPID || !with.Spec.Template.Spec.HostPID {
+		t.Errorf("hostPID is %t without, %t with the component", plain.Spec.Template.Spec.HostPID, with.Spec.Template.Spec.HostPID)
+	}
+	with.Spec.Template.Spec.HostPID = false
+	if diff := cmp.Diff(plain, with); diff != "" {
+		t.Errorf("the component changes more (-without +with):\n%s", diff)
+	}
+}
