@@ -177,3 +177,29 @@ func TestCPUsAreTheKubelets(t *testing.T) {
 	a.says(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
 	h.runs("", "", "")
 }
+
+// TestCPUsOfGocrane: what gocrane's agent has given is found in the kubelet's directory and taken over, and what it has set where containers
+// run is not put back at the end.
+func TestCPUsOfGocrane(t *testing.T) {
+	c := newClient(t)
+	create(t, c, newNode("cpus-gocrane"))
+	h := newCPUHost(t, c, "cpus-gocrane")
+	h.write("var/lib/kubelet/crane_cpu_manager_state",
+		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, h.pod.UID))
+	h.write(h.group()+"/cpuset.cpus", "2-3")
+	for _, group := range h.others() {
+		h.write(group+"/cpuset.cpus", "0-1")
+	}
+	flags := []string{
+		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+	}
+	first := startAgent(t, "cpus-gocrane", flags...)
+	first.says(t, "Takes over the CPUs that gocrane's agent has given", "containers=1")
+	h.runs("2-3", "2", "0-1")
+	if err := first.Terminate(t); err != nil {
+		t.Error(err)
+	}
+	h.runs("0-3", "", "0-3")
+	startAgent(t, "cpus-gocrane", flags...)
+	h.runs("2-3", "2", "0-1")
+}
