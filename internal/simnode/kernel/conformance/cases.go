@@ -292,6 +292,8 @@ func casesV2() []Case {
 			set("a/memory.reclaim", "4096", eagain, ""), // there is nothing
 			set("a/memory.reclaim", "0", none, ""),
 			set("a/memory.reclaim", "x", einval, ""),
+			set("a/memory.reclaim", "4096 swappiness=201", einval, ""),
+			set("a/memory.reclaim", "4096 all", einval, ""),
 		})},
 		{"memory in use", steps(passOn(""), groups("a"), []Step{
 			{Op: Enter, Path: "a", Value: "32"},
