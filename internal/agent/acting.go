@@ -120,6 +120,15 @@ func (p *parts) memoryJournal(files act.Files) (*act.Journal, error) {
 	return p.memory, err
 }
 
+// untaken are the resources that nobody takes from pods though somebody evicts them. Where nobody does, it is told what would come after
+// what.
+func (a *actors) untaken() map[qos.Resource]bool {
+	if a.evictor == nil {
+		return nil
+	}
+	return map[qos.Resource]bool{qos.CPU: a.throttler == nil, qos.Memory: a.memory == nil}
+}
+
 // hear takes over what became of evictions and of changes of memory since the last tick.
 func (a *actors) hear(state *qos.State) {
 	if a.memory != nil {
@@ -156,8 +165,8 @@ func (a *actors) carryOut(plan *qos.Plan, state *qos.State, snapshot *observe.Sn
 	groups := groupsOf(plan, snapshot)
 	if a.memory != nil {
 		for _, t := range plan.MemoryThrottles {
-			if group := groups[t.ContainerID]; group != "" {
-				a.memory.Ask(t, group)
+			if group := groups[t.ContainerID]; group != "" && a.memory.Ask(t, group) {
+				state.MemoryAsked(t)
 			}
 		}
 	}

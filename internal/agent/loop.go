@@ -136,7 +136,7 @@ func (l *loop) learn() {
 	marks := l.policy.Marks
 	var problems []string
 	l.policy, problems = policyOf(now, l.limits)
-	l.policy.Marks = marks
+	l.policy.Marks, l.policy.Untaken = marks, l.untaken()
 	l.pods = podsOf(now)
 	l.observer.SampleRunQueue(sense.RunQueues(l.policy.Rules))
 	for _, p := range problems {

@@ -17,8 +17,8 @@ type decision struct {
 	s        *State
 	plan     *Plan
 	findings []Finding
-	// changed are the containers of which the plan throttles cpu, or memory, evicting the pods that it evicts, and planned what both free.
-	changed  map[string]bool
+	// changed are the limits that the plan changes, evicting the pods that it evicts, and planned what both free.
+	changed  map[aLimit]bool
 	evicting map[string]bool
 	planned  map[Resource]float64
 }
@@ -28,7 +28,7 @@ type decision struct {
 func Decide(policy *Policy, o *Observation, s *State) Plan {
 	d := &decision{
 		policy: policy, o: o, s: s, plan: &Plan{At: o.At}, findings: make([]Finding, len(policy.Rules)),
-		changed: map[string]bool{}, evicting: map[string]bool{}, planned: map[Resource]float64{},
+		changed: map[aLimit]bool{}, evicting: map[string]bool{}, planned: map[Resource]float64{},
 	}
 	s.catchUp(o, policy.Limits)
 	d.detect()
@@ -91,8 +91,7 @@ func (d *decision) act(r *Rule, f *Finding) (throttles []Throttle, memory []Memo
 		throttles = d.throttle(r, f, gap, quantified && f.Of == CPU)
 	}
 	memory = d.throttleMemory(r, f, gap, quantified)
-	// Nobody is evicted while a step of throttling is left that takes something off what is used.
-	if r.Action.Evict != nil && len(throttles) == 0 && !drops(memory) {
+	if r.Action.Evict != nil && !d.waits(r, throttles, memory) {
 		f.Why = ""
 		if why := d.unmarked(r, f); why != "" {
 			f.withhold(ByWaterMark, why)
@@ -149,11 +148,11 @@ func (d *decision) aboveMark(f *Finding, gap float64) float64 {
 func (d *decision) commit(throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	for _, t := range memory {
 		// What is dropped counts as free memory already, since it can be had back: it closes no gap.
-		d.changed[memoryOf(t.ContainerID)] = true
+		d.changed[aLimit{Memory, t.ContainerID}] = true
 	}
 	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, memory...)
 	for _, t := range throttles {
-		d.changed[t.ContainerID] = true
+		d.changed[aLimit{CPU, t.ContainerID}] = true
 		d.planned[CPU] += float64(t.Frees)
 	}
 	for _, e := range evictions {

@@ -40,17 +40,6 @@ type MemoryThrottle struct {
 	Why     string
 }
 
-// MemoryTaken is what a container's memory was throttled by, to be given back.
-type MemoryTaken struct {
-	Pod           PodRef
-	ContainerID   string
-	Original, Set High
-	// Before is what it held when it was throttled first.
-	Before series.Bytes
-
-	missed int
-}
-
 const (
 	// setMargin is how far above its working set a container's limit stays, so that what it uses now does not stall: only what it has
 	// not used lately goes, and growth. 5 % are some seconds of growth of a program that doubles in a minute.
@@ -86,15 +75,15 @@ func (a *Action) takes(r Resource) bool {
 	return a.Throttle != nil
 }
 
-// throttleMemory plans the steps of a rule about memory that fires: one container after the other, in victim order, until what is dropped
-// closes the gap. Of those that have nothing to drop one is kept from growing, and the next measurement decides on; so it does where the
-// metric is no amount of memory.
+// throttleMemory plans the steps of a rule about memory that fires, in victim order: files are dropped, of one container after the other,
+// until what is dropped closes the gap; and one container that has none to drop is kept from growing. The next measurement decides on; so
+// it does after the first one that drops files where the metric is no amount of memory.
 func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
 	if r.Action.ThrottleMemory == nil || d.s.rules[r.Name].metric.victims() != Memory {
 		return nil
 	}
 	var out []MemoryThrottle
-	left, unmeasured, done := gap, 0, 0
+	left, unmeasured, done, kept := gap, 0, 0, false
 	for _, p := range d.victims(r, f, Memory) {
 		if p.Terminating || d.stalls(p, r) {
 			continue
@@ -102,19 +91,23 @@ func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified b
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case d.changed[memoryOf(c.ID)]:
+			case d.changed[aLimit{Memory, c.ID}]:
 				continue
 			case !c.memoryKnown(d.o.At, r.MaxAge):
 				unmeasured++
 				continue
 			}
 			step, ok := d.squeeze(r, p, c)
-			if !ok {
+			switch {
+			case !ok:
 				done++
+				continue
+			case step.Frees == 0 && kept:
 				continue
 			}
 			out = append(out, step)
-			if left -= float64(step.Frees); left <= 0 || step.Frees == 0 || !quantified {
+			kept = kept || step.Frees == 0
+			if left -= float64(step.Frees); step.Frees > 0 && (left <= 0 || !quantified) {
 				return out
 			}
 		}
@@ -135,7 +128,7 @@ func (d *decision) squeeze(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool)
 		Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: c.High, Frees: frees, Rule: r.Name,
 		Why: fmt.Sprintf("holds %s, of which %s in use; %s", High(c.HeldMemory.Value), High(c.WorkingSet.Value), p.why(d.o.At)),
 	}
-	if k := d.s.memory[c.ID]; k != nil {
+	if k := d.s.highs[c.ID]; k != nil {
 		step.Original = k.Original
 	}
 	if r.Action.ThrottleMemory.Reclaim {
@@ -155,9 +148,6 @@ func (c *Container) memoryKnown(now time.Time, maxAge time.Duration) bool {
 	return c.High > 0 && c.HeldMemory.fresh(now, maxAge) && c.WorkingSet.fresh(now, maxAge)
 }
 
-// memoryOf is the key of a container's memory among what a plan changes; its cpu has its id.
-func memoryOf(id string) string { return "memory of " + id }
-
 // lowerHigh is the next limit of a container, the present one where nothing is left to be taken, what is dropped for it, and all that can
 // be dropped.
 func (c *Container) lowerHigh() (to High, frees, reclaim series.Bytes) {
@@ -175,116 +165,23 @@ func (c *Container) lowerHigh() (to High, frees, reclaim series.Bytes) {
 	return to, series.Bytes(max(held-to, 0)), reclaim
 }
 
-// drops tells whether anything is dropped for steps: only these are worth waiting for before somebody is evicted.
+// drops tells whether files are dropped for steps.
 func drops(steps []MemoryThrottle) bool {
 	return slices.ContainsFunc(steps, func(t MemoryThrottle) bool { return t.Frees > 0 })
 }
 
-// restoreMemory plans what is given back: as with cpu, to the most important pods first, in steps, and never so much that a rule would
-// fire again if it were used at once.
-func (d *decision) restoreMemory() []MemoryThrottle {
-	if len(d.s.memory) == 0 {
-		return nil
+// waits tells whether evictions for a rule wait for steps of throttling: for those alone that somebody carries out and that take something
+// off what the rule is about, and for files that are dropped no longer than they can matter.
+func (d *decision) waits(r *Rule, throttles []Throttle, memory []MemoryThrottle) bool {
+	st := d.s.rules[r.Name]
+	if st.metric.victims() == CPU {
+		return len(throttles) > 0 && !d.policy.Untaken[CPU]
 	}
-	var out []MemoryThrottle
-	given, stepped := 0.0, false
-	for _, p := range d.mostImportant(func(id string) bool { return d.s.memory[id] != nil }) {
-		room, held, bound := d.room(p, Memory)
-		if held {
-			continue
-		}
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			k := d.s.memory[c.ID]
-			if k == nil || c.High <= 0 || d.changed[memoryOf(c.ID)] {
-				continue
-			}
-			to, why := k.Original, "no rule throttles this pod any more"
-			switch {
-			case bound && math.IsInf(room, 1):
-				if stepped {
-					continue
-				}
-				to, why, stepped = k.raise(room), "the node is calm", true
-				d.s.gave = d.o.At
-			case bound:
-				to = k.raise(room - given)
-				why = fmt.Sprintf("the node is calm, %s are free below the threshold and its margin", High(max(room-given, 1)))
-			}
-			if sameHigh(to, c.High) {
-				continue
-			}
-			gives := min(to, max(High(k.Before), k.Set)) - k.Set
-			given += float64(gives)
-			out = append(out, MemoryThrottle{
-				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: k.Original, Frees: -max(series.Bytes(gives), 1), Why: why,
-			})
-		}
+	if !drops(memory) || d.policy.Untaken[Memory] {
+		return false
 	}
-	return out
-}
-
-// raise is the next limit of a throttled container, the present one where there is no room for more.
-func (k *MemoryTaken) raise(room float64) High {
-	step := max(float64(k.Set)*raiseStep, float64(leastHigh))
-	end := k.Original
-	if end == NoHigh {
-		end = max(High(k.Before), k.Set)
+	if st.dropping = earlier(st.dropping, d.o.At); st.dropping.IsZero() {
+		st.dropping = d.o.At
 	}
-	if step = min(step, float64(end-k.Set)); step > room {
-		return k.Set
-	}
-	if to := k.Set + High(step); to < end {
-		return to
-	}
-	return k.Original
-}
-
-// sameHigh tells whether two limits are equal but for the kernel's rounding.
-func sameHigh(a, b High) bool {
-	return a == b || a != NoHigh && b != NoHigh && a-b < highRounding && b-a < highRounding
-}
-
-// MemoryThrottled tells the state that a throttle of memory was carried out.
-func (s *State) MemoryThrottled(t MemoryThrottle) {
-	if t.To == t.Original {
-		delete(s.memory, t.ContainerID)
-		return
-	}
-	if s.memory == nil {
-		s.memory = map[string]*MemoryTaken{}
-	}
-	k := s.memory[t.ContainerID]
-	if k == nil {
-		k = &MemoryTaken{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Before: t.Frees + series.Bytes(t.To)}
-		s.memory[t.ContainerID] = k
-	}
-	k.Set, k.missed = t.To, 0
-}
-
-// catchUpMemory gives up what somebody else has changed, such as a kubelet with MemoryQoS, and who is gone.
-func (s *State) catchUpMemory(o *Observation) {
-	if len(s.memory) == 0 {
-		return
-	}
-	for _, k := range s.memory {
-		k.missed++
-	}
-	for i := range o.Pods {
-		for _, c := range o.Pods[i].Containers {
-			k := s.memory[c.ID]
-			if k == nil {
-				continue
-			}
-			k.missed = 0
-			if c.High > 0 && !sameHigh(c.High, k.Set) {
-				delete(s.memory, c.ID)
-			}
-		}
-	}
-	for id, k := range s.memory {
-		if k.missed > forgetAfter {
-			delete(s.memory, id)
-		}
-	}
+	return d.o.At.Sub(st.dropping) < d.policy.Limits.Drop
 }

@@ -110,7 +110,7 @@ func TestThrottleMemory(t *testing.T) {
 			last = th.To
 		}
 	}
-	if c.High != NoHigh || len(n.s.memory) > 0 {
+	if c.High != NoHigh || len(n.s.highs) > 0 {
 		t.Errorf("the limit is %s, want none", c.High)
 	}
 }
@@ -185,7 +185,7 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	n.tick(13 * gibi)
 	n.o.Pods[0].Containers[0].High = 2 * gibi
 	n.tick(8 * gibi)
-	if plan := n.tick(8 * gibi); len(plan.MemoryThrottles) > 0 || len(n.s.memory) > 0 {
+	if plan := n.tick(8 * gibi); len(plan.MemoryThrottles) > 0 || len(n.s.highs) > 0 {
 		t.Errorf("%+v", plan.MemoryThrottles)
 	}
 	// The rule is deleted: all at once.
@@ -202,8 +202,8 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	for range forgetAfter + 1 {
 		n.tick(13 * gibi)
 	}
-	if len(n.s.memory) > 0 {
-		t.Errorf("%+v", n.s.memory)
+	if len(n.s.highs) > 0 {
+		t.Errorf("%+v", n.s.highs)
 	}
 }
 

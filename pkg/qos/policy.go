@@ -15,6 +15,8 @@ type Policy struct {
 	Rules []Rule
 	// Marks are the use below which nobody is evicted for it, whatever a rule says; a resource without one has none.
 	Marks map[Resource]series.Ratio
+	// Untaken are resources that are never taken from pods, since nobody carries throttling of them out: evictions do not wait for it.
+	Untaken map[Resource]bool
 	// Limits bound what is done.
 	Limits Limits
 }
@@ -33,16 +35,20 @@ type Limits struct {
 	HoldUnknown time.Duration
 	// Stuck is how long beyond its grace period a pod that is ending counts as about to be gone.
 	Stuck time.Duration
+	// Drop is how long the evictions of a rule wait for files to be dropped. These count as memory that is available, before and after: it
+	// is worth some seconds, and cannot be had where pods read again what they lose, or where the kernel or the disk is slow.
+	Drop time.Duration
 	// RetryRefused is how long a pod is left alone after its eviction was refused, as by a disruption budget.
 	RetryRefused time.Duration
 }
 
 // DefaultLimits are the bounds without a configuration: Excess is gocrane's --execute-excess; at most five pods a minute leave time
-// to see what each eviction brought, since pods take some seconds to end.
+// to see what each eviction brought, since pods take some seconds to end; in half a minute files are dropped in some steps, whatever the
+// kernel does.
 func DefaultLimits() Limits {
 	return Limits{
 		Evictions: 5, Window: time.Minute, Excess: 0.1, Margin: 0.05,
-		HoldUnknown: 5 * time.Minute, Stuck: time.Minute, RetryRefused: 10 * time.Second,
+		HoldUnknown: 5 * time.Minute, Stuck: time.Minute, Drop: 30 * time.Second, RetryRefused: 10 * time.Second,
 	}
 }
 

@@ -145,8 +145,8 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestHoldings: what is told to the state comes back, and ends where all is given back.
-func TestHoldings(t *testing.T) {
+// TestBook: what is told to the state is kept with what was before the first step, and ends where all is given back.
+func TestBook(t *testing.T) {
 	var s State
 	throttle := func(id string, from, to Quota, frees series.MilliCPU) {
 		s.Throttled(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Frees: frees, Step: 0.5})
@@ -154,17 +154,40 @@ func TestHoldings(t *testing.T) {
 	throttle("b", Unlimited, 500, 300)
 	throttle("a", Unlimited, 700, 100)
 	throttle("b", 500, 250, 100)
-	got := s.Holdings()
-	if len(got) != 2 || got[0].ContainerID != "a" || got[1].Set != 250 || got[1].Before != 800 || got[1].Step != 0.5 {
-		t.Errorf("%+v", got)
-	}
-	var next State
-	next.Resume(got)
-	if again := next.Holdings(); len(again) != 2 || again[1] != got[1] {
-		t.Errorf("%+v", again)
+	if b := s.quotas["b"]; len(s.quotas) != 2 || b.Set != 250 || b.Before != 800 || b.Step != 0.5 || b.Original != Unlimited {
+		t.Errorf("%+v", b)
 	}
 	throttle("b", 250, Unlimited, -500)
-	if got := s.Holdings(); len(got) != 1 {
-		t.Errorf("%+v", got)
+	if len(s.quotas) != 1 || s.quotas.has("b") {
+		t.Errorf("%+v", s.quotas)
+	}
+}
+
+// TestBookWhileWritten: a limit of memory that is being written is nobody else's, whether it is in force already or not.
+func TestBookWhileWritten(t *testing.T) {
+	c := Container{ID: "c", High: 800 << 20}
+	o := Observation{Pods: []Pod{{Containers: []Container{c}}}}
+	see := func(s *State, high High) *Taken[High] {
+		o.Pods[0].Containers[0].High = high
+		s.catchUp(&o, DefaultLimits())
+		return s.highs["c"]
+	}
+	var s State
+	first := MemoryThrottle{ContainerID: "c", From: NoHigh, To: 800 << 20, Original: NoHigh, Frees: 200 << 20}
+	s.MemoryAsked(first)
+	s.MemoryThrottled(first)
+	next := MemoryThrottle{ContainerID: "c", From: 800 << 20, To: 600 << 20, Original: NoHigh, Frees: 200 << 20}
+	s.MemoryAsked(next)
+	for _, high := range []High{800 << 20, 600 << 20, 600<<20 - 4096} {
+		if k := see(&s, high); k == nil || k.Before != 1000<<20 {
+			t.Fatalf("at %s: %+v", high, k)
+		}
+	}
+	s.MemoryThrottled(next)
+	if k := see(&s, 600<<20); k == nil || k.Set != 600<<20 || k.Before != 1000<<20 {
+		t.Fatalf("%+v", k)
+	}
+	if k := see(&s, 800<<20); k != nil {
+		t.Errorf("somebody else's limit is taken for ours: %+v", k)
 	}
 }

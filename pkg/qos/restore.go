@@ -4,55 +4,32 @@
 package qos
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"crane.io/crane/pkg/series"
 )
 
-// restore plans what is given back: to containers that no rule holds down any more, the most important first, by a step at each
-// measurement and never so much that a rule would fire again. Where no rule could throttle the pod any more, all is given back at once.
+// restore plans what cpu is given back.
 func (d *decision) restore() []Throttle {
-	if len(d.s.taken) == 0 {
-		return nil
-	}
 	var out []Throttle
-	given, stepped := 0.0, false
-	for _, p := range d.mostImportant(func(id string) bool { return d.s.taken[id] != nil }) {
-		room, held, bound := d.room(p, CPU)
-		if held {
-			continue
-		}
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			k := d.s.taken[c.ID]
-			if k == nil || c.Quota <= 0 || d.changed[c.ID] {
-				continue
-			}
-			to, why := k.Original, "no rule throttles this pod any more"
-			switch {
-			case bound && math.IsInf(room, 1):
-				// Nothing says how much the node can bear: a step of one container, and the next measurement decides on.
-				to, why = raise(k, room), "the node is calm"
-				if stepped {
-					continue
-				}
-				stepped, d.s.gave = true, d.o.At
-			case bound:
-				to = raise(k, room-given)
-				why = fmt.Sprintf("the node is calm, %.0fm are free below the threshold and its margin", room-given)
-			}
-			if same(to, c.Quota) {
-				continue
-			}
-			gives := giving(k, to)
-			given += float64(gives)
-			out = append(out, Throttle{
-				Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.Quota, To: to, Original: k.Original, Frees: -gives,
-				Weight: p.weight(to, k.Before), Why: why,
-			})
-		}
+	for _, g := range giveBack(d, d.s.quotas, cpuThrottled()) {
+		out = append(out, Throttle{
+			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerOf: g.container.Name, From: g.container.Quota, To: g.to, Original: g.taken.Original,
+			Frees: -series.MilliCPU(g.gives), Weight: g.pod.weight(g.to, series.MilliCPU(g.taken.Before)), Why: g.why,
+		})
+	}
+	return out
+}
+
+// restoreMemory plans what memory is given back.
+func (d *decision) restoreMemory() []MemoryThrottle {
+	var out []MemoryThrottle
+	for _, g := range giveBack(d, d.s.highs, memoryThrottled()) {
+		out = append(out, MemoryThrottle{
+			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerOf: g.container.Name, From: g.container.High, To: g.to, Original: g.taken.Original,
+			Frees: -max(series.Bytes(g.gives), 1), Why: g.why,
+		})
 	}
 	return out
 }
@@ -113,14 +90,21 @@ func (d *decision) free(r *Rule, f *Finding, of Resource) (room float64, holds b
 	return math.Inf(1), false
 }
 
-// raise is the next quota of a throttled container, the present one where there is no room for more.
-func raise(k *Taken, room float64) Quota {
+// cpuThrottled is how quotas are given back.
+func cpuThrottled() throttled[Quota] {
+	return throttled[Quota]{CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
+}
+
+// sameQuota: a quota is rounded to a millicore.
+func sameQuota(a, b Quota) bool {
+	return a == b || a != Unlimited && b != Unlimited && a-b <= 1 && b-a <= 1
+}
+
+// raiseQuota gives back by the step by which was taken.
+func raiseQuota(k *Taken[Quota], room float64) Quota {
 	step := max(series.MilliCPU(float64(k.Set)*float64(k.Step)), minQuota)
 	to := k.Set + Quota(step)
-	end := k.Original
-	if end == Unlimited {
-		end = Quota(max(k.Before, 0))
-	}
+	end := k.end()
 	if to >= end {
 		to = max(end, k.Set)
 	}
@@ -136,10 +120,25 @@ func raise(k *Taken, room float64) Quota {
 	return to
 }
 
-// giving is how much more a container may use with a quota.
-func giving(k *Taken, to Quota) series.MilliCPU {
-	if to == Unlimited {
-		to = max(Quota(k.Before), k.Set)
+// memoryThrottled is how limits of memory are given back.
+func memoryThrottled() throttled[High] {
+	return throttled[High]{Memory, func(c *Container) High { return c.High }, sameHigh, raiseHigh}
+}
+
+// sameHigh: the kernel counts in pages.
+func sameHigh(a, b High) bool {
+	return a == b || a != NoHigh && b != NoHigh && a-b < highRounding && b-a < highRounding
+}
+
+// raiseHigh gives back by tenths.
+func raiseHigh(k *Taken[High], room float64) High {
+	step := max(float64(k.Set)*raiseStep, float64(leastHigh))
+	end := k.end()
+	if step = min(step, float64(end-k.Set)); step > room {
+		return k.Set
 	}
-	return series.MilliCPU(to - k.Set)
+	if to := k.Set + High(step); to < end {
+		return to
+	}
+	return k.Original
 }

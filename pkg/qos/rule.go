@@ -21,6 +21,8 @@ type ruleState struct {
 	unknownSince   time.Time
 	// repeats is how often it has fired again soon after it had ended.
 	repeats int
+	// dropping is since when evictions have waited for files that are dropped; zero where they have not since it began to fire.
+	dropping time.Time
 }
 
 // look takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
@@ -64,7 +66,7 @@ func (st *ruleState) count(r *Rule, above bool, now time.Time) {
 		st.breaches = min(st.breaches+1, r.Trigger)
 		if st.breaches >= r.Trigger {
 			if !st.firing {
-				st.repeats = st.again(r, now)
+				st.repeats, st.dropping = st.again(r, now), time.Time{}
 			}
 			st.firing, st.judged, st.lastFired = true, true, now
 		}

@@ -37,7 +37,7 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 				break
 			}
 			c := &p.Containers[i]
-			if d.changed[c.ID] {
+			if d.changed[aLimit{CPU, c.ID}] {
 				others++
 				continue
 			}
@@ -51,8 +51,8 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 				continue
 			}
 			original, before := c.Quota, c.UsedCPU.Value
-			if k := d.s.taken[c.ID]; k != nil {
-				original, before = k.Original, k.Before
+			if k := d.s.quotas[c.ID]; k != nil {
+				original, before = k.Original, series.MilliCPU(k.Before)
 			}
 			left -= float64(frees)
 			out = append(out, Throttle{

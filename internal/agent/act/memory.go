@@ -25,6 +25,8 @@ const (
 	askedMemory = 256
 	// reclaimPart is what is asked back in one write: some tenths of a second, after which the end of the agent is looked at.
 	reclaimPart series.Bytes = 256 << 20
+	// filesAlone has the kernel drop files and swap nothing out. Older kernels refuse it.
+	filesAlone = " swappiness=0"
 	// kindMemory is the kind of units that are containers' limits of memory.
 	kindMemory = "memory"
 )
@@ -150,21 +152,27 @@ func (m *MemoryThrottler) carryOut(ctx context.Context, t qos.MemoryThrottle, gr
 	if original, err := strconv.ParseInt(text, 10, 64); err == nil {
 		to = min(to, original)
 	}
-	if err := m.reclaim(ctx, group, t.Reclaim); err != nil {
+	// What is above the limit goes before it falls: the limit's own reclaim would swap as well.
+	if err := m.reclaim(ctx, group, max(t.Reclaim, t.Frees)); err != nil {
 		return fmt.Errorf("%s: %w", t.Pod, err)
 	}
 	change := Change{Group: group, File: cgroup.FileHigh, Value: strconv.FormatInt(to, 10)}
 	return m.cfg.Journal.Change(Unit{Key: key, For: t.Pod.String(), Changes: []Change{change}})
 }
 
-// reclaim asks the kernel to drop as much of a group as it can of what is wanted. There is nothing to be undone: what is needed is read
-// again.
+// reclaim asks the kernel to drop as much of a group's files as it can of what is wanted. There is nothing to be undone: what is needed is
+// read again.
 func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
 	file, ok := m.cfg.Layout.Reclaim(group)
-	for ; ok && want > 0 && ctx.Err() == nil; want -= reclaimPart {
-		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(min(want, reclaimPart)), 10))
+	how := filesAlone
+	for ok && want > 0 && ctx.Err() == nil {
+		part := min(want, reclaimPart)
+		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(part), 10)+how)
 		switch {
 		case err == nil:
+			want -= part
+		case errors.Is(err, syscall.EINVAL) && how != "":
+			how = ""
 		case errors.Is(err, syscall.EAGAIN):
 			return nil // There was less.
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV):

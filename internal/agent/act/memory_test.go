@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -133,6 +134,43 @@ func TestMemoryQoS(t *testing.T) {
 	}
 	if err := end(); err != nil || n.read(t, "memory.high") != "377487360" {
 		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+	}
+}
+
+// TestMemoryReclaimsFiles: the kernel is asked for files alone before a limit falls, where it can be; what is more than a part is asked for
+// in parts.
+func TestMemoryReclaimsFiles(t *testing.T) {
+	for name, test := range map[string]struct {
+		old  bool
+		want []string
+	}{
+		"kernel that can":    {false, []string{"268435456 swappiness=0", "11534336 swappiness=0"}},
+		"kernel that cannot": {true, []string{"268435456 swappiness=0", "268435456", "11534336"}},
+	} {
+		var asked []string
+		n := newMemoryNode(t, func(tree *kernel.Tree) Files {
+			return filesFunc(func(file, value string) error {
+				if strings.HasSuffix(file, "memory.reclaim") {
+					asked = append(asked, value)
+					if test.old && strings.Contains(value, " ") {
+						return syscall.EINVAL
+					}
+				}
+				return tree.Write(file, value)
+			})
+		})
+		end := n.start(t)
+		th := memoryPlan(qos.NoHigh, 133*mebi, qos.NoHigh, 0)
+		th.Frees = 267 * mebi
+		if err := n.did(t, th); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(asked, test.want) {
+			t.Errorf("%s: asked for %q, want %q", name, asked, test.want)
+		}
 	}
 }
 

@@ -221,11 +221,15 @@ func (t *Tree) setLimit(dir, value string) error {
 	return set(dir, "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
 }
 
-// reclaimNow is memory_reclaim: EAGAIN where less could be had back than was asked for.
+// mostSwappiness is MAX_SWAPPINESS.
+const mostSwappiness = 200
+
+// reclaimNow is memory_reclaim: EAGAIN where less could be had back than was asked for. There is no swap, so that it makes no difference
+// how willing the kernel is to use it.
 func (t *Tree) reclaimNow(dir, value string) error {
-	amount, _, _ := strings.Cut(value, " ")
+	amount, key, more := strings.Cut(value, " ")
 	want, ok := parseBytes(amount, "")
-	if !ok {
+	if !ok || more && !swappiness(key) {
 		return syscall.EINVAL
 	}
 	if want == none {
@@ -239,6 +243,12 @@ func (t *Tree) reclaimNow(dir, value string) error {
 		return syscall.EAGAIN
 	}
 	return nil
+}
+
+func swappiness(key string) bool {
+	text, ok := strings.CutPrefix(key, "swappiness=")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 0 && n <= mostSwappiness
 }
 
 // kill is mem_cgroup_out_of_memory: the group below that has most goes, until what is left is within the limit.

@@ -303,7 +303,12 @@ func TestReclaim(t *testing.T) {
 	if _, err := tree.Tick(time.Second, []Load{{Group: "a/b/deep", Anon: 10 * mebi, File: 20 * mebi}, {Group: "a/c", File: 10 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
-	put(t, tree, "a/memory.reclaim", "25M")
+	put(t, tree, "a/memory.reclaim", "25M swappiness=0")
+	for _, value := range []string{"1M swappiness=201", "1M swappiness=", "1M willingness=0"} {
+		if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), value); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
 	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "15728640" {
 		t.Errorf("%s are left, want 15 MiB", got)
 	}

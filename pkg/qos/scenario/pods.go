@@ -18,16 +18,22 @@ func newPod(name string, words []string) (*pod, error) {
 	if !ok || namespace == "" || short == "" {
 		return nil, fmt.Errorf("pod %q: want namespace/name", name)
 	}
-	p := &pod{quota: qos.Unlimited, high: qos.NoHigh, ends: 5 * time.Second}
+	p := &pod{ends: 5 * time.Second}
 	p.UID, p.Namespace, p.Name = "uid-of-"+name, namespace, short
 	p.Class, p.Grace, p.Started = qos.Burstable, 30*time.Second, start().Add(-time.Hour)
 	if err := each(words, p.set); err != nil {
 		return nil, err
 	}
+	p.unlimit()
+	return p, nil
+}
+
+// unlimit gives a pod the limits that the kubelet has set.
+func (p *pod) unlimit() {
+	p.quota, p.high = qos.Unlimited, qos.NoHigh
 	if p.limit > 0 {
 		p.quota = qos.Quota(p.limit)
 	}
-	return p, nil
 }
 
 func (p *pod) set(key, value string) error {

@@ -293,11 +293,12 @@ func (r *run) find(name string) *pod {
 	return nil
 }
 
-// restart is another agent that knows what the journal says, and no more.
+// restart is another agent: it undoes what the one before has left, and knows nothing.
 func (r *run) restart() {
-	holdings := r.state.Holdings()
+	for _, p := range r.pods {
+		p.unlimit()
+	}
 	r.state = qos.State{}
-	r.state.Resume(holdings)
 }
 
 func (r *run) change(name string, words []string) error {
