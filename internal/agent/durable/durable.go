@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -36,9 +37,31 @@ func Lock(dir string) (*os.File, error) {
 }
 
 // Replace writes a file in one step: a write that is torn leaves the old one. It returns when the file is on the disk.
-func Replace(path string, content []byte) (err error) {
+func Replace(path string, content []byte) error { return ReplaceOn(realDisk{}, path, content) }
+
+// Disk is what Replace needs of a file system; its files are lost with the power until they are synced, and so are their names until their
+// directory is.
+type Disk interface {
+	// Create makes a file, empty also where there is one.
+	Create(path string) (File, error)
+	// Rename puts a file in the place of another, or of none.
+	Rename(from, to string) error
+	Remove(path string) error
+	// SyncDir brings the names in a directory to the disk.
+	SyncDir(path string) error
+}
+
+// File is an open file of a Disk.
+type File interface {
+	io.WriteCloser
+	// Sync brings the content to the disk.
+	Sync() error
+}
+
+// ReplaceOn is Replace on a file system.
+func ReplaceOn(disk Disk, path string, content []byte) error {
 	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := disk.Create(temporary)
 	if err != nil {
 		return err //nolint:wrapcheck // The error names the file.
 	}
@@ -47,15 +70,30 @@ func Replace(path string, content []byte) (err error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, path)
+		err = disk.Rename(temporary, path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
+		return errors.Join(err, disk.Remove(temporary))
 	}
 	// The directory's entry has to be on the disk as well.
-	dir, err := os.Open(filepath.Dir(path))
+	return disk.SyncDir(filepath.Dir(path)) //nolint:wrapcheck // The error names the directory.
+}
+
+// realDisk is the one that there is.
+type realDisk struct{}
+
+func (realDisk) Create(path string) (File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:wrapcheck // The error names the file.
+}
+
+func (realDisk) Rename(from, to string) error { return os.Rename(from, to) } //nolint:wrapcheck // So it does here.
+
+func (realDisk) Remove(path string) error { return os.Remove(path) } //nolint:wrapcheck // So it does here.
+
+func (realDisk) SyncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
+		return err //nolint:wrapcheck // The error names the directory.
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
