@@ -10,15 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
-	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/simnode/kernel"
 	"crane.io/crane/pkg/qos"
 )
@@ -53,6 +47,8 @@ type neighbours struct {
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	host  *kernel.Machine
+	bed   bed
+	parts *parts
 	loop  *loop
 	dir   string
 	group map[string]string
@@ -61,9 +57,14 @@ type neighbours struct {
 
 func newNeighbours(t *testing.T, v1 bool) *neighbours {
 	t.Helper()
+	return neighboursOn(t, kernel.Spec{V1: v1}, interferenceRules)
+}
+
+func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *neighbours {
+	t.Helper()
 	n := &neighbours{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}
 	var err error
-	if n.host, err = kernel.NewMachine(n.dir, kernel.Spec{V1: v1}, n.clock); err != nil {
+	if n.host, err = kernel.NewMachine(n.dir, spec, n.clock); err != nil {
 		t.Fatal(err)
 	}
 	var pods []*corev1.Pod
@@ -78,35 +79,15 @@ func newNeighbours(t *testing.T, v1 bool) *neighbours {
 		n.group[p.name] = n.host.ContainerGroup(n.host.PodGroup(uid, p.class), id)
 		pods = append(pods, podOn(uid, p.name, id))
 	}
-	set, err := ruleset.Parse([]byte(interferenceRules))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = t.TempDir(), n.dir, []string{enforceThrottle}
-	layout, err := cgroup.Detect(o.root())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &parts{
-		Options: o, log: logr.Discard(), clock: n.clock, layout: layout, pulse: pulse.New(n.clock), latest: &observe.Latest{},
-		view: cluster.NewStatic(cluster.State{AnyNode: true, KnowsPods: true, Rules: set, Pods: pods}),
-	}
-	if _, err := p.newTeller(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if p.journal, err = p.openJournal(changesFile, n.host.Tree()); err != nil {
-		t.Fatal(err)
-	}
-	a, _, err := p.newActors(n.host.Tree())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.loop, err = p.newLoop(a); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.loop.observer.Close)
+	n.bed = bed{n.dir, t.TempDir(), n.clock, n.host.Tree(), known(t, rules, pods...)}
+	n.start()
 	return n
+}
+
+// start is an agent that begins.
+func (n *neighbours) start() {
+	n.t.Helper()
+	n.parts, n.loop, _ = n.bed.agent(n.t, enforceThrottle)
 }
 
 // want sets what the pods want, in cores.

@@ -41,6 +41,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	layout, missing := cgroup.Detect(o.root())
 	observer := observe.New(o.root(), layout)
 	observer.KubeletAt(o.KubeletRoot)
+	observer.SampleTransfers(o.Interval)
 	defer observer.Close()
 	observer.Look(clk.Now())
 	select {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/baselines"
 	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/inventory"
@@ -48,6 +49,10 @@ type loop struct {
 
 	actors
 
+	// usual keeps what is usual with pods for the next agent; nil where nobody does.
+	usual *baselines.Keeper
+	// shown tells that what is observed is shown at /metrics.
+	shown    bool
 	avoided  bool
 	problems []string // told last
 }
@@ -64,7 +69,7 @@ func (p *parts) newLoop(a actors) (*loop, error) {
 	}
 	l := &loop{
 		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
-		observer: observe.New(p.root(), p.layout), actors: a,
+		observer: observe.New(p.root(), p.layout), actors: a, shown: p.serves(),
 	}
 	l.observer.KubeletAt(p.KubeletRoot)
 	beat := p.pulse.For(l.Name())
@@ -87,6 +92,7 @@ func (l *loop) Run(ctx context.Context) error {
 		l.tick(l.clock.Now())
 		select {
 		case <-ctx.Done():
+			l.keep(true)
 			return nil
 		case <-ticker.C():
 		}
@@ -139,6 +145,7 @@ func (l *loop) learn() {
 	l.policy.Marks, l.policy.Untaken = marks, l.untaken()
 	l.pods = podsOf(now)
 	l.observer.SampleRunQueue(sense.RunQueues(l.policy.Rules))
+	l.observer.SampleTransfers(sense.TransfersEvery(l.policy.Rules, l.shown))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
 			l.log.Info("Cannot use a part of the rules", "problem", p)
@@ -163,6 +170,7 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	decided := l.clock.Now()
 	l.carryOut(&plan, &l.state, snapshot, complete(l.known))
 	l.done("act", decided)
+	l.keep(false)
 	if l.tainter == nil {
 		l.avoided = plan.Avoid.Wanted // As if it were done.
 	}

@@ -69,9 +69,11 @@ func (d *decision) look() []bool {
 		}
 		states[r.Name] = st
 		d.findings[i], breaching[i] = st.look(r, d.o, d.policy.Limits)
-		d.explain(r, &d.findings[i])
 	}
 	d.s.rules = states
+	for i := range d.policy.Rules {
+		d.explain(&d.policy.Rules[i], &d.findings[i])
+	}
 	return breaching
 }
 
@@ -86,7 +88,7 @@ func (d *decision) act(r *Rule, f *Finding) (throttles []Throttle, memory []Memo
 		f.Why = "what is about to go closes the gap"
 		return nil, nil, nil
 	}
-	if r.Action.Throttle != nil {
+	if r.takes(CPU) {
 		// Taking cpu says nothing of how much memory will be used.
 		throttles = d.throttle(r, f, gap, quantified && f.Of == CPU)
 	}

@@ -4,6 +4,7 @@
 package export
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,18 @@ func (b *bench) look(t *testing.T, moment int) {
 	b.latest.Publish(b.observer.Look(b.clock.Now()))
 }
 
+// transferring lets the Guaranteed pod of the latest snapshot work disks.
+func transferring(latest *observe.Latest) {
+	s := *latest.Load()
+	s.Pods = slices.Clone(s.Pods)
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.UID == guaranteed {
+			p.Transfer = observe.Known[observe.Transfer]{Value: observe.Transfer{At: s.At, Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4}, OK: true}
+		}
+	}
+	latest.Publish(&s)
+}
+
 // TestCollect: names, labels and units, as somebody scrapes them.
 func TestCollect(t *testing.T) {
 	b := newBench(t, 0)
@@ -69,6 +82,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("%d rates after one look", n)
 	}
 	b.look(t, 1)
+	transferring(&b.latest)
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(b.collector); err != nil {
 		t.Fatal(err)
@@ -95,11 +109,24 @@ crane_agent_observed_timestamp_seconds 1.76757122e+09
 # HELP crane_agent_pod_cpu_limit_cores Limit of cpu in force; absent where there is none.
 # TYPE crane_agent_pod_cpu_limit_cores gauge
 crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed + `"} 0.5
+# HELP crane_agent_pod_disk_read_bytes_per_second Bytes that the pod read from disks, of the last sample.
+# TYPE crane_agent_pod_disk_read_bytes_per_second gauge
+crane_agent_pod_disk_read_bytes_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 3
+# HELP crane_agent_pod_disk_reads_per_second Reads of disks by the pod, of the last sample.
+# TYPE crane_agent_pod_disk_reads_per_second gauge
+crane_agent_pod_disk_reads_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 1
+# HELP crane_agent_pod_disk_write_bytes_per_second Bytes that the pod wrote to disks, of the last sample.
+# TYPE crane_agent_pod_disk_write_bytes_per_second gauge
+crane_agent_pod_disk_write_bytes_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 4
+# HELP crane_agent_pod_disk_writes_per_second Writes to disks by the pod, of the last sample.
+# TYPE crane_agent_pod_disk_writes_per_second gauge
+crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 2
 `
 	names := []string{
 		"crane_agent_node_cpu_usage_cores", "crane_agent_node_disk_write_bytes_per_second", "crane_agent_node_memory_usage_bytes",
 		"crane_agent_node_network_receive_bytes_per_second", "crane_agent_observed_pods", "crane_agent_observed_timestamp_seconds",
-		"crane_agent_pod_cpu_limit_cores",
+		"crane_agent_pod_cpu_limit_cores", "crane_agent_pod_disk_read_bytes_per_second", "crane_agent_pod_disk_reads_per_second",
+		"crane_agent_pod_disk_write_bytes_per_second", "crane_agent_pod_disk_writes_per_second",
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

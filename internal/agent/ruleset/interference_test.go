@@ -5,6 +5,7 @@ package ruleset
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,20 @@ import (
 
 	"crane.io/crane/pkg/qos"
 )
+
+// TestNoThrottleOfDisks: what an action has of throttling is named for a rule about disks.
+func TestNoThrottleOfDisks(t *testing.T) {
+	for metric, want := range map[string]int{"pod_interference_io_ratio": 1, "pod_disk_reads_per_second": 1, "pod_interference_cpu_ratio": 0} {
+		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 1}, actionName: a}]}\n---\n" +
+			head + "kind: AvoidanceAction\nspec: {throttle: {cpuThrottle: {stepCPURatio: 10}}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "throttles nothing for "+metric) {
+			t.Errorf("%s: %q", metric, problems)
+		}
+	}
+}
 
 // TestInterferenceExample: every part of the example has an effect.
 func TestInterferenceExample(t *testing.T) {
@@ -24,7 +39,7 @@ func TestInterferenceExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
-	if len(problems) > 0 || len(policy.Rules) != 2 || policy.Rules[0].Above != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
+	if len(problems) > 0 || len(policy.Rules) != 3 || !policy.Rules[2].Preview || policy.Rules[2].Metric != qos.InterferenceIO || policy.Rules[2].Action.Evict == nil || policy.Rules[0].Above != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
 		t.Errorf("%+v, %q", policy.Rules, problems)
 	}
 	pod := func(workload string) *corev1.Pod {
@@ -33,7 +48,7 @@ func TestInterferenceExample(t *testing.T) {
 	if p, ok := set.CPUPriority(pod("web")); !ok || p != 0 || len(set.Allowed(pod("web"))) > 0 {
 		t.Errorf("web: %d, %t, %v", p, ok, set.Allowed(pod("web")))
 	}
-	if allowed := set.Allowed(pod("batch")); len(allowed) != 1 || allowed[0] != policy.Rules[0].Action.Name {
+	if allowed := set.Allowed(pod("batch")); len(allowed) != 2 || allowed[0] != policy.Rules[0].Action.Name || allowed[1] != policy.Rules[2].Action.Name {
 		t.Errorf("batch: %v", allowed)
 	}
 }

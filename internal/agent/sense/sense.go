@@ -189,6 +189,7 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 		}
 		labels := s.podLabels(&pod, "", "")
 		pod.Labels, pod.OwnCPUs = labels, seen.OwnCPUs
+		s.transfers(&pod, seen)
 		s.stalls(&pod, seen)
 		s.use(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(podPressures[resource], p, labels) })
@@ -218,7 +219,7 @@ func (s *Sense) stalls(pod *qos.Pod, seen *observe.Pod) {
 		}
 		return m
 	}
-	pod.StalledCPU, pod.StalledMemory = measured(seen.Stalled.CPU), measured(seen.Stalled.Memory)
+	pod.StalledCPU, pod.StalledMemory, pod.StalledDisks = measured(seen.Stalled.CPU), measured(seen.Stalled.Memory), measured(seen.Stalled.IO)
 	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
 		// Without pressure, how long threads wait comes next: one that waits all the time is a pod that does.
 		pod.StalledCPU = qos.Measured[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}

@@ -77,7 +77,7 @@ type Action struct {
 	Pod       qos.PodRef
 	Container string
 	From, To  string
-	// Frees is in millicores or bytes of Of; None for none.
+	// Frees is in millicores, bytes or qos.DiskWork of Of; None for none.
 	Frees float64
 	Of    qos.Resource
 	// Grace is what a pod may take to end; nil where it does not.
@@ -102,7 +102,7 @@ func (a *Action) record() Record {
 		r.FreesCores = new(a.Frees / milli)
 	case qos.Memory:
 		r.FreesBytes = &a.Frees
-	case qos.None:
+	case qos.Disks, qos.None: // Nothing that can be added up.
 	}
 	if a.Grace != nil {
 		r.GraceSeconds = new(a.Grace.Seconds())

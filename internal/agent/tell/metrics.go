@@ -112,7 +112,7 @@ func (m *metrics) rule(key string, f *qos.Finding, fires bool) {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
 	case qos.Memory:
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
-	case qos.None:
+	case qos.Disks, qos.None:
 	}
 }
 

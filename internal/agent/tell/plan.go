@@ -244,10 +244,12 @@ func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
 				bytes += float64(p.MemoryThrottles[j].Frees)
 			}
 			for j := range p.Evictions {
-				if p.Evictions[j].Of == qos.CPU {
-					cores += p.Evictions[j].Frees / milli
-				} else {
-					bytes += p.Evictions[j].Frees
+				switch e := &p.Evictions[j]; e.Of {
+				case qos.CPU:
+					cores += e.Frees / milli
+				case qos.Memory:
+					bytes += e.Frees
+				case qos.Disks, qos.None:
 				}
 			}
 		}

@@ -72,7 +72,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 	facts := Facts{Namespace: "crane-system", Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict-batch": {Eviction: &ensurancev1alpha1.EvictionAction{}},
-		"hold-back-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}},
+		"make-room-on-disks": {}, "hold-back-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}},
 	}}
 	looked := 0
 	for _, name := range files {
@@ -149,6 +149,25 @@ func TestDistributedAboveAll(t *testing.T) {
 		}}}}
 		if v := NodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
 			t.Errorf("%s: %+v", metric, v)
+		}
+	}
+}
+
+// TestNoThrottleOfDisks: an action that throttles does nothing of it for a rule about disks, and an action that does not is no matter.
+func TestNoThrottleOfDisks(t *testing.T) {
+	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
+		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{CPUThrottle: &ensurancev1alpha1.CPUThrottle{StepCPURatio: 10}}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}},
+	}}
+	for _, metric := range []string{"pod_interference_io_ratio", "pod_disk_write_bytes_per_second", "pod_interference_cpu_ratio"} {
+		for action := range facts.Actions {
+			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("100m")},
+			}}}}
+			v := NodeQOS(q, facts)
+			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "throttles nothing for "+metric)
+			if want := action == "throttle" && metric != "pod_interference_cpu_ratio"; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
+				t.Errorf("%s, %s: %+v", metric, action, v)
+			}
 		}
 	}
 }

@@ -44,8 +44,12 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 		return v // The schema has refused it.
 	}
 	metric := path.Child("metricRule")
-	if _, measured := qos.Lookup(m.Name); !measured && !slices.Contains(nodeMetrics(), m.Name) {
+	known, measured := qos.Lookup(m.Name)
+	if !measured && !slices.Contains(nodeMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
+	}
+	if known.AboutPodDisks() && f.Actions[r.AvoidanceActionName].Throttle != nil {
+		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
 	}
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {

@@ -122,6 +122,8 @@ func (p *parser) node(words []string) error {
 			p.s.node.CPUs, err = milliCPU(v)
 		case "memory":
 			p.s.node.Memory, err = bytes(v)
+		case "disks":
+			p.s.disks, err = diskWork(v)
 		case "interval":
 			p.s.every, err = time.ParseDuration(v)
 			if err == nil && p.s.every < 100*time.Millisecond {
@@ -281,6 +283,16 @@ func bytes(text string) (series.Bytes, error) {
 	return series.Bytes(v), err
 }
 
+// diskWork reads operations by second.
+func diskWork(text string) (qos.DiskWork, error) {
+	const most = 1e9
+	v, err := number(text)
+	if err == nil && !(v >= 0 && v <= most) {
+		err = fmt.Errorf("%s: want operations by second from 0 to %g", text, most)
+	}
+	return qos.DiskWork(v), err
+}
+
 func percentage(text string) (series.Ratio, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil || !(v >= 0 && v <= 100) {
@@ -296,6 +308,8 @@ func setDemand(d *demand, key, value string) error {
 		d.cpu, err = milliCPU(value)
 	case "memory":
 		d.memory, err = bytes(value)
+	case "disks":
+		d.disks, err = diskWork(value)
 	default:
 		err = errKey
 	}

@@ -39,7 +39,7 @@ func (p *pod) unlimit() {
 func (p *pod) set(key, value string) error {
 	var err error
 	switch key {
-	case "cpu", "memory":
+	case "cpu", "memory", "disks":
 		err = setDemand(&p.wants, key, value)
 	case "request":
 		p.request, err = milliCPU(value)

@@ -125,29 +125,34 @@ func (r *run) work() {
 	for _, p := range r.pods {
 		total.cpu += series.MilliCPU(min(qos.Quota(p.wants.cpu), p.quota))
 		total.memory += p.memory()
+		total.disks += p.wants.disks
 	}
 	share := 1.0
 	if total.cpu > r.s.node.CPUs {
 		share = float64(r.s.node.CPUs) / float64(total.cpu)
 	}
-	r.used = demand{min(total.cpu, r.s.node.CPUs), min(total.memory, r.s.node.Memory)}
+	r.used = demand{cpu: min(total.cpu, r.s.node.CPUs), memory: min(total.memory, r.s.node.Memory)}
+	served := 1.0
+	if r.s.disks > 0 && total.disks > r.s.disks {
+		served = float64(r.s.disks / total.disks)
+	}
 	if r.frozen {
 		return
 	}
 	r.at = r.clock()
 	clear(r.measured)
 	for _, p := range r.pods {
-		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.wants.cpu), p.quota))*share, total.memory)
+		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.wants.cpu), p.quota))*share, served, total.memory)
 	}
 }
 
 // crowded is the share of a node's memory in use from which on everybody waits for it.
 const crowded = 0.95
 
-// measure is what a pod shows that gets cpu on a node of which so much memory is wanted.
-func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
+// measure is what a pod shows that gets cpu, and a share of what it wants of disks, on a node of which so much memory is wanted.
+func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurement {
 	used := p.memory()
-	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), used}}
+	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), used, p.wants.disks * qos.DiskWork(served)}}
 	m.held = used + min(p.cache, series.Bytes(p.high)-used)
 	waited := 0.0
 	if p.wants.cpu > 0 {
@@ -158,6 +163,9 @@ func (r *run) measure(p *pod, cpu float64, memory series.Bytes) measurement {
 	}
 	calm := float64(p.stall) + float64(p.noise)*r.rng.Float64()
 	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
+	if p.wants.disks > 0 {
+		m.stalledDisks = series.Ratio(min(calm+(1-calm)*(1-served), 1))
+	}
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.s.node.Memory)-crowded, 0)/(1-crowded), 1))
 	if p.wants.memory > used {
 		m.stalledMemory = 1 // It sleeps until something of its own can be reclaimed.
@@ -194,6 +202,8 @@ func (r *run) observe() qos.Observation {
 			seen.UsedMemory = qos.Measured[series.Bytes]{Value: m.memory, At: r.at}
 			seen.StalledCPU = qos.Measured[series.Ratio]{Value: m.stalledCPU, At: r.at}
 			seen.StalledMemory = qos.Measured[series.Ratio]{Value: m.stalledMemory, At: r.at}
+			seen.UsedDisks = qos.Measured[qos.DiskWork]{Value: m.disks, At: r.at}
+			seen.StalledDisks = qos.Measured[series.Ratio]{Value: m.stalledDisks, At: r.at}
 			seen.Throttled = qos.Measured[series.Ratio]{Value: m.throttled, At: r.at}
 			c.UsedCPU = seen.UsedCPU
 			c.High, c.WorkingSet, c.HeldMemory = p.high, seen.UsedMemory, qos.Measured[series.Bytes]{Value: m.held, At: r.at}
@@ -293,12 +303,14 @@ func (r *run) find(name string) *pod {
 	return nil
 }
 
-// restart is another agent: it undoes what the one before has left, and knows nothing.
+// restart is another agent: it undoes what the one before has left, and knows what is usual.
 func (r *run) restart() {
 	for _, p := range r.pods {
 		p.unlimit()
 	}
+	usual := r.state.Baselines()
 	r.state = qos.State{}
+	r.state.Remember(usual)
 }
 
 func (r *run) change(name string, words []string) error {

@@ -18,6 +18,8 @@ type Scenario struct {
 	every  time.Duration
 	length time.Duration
 	system demand
+	// disks is how much work its disks do; 0 for as much as anybody wants.
+	disks  qos.DiskWork
 	policy qos.Policy
 	pods   []*pod
 	events []event
@@ -30,6 +32,7 @@ type Scenario struct {
 type demand struct {
 	cpu    series.MilliCPU
 	memory series.Bytes
+	disks  qos.DiskWork
 }
 
 // measurement is what is measured of a pod: its memory is the working set, held that with files.
@@ -37,12 +40,13 @@ type measurement struct {
 	demand
 	held                                 series.Bytes
 	stalledCPU, stalledMemory, throttled series.Ratio
+	stalledDisks                         series.Ratio
 }
 
 // pod is a pod of the simulated node.
 type pod struct {
 	qos.Pod
-	// stall is the share of time that it waits for cpu even where it is alone, noise what comes and goes on top of it.
+	// stall is the share of time that it waits for cpu and disks even where it is alone, noise what comes and goes on top of it.
 	stall, noise   series.Ratio
 	wants          demand
 	request, limit series.MilliCPU

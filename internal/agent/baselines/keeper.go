@@ -1,0 +1,206 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baselines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/qos"
+)
+
+const (
+	// version is that of the file; one of another version is not read.
+	version = 1
+	// every is the time between two writes.
+	every = time.Minute
+	// oldest is the age up to which it is used: what was usual half an hour ago is not what is usual.
+	oldest = 30 * time.Minute
+	// largest bounds what is read: a thousand pods have about half of it.
+	largest = 8 << 20
+)
+
+// Config is what a Keeper works with.
+type Config struct {
+	// Path is the file.
+	Path string
+	// Boot tells one start of the host from another. What was usual before it is not what is usual after.
+	Boot string
+	// Mkdir tells that the file's directory is made where it is not there; else nothing is kept then.
+	Mkdir bool
+	Log   logr.Logger
+}
+
+// Keeper is the manager that writes the file, beside who has learnt what is in it. A disk that is slow or full keeps nobody else.
+type Keeper struct {
+	config Config
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	next *content // to be written; nil for nothing new
+	last time.Time
+
+	failing string // why the last write failed, told once
+	empty   bool   // what was written last
+}
+
+// content is what is in the file.
+type content struct {
+	Boot string         `json:"boot"`
+	At   time.Time      `json:"at"`
+	Pods []qos.Baseline `json:"pods"`
+}
+
+// New returns a keeper.
+func New(config Config) *Keeper {
+	return &Keeper{config: config, wake: make(chan struct{}, 1), empty: true}
+}
+
+// BootID is the kernel's name for this start of the host.
+func BootID(root host.Root) (string, error) {
+	raw, err := os.ReadFile(root.Path("proc/sys/kernel/random/boot_id"))
+	id := strings.TrimSpace(string(raw))
+	if err == nil && id == "" {
+		err = errors.New("boot_id is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("which start of the host this is, is not known: %w", err)
+	}
+	return id, nil
+}
+
+// Load reads what was kept: nothing where there is no file. The error says why a file is not used.
+func (k *Keeper) Load(now time.Time) ([]qos.Baseline, error) {
+	c, err := k.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = c.usable(k.config.Boot, now)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.config.Path, err)
+	}
+	return c.Pods, nil
+}
+
+func (k *Keeper) read() (c content, err error) {
+	f, err := os.Open(k.config.Path)
+	if err != nil {
+		return c, err //nolint:wrapcheck // Load says of which file.
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, largest+1))
+	if err == nil && len(raw) > largest {
+		err = fmt.Errorf("longer than %d bytes", largest)
+	}
+	if err == nil {
+		err = durable.Open(version, raw, &c)
+	}
+	return c, err //nolint:wrapcheck // Load says of which file.
+}
+
+// usable says why what was kept is of no use.
+func (c *content) usable(boot string, now time.Time) error {
+	switch age := now.Sub(c.At); {
+	case c.Boot != boot:
+		return errors.New("the host was started anew since")
+	case age > oldest:
+		return fmt.Errorf("it is %s old, more than %s", age.Truncate(time.Second), oldest)
+	case age < -every:
+		return fmt.Errorf("it is of a time to come, in %s", (-age).Truncate(time.Second))
+	}
+	return nil
+}
+
+// Due tells whether it is time to keep something: once a minute.
+func (k *Keeper) Due(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last.IsZero() || now.Sub(k.last) >= every || now.Before(k.last)
+}
+
+// Keep takes what is to be written next, in the place of what was not written yet. It does not wait for the disk. The list is not changed
+// any more.
+func (k *Keeper) Keep(list []qos.Baseline, now time.Time) {
+	k.mu.Lock()
+	k.next, k.last = &content{Boot: k.config.Boot, At: now, Pods: list}, now
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Name implements the agent's Manager.
+func (*Keeper) Name() string { return "baselines" }
+
+// Run writes what it is given until ctx ends, and then what is left.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-k.wake:
+		case <-ctx.Done():
+			k.write()
+			return nil
+		}
+		k.write()
+	}
+}
+
+// write writes what is new. What cannot be written is told once, until it can.
+func (k *Keeper) write() {
+	k.mu.Lock()
+	c := k.next
+	k.next = nil
+	k.mu.Unlock()
+	if c == nil || len(c.Pods) == 0 && k.empty {
+		return
+	}
+	err := k.replace(c)
+	if errors.Is(err, errNoDirectory) {
+		return
+	}
+	switch {
+	case err == nil:
+		k.failing, k.empty = "", len(c.Pods) == 0
+	case k.failing != err.Error():
+		k.failing = err.Error()
+		k.config.Log.Info("Cannot keep what is usual with pods; an agent that starts anew will have to learn it", "error", k.failing)
+	}
+}
+
+// errNoDirectory tells that there is no place to keep anything, and that none is to be made.
+var errNoDirectory = errors.New("no directory")
+
+func (k *Keeper) replace(c *content) error {
+	dir := filepath.Dir(k.config.Path)
+	if k.config.Mkdir {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err //nolint:wrapcheck // The error names the directory.
+		}
+	} else if _, err := os.Stat(dir); err != nil {
+		return errNoDirectory
+	}
+	sealed, err := durable.Seal(version, c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.config.Path, err)
+	}
+	if len(sealed) > largest {
+		return fmt.Errorf("%s: %d bytes are too many", k.config.Path, len(sealed))
+	}
+	return durable.Replace(k.config.Path, sealed) //nolint:wrapcheck // The error names the file.
+}

@@ -1,0 +1,109 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+
+	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/pkg/qos"
+)
+
+// works sets what the pods want of the disk, in MiB by second.
+func (n *neighbours) works(mebi ...float64) {
+	n.t.Helper()
+	for i, m := range mebi {
+		id := containerID(string(rune('1' + i)))
+		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: 0.1, Read: m * (1 << 20)}); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// TestDiskInterference: from the kernel's files to who has to go, for a pod that waits for disks; nobody's cpu is taken for it.
+func TestDiskInterference(t *testing.T) {
+	n := neighboursOn(t, kernel.Spec{Disk: 100 << 20}, strings.NewReplacer("pod_interference_cpu_ratio", "pod_interference_io_ratio", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
+	n.works(20, 50, 1)
+	for range 27 {
+		if plan := n.tick(5); len(plan.Throttles)+len(plan.Evictions) > 0 {
+			t.Fatalf("a calm node: %+v", plan)
+		}
+	}
+	n.works(20, 50, 300)
+	var plan qos.Plan
+	for range 8 {
+		if plan = n.tick(1); len(plan.Evictions) > 0 {
+			break
+		}
+	}
+	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || len(plan.Throttles) > 0 || !strings.Contains(plan.Evictions[0].Why, "for disks, usually") {
+		t.Fatalf("%+v", plan)
+	}
+	if n.limited("hog") || n.limited("steady") {
+		t.Error("cpu was taken for the sake of disks")
+	}
+}
+
+// TestBaselinesOutlast: an agent that is started anew while a pod waits acts at once, and one on a host that was started anew does not know.
+func TestBaselinesOutlast(t *testing.T) {
+	n := newNeighbours(t, false)
+	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
+	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	start := func(id string) {
+		t.Helper()
+		if err := os.WriteFile(boot, []byte(id+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.start()
+		n.loop.remember(n.parts.newKeeper(logr.Discard()))
+	}
+	stop := func() {
+		t.Helper()
+		n.loop.keep(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := n.loop.usual.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.parts.journal.UndoAll(); err != nil {
+			t.Fatal(err)
+		}
+		n.loop.observer.Close()
+	}
+	start("one")
+	n.want(1, 1, 0.3)
+	for range 27 {
+		n.tick(5)
+	}
+	n.want(1, 1, 6)
+	n.tick(1)
+	stop()
+	start("one")
+	// The first look has no rates, the second one is the first of the two that the rule wants.
+	for range 4 {
+		n.tick(1)
+	}
+	if !n.limited("hog") || n.limited("steady") {
+		t.Errorf("an agent that was started anew has not acted: %+v", n.tick(1).Rules)
+	}
+	stop()
+	if n.limited("hog") {
+		t.Fatal("not undone")
+	}
+	start("two")
+	for range 10 {
+		if plan := n.tick(1); plan.Rules[0].Phase != qos.Unknown {
+			t.Fatalf("what was usual before the host was started anew is used: %+v", plan.Rules)
+		}
+	}
+	stop()
+}

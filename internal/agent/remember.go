@@ -1,0 +1,48 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"path/filepath"
+
+	"github.com/go-logr/logr"
+
+	"crane.io/crane/internal/agent/baselines"
+)
+
+// baselinesFile is the file of the state directory that has what is usual with pods.
+const baselinesFile = "baselines.json"
+
+// newKeeper keeps what is usual with pods for the next agent; nil where it cannot be told whether the host is started anew in between. A
+// dry run makes no directory for it.
+func (o *Options) newKeeper(log logr.Logger) *baselines.Keeper {
+	boot, err := baselines.BootID(o.root())
+	if err != nil {
+		log.Info("What is usual with pods is not kept for the next agent", "why", err.Error())
+		return nil
+	}
+	return baselines.New(baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), Boot: boot, Mkdir: !o.DryRun, Log: log})
+}
+
+// remember takes over what an agent before this one has learnt, and keeps for the next what this one does. It returns who writes it down,
+// which stops after the loop.
+func (l *loop) remember(usual *baselines.Keeper) []Manager {
+	if usual == nil {
+		return nil
+	}
+	l.usual = usual
+	list, err := usual.Load(l.clock.Now())
+	if err != nil {
+		l.log.Info("What is usual with pods has to be learnt anew", "why", err.Error())
+	}
+	l.state.Remember(list)
+	return []Manager{usual}
+}
+
+// keep passes on what is usual with pods, once a minute and at the end.
+func (l *loop) keep(atEnd bool) {
+	if now := l.clock.Now(); l.usual != nil && (atEnd || l.usual.Due(now)) {
+		l.usual.Keep(l.state.Baselines(), now)
+	}
+}

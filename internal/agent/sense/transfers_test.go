@@ -1,0 +1,57 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sense
+
+import (
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// TestTransfers: what a pod does to disks is a metric by pod, as of its sample, and what it is judged by.
+func TestTransfers(t *testing.T) {
+	_, s := snapshot(t, 0)
+	p := at(t, s, burstable)
+	when := s.At.Add(-3 * time.Second)
+	p.Transfer = known(observe.Transfer{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
+	p.Stalled = observe.Stalls{IO: known(series.Ratio(0.3))}
+	var eyes Sense
+	o := eyes.Observe(s, pods(s), false)
+	for name, want := range map[string]float64{
+		"pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
+	} {
+		if got := value(t, o, name, "PodUid", burstable); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+		if list := o.Samples[name]; len(list) != 1 || !list[0].At.Equal(when) {
+			t.Errorf("%s: %+v, want one sample of %s", name, list, when)
+		}
+		if _, ok := qos.Lookup(name); !ok {
+			t.Errorf("no rule can name %s", name)
+		}
+	}
+	if q := judged(t, o, burstable); q.UsedDisks.Value != 33 || !q.UsedDisks.At.Equal(when) || q.StalledDisks.Value != 0.3 || !q.StalledDisks.At.Equal(s.At) {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestTransfersEvery(t *testing.T) {
+	for metric, want := range map[string]time.Duration{
+		"pod_interference_io_ratio": 5 * time.Second, "pod_disk_reads_per_second": 5 * time.Second, "pod_interference_cpu_ratio": 0, "node_disk_busy_ratio": 0, "pod_disk_": 0,
+	} {
+		rules := []qos.Rule{{Metric: "cpu_load_1_min"}, {Metric: metric}}
+		if got := TransfersEvery(rules, false); got != want {
+			t.Errorf("%s: every %s, want %s", metric, got, want)
+		}
+		if got := TransfersEvery(rules, true); got != max(want, 5*time.Second) && got != 15*time.Second {
+			t.Errorf("%s, shown: every %s", metric, got)
+		}
+	}
+	if got := TransfersEvery(nil, true); got != 15*time.Second {
+		t.Errorf("shown alone: every %s", got)
+	}
+}
