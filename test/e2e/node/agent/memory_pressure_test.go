@@ -1,0 +1,312 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/test/e2e/node"
+)
+
+// tightRules drop files of batch pods, and then evict, while the node uses more memory than %d bytes.
+const tightRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: tight}
+spec:
+  rules:
+  - name: memory
+    metricRule: {name: memory_total_usage, value: "%d"}
+    avoidanceThreshold: 2
+    restoreThreshold: 2
+    actionName: make-room
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: make-room}
+spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminationGracePeriodSeconds: 7}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [make-room]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+const (
+	mebi = 1 << 20
+	// cached is what the reader holds of files, in MiB; growth what the pod that grows wants, and room what of it the node has below the
+	// threshold. A third of it is what kubelet and containerd may need more meanwhile.
+	cached, growth, room = 160, 480, 120
+)
+
+// tightNode is a node with an important server, and batch pods: one that has read files, one that grows, one that holds what it has.
+type tightNode struct {
+	site
+	t                            *testing.T
+	cgroups                      *node.Cgroups
+	server, reader, grows, keeps *corev1.Pod
+	// log reads the agent's audit file.
+	log *corev1.Pod
+	// highs are limits of memory as they are to be at the end, by the pod's name.
+	highs map[string]string
+}
+
+func newTightNode(t *testing.T) *tightNode {
+	t.Helper()
+	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	// The reader has one such as a kubelet with MemoryQoS sets.
+	n := &tightNode{site: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
+	run := func(name string, args ...string) *corev1.Pod {
+		pod := s.Pod(name, "memory-hog", args, nil, nil)
+		pod.Labels = batch()
+		return s.Run(t, pod)
+	}
+	n.reader = run("reader", "-mib", strconv.Itoa(cached), "-file", "/tmp/cache")
+	n.keeps = run("keeps", "-mib", "48")
+	n.grows = run("grows", "-mib", strconv.Itoa(growth), "-pause", "500ms", "-after", signal)
+	log := s.Pod("log", "cgroups", []string{"stay"}, nil, nil)
+	log.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/crane-agent", Type: new(corev1.HostPathDirectoryOrCreate)},
+	}}}
+	log.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state", ReadOnly: true}}
+	n.log = s.Run(t, log)
+	n.cgroups = s.Cgroups(t)
+	if err := n.cgroups.Write(t, n.path(n.reader)+"/memory.high", n.highs["reader"]); err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually(t, "the files are in memory", func() error {
+		return compare(n.file(n.reader), "memory.current", func(v int64) bool { return v > cached*mebi })
+	})
+	return n
+}
+
+// path is the cgroup of a pod's container.
+func (n *tightNode) path(pod *corev1.Pod) string {
+	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+}
+
+// file reads files of a pod's container.
+func (n *tightNode) file(pod *corev1.Pod) func(string) (string, error) {
+	return func(name string) (string, error) { return n.cgroups.Read(n.t, n.path(pod)+"/"+name) }
+}
+
+// used is the memory in use, as the agent measures it.
+func (n *tightNode) used() (int64, error) {
+	text, err := n.cgroups.Read(n.t, "/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	kib := map[string]int64{}
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			if kib[strings.TrimSuffix(fields[0], ":")], err = strconv.ParseInt(fields[1], 10, 64); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if kib["MemTotal"] == 0 || kib["MemAvailable"] == 0 {
+		return 0, fmt.Errorf("meminfo is %q", text)
+	}
+	return (kib["MemTotal"] - kib["MemAvailable"]) << 10, nil
+}
+
+// audit is the agent's audit file.
+func (n *tightNode) audit() (out []tell.Record, err error) {
+	text, err := n.Exec(n.t, n.log, "/nodekit", "cgroups", "read", "/state/audit.log")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(text) {
+		var r tell.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return out, err // One that is being written.
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// TestMemoryPressure: on a kernel with cgroup version 2 a node gets tight because a pod grows. Files that another has read are dropped, the
+// pod grows on as far as it can, and is evicted with the action's grace; nobody else is. Then all is as before, and the audit file and the
+// events tell it in this order.
+func TestMemoryPressure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	n := newTightNode(t)
+	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--collect-interval=2s")
+	var used int64
+	n.Eventually(t, "use of memory", func() (err error) {
+		used, err = n.used()
+		return err
+	})
+	n.apply(t, fmt.Sprintf(tightRules, used+room*mebi))
+	before, err := n.file(n.reader)("memory.current")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if actions, err := n.audit(); err == nil && len(actions) > 0 {
+		t.Fatalf("a calm node: %+v", actions)
+	}
+	graces, begun := n.graces(t, n.grows), time.Now()
+	n.turn(t, n.grows, true)
+	seen := n.watch(graces)
+	t.Logf("evicted %s after it began to grow, with %d s of grace; %d MiB of the node in use, then %s; the reader held %s, then %s; what grew held %s",
+		time.Since(begun).Round(time.Second), seen.grace, used/mebi, seen.node, before, seen.reader, seen.grows)
+	if seen.grace != 7 {
+		t.Errorf("evicted with %d s of grace, want 7, those of the action", seen.grace)
+	}
+	if !seen.held {
+		t.Error("the limit of what grew was not seen")
+	}
+	if err := compare(func(string) (string, error) { return seen.reader, nil }, "memory.current", func(v int64) bool { return v < cached*mebi/2 }); err != nil {
+		t.Errorf("the files are not dropped: %v", err)
+	}
+	n.calmAgain()
+	n.tellsInOrder(n.records())
+	for _, reason := range []string{"AvoidanceTriggered", "NewPodsKeptAway", "RestoreTriggered", "NewPodsWelcome"} {
+		n.awaitEvent(t, reason)
+	}
+}
+
+// sight is what was seen of a node until somebody was evicted.
+type sight struct {
+	grace               int64
+	node, reader, grows string
+	// held tells that what grew had a limit.
+	held bool
+}
+
+// watch looks on until the pod that grows is evicted.
+func (n *tightNode) watch(graces <-chan int64) (s sight) {
+	n.t.Helper()
+	n.Eventually(n.t, "an eviction", func() error {
+		select {
+		case s.grace = <-graces:
+			return nil
+		default:
+		}
+		// The files of one that is being evicted go, and an emulated machine may not answer in time.
+		if used, err := n.used(); err == nil {
+			s.node = fmt.Sprintf("%d MiB", used/mebi)
+		}
+		for pod, into := range map[*corev1.Pod]*string{n.reader: &s.reader, n.grows: &s.grows} {
+			if text, err := n.file(pod)("memory.current"); err == nil {
+				*into = text
+			}
+		}
+		if high, err := n.file(n.grows)("memory.high"); err == nil && high != "max" {
+			s.held = true
+		}
+		if high, err := n.file(n.server)("memory.high"); err == nil && high != "max" {
+			n.t.Errorf("the server has a limit of %s", high)
+		}
+		return fmt.Errorf("the node uses %s, the reader %s, what grows %s", s.node, s.reader, s.grows)
+	})
+	return s
+}
+
+// calmAgain waits until nothing is left of what was done, and looks whether the others are as they were.
+func (n *tightNode) calmAgain() {
+	n.t.Helper()
+	others := []*corev1.Pod{n.server, n.reader, n.keeps}
+	n.Eventually(n.t, "the node is calm", func() error {
+		for _, pod := range others {
+			high, err := n.file(pod)("memory.high")
+			if err != nil {
+				return err
+			}
+			if high != n.highs[pod.Name] {
+				return fmt.Errorf("memory.high of %s is %s, want %s", pod.Name, high, n.highs[pod.Name])
+			}
+		}
+		is, err := n.Client.CoreV1().Nodes().Get(n.t.Context(), n.Name(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if isTainted(is) {
+			return errors.New("the node has the taint")
+		}
+		for _, c := range is.Status.Conditions {
+			if c.Type == ensurancev1alpha1.ConditionInterferenceIdentified && c.Status != corev1.ConditionFalse {
+				return fmt.Errorf("the node has the condition %+v", c)
+			}
+		}
+		return nil
+	})
+	for _, p := range others {
+		now := n.Await(n.t, p, "is there", func(*corev1.Pod) bool { return true })
+		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
+			n.t.Errorf("%s was touched: %+v", p.Name, now)
+		}
+	}
+}
+
+// records waits until the audit file tells of the end.
+func (n *tightNode) records() (out []tell.Record) {
+	n.t.Helper()
+	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
+		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r tell.Record) bool { return r.Action == tell.Untaint }) {
+			err = fmt.Errorf("its last line is %+v", out[max(len(out)-1, 0):])
+		}
+		return err
+	})
+	return out
+}
+
+// tellsInOrder: the rule, the files, the eviction, the end of the rule, and what was given back; of nobody but who was meant.
+func (n *tightNode) tellsInOrder(records []tell.Record) {
+	n.t.Helper()
+	first := func(what string, match func(*tell.Record) bool) time.Time {
+		i := slices.IndexFunc(records, func(r tell.Record) bool { return match(&r) })
+		if i < 0 {
+			n.t.Errorf("the audit file does not tell of %s", what)
+			return time.Time{}
+		}
+		return records[i].Time
+	}
+	done := func(kind tell.Kind, pod string) func(*tell.Record) bool {
+		return func(r *tell.Record) bool { return r.Action == kind && r.Outcome == tell.Done && r.Pod == pod }
+	}
+	fires := first("the rule", func(r *tell.Record) bool { return r.Action == tell.RuleFires })
+	dropped := first("files that are dropped", func(r *tell.Record) bool {
+		return done(tell.MemoryThrottle, "reader")(r) && r.FreesBytes != nil && *r.FreesBytes > mebi
+	})
+	kept := first("growth that is held", done(tell.MemoryThrottle, "grows"))
+	evicted := first("the eviction", done(tell.Evict, "grows"))
+	ends := first("the end of the rule", func(r *tell.Record) bool { return r.Action == tell.RuleEnds && r.Time.After(evicted) })
+	given := first("limits that are given back", func(r *tell.Record) bool { return done(tell.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
+	if !slices.IsSortedFunc([]time.Time{fires, dropped, evicted, ends, given}, time.Time.Compare) || kept.After(evicted) {
+		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s", fires, dropped, kept, evicted, ends, given)
+	}
+	var steps int
+	var freed float64
+	for _, r := range records {
+		switch {
+		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == tell.Evict && r.Pod != "grows":
+			n.t.Errorf("somebody else was touched: %+v", r)
+		case done(tell.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
+			if steps++; r.FreesBytes != nil {
+				freed += *r.FreesBytes
+			}
+		}
+	}
+	since := func(at time.Time) time.Duration { return at.Sub(fires).Round(10 * time.Millisecond) }
+	n.t.Logf("after the rule began to fire: first files dropped %s, growth held %s, evicted %s, rule ended %s, first room given back %s; %d steps took %.0f MiB of files from the reader",
+		since(dropped), since(kept), since(evicted), since(ends), since(given), steps, freed/mebi)
+}
