@@ -229,20 +229,26 @@ func (a action) run(t *testing.T, n node, at int, after, forgetful bool) (died b
 	if err := os.WriteFile(n.journal+".tmp", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return died, n.undone(t, before)
+}
+
+// undone starts an agent, which undoes what its journal holds, and returns what is set otherwise than before then.
+func (n node) undone(t *testing.T, before map[string]string) (changed []string) {
+	t.Helper()
 	next := n.open(t, n.tree)
 	next.replace = replaceUnsynced
 	if err := next.UndoAll(); err != nil {
-		t.Errorf("killed at %d: %v", at, err)
+		t.Error(err)
 	}
 	if len(next.Entries()) > 0 || len(n.open(t, n.tree).Entries()) > 0 {
-		t.Errorf("killed at %d: %+v are left", at, next.Entries())
+		t.Errorf("%+v are left", next.Entries())
 	}
 	for file, value := range n.settings(t) {
 		if !cgroup.SameSetting(filepath.Base(strings.Fields(file)[1]), value, before[file]) {
 			changed = append(changed, file+": "+value+", was "+before[file])
 		}
 	}
-	return died, changed
+	return changed
 }
 
 // replaceUnsynced is durable.Replace for a disk that does not fail: waiting for it makes a minute of this test.

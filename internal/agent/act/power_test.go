@@ -1,0 +1,84 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/durable/powerless"
+)
+
+// counted is a kernel that tells of each write that was made.
+type counted struct {
+	Files
+	step func()
+}
+
+func (c counted) Write(file, value string) error {
+	err := c.Files.Write(file, value)
+	c.step()
+	return err
+}
+
+// TestUnsynced: wherever an agent ends in an action, on a disk that keeps no more than was synced, each journal that may be found there is
+// enough to put everything back. A kernel that is left with the agent's limits while its disk has lost something is more than a loss of
+// power does, which takes the limits with it.
+func TestUnsynced(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		for name, a := range actions(v1) {
+			if !slices.Contains([]string{"quota and burst in a pod", "idle", "cpus of pod and container", "memory.high"}, name) {
+				continue // TestKilled has them; what a disk does with their journals is the same.
+			}
+			t.Run(map[bool]string{false: "v2 ", true: "v1 "}[v1]+name, func(t *testing.T) {
+				n := a.prepare(t, v1)
+				clean, settings := n.files(t), n.settings(t)
+				steps, several := 0, 0
+				for died := true; died; steps++ {
+					n.reset(t, clean)
+					var found [][]byte
+					found, died = a.unsynced(t, n, steps)
+					if len(found) > 1 {
+						several++
+					}
+					state := n.files(t)
+					for _, journal := range found {
+						n.reset(t, state)
+						if journal != nil {
+							if err := os.WriteFile(n.journal, journal, 0o600); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if changed := n.undone(t, settings); len(changed) > 0 {
+							t.Errorf("ended at step %d with journal %s: %v", steps, journal, changed)
+						}
+					}
+				}
+				if steps < 15 || several == 0 {
+					t.Errorf("%d steps, %d of them with more than one journal that may be found", steps, several)
+				}
+			})
+		}
+	}
+}
+
+// unsynced does an action with an agent that ends at one of its steps, and returns what its journal may hold then.
+func (a action) unsynced(t *testing.T, n node, at int) (found [][]byte, died bool) {
+	t.Helper()
+	disk := powerless.New()
+	step := func() {
+		if at--; at < 0 {
+			panic(killed{})
+		}
+	}
+	disk.Step = step
+	died = dies(t, func() error {
+		j := n.open(t, counted{n.tree, step})
+		j.replace = func(path string, content []byte) error { return durable.ReplaceOn(disk, path, content) }
+		return a.do(n, j)
+	})
+	return disk.Survivors(n.journal), died
+}
