@@ -166,6 +166,12 @@ func (d *deployed) remove(t testing.TB) {
 // apply applies objects for the length of the test.
 func (s site) apply(t testing.TB, text string) {
 	t.Helper()
+	t.Cleanup(s.put(t, text))
+}
+
+// put applies objects and returns what removes them.
+func (s site) put(t testing.TB, text string) (remove func()) {
+	t.Helper()
 	objects, err := manifest.ParseString(text)
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +183,11 @@ func (s site) apply(t testing.TB, text string) {
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	return func() {
 		for _, o := range objects {
 			if err := s.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
 				t.Errorf("delete %s %s: %v", o.GetKind(), o.GetName(), err)
 			}
 		}
-	})
+	}
 }

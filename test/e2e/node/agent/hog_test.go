@@ -4,6 +4,8 @@
 package agent_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +31,27 @@ func (s site) hog(t testing.TB, name string, threads string, requests, limits co
 func (s site) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()
 	value := map[bool]string{true: "1", false: "0"}[on]
+	if !s.Machine() {
+		// A program that is started in the container would use cpu of it.
+		if err := os.WriteFile(s.switchOf(t, hog), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	s.Eventually(t, "switch of "+hog.Name, func() error {
 		_, err := s.Exec(t, hog, "/nodekit", "cgroups", "write", signal, value)
 		return err
 	})
+}
+
+// switchOf is the switch of a hog on a node in namespaces, as seen from here: the kubelet's file that the container's is mounted from.
+func (s site) switchOf(t testing.TB, hog *corev1.Pod) string {
+	t.Helper()
+	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("switch of %s: %v, %v", hog.Name, found, err)
+	}
+	return found[0]
 }
 
 // bystander runs a pod that nobody may touch, with limits of its own.

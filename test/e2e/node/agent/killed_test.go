@@ -13,11 +13,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -166,41 +172,87 @@ func (l life) run(ctx context.Context) (died bool, err error) {
 	return false, nil
 }
 
+// roundsEnv is how often an agent is killed at random, for those who want to know it better.
+const roundsEnv = "CRANE_AGENT_TEST_ROUNDS"
+
+// rounds is how often an agent is killed: as often as is asked for, else so often, in short runs less.
+func rounds(t testing.TB, usual, short int) int {
+	t.Helper()
+	if text := os.Getenv(roundsEnv); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", roundsEnv, err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return short
+	}
+	return usual
+}
+
 // TestKilledAnywhere: the whole agent, killed with SIGKILL at a random moment while it throttles or gives back, leaves nothing that its
 // next start does not put back.
 func TestKilledAnywhere(t *testing.T) {
-	rounds := 40
-	if testing.Short() {
-		rounds = 6
-	}
 	s := start(t, node.Options{})
 	hog := s.hog(t, "hog", "2", nil, nil)
 	before := s.settings(t)
 	s.turn(t, hog, true)
-	a := s.process(t)
-	rules, calm := a.write(t, "rules.yaml", throttleRules), a.write(t, "calm.yaml", calmRules)
-	left := 0
+	// Any point of what it does ten times a second.
+	s.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
+}
+
+// TestKilledWithEverything: so it is where it changes all that there is to be changed on cgroup v1: quotas and weights of those that take cpu,
+// limits of cpu and memory of pods on elastic resources, and CPUs of containers, in groups that some of these share.
+func TestKilledWithEverything(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU cannot be had alone")
+	}
+	s := start(t, node.Options{})
+	hog := s.hog(t, "hog", "2", node.Resources("50m", "16Mi"), node.Resources("2", "64Mi"))
+	ask := corev1.ResourceList{
+		ensurancev1alpha1.ResourceReclaimedCPU:    resource.MustParse("1"),
+		ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("64Mi"),
+	}
+	elastic := s.Pod("elastic", "cpu-hog", []string{"-threads", "1"}, ask, ask)
+	elastic.Labels = batch()
+	s.Run(t, elastic)
+	pinned := s.Run(t, s.pinned("pinned", "1"))
+	before := s.settings(t)
+	s.turn(t, hog, true)
+	// Pods on elastic resources are looked at every 5 s.
+	s.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
+		"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s")
+}
+
+// killed starts an agent so many times, kills it within a while after a group is in its journal, and lets the next start undo what it did.
+func (s site) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
+	t.Helper()
+	a := s.launcher(t)
+	busy, calm := a.write(t, "rules.yaml", throttleRules), a.write(t, "calm.yaml", calmRules)
+	left, most := 0, 0
 	for range rounds {
-		p := a.start(t, rules, "--collect-interval=100ms")
+		p := a.start(t, busy, flags...)
 		s.Eventually(t, "the journal of the first change", func() error {
-			if content, err := os.ReadFile(a.journal()); err != nil || !bytes.Contains(content, []byte(node.Group(hog))) {
+			if content, err := os.ReadFile(a.journal()); err != nil || !bytes.Contains(content, []byte(group)) {
 				return fmt.Errorf("%s, %v; the agent says:\n%s", content, err, p.said())
 			}
 			return nil
 		})
-		<-time.After(rand.N(400 * time.Millisecond)) // any point of what it does ten times a second
+		<-time.After(rand.N(within))
 		p.end(t, syscall.SIGKILL)
-		if len(changes(before, s.settings(t))) > 0 {
+		if n := len(changes(before, s.settings(t))); n > 0 {
 			left++
+			most = max(most, n)
 		}
-		next := a.start(t, calm, "--collect-interval=1m")
+		next := a.start(t, calm, "--enforce=cpu-throttle", "--collect-interval=1m")
 		s.awaitAsBefore(t, before)
 		next.end(t, syscall.SIGTERM)
 		if c := changes(before, s.settings(t)); len(c) > 0 {
 			t.Fatalf("after the end: %s", strings.Join(c, "; "))
 		}
 	}
-	t.Logf("killed %d times, %d times with changes in force", rounds, left)
+	t.Logf("killed %d times, %d times with changes in force, %d files at most", rounds, left, most)
 	if left == 0 {
 		t.Error("nothing was ever left to undo: the test does not test")
 	}
@@ -216,25 +268,25 @@ spec:
   - {name: never, metricRule: {name: cpu_core_numbers, value: 1M}, actionName: calm-down}
 `
 
-// process starts agents as processes of the test's own, on the root of a node in namespaces.
-type process struct {
+// launcher starts agents as processes of the test's own, on the root of a node in namespaces.
+type launcher struct {
 	site
 	dir, kubeconfig string
 }
 
-func (s site) process(t testing.TB) process {
+func (s site) launcher(t testing.TB) launcher {
 	t.Helper()
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), command, controlplane.ServiceAccount("crane-system", command))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return process{site: s, dir: t.TempDir(), kubeconfig: kubeconfig}
+	return launcher{site: s, dir: t.TempDir(), kubeconfig: kubeconfig}
 }
 
-func (a process) journal() string { return filepath.Join(a.dir, "changes.json") }
+func (a launcher) journal() string { return filepath.Join(a.dir, "changes.json") }
 
 // write writes a file beside the journal and returns its path.
-func (a process) write(t testing.TB, name, content string) string {
+func (a launcher) write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(a.dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -250,8 +302,8 @@ type running struct {
 	done chan error
 }
 
-// start starts an agent that may throttle, with rules of a file.
-func (a process) start(t testing.TB, rules string, flags ...string) *running {
+// start starts an agent with rules of a file.
+func (a launcher) start(t testing.TB, rules string, flags ...string) *running {
 	t.Helper()
 	r := &running{log: filepath.Join(a.dir, "agent.log"), done: make(chan error, 1)}
 	log, err := os.Create(r.log)
@@ -260,7 +312,7 @@ func (a process) start(t testing.TB, rules string, flags ...string) *running {
 	}
 	defer log.Close()
 	r.cmd = exec.CommandContext(t.Context(), node.Command(command), append([]string{
-		"--host-root=" + a.Path("/"), "--enforce=cpu-throttle", "--rules=" + rules, "--kubeconfig=" + a.kubeconfig,
+		"--host-root=" + a.Path("/"), "--rules=" + rules, "--kubeconfig=" + a.kubeconfig,
 		"--hostname-override=" + a.Name(), "--state-dir=" + a.dir, "--bind-address=127.0.0.1:0",
 	}, flags...)...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
