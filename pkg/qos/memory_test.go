@@ -46,8 +46,8 @@ func newMemoryNode(pods ...Pod) *memoryNode {
 	}
 }
 
-// tick lets a second pass, decides with so much memory in use, and does what is planned.
-func (n *memoryNode) tick(used float64) Plan {
+// decide lets a second pass, and decides with so much memory in use.
+func (n *memoryNode) decide(used float64) Plan {
 	n.o.At = n.o.At.Add(time.Second)
 	n.o.Samples = map[string][]Sample{"memory_total_usage": {{Value: used, At: n.o.At}}}
 	for i := range n.o.Pods {
@@ -57,7 +57,12 @@ func (n *memoryNode) tick(used float64) Plan {
 			p.Containers[k].HeldMemory.At, p.Containers[k].WorkingSet.At = n.o.At, n.o.At
 		}
 	}
-	plan := Decide(&n.policy, &n.o, &n.s)
+	return Decide(&n.policy, &n.o, &n.s)
+}
+
+// tick is decide, and does what is planned.
+func (n *memoryNode) tick(used float64) Plan {
+	plan := n.decide(used)
 	for _, t := range plan.MemoryThrottles {
 		n.s.MemoryThrottled(t)
 		for i := range n.o.Pods {
@@ -112,6 +117,44 @@ func TestThrottleMemory(t *testing.T) {
 	}
 	if c.High != NoHigh || len(n.s.highs) > 0 {
 		t.Errorf("the limit is %s, want none", c.High)
+	}
+}
+
+// TestEvictWaitsForFiles: not for files that nobody drops, nor for ever for those that nobody can; each time that the rule fires anew.
+func TestEvictWaitsForFiles(t *testing.T) {
+	seconds := func(n *memoryNode) int {
+		for second := range 100 {
+			if len(n.decide(13*gibi).Evictions) > 0 {
+				return second
+			}
+		}
+		return 100
+	}
+	n := newMemoryNode(holder("reader", 4*gibi, gibi, 0))
+	for range 2 {
+		// As where writes fail: what is planned is never seen to be done.
+		if got, want := seconds(n), int(DefaultLimits().Drop.Seconds()); got != want {
+			t.Errorf("waits for %d s, want %d", got, want)
+		}
+		if more := len(n.decide(13 * gibi).MemoryThrottles); more == 0 {
+			t.Error("files are not dropped any more")
+		}
+		for range 3 {
+			n.decide(8 * gibi)
+		}
+	}
+	n = newMemoryNode(holder("reader", 4*gibi, gibi, 0))
+	n.policy.Untaken = map[Resource]bool{Memory: true}
+	if got := seconds(n); got != 0 {
+		t.Errorf("waits for %d s for what nobody does", got)
+	}
+	n = newMemoryNode(holder("reader", 4*gibi, gibi, 0))
+	n.policy.Untaken = map[Resource]bool{CPU: true}
+	n.policy.Rules[0].Action.Throttle = &Throttling{Step: 0.1}
+	c := &n.o.Pods[0].Containers[0]
+	c.Quota, c.UsedCPU = Unlimited, Measured[series.MilliCPU]{Value: 2000, At: n.o.At}
+	if got := seconds(n); got != int(DefaultLimits().Drop.Seconds()) {
+		t.Errorf("waits for %d s where cpu is not taken", got)
 	}
 }
 
