@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -90,7 +91,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		t.Skip("one CPU cannot be had alone")
 	}
 	s := start(t, node.Options{Restart: true})
-	s.bystander(t)
+	bystander := s.bystander(t)
 	before := s.settings(t)
 	d := s.deploy(t, cpuManager()...)
 	s.awaitTopology(t)
@@ -99,6 +100,16 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	own := s.awaitAlone(t, pod, 1)
 	t.Run("after-a-resize", func(t *testing.T) {
 		s.resizeMemory(t, pod, "96Mi")
+		if now := s.awaitAlone(t, pod, 1); now != own {
+			t.Errorf("it runs on %s, and on %s before", now, own)
+		}
+	})
+	t.Run("after-somebody-else-moved-another", func(t *testing.T) {
+		// As a container runtime does at a resize.
+		everywhere := []byte(fmt.Sprintf("0-%d", s.cpus(t)-1))
+		if err := os.WriteFile(s.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
+			t.Fatal(err)
+		}
 		if now := s.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("it runs on %s, and on %s before", now, own)
 		}

@@ -6,6 +6,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
@@ -134,6 +137,38 @@ func (s site) tells(t testing.TB, usable int, reserved numa.CPUSet) {
 	})
 }
 
+// narrow: with the agent's rights the kubelet tells its configuration and nothing else, and the API server does not let it any nearer.
+func (s site) narrow(t testing.TB) {
+	t.Helper()
+	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := fmt.Sprintf("https://%s:%d", n.Status.Addresses[0].Address, n.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	for url, want := range map[string]int{
+		kubelet + "/configz": http.StatusOK, kubelet + "/pods": http.StatusForbidden, kubelet + "/metrics": http.StatusForbidden,
+		config.Host + "/api/v1/nodes/" + s.Name() + "/proxy/configz": http.StatusForbidden,
+	} {
+		reply, err := client.Get(url)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		reply.Body.Close()
+		if reply.StatusCode != want {
+			t.Errorf("%s: %s, want %d", url, reply.Status, want)
+		}
+	}
+}
+
 // TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag; the scheduler
 // chooses one for a pod, and the agent gives it CPUs of that zone that nobody else runs on. A second pod waits for the zone, and gets it with
 // these CPUs when the first is gone.
@@ -154,6 +189,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.deploySet(t, set)
 	s.schedule(t)
 	s.tells(t, half, reserved)
+	s.narrow(t)
 
 	first := s.Run(t, s.whole("first", half))
 	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
