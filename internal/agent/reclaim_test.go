@@ -85,9 +85,9 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	if f, evictions := finding(); f.Phase != qos.Firing || f.Value != 150 || evictions != 1 {
 		t.Fatalf("%+v, %d evictions", f, evictions)
 	}
-	bears = 1000
-	if f, _ := finding(); f.Value != 300 {
-		t.Errorf("a core: %+v", f)
+	bears = 0
+	if f, _ := finding(); f.Value != 400 {
+		t.Errorf("nothing: %+v", f)
 	}
 	bears = 5000
 	finding()

@@ -61,6 +61,17 @@ func down[T Amount](v, unit T) T { return max(v, 0) / unit * unit }
 // whole rounds up to whole units.
 func whole[T Amount](v, unit T) T { return down(v+unit-1, unit) }
 
+// Share is the share of an offer that pods hold, from 0 on; 1 is all of it. Above that it is 1 and the deficit as a share of the offer, or of
+// one unit where that is less: who holds any of an offer of nothing is above 1 as well.
+func Share[T Amount](held, offer, unit T) series.Ratio {
+	held, offer = max(held, 0), max(offer, 0)
+	of := float64(max(offer, unit, 1))
+	if held > offer {
+		return series.Ratio(1 + float64(held-offer)/of)
+	}
+	return series.Ratio(float64(held) / of)
+}
+
 // ParseReserve reads a share of a node, as in 40% or 40, which are the same: from 0 to 100 percent.
 func ParseReserve(text string) (series.Ratio, error) {
 	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))

@@ -5,6 +5,8 @@ package elastic
 
 import (
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Phase is what becomes of what is advertised.
@@ -34,9 +36,9 @@ type Result[T Amount] struct {
 	Write     bool
 	// Deficit is by how much pods hold more than the offer, as far as that is known.
 	Deficit T
-	// Distributed is what pods hold in percent of what the node can bear, which is the offer, or one unit where that is less; more than
-	// 100 where there is a deficit. It counts only where Known: nobody is to be evicted for an offer that is not known.
-	Distributed float64
+	// Distributed is what pods hold as a share of what the node can bear, as Share reckons it: more than 1 where there is a deficit. It
+	// counts only where Known: nobody is to be evicted for an offer that is not known.
+	Distributed series.Ratio
 	Known       bool
 }
 
@@ -88,7 +90,7 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	target = max(target, r.Allocated)
 	if r.Known = r.Problem == ""; r.Known {
 		r.Deficit = max(r.Allocated-r.Offer, 0)
-		r.Distributed = 100 * float64(r.Allocated) / float64(max(r.Offer, p.Unit))
+		r.Distributed = Share(r.Allocated, r.Offer, p.Unit)
 	}
 	s.settle(&in, &p, &r, now, target)
 	return r

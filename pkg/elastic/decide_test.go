@@ -161,15 +161,15 @@ func TestDownAtOnce(t *testing.T) {
 	n := newNode()
 	n.after(15 * time.Minute)
 	n.in.Allocated, n.in.Use.Total, n.in.Use.Elastic = 5000, 9000, 1000
-	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(r.Distributed) != 71 {
+	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(float64(100*r.Distributed)) != 71 {
 		t.Errorf("%+v", r)
 	}
 	n.in.Use.Total = 13000
 	r := n.step()
-	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.Distributed != 250 {
+	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.Distributed != 2.5 {
 		t.Errorf("%+v", r)
 	}
-	if n.in.Use.Total = 20000; n.step().Distributed != 500 {
+	if n.in.Use.Total = 20000; n.step().Distributed != 6 {
 		t.Errorf("an offer of nothing: %+v", n.last)
 	}
 	// The pods are gone: what was held goes with them.
@@ -347,5 +347,17 @@ func TestResume(t *testing.T) {
 				t.Errorf("advertises %d, want %d", r.Advertise, c.want)
 			}
 		})
+	}
+}
+
+// TestShare: what is held of what can be borne goes on without a jump, and is above 1 exactly where more is held.
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		held, offer series.MilliCPU
+		want        series.Ratio
+	}{{0, 0, 0}, {0, 4000, 0}, {3000, 4000, 0.75}, {4000, 4000, 1}, {6000, 4000, 1.5}, {1000, 0, 2}, {3000, 0, 4}, {1000, 500, 1.5}, {-1000, -1000, 0}} {
+		if got := Share(c.held, c.offer, 1000); got != c.want {
+			t.Errorf("%d of %d: %g, want %g", c.held, c.offer, got, c.want)
+		}
 	}
 }

@@ -260,8 +260,8 @@ func (m *Manager) judge(state *cluster.State, now time.Time) *report {
 	return r
 }
 
-// Bears is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold, or a
-// whole unit where that is less. It is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted
+// Bears is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold. It
+// is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted
 // for that.
 func (m *Manager) Bears() (room claim.Room) {
 	latest := m.last()
@@ -272,10 +272,10 @@ func (m *Manager) Bears() (room claim.Room) {
 		return room
 	}
 	if latest.cpu.Known {
-		room.CPU = new(max(latest.cpu.Offer, m.policy.cpu.Unit))
+		room.CPU = new(latest.cpu.Offer)
 	}
 	if latest.memory.Known {
-		room.Memory = new(max(latest.memory.Offer, m.policy.memory.Unit))
+		room.Memory = new(latest.memory.Offer)
 	}
 	return room
 }

@@ -223,8 +223,8 @@ func TestDeficit(t *testing.T) {
 	if room := w.manager.Bears(); room.CPU == nil || *room.CPU != 2000 {
 		t.Errorf("bears %+v", room)
 	}
-	if got := w.manager.last().cpu.Distributed; got != 300 {
-		t.Errorf("distributed %v %%", got)
+	if got := w.manager.last().cpu.Distributed; got != 3 {
+		t.Errorf("distributed %v", got)
 	}
 	// The use is not known any more: nobody is evicted for that.
 	w.clock.Step(2 * time.Minute)

@@ -80,7 +80,7 @@ func collect[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, floa
 		}
 	}
 	if r.Known {
-		gauge(distributedDesc, r.Distributed/100, name)
+		gauge(distributedDesc, float64(r.Distributed), name)
 	}
 }
 
