@@ -82,7 +82,7 @@ func podsOf(s *cluster.State) inventory.Pods {
 
 // features are those of the host, and what of them the flags let the agent use.
 func (o *Options) features(layout *cgroup.Layout, missing error, s *observe.Snapshot) []features.Feature {
-	host := features.Host{Root: o.root(), Kubelet: o.KubeletRoot, Layout: layout, Missing: missing, Unused: o.unused()}
+	host := features.Host{Root: o.root(), Kubelet: o.KubeletRoot, Layout: layout, Missing: missing, Unused: o.unused(), Uncountable: o.uncountable(layout)}
 	return append(features.Report(host, s), o.actions(layout)...)
 }
 

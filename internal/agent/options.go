@@ -75,7 +75,9 @@ type Options struct {
 	EvictionBudget int
 	BudgetWindow   time.Duration
 	// KubeletRoot is the kubelet's directory below the host's root.
-	KubeletRoot  string
+	KubeletRoot string
+	// Cycles counts cycles and instructions of latency-sensitive pods.
+	Cycles       bool
 	FeatureGates featuregate.MutableFeatureGate
 	Reclaim      ReclaimOptions
 	CPUs         CPUOptions
@@ -122,6 +124,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size from which on the audit file is put away as FILE.1, in place of the one before, and a new one is begun.")
 	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "How many pods all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no such bound. The same on all nodes.")
 	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Time that --eviction-budget is for, from 1s to 1h.")
+	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which wants the capability PERFMON and a CPU whose counters the kernel may use.")
 	o.FeatureGates.AddFlag(fs)
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)

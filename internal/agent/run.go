@@ -116,7 +116,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		return nil, err
 	}
 	announcer := p.newAnnouncer()
-	for _, more := range [][]Manager{tellers, l.remember(p.newKeeper(p.log)), beside, changes, {l.marks, announcer}, zones, offered, {l}} {
+	for _, more := range [][]Manager{tellers, l.remember(p.newKeeper(p.log)), p.countCycles(l), beside, changes, {l.marks, announcer}, zones, offered, {l}} {
 		list = append(list, more...)
 	}
 	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {

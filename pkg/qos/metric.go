@@ -44,6 +44,8 @@ const (
 	briefly = 10 * time.Second
 	// sampled is that of metrics that are measured seldom.
 	sampled = 30 * time.Second
+	// counted is that of cycles, which are counted for ten seconds of each 45.
+	counted = time.Minute
 )
 
 // Lookup returns the metric of a name, of gocrane or Crane's own, and whether there is one.
@@ -116,6 +118,7 @@ func nodeMetrics() []Metric {
 		{Name: "pod_disk_write_bytes_per_second", Unit: "bytes/s", Settle: sampled},
 		{Name: "pod_disk_reads_per_second", Unit: "reads/s", Settle: sampled},
 		{Name: "pod_disk_writes_per_second", Unit: "writes/s", Settle: sampled},
+		{Name: "pod_cycles_per_instruction", Unit: "cycles", Settle: counted},
 	}
 }
 

@@ -50,5 +50,6 @@ var (
 	podDiskWriteDesc  = newPodDesc("disk_write_bytes_per_second", "Bytes that the pod wrote to disks, of the last sample.")
 	podDiskReadsDesc  = newPodDesc("disk_reads_per_second", "Reads of disks by the pod, of the last sample.")
 	podDiskWritesDesc = newPodDesc("disk_writes_per_second", "Writes to disks by the pod, of the last sample.")
+	podCyclesDesc     = newPodDesc("cycles_per_instruction", "CPU cycles that a latency-sensitive pod needed for an instruction, when they were counted last.")
 	podStalledDesc    = newPodDesc("pressure_stalled_seconds_total", "Time in which tasks of the pod waited for a resource: some of them, or all (full).", "resource", "kind")
 )

@@ -31,8 +31,8 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to seventeen for each of the
-// pods, twenty where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
+// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to eighteen for each of the
+// pods, 21 where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
 type Collector struct{ config Config }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -47,7 +47,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		diskReadDesc, diskWriteDesc, diskReadsDesc, diskWritesDesc, diskBusyDesc, networkReceiveDesc, networkTransmitDesc,
 		exclusiveIdleDesc, zoneMemoryDesc, zoneUsedDesc, podQueueDesc, podThreadsDesc, podSampledDesc,
 		podCPUDesc, podThrottledDesc, podLimitDesc, podMemoryDesc, podWorkingSetDesc, podRSSDesc, podCacheDesc, podStalledDesc,
-		podDiskReadDesc, podDiskWriteDesc, podDiskReadsDesc, podDiskWritesDesc,
+		podDiskReadDesc, podDiskWriteDesc, podDiskReadsDesc, podDiskWritesDesc, podCyclesDesc,
 	} {
 		ch <- d
 	}
@@ -185,6 +185,9 @@ func (s sink) pod(p *observe.Pod, labels []string) {
 		s.gauge(podCacheDesc, float64(m.Value.Cache), labels...)
 	}
 	s.stalled(podStalledDesc, p.Pressure, labels...)
+	if c := p.Cycles; c.OK {
+		s.gauge(podCyclesDesc, c.Value.PerInstruction, labels...)
+	}
 	if t := p.Transfer; t.OK {
 		s.gauge(podDiskReadDesc, t.Value.ReadBytes, labels...)
 		s.gauge(podDiskWriteDesc, t.Value.WriteBytes, labels...)

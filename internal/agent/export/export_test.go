@@ -65,6 +65,7 @@ func transferring(latest *observe.Latest) {
 	s.Pods = slices.Clone(s.Pods)
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.UID == guaranteed {
+			p.Cycles = observe.Known[observe.Cycles]{Value: observe.Cycles{At: s.At, PerInstruction: 1.5}, OK: true}
 			p.Transfer = observe.Known[observe.Transfer]{Value: observe.Transfer{At: s.At, Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4}, OK: true}
 		}
 	}
@@ -109,6 +110,9 @@ crane_agent_observed_timestamp_seconds 1.76757122e+09
 # HELP crane_agent_pod_cpu_limit_cores Limit of cpu in force; absent where there is none.
 # TYPE crane_agent_pod_cpu_limit_cores gauge
 crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed + `"} 0.5
+# HELP crane_agent_pod_cycles_per_instruction CPU cycles that a latency-sensitive pod needed for an instruction, when they were counted last.
+# TYPE crane_agent_pod_cycles_per_instruction gauge
+crane_agent_pod_cycles_per_instruction{namespace="shop",pod="web",uid="` + guaranteed + `"} 1.5
 # HELP crane_agent_pod_disk_read_bytes_per_second Bytes that the pod read from disks, of the last sample.
 # TYPE crane_agent_pod_disk_read_bytes_per_second gauge
 crane_agent_pod_disk_read_bytes_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 3
@@ -125,7 +129,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 	names := []string{
 		"crane_agent_node_cpu_usage_cores", "crane_agent_node_disk_write_bytes_per_second", "crane_agent_node_memory_usage_bytes",
 		"crane_agent_node_network_receive_bytes_per_second", "crane_agent_observed_pods", "crane_agent_observed_timestamp_seconds",
-		"crane_agent_pod_cpu_limit_cores", "crane_agent_pod_disk_read_bytes_per_second", "crane_agent_pod_disk_reads_per_second",
+		"crane_agent_pod_cpu_limit_cores", "crane_agent_pod_cycles_per_instruction", "crane_agent_pod_disk_read_bytes_per_second", "crane_agent_pod_disk_reads_per_second",
 		"crane_agent_pod_disk_write_bytes_per_second", "crane_agent_pod_disk_writes_per_second",
 	}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {

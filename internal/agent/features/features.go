@@ -77,6 +77,8 @@ type Host struct {
 	Missing error
 	// Unused says why the agent does not use what the kernel has, by the feature's name.
 	Unused map[string]string
+	// Uncountable says why cycles and instructions of pods cannot be counted, empty where they can; nil where nobody counts them.
+	Uncountable func() string
 }
 
 // Features that an agent may leave unused.
@@ -103,7 +105,7 @@ func Report(h Host, s *observe.Snapshot) []Feature {
 		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
 		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
-		h.numaZones(), h.runQueue(), h.interference(), h.cyclesPerInstruction(),
+		h.podDisks(), h.numaZones(), h.runQueue(), h.interference(), h.cyclesPerInstruction(),
 		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
 		runtimeSocket(h.Root),
 	)
@@ -200,14 +202,38 @@ func (h Host) interference() Feature {
 	return unsupported(name, "pods have no pressure, and run queues cannot be sampled: "+queue.Reason)
 }
 
+// podDisks is what each pod does to disks.
+func (h Host) podDisks() Feature {
+	const name = "pod-disks"
+	if h.Layout == nil || h.Layout.Pods == "" {
+		return unsupported(name, "there are no pods")
+	}
+	if _, err := h.Layout.TransferFiles(); err != nil {
+		return unsupported(name, err.Error())
+	}
+	if h.Layout.Version != cgroup.V2 {
+		return on(name, "without what the kernel writes later, which v1 counts as nobody's")
+	}
+	return on(name, "")
+}
+
 // cyclesPerInstruction needs a performance monitoring unit, which most virtual machines do not have.
 func (h Host) cyclesPerInstruction() Feature {
 	const name = "cpi"
+	if h.Layout == nil || h.Layout.Pods == "" {
+		return unsupported(name, "there are no pods")
+	}
+	if h.Uncountable != nil {
+		if why := h.Uncountable(); why != "" {
+			return unsupported(name, why)
+		}
+		return on(name, "counted of latency-sensitive pods")
+	}
 	devices := h.Root.Path("sys/bus/event_source/devices")
 	if !exists(filepath.Join(devices, "cpu")) && !exists(filepath.Join(devices, "cpu_core")) {
 		return unsupported(name, "no hardware performance counters: the kernel has no device cpu in /sys/bus/event_source/devices")
 	}
-	return off(name, "the kernel has them; the agent does not use them yet")
+	return off(name, "the agent runs without --cycles-per-instruction")
 }
 
 // kubeletPolicy reads the policy of one of the kubelet's managers from its state file.

@@ -55,7 +55,7 @@ func TestReport(t *testing.T) {
 	for name, want := range map[string]string{
 		"cgroups": "on: cgroup v2, driver systemd", "pods": "on: in kubepods.slice", "pod-pressure": "on", "memory-high": "off: nobody asks",
 		"memory-reclaim": "unsupported: the kernel is too old", "numa": "on: 2 zones", "interference": "on: by the pressure of pods", "kubelet-cpu-manager": "on: policy static",
-		"kubelet-memory-manager": "unsupported: memory_manager_state: ", "runtime": "off: /run/crio/crio.sock", "network": "on", "disks": "on", "node-pressure": "on",
+		"kubelet-memory-manager": "unsupported: memory_manager_state: ", "cpi": "unsupported: no hardware performance counters", "pod-disks": "on", "runtime": "off: /run/crio/crio.sock", "network": "on", "disks": "on", "node-pressure": "on",
 	} {
 		if !strings.HasPrefix(got[name], want) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

@@ -29,6 +29,7 @@ type Observer struct {
 	owned    owned
 
 	transfers transfers
+	counted   func(uid string) (Cycles, bool)
 }
 
 // New returns an observer of the host below root, and its cgroups.

@@ -37,7 +37,8 @@ func (o *Observer) lookPods() {
 	s.Pods = s.Pods[:len(pods)]
 	for i, p := range pods {
 		out := &s.Pods[i]
-		out.UID, out.Class = p.UID, p.Class
+		out.UID, out.Class, out.Path = p.UID, p.Class, p.Path
+		out.Cycles = o.cycles(p.UID)
 		out.Use = o.use(p.Path, &p.Stat)
 		out.Pressure = Pressures{}
 		if p.Stat.Has&cgroup.Pressure != 0 {
@@ -64,6 +65,16 @@ func (o *Observer) lookPods() {
 			delete(o.waited, path)
 		}
 	}
+}
+
+// CyclesCounted names who counts cycles and instructions of pods: of returns the last sample of one, by its UID. It is called at each look.
+func (o *Observer) CyclesCounted(of func(uid string) (Cycles, bool)) { o.counted = of }
+
+func (o *Observer) cycles(uid string) (k Known[Cycles]) {
+	if o.counted != nil {
+		k.Value, k.OK = o.counted(uid)
+	}
+	return k
 }
 
 // stalls makes shares of the times that a pod's tasks have waited. The averages of the kernel are of ten seconds and more; these are of

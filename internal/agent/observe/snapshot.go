@@ -94,6 +94,8 @@ type InterfaceRate struct {
 type Pod struct {
 	UID   string
 	Class cgroup.Class
+	// Path is the group below a hierarchy's root.
+	Path string
 	Use
 	Pressure Pressures
 	// Stalled are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
@@ -101,8 +103,17 @@ type Pod struct {
 	// OwnCPUs tells that a container of it runs on CPUs that belong to containers alone.
 	OwnCPUs bool
 	// Transfer is the last sample of what it does to disks; unknown unless somebody asks for it.
-	Transfer   Known[Transfer]
+	Transfer Known[Transfer]
+	// Cycles is the last sample of how many cycles it needs for an instruction; unknown unless somebody counts them.
+	Cycles     Known[Cycles]
 	Containers []Container
+}
+
+// Cycles are those that a pod needs for an instruction.
+type Cycles struct {
+	// At is when they were counted last.
+	At             time.Time
+	PerInstruction float64
 }
 
 // Stalls are by resource.

@@ -23,6 +23,8 @@ const (
 	// the minute for which rules take a measurement by default.
 	window = 10 * time.Second
 	period = 45 * time.Second
+	// idle is the time between two looks for somebody to be counted.
+	idle = 5 * time.Second
 	// look is the time between two looks at whether a pod that is counted is still there: an open counter keeps a part of its cgroup.
 	look = time.Second
 	// maxDescriptors bounds the counters that are open at a time, two for each pod and CPU. Pods for which there is no room take turns.
@@ -115,6 +117,12 @@ func (s *Sampler) Run(ctx context.Context) error {
 		s.config.Beat("begin")
 		pods := s.config.Pods()
 		s.keep(pods)
+		if len(pods) == 0 {
+			if !s.wait(ctx, idle) {
+				return nil
+			}
+			continue
+		}
 		if !s.count(ctx, pods) || !s.wait(ctx, period-window) {
 			return nil
 		}
@@ -190,7 +198,7 @@ func (s *Sampler) count(ctx context.Context, pods []Pod) bool {
 // begin opens counters for as many pods as there is room for, from the one that had to wait the last time.
 func (s *Sampler) begin(pods []Pod) []counting {
 	cpus, err := s.cpus(s.config.Root)
-	if err != nil || len(pods) == 0 {
+	if err != nil {
 		s.fails(err)
 		return nil
 	}

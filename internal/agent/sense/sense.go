@@ -190,6 +190,9 @@ func (s *Sense) pods(snapshot *observe.Snapshot, pods inventory.Pods) {
 		labels := s.podLabels(&pod, "", "")
 		pod.Labels, pod.OwnCPUs = labels, seen.OwnCPUs
 		s.transfers(&pod, seen)
+		if c := seen.Cycles; c.OK {
+			s.addAt(c.Value.At, "pod_cycles_per_instruction", c.Value.PerInstruction, labels)
+		}
 		s.stalls(&pod, seen)
 		s.use(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.pressure(podPressures[resource], p, labels) })

@@ -19,10 +19,11 @@ func TestTransfers(t *testing.T) {
 	when := s.At.Add(-3 * time.Second)
 	p.Transfer = known(observe.Transfer{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
 	p.Stalled = observe.Stalls{IO: known(series.Ratio(0.3))}
+	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})
 	var eyes Sense
 	o := eyes.Observe(s, pods(s), false)
 	for name, want := range map[string]float64{
-		"pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
+		"pod_cycles_per_instruction": 1.5, "pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
 	} {
 		if got := value(t, o, name, "PodUid", burstable); got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)

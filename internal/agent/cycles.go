@@ -1,0 +1,53 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/perf"
+)
+
+// uncountable says why cycles of pods cannot be counted; nil where nobody is to count them.
+func (o *Options) uncountable(layout *cgroup.Layout) func() string {
+	if !o.Cycles || layout == nil {
+		return nil
+	}
+	return func() string { return perf.Unsupported(o.root(), *layout) }
+}
+
+// countCycles counts cycles and instructions of latency-sensitive pods beside the loop, where flags say so.
+func (p *parts) countCycles(l *loop) []Manager {
+	if !p.Cycles {
+		return nil
+	}
+	sampler := perf.New(perf.Config{
+		Pods: p.sensitivePods, Root: p.root(), Clock: p.clock, Log: p.log, Beat: p.pulse.For((*perf.Sampler)(nil).Name()),
+	})
+	l.observer.CyclesCounted(func(uid string) (observe.Cycles, bool) {
+		s, ok := sampler.Last(uid)
+		return observe.Cycles{At: s.At, PerInstruction: s.CyclesPerInstruction}, ok
+	})
+	return []Manager{sampler}
+}
+
+// sensitivePods are those of the last look that are latency-sensitive.
+func (p *parts) sensitivePods() []perf.Pod {
+	seen := p.latest.Load()
+	if seen == nil {
+		return nil
+	}
+	known := podsOf(p.view.State())
+	var out []perf.Pod
+	for i := range seen.Pods {
+		pod, ok := known.Find(seen.Pods[i].UID)
+		if !ok || pod.Sensitive == "" {
+			continue
+		}
+		if dir, err := p.layout.PerfGroup(seen.Pods[i].Path); err == nil {
+			out = append(out, perf.Pod{UID: pod.UID, Dir: dir})
+		}
+	}
+	return out
+}

@@ -1,0 +1,46 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// TestSensitivePods: cycles are counted of latency-sensitive pods alone, in their own groups, and of nobody without the flag.
+func TestSensitivePods(t *testing.T) {
+	n := newNeighbours(t, false)
+	if list := n.parts.countCycles(n.loop); list != nil {
+		t.Errorf("%d managers without the flag", len(list))
+	}
+	if n.parts.uncountable(&n.parts.layout) != nil {
+		t.Error("it is tried without the flag")
+	}
+	if got := n.parts.sensitivePods(); got != nil {
+		t.Errorf("before the first look: %v", got)
+	}
+	n.tick(1)
+	got := n.parts.sensitivePods()
+	if len(got) != 1 || !strings.HasPrefix(got[0].UID, "11111111-") || !strings.HasSuffix(got[0].Dir, "/sys/fs/cgroup/kubepods/burstable/pod"+got[0].UID) {
+		t.Errorf("%+v, want the web server's group", got)
+	}
+	n.parts.Cycles = true
+	list := n.parts.countCycles(n.loop)
+	if len(list) != 1 || list[0].Name() != "cpi" {
+		t.Errorf("%+v", list)
+	}
+	n.tick(1)
+	if s := n.parts.latest.Load(); s.Pods[0].Cycles.OK {
+		t.Errorf("cycles of a pod that was never counted: %+v", s.Pods[0].Cycles)
+	}
+	// A directory of files is no cgroup, and the reason says so, or that this host does not let anybody count.
+	if why := n.parts.uncountable(&n.parts.layout)(); why == "" {
+		t.Error("a simulated host can count")
+	}
+	if n.parts.uncountable((*cgroup.Layout)(nil)) != nil {
+		t.Error("it is tried without cgroups")
+	}
+}
