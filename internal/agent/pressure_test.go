@@ -89,7 +89,8 @@ func (c *crowd) id(name string) string {
 
 func (*crowd) names() []string { return []string{"server", "reader", "leak", "keeps"} }
 
-func newCrowd(t *testing.T) *crowd {
+// newCrowd has an agent that evicts, and does what else is named.
+func newCrowd(t *testing.T, enforce ...string) *crowd {
 	t.Helper()
 	c := &crowd{t: t, clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), ends: map[string]time.Time{}}
 	root := t.TempDir()
@@ -118,7 +119,7 @@ func newCrowd(t *testing.T) *crowd {
 	if err := c.host.Tree().Write(c.file("reader", cgroup.FileHigh), readersHigh); err != nil {
 		t.Fatal(err)
 	}
-	c.start(root, node)
+	c.start(root, node, enforce)
 	return c
 }
 
@@ -159,10 +160,10 @@ func (c *crowd) Evict(_ context.Context, e *policyv1.Eviction) error {
 }
 
 // start puts the agent together and runs what carries plans out.
-func (c *crowd) start(root string, node *corev1.Node) {
+func (c *crowd) start(root string, node *corev1.Node, enforce []string) {
 	c.t.Helper()
 	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = c.t.TempDir(), root, []string{enforceMemory}
+	o.StateDir, o.HostRoot, o.Enforce = c.t.TempDir(), root, enforce
 	layout, err := cgroup.Detect(o.root())
 	if err != nil {
 		c.t.Fatal(err)
@@ -305,16 +306,14 @@ func (c *crowd) actions() (out []string) {
 func TestReclaimThenEvict(t *testing.T) { synctest.Test(t, reclaimThenEvict) }
 
 func reclaimThenEvict(t *testing.T) {
-	c := newCrowd(t)
+	c := newCrowd(t, enforceMemory)
 	var fired, dropped, evicted int // seconds, 0 for not yet
 	var before, high int64
 	for second := 1; evicted == 0; second++ {
 		if second > 120 {
 			t.Fatalf("nobody is evicted: fired %d, dropped %d", fired, dropped)
 		}
-		load := c.wants["leak"]
-		load.Anon += 256 * mebi
-		c.wants["leak"] = load
+		c.leaks()
 		files, grown := c.stat("reader", "file"), c.stat("leak", "anon")
 		plan := c.tick()
 		f := plan.Rules[0]
@@ -362,6 +361,38 @@ func reclaimThenEvict(t *testing.T) {
 	}
 	t.Logf("fired after %d s; files dropped for %d s, %d of %d MiB; evicted %d s after it fired", fired, dropped-fired+1, (before-c.stat("reader", "file"))/mebi, before/mebi, evicted-fired)
 	c.calm()
+}
+
+// leaks lets what leaks want more.
+func (c *crowd) leaks() {
+	load := c.wants["leak"]
+	load.Anon += 256 * mebi
+	c.wants["leak"] = load
+}
+
+// TestEvictWithoutReclaim: an agent that may not throttle memory evicts as soon as the rule fires: nobody drops the files that could be
+// waited for.
+func TestEvictWithoutReclaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		for second := 1; ; second++ {
+			if second > 60 {
+				t.Fatal("nobody is evicted")
+			}
+			c.leaks()
+			plan := c.tick()
+			fires := plan.Rules[0].Phase == qos.Firing
+			if fires != (len(plan.Evictions) == 1) {
+				t.Fatalf("%d s: %+v, %d evictions", second, plan.Rules[0], len(plan.Evictions))
+			}
+			if fires {
+				break
+			}
+		}
+		if len(c.evicted) != 1 || c.evicted[0].Name != "leak" || c.read("reader", cgroup.FileHigh) != readersHigh {
+			t.Errorf("%+v, the reader's limit is %s", c.evicted, c.read("reader", cgroup.FileHigh))
+		}
+	})
 }
 
 func (c *crowd) sawNode() *corev1.Node {
