@@ -18,6 +18,8 @@ type Machine struct {
 	Reserved numa.CPUSet
 	// Memory is what containers can have of each zone; a zone without any is not named.
 	Memory map[string]series.Bytes
+	// MemoryIsOthers tells that somebody else binds containers to zones of memory: then nobody is bound here.
+	MemoryIsOthers bool
 }
 
 // Pod is a pod whose containers are to have CPUs.

@@ -196,6 +196,10 @@ func TestNear(t *testing.T) {
 			t.Errorf("%s: %q, want %q", uid, got, want)
 		}
 	}
+	m.MemoryIsOthers = true
+	if zones, why = Near(m, &plan, pods); len(zones) != 0 || len(why) != len(pods) {
+		t.Errorf("somebody else binds memory: %v, %v", zones, why)
+	}
 }
 
 func TestValidate(t *testing.T) {

@@ -24,7 +24,11 @@ func Near(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]
 	}
 	left := maps.Clone(m.Memory)
 	for _, h := range plan.Holdings {
-		if reason := bind(left, h.Zones, limits[h.ID]); reason != "" {
+		reason := "the kubelet binds containers to zones of memory itself"
+		if !m.MemoryIsOthers {
+			reason = bind(left, h.Zones, limits[h.ID])
+		}
+		if reason != "" {
 			why[h.ID] = reason
 			continue
 		}

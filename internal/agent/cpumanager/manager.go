@@ -244,7 +244,7 @@ func (m *Manager) load() bool {
 			}
 		}
 	}
-	m.plan.Holdings, m.saved, m.loaded, m.inherits, m.unsaved = holdings, holdings, true, inherits, inherits
+	m.plan.Holdings, m.saved, m.loaded, m.inherits, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
 	if inherits {
 		m.config.Log.Info(m.verb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
 	}
@@ -280,7 +280,7 @@ func (d *decided) machine() (cpumanager.Machine, error) {
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("CPUs: %w", err)
 	}
-	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.facts.UsableMemory()}
+	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.facts.UsableMemory(), MemoryIsOthers: d.facts.Kubelet.StaticMemory}
 	for i := range d.facts.Machine.Zones {
 		if z := &d.facts.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
 			delete(m.Memory, z.Name())

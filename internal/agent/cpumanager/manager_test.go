@@ -268,6 +268,24 @@ func TestStandsAside(t *testing.T) {
 	})
 }
 
+// TestMemoryIsTheKubelets: where the kubelet binds containers to zones of memory, nobody else does; CPUs are ours all the same.
+func TestMemoryIsTheKubelets(t *testing.T) {
+	on(t, func(t *testing.T, b *bed, _ string) {
+		b.run("web", "node0=2", 2)
+		before := b.mems("web", "a")
+		b.step()
+		if got := b.mems("web", "a"); got != "0" {
+			t.Errorf("memory of %q", got)
+		}
+		b.kubelet("memoryManagerPolicy: Static\n")
+		b.step()
+		b.want("CPUs stay", "web/a=0-1")
+		if got := b.mems("web", "a"); got != before && got != "0-1" {
+			t.Errorf("memory of %q, before it was %q", got, before)
+		}
+	})
+}
+
 // TestUnknown: before pods are known nobody's CPUs are taken for free.
 func TestUnknown(t *testing.T) {
 	b := newBed(t, false)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,7 +17,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// static is the kubelet's policy of assigning CPUs itself.
+// static is the kubelet's policy of assigning CPUs itself, and with a capital that of assigning memory.
 const static = "static"
 
 // Kubelet is what matters here of a kubelet's configuration.
@@ -25,6 +26,8 @@ type Kubelet struct {
 	Source string
 	// Static says that the kubelet assigns CPUs itself.
 	Static bool
+	// StaticMemory says that it binds containers to zones of memory itself.
+	StaticMemory bool
 	// Reserved is what it keeps for itself and for the system; CPU among it where ReservedCPUs does not say which.
 	Reserved corev1.ResourceList
 	// ReservedCPUs are those that it keeps by number.
@@ -33,11 +36,12 @@ type Kubelet struct {
 
 // configuration has the fields of kubelet.config.k8s.io/v1beta1 that are read. Others may be whatever a later kubelet has.
 type configuration struct {
-	Kind               string            `json:"kind"`
-	CPUManagerPolicy   string            `json:"cpuManagerPolicy"`
-	KubeReserved       map[string]string `json:"kubeReserved"`
-	SystemReserved     map[string]string `json:"systemReserved"`
-	ReservedSystemCPUs string            `json:"reservedSystemCPUs"`
+	Kind                string            `json:"kind"`
+	CPUManagerPolicy    string            `json:"cpuManagerPolicy"`
+	MemoryManagerPolicy string            `json:"memoryManagerPolicy"`
+	KubeReserved        map[string]string `json:"kubeReserved"`
+	SystemReserved      map[string]string `json:"systemReserved"`
+	ReservedSystemCPUs  string            `json:"reservedSystemCPUs"`
 }
 
 // ParseKubelet reads a KubeletConfiguration, as YAML or JSON.
@@ -67,7 +71,9 @@ func parseConfigz(content []byte) (Kubelet, error) {
 }
 
 func (c *configuration) kubelet() (Kubelet, error) {
-	k := Kubelet{Static: c.CPUManagerPolicy == static, Reserved: corev1.ResourceList{}}
+	k := Kubelet{
+		Static: c.CPUManagerPolicy == static, StaticMemory: strings.ToLower(c.MemoryManagerPolicy) == static, Reserved: corev1.ResourceList{},
+	}
 	for field, list := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
 		for name, text := range list {
 			name := corev1.ResourceName(name)

@@ -14,6 +14,9 @@ func TestParseKubelet(t *testing.T) {
 	if !k.Static || cpu.String() != "2" || memory.String() != "1Gi" || k.ReservedCPUs.String() != "0-1" {
 		t.Errorf("%+v", k)
 	}
+	if k := kubelet(t, "memoryManagerPolicy: Static\n"); !k.StaticMemory || k.Static {
+		t.Errorf("%+v", k)
+	}
 	for want, text := range map[string]string{
 		"kind is":            "kind: Pod\n",
 		"kubeReserved":       "kind: KubeletConfiguration\nkubeReserved: {cpu: -1}\n",

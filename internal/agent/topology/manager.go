@@ -239,8 +239,9 @@ func spread(node string) time.Duration {
 
 // tellFacts tells what has changed about the machine and the kubelet.
 func (m *Manager) tellFacts(before, now *Facts) {
-	if before == nil || before.Kubelet.Source != now.Kubelet.Source || before.Kubelet.Static != now.Kubelet.Static {
-		m.config.Log.Info("Knows the kubelet's configuration", "from", now.Kubelet.Source, "assigns CPUs itself", now.Kubelet.Static)
+	k := &now.Kubelet
+	if before == nil || before.Kubelet.Source != k.Source || before.Kubelet.Static != k.Static || before.Kubelet.StaticMemory != k.StaticMemory {
+		m.config.Log.Info("Knows the kubelet's configuration", "from", k.Source, "assigns CPUs itself", k.Static, "assigns memory itself", k.StaticMemory)
 	}
 	if problems := strings.Join(now.Problems(), "; "); problems != m.seen {
 		m.seen = problems

@@ -66,10 +66,8 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (Kubelet, e
 			return Kubelet{}, err
 		}
 	}
-	if policy := r.Running(); policy == static && !k.Static {
-		k.Static = true
-		k.Source += ", with policy static by its cpu_manager_state"
-	}
+	r.started("cpu_manager_state", &k.Static, &k)
+	r.started("memory_manager_state", &k.StaticMemory, &k)
 	return k, nil
 }
 
@@ -120,12 +118,20 @@ func (r *KubeletReader) readFile() (Kubelet, error) {
 	return k, nil
 }
 
-// Running is the policy of the CPU manager in the kubelet's state file; empty where there is none that can be read.
-func (r *KubeletReader) Running() string {
+// started notes that a kubelet says in a state file that its policy is static, where nothing else does.
+func (r *KubeletReader) started(file string, isStatic *bool, k *Kubelet) {
+	if !*isStatic && r.running(file) == static {
+		*isStatic = true
+		k.Source += ", with policy static by its " + file
+	}
+}
+
+// running is the policy in a state file of the kubelet's; empty where there is none that can be read.
+func (r *KubeletReader) running(file string) string {
 	var state struct {
 		PolicyName string `json:"policyName"`
 	}
-	content, err := r.read(filepath.Join(r.Dir, "cpu_manager_state"))
+	content, err := r.read(filepath.Join(r.Dir, file))
 	if err != nil || json.Unmarshal(content, &state) != nil {
 		return ""
 	}

@@ -32,6 +32,11 @@ func TestKubeletFile(t *testing.T) {
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || !strings.Contains(k.Source, "cpu_manager_state") {
 		t.Errorf("%+v, %v", k, err)
 	}
+	files["var/lib/kubelet/memory_manager_state"] = `{"policyName":"Static","machineState":{}}`
+	r.Root = hostWith(t, files)
+	if k, err := r.Read(t.Context(), nil); err != nil || !k.StaticMemory || !strings.Contains(k.Source, "memory_manager_state") {
+		t.Errorf("%+v, %v", k, err)
+	}
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConf"
 	r.Root = hostWith(t, files)
 	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "/var/lib/kubelet/config.yaml") {
