@@ -1,0 +1,58 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestTheKubeletAssigns: where a kubelet's own policy is static, it gives a container its CPU, and the agent says why it does not.
+func TestTheKubeletAssigns(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU cannot be had alone")
+	}
+	s := start(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
+	set := s.daemonSet(t, cpuManager()...)
+	// All CPU that is left is to be one pod's.
+	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
+	d := s.deploySet(t, set)
+	s.Eventually(t, "the agent stands aside", func() error {
+		nrt, err := s.topology(t)
+		if err != nil {
+			return err
+		}
+		log, err := s.Logs(t, d.pod)
+		if err == nil && !strings.Contains(log, "Does not assign CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
+			err = errors.New("the agent does not say so")
+		}
+		if nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
+			err = errors.Join(err, fmt.Errorf("%+v", nrt))
+		}
+		return err
+	})
+	pod := s.Run(t, s.pinned("pinned", "1"))
+	// Not alone: a kubelet lets sandboxes run everywhere.
+	cgroups := s.Cgroups(t)
+	s.Eventually(t, "the kubelet has given it a CPU", func() error {
+		limits, err := cgroups.ContainerLimits(t, pod)
+		if set, invalid := numa.ParseCPUSet(limits.CPUs); err == nil && (invalid != nil || set.Len() != 1) {
+			err = fmt.Errorf("it runs on %q", limits.CPUs)
+		}
+		return err
+	})
+	before := s.settings(t)
+	d.remove(t)
+	s.awaitAsBefore(t, before)
+}
