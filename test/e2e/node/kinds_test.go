@@ -31,8 +31,8 @@ func TestMachine(t *testing.T) {
 		t.Skip("an emulated machine takes minutes, and one run of many failed for no reason found yet")
 	}
 	n := node.Start(t, node.Options{Machine: true, Cgroup: 2, CPUManagerPolicy: "static", ReservedCPUs: "0"})
-	suite(t, n)
-	t.Run("answers-as-the-simulated-kernel", func(t *testing.T) { testConformance(t, n.Cgroups(t)) })
+	cgroups := suite(t, n)
+	t.Run("answers-as-the-simulated-kernel", func(t *testing.T) { testConformance(t, cgroups) })
 }
 
 // TestMachineOfVersion1 is the other way round: cgroup version 1, as on a host that no longer has it.
@@ -46,8 +46,9 @@ func TestMachineOfVersion1(t *testing.T) {
 	t.Run("resizes", func(t *testing.T) { testResize(t, n, cgroups) })
 }
 
-// suite shows on a node of any kind that it is a real one.
-func suite(t *testing.T, n *node.Node) {
+// suite shows on a node of any kind that it is a real one, and returns the access to its cgroups.
+func suite(t *testing.T, n *node.Node) *node.Cgroups {
+	t.Helper()
 	cgroups := n.Cgroups(t)
 	t.Run("runs", func(t *testing.T) { testRuns(t, n) })
 	t.Run("resizes", func(t *testing.T) { testResize(t, n, cgroups) })
@@ -55,6 +56,7 @@ func suite(t *testing.T, n *node.Node) {
 	t.Run("throttles", func(t *testing.T) { testThrottle(t, n, cgroups) })
 	t.Run("keeps-cpus-exclusive", func(t *testing.T) { testExclusive(t, n, cgroups) })
 	t.Run("lets-an-agent-write", func(t *testing.T) { testWrite(t, n, cgroups) })
+	return cgroups
 }
 
 // testRuns: a pod runs, its logs and a program in it can be reached, and it finds the API server.
