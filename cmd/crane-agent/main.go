@@ -16,6 +16,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // A second signal ends the process at once; what it leaves is undone by the next start.
 	err := agent.NewCommand().ExecuteContext(ctx)
 	stop()
 	if err != nil {

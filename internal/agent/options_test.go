@@ -83,6 +83,7 @@ func TestServingFlags(t *testing.T) {
 		"--bind-address":                 {"--dry-run", "--bind-address=nowhere"},
 		"--max-inactivity":               {"--dry-run", "--max-inactivity=1s"},
 		"--stop-timeout":                 {"--dry-run", "--stop-timeout=0s"},
+		`Invalid value: "-1s"`:           {"--dry-run", "--collect-interval=-1s"},
 		"--node-resource-reserved":       {"--dry-run", "--node-resource-reserved=cpu=140%"},
 		"neither cpu nor memory":         {"--dry-run", "--node-resource-reserved=disk=40%"},
 		"--default-cpu-policy":           {"--dry-run", "--default-cpu-policy=best"},

@@ -19,6 +19,9 @@ import (
 const leastInactivity = 10 * time.Second
 
 func invalid(flag string, value any, why string) *field.Error {
+	if d, ok := value.(time.Duration); ok {
+		value = d.String() // else it is a number of nanoseconds
+	}
 	return field.Invalid(field.NewPath("--"+flag), value, why)
 }
 

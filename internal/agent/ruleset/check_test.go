@@ -67,3 +67,23 @@ func TestUnreadablePodQOS(t *testing.T) {
 		}
 	}
 }
+
+// TestParseList: what kubectl get prints of all kinds at once is read like single objects, and a list of something else is none.
+func TestParseList(t *testing.T) {
+	const item = "- {apiVersion: ensurance.crane.io/v1alpha1, metadata: {name: a, uid: u, resourceVersion: '1', creationTimestamp: '2026-01-05T00:00:00Z'}, "
+	set, err := Parse([]byte("apiVersion: v1\nkind: List\nitems:\n" +
+		item + "kind: NodeQOS, spec: {rules: [{name: r, metricRule: {name: cpu_total_usage, value: 1}, actionName: a}]}}\n" +
+		item + "kind: PodQOS, spec: {allowedActions: [a]}}\n" + item + "kind: AvoidanceAction, spec: {}}\n"))
+	if err != nil || len(set.NodeQOS) != 1 || len(set.PodQOS) != 1 || len(set.Actions) != 1 || set.NodeQOS[0].Spec.Rules[0].Name != "r" {
+		t.Errorf("%+v, %v", set, err)
+	}
+	for want, text := range map[string]string{
+		"unknown field":       "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
+		"there is no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
+		"is there twice":      "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,7 @@ import (
 	"crane.io/crane/internal/manifest"
 )
 
-// Parse reads a stream of YAML documents: NodeQOS, PodQOS and AvoidanceAction. Unknown fields, other kinds and two objects of one name
+// Parse reads a stream of YAML documents: NodeQOS, PodQOS and AvoidanceAction, and lists of them. Unknown fields, other kinds and two objects of one name
 // are errors, with the object's kind and name; other API groups are left out, since manifests often hold more.
 func Parse(content []byte) (Set, error) {
 	objects, err := manifest.Parse(bytes.NewReader(content))
@@ -24,7 +25,7 @@ func Parse(content []byte) (Set, error) {
 		return Set{}, fmt.Errorf("rules: %w", err)
 	}
 	var set Set
-	for _, o := range objects {
+	for _, o := range items(objects) {
 		gvk := o.GroupVersionKind()
 		if gvk.Group != ensurancev1alpha1.GroupName {
 			continue
@@ -41,6 +42,23 @@ func Parse(content []byte) (Set, error) {
 		return Set{}, errors.New("rules: there is no NodeQOS")
 	}
 	return set, nil
+}
+
+// items are objects, with those of lists, as kubectl get prints them, in the place of these.
+func items(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, o := range objects {
+		list, ok := o.Object["items"].([]any)
+		if !ok || !strings.HasSuffix(o.GetKind(), "List") {
+			out = append(out, o)
+			continue
+		}
+		for _, item := range list {
+			content, _ := item.(map[string]any)
+			out = append(out, &unstructured.Unstructured{Object: content})
+		}
+	}
+	return out
 }
 
 func (s *Set) add(o *unstructured.Unstructured) error {
