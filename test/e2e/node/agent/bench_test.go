@@ -4,12 +4,9 @@
 package agent_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"crane.io/crane/test/e2e/node"
-	"crane.io/crane/test/integration/harness"
 )
 
 const (
@@ -169,86 +164,5 @@ func (s site) firstChange(t testing.TB, controller, name string, pods []*corev1.
 		}
 		out <- time.Now()
 	}()
-	return out
-}
-
-// full is the pods of a node as the kubelet's default allows, the agent's among them.
-const full = 110
-
-// BenchmarkFull measures what the agent takes of a node that is full of pods.
-func BenchmarkFull(b *testing.B) {
-	s := start(b, node.Options{})
-	for i := range full - 1 {
-		s.quick(b, s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, nil, nil))
-	}
-	for i := range full - 1 {
-		s.Await(b, s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, nil, nil), "Ready", isReady)
-	}
-	s.apply(b, latencyRules)
-	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
-	<-time.After(settles)
-	for b.Loop() {
-		const watched = time.Minute
-		before, begin := s.taken(b, d.pod), time.Now()
-		<-time.After(watched)
-		after, took := s.taken(b, d.pod), time.Since(begin).Seconds()
-		b.ReportMetric((after.cpu-before.cpu).Seconds()/took, "cores")
-		b.ReportMetric(after.resident/(1<<20), "MiB-resident")
-		// One tick a second; watches, probes and the two looks at its metrics are in it.
-		b.ReportMetric((after.allocations-before.allocations)/took, "allocations/tick")
-		b.ReportMetric(full, "pods")
-	}
-}
-
-// quick makes a pod that goes with its node: to wait for each of many takes minutes.
-func (s site) quick(t testing.TB, pod *corev1.Pod) {
-	t.Helper()
-	pods := s.Client.CoreV1().Pods(pod.Namespace)
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-			t.Errorf("delete pod %s: %v", pod.Name, err)
-		}
-	})
-}
-
-// taken is what a process has used.
-type taken struct {
-	cpu         time.Duration
-	resident    float64 // bytes
-	allocations float64
-}
-
-// taken reads what the agent says of itself, and the kernel of its container.
-func (s site) taken(t testing.TB, pod *corev1.Pod) taken {
-	t.Helper()
-	out := taken{resident: math.NaN(), allocations: math.NaN()}
-	metrics, err := harness.Get(t.Context(), "http://"+pod.Status.PodIP+":8081/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(metrics) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			continue
-		}
-		switch name {
-		case "process_cpu_seconds_total":
-			out.cpu = time.Duration(v * float64(time.Second))
-		case "process_resident_memory_bytes":
-			out.resident = v
-		case "go_memstats_mallocs_total":
-			out.allocations = v
-		}
-	}
-	if content, err := os.ReadFile(filepath.Join(s.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
-		if ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil {
-			out.cpu = time.Duration(ns)
-		}
-	}
 	return out
 }

@@ -6,7 +6,13 @@ package agent_test
 import (
 	"fmt"
 	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,44 +21,125 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestElasticPod: a pod on elastic resources, of which the kubelet knows nothing and sets no limit, gets no more than it asks for: also
-// after the kubelet was started anew, and no longer than the agent is there.
-func TestElasticPod(t *testing.T) {
-	s := start(t, node.Options{Restart: true})
-	s.bystander(t)
-	const mib = 256
+// elasticMemory is what the elastic pod of a test asks for, beside a core.
+const elasticMemory = "64Mi"
+
+// elastic is a pod on elastic resources, which the scheduler is to place on this node.
+func (s site) elastic(name string) *corev1.Pod {
 	ask := corev1.ResourceList{
-		ensurancev1alpha1.ResourceReclaimedCPU:    resource.MustParse("1"),
-		ensurancev1alpha1.ResourceReclaimedMemory: *resource.NewQuantity(mib<<20, resource.DecimalSI),
+		ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse(elasticMemory),
 	}
-	pod := s.Run(t, s.Pod("elastic", "pause", nil, ask, ask))
-	before := s.settings(t)
-	d := s.deploy(t, "--enforce=pod-resource", "--collect-interval=250ms")
-	await := func() {
-		t.Helper()
-		cgroups := s.Cgroups(t)
-		s.Eventually(t, "the limits that the pod asks for", func() error {
-			ofPod, err := cgroups.PodLimits(t, pod)
-			if err != nil {
-				return err
-			}
-			of, err := cgroups.ContainerLimits(t, pod)
-			if err != nil {
-				return err
-			}
-			if math.Abs(of.Cores-1) > 1e-6 || of.Memory != mib<<20 || math.Abs(ofPod.Cores-1) > 1e-6 {
+	pod := s.Pod(name, "pause", nil, ask, ask)
+	pod.Labels, pod.Spec.NodeName, pod.Spec.NodeSelector = batch(), "", map[string]string{corev1.LabelHostname: s.Name()}
+	return pod
+}
+
+// awaitElasticLimits waits until the elastic pod, of which the kubelet knows nothing and sets no limit, has those that it asks for, itself
+// and its container: quota, memory and the weight of a request of a core.
+func (s site) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	cgroups, memory := s.Cgroups(t), resource.MustParse(elasticMemory)
+	s.Eventually(t, "the limits that "+pod.Name+" asks for", func() error {
+		ofPod, err := cgroups.PodLimits(t, pod)
+		if err != nil {
+			return err
+		}
+		of, err := cgroups.ContainerLimits(t, pod)
+		if err != nil {
+			return err
+		}
+		for _, l := range []node.Limits{of, ofPod} {
+			if math.Abs(l.Cores-1) > 1e-6 || l.Memory != memory.Value() {
 				return fmt.Errorf("pod %+v, container %+v", ofPod, of)
 			}
-			return nil
-		})
-		s.onlyOf(t, pod, before)
+		}
+		container := filepath.Dir(s.file("cpu", "cpu.shares", pod))
+		for _, dir := range []string{container, filepath.Dir(container)} {
+			name, want := "cpu.shares", "1024"
+			if s.Cgroup() == 2 {
+				name, want = "cpu.weight", "39"
+			}
+			if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || strings.TrimSpace(string(text)) != want {
+				return fmt.Errorf("%s of %s is %q, want %s: %w", name, path.Base(dir), text, want, err)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitSame returns the pod as it is, and fails where it is no longer what was started.
+func (s site) awaitSame(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
+	if now.UID != pod.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) != 1 ||
+		now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("%s has not gone on: %+v", pod.Name, now.Status)
 	}
-	await()
+}
+
+// restartKubelet kills the kubelet and returns when the next one works.
+func (s site) restartKubelet(t testing.TB, after string) {
+	t.Helper()
 	if err := s.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}
-	s.Delete(t, s.Run(t, s.Pod("after-kubelet", "pause", nil, nil, nil)))
-	await()
+	// Only a kubelet that works can start it.
+	s.Delete(t, s.Run(t, s.Pod(after, "pause", nil, nil, nil)))
+}
+
+// holds tells that a node shows no less of each resource than the elastic pod of a test holds.
+func holds(o offered) bool {
+	memory := resource.MustParse(elasticMemory)
+	return !o.cpu.absent && o.cpu.allocatable >= 1000 && o.memory.allocatable >= memory.Value()
+}
+
+// TestElasticAcrossRestarts: a pod that the scheduler has placed on elastic resources has its limits, and goes on with them, while the
+// kubelet is started anew, with an agent and without one; where the resources are set to 0, as a kubelet does that takes its node for a new
+// one, they are soon back. An agent that ends leaves what pods hold and takes its limits back, and the next one goes on where it was.
+func TestElasticAcrossRestarts(t *testing.T) {
+	s := start(t, node.Options{Restart: true})
+	s.bystander(t)
+	s.leaveBehind(t, elasticMemory)
+	pod := s.Run(t, s.elastic("elastic"))
+	before, tr := s.settings(t), s.record(t)
+	d := s.deploy(t, "--enforce=node-resource,pod-resource", "--collect-interval=250ms")
+	s.awaitOffer(t, tr, "an offer", func(o offered) bool { return !o.account.Ended && holds(o) })
+	s.awaitElasticLimits(t, pod)
+	s.onlyOf(t, pod, before)
+
+	seen := tr.len()
+	s.restartKubelet(t, "after-kubelet")
+	for _, o := range tr.since(seen) {
+		if !holds(o) {
+			t.Errorf("the restart of a kubelet has changed what the node shows: %+v", o)
+		}
+	}
+	s.awaitSame(t, pod)
+	s.awaitElasticLimits(t, pod)
+
+	seen = tr.len()
+	s.showNothing(t)
+	s.Eventually(t, "the node shows nothing", func() error {
+		if states := tr.since(seen); !slices.ContainsFunc(states, func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.allocatable == 0 }) {
+			return fmt.Errorf("%d states", len(states))
+		}
+		return nil
+	})
+	begin := time.Now()
+	s.awaitOffer(t, tr, "what pods hold is back", holds)
+	t.Logf("back after %s", time.Since(begin))
+
 	d.remove(t)
+	left := s.awaitOffer(t, tr, "the agent has ended", func(o offered) bool { return o.account.Ended })
+	if !holds(left) || left.cpu.allocatable != 1000 {
+		t.Errorf("an agent that ends leaves %+v", left)
+	}
 	s.awaitAsBefore(t, before)
+	s.restartKubelet(t, "without-an-agent")
+	s.awaitSame(t, pod)
+	s.deploy(t, "--enforce=node-resource", "--collect-interval=250ms")
+	next := s.awaitOffer(t, tr, "the next agent", func(o offered) bool { return !o.account.Ended && o.memory.terms.Problem == "" })
+	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
+		t.Errorf("it does not go on where the one before was, at %d: %+v, then %+v", want, left.memory, next.memory)
+	}
 }

@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/integration/harness"
+)
+
+// full is the pods of a node as the kubelet's default allows, the agent's among them.
+const full = 110
+
+// everythingRules are of each sort: use, pressure, interference, and what elastic pods hold. Half of the pods are latency-sensitive, the
+// others may be touched; nothing comes near the values.
+const everythingRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: everything}
+spec:
+  rules:
+  - {name: memory, metricRule: {name: memory_total_utilization, value: 99}, actionName: make-room}
+  - {name: stalled, metricRule: {name: node_pressure_memory_full_avg10_ratio, value: 900m}, avoidanceThreshold: 5, actionName: make-room}
+  - {name: waits-for-disks, metricRule: {name: node_pressure_io_full_avg60_ratio, value: 990m}, avoidanceThreshold: 5, actionName: hold-back}
+  - {name: pod-stalled, metricRule: {name: pod_pressure_memory_full_avg60_ratio, value: 900m}, avoidanceThreshold: 5, actionName: hold-back}
+  - {name: waits-for-cpu, metricRule: {name: pod_interference_cpu_ratio, value: 900m}, avoidanceThreshold: 3, actionName: hold-back}
+  - {name: waits-for-memory, metricRule: {name: pod_interference_memory_ratio, value: 900m}, avoidanceThreshold: 3, actionName: hold-back}
+  - {name: held, metricRule: {name: ext_cpu_total_distribute, value: 100k}, actionName: make-room}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: hold-back}
+spec: {coolDownSeconds: 30, throttle: {cpuThrottle: {minCPURatio: 10, stepCPURatio: 20}, memoryThrottle: {}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: make-room}
+spec: {coolDownSeconds: 300, eviction: {terminationGracePeriodSeconds: 30}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: web}
+spec:
+  labelSelector: {matchLabels: {fills: web}}
+  resourceQOS: {cpuQOS: {cpuPriority: 0}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [hold-back, make-room]
+  labelSelector: {matchLabels: {fills: batch}}
+  resourceQOS: {cpuQOS: {cpuPriority: 7}}
+`
+
+// BenchmarkFull measures what the agent takes of a node that is full of pods: with one kind of actions, and with all parts and all kinds.
+// One in five of the pods is on elastic resources, one has a CPU alone while the agent gives CPUs out.
+func BenchmarkFull(b *testing.B) {
+	s := start(b, node.Options{})
+	for i := range full - 2 {
+		s.quick(b, s.idle(i))
+	}
+	for i := range full - 2 {
+		s.Await(b, s.idle(i), "Ready", isReady)
+	}
+	b.Run("throttling", func(b *testing.B) {
+		s.apply(b, latencyRules)
+		s.quick(b, s.idle(full))
+		s.footprint(b, s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s"))
+	})
+	b.Run("everything", func(b *testing.B) {
+		s.apply(b, everythingRules)
+		d := s.deploy(b, "--enforce="+allKinds, "--collect-interval=1s", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
+		s.awaitTopology(b)
+		s.awaitAlone(b, s.Run(b, s.pinned("pinned", "1")), 1)
+		s.footprint(b, d)
+	})
+}
+
+// allKinds is everything that --enforce can name.
+const allKinds = "cpu-throttle,memory-throttle,evict,taint,node-resource,pod-resource,cpu-manager"
+
+// idle is one of the pods that fill a node.
+func (s site) idle(i int) *corev1.Pod {
+	var ask corev1.ResourceList
+	if i%5 == 0 {
+		ask = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("32Mi")}
+	}
+	pod := s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, ask, ask)
+	pod.Labels = map[string]string{"fills": []string{"batch", "web"}[i%2]}
+	return pod
+}
+
+// footprint measures what an agent takes, once it has settled.
+func (s site) footprint(b *testing.B, d *deployed) {
+	b.Helper()
+	<-time.After(settles)
+	for b.Loop() {
+		const watched = time.Minute
+		before, begin := s.taken(b, d.pod), time.Now()
+		<-time.After(watched)
+		after, took := s.taken(b, d.pod), time.Since(begin).Seconds()
+		seen, err := d.metric(b.Context(), "crane_agent_observed_pods")
+		if err != nil || seen != full {
+			b.Errorf("the agent sees %g pods, want %d: %v", seen, full, err)
+		}
+		b.ReportMetric((after.cpu-before.cpu).Seconds()/took, "cores")
+		b.ReportMetric(after.resident/(1<<20), "MiB-resident")
+		// One tick a second; watches, probes and the two looks at its metrics are in it.
+		b.ReportMetric((after.allocations-before.allocations)/took, "allocations/tick")
+		b.ReportMetric(full, "pods")
+	}
+}
+
+// quick makes a pod that goes with its node: to wait for each of many takes minutes.
+func (s site) quick(t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	pods := s.Client.CoreV1().Pods(pod.Namespace)
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			t.Errorf("delete pod %s: %v", pod.Name, err)
+		}
+	})
+}
+
+// taken is what a process has used.
+type taken struct {
+	cpu         time.Duration
+	resident    float64 // bytes
+	allocations float64
+}
+
+// taken reads what the agent says of itself, and the kernel of its container.
+func (s site) taken(t testing.TB, pod *corev1.Pod) taken {
+	t.Helper()
+	out := taken{resident: math.NaN(), allocations: math.NaN()}
+	metrics, err := harness.Get(t.Context(), "http://"+pod.Status.PodIP+":8081/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(metrics) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "process_cpu_seconds_total":
+			out.cpu = time.Duration(v * float64(time.Second))
+		case "process_resident_memory_bytes":
+			out.resident = v
+		case "go_memstats_mallocs_total":
+			out.allocations = v
+		}
+	}
+	if content, err := os.ReadFile(filepath.Join(s.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
+		if ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil {
+			out.cpu = time.Duration(ns)
+		}
+	}
+	return out
+}

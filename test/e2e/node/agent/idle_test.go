@@ -1,0 +1,81 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestElasticPodIsIdle: on a kernel with cgroup version 2 a pod on elastic resources is of the idle class, beside its limits, and is as it
+// was when the agent has gone.
+func TestElasticPodIsIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	elastic := s.elastic("elastic")
+	elastic.Spec.NodeName = s.Name() // The node does not name the resources: a scheduler would not place it.
+	pod := s.Run(t, elastic)
+	c := s.Cgroups(t)
+	container := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+	read := func() (map[string]string, error) {
+		out := map[string]string{}
+		var errs []error
+		for _, file := range []string{"cpu.idle", "cpu.weight", "cpu.max", "memory.max"} {
+			for name, dir := range map[string]string{"pod": path.Dir(container), "container": container} {
+				text, err := c.Read(t, dir+"/"+file)
+				out[name+" "+file] = text
+				errs = append(errs, err)
+			}
+		}
+		return out, errors.Join(errs...)
+	}
+	before, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := resource.MustParse(elasticMemory)
+	want := maps.Clone(before)
+	maps.Copy(want, map[string]string{
+		"pod cpu.idle": "1", "pod cpu.max": "100000 100000", "pod memory.max": fmt.Sprint(memory.Value()),
+		"container cpu.weight": "39", "container cpu.max": "100000 100000", "container memory.max": fmt.Sprint(memory.Value()),
+	})
+	await := func(what string, want map[string]string) {
+		t.Helper()
+		s.Eventually(t, what, func() error {
+			now, err := read()
+			if err != nil {
+				return err
+			}
+			var wrong []string
+			for _, name := range slices.Sorted(maps.Keys(want)) {
+				if now[name] != want[name] {
+					wrong = append(wrong, fmt.Sprintf("%s is %q, want %q", name, now[name], want[name]))
+				}
+			}
+			if len(wrong) > 0 {
+				err = errors.New(strings.Join(wrong, "; "))
+			}
+			return err
+		})
+	}
+	delete(want, "pod cpu.weight") // That of an idle group says nothing.
+	if before["pod cpu.idle"] != "0" {
+		t.Fatalf("it is idle before: %v", before)
+	}
+	d := s.deploy(t, "--enforce=pod-resource", "--collect-interval=2s")
+	await("the limits and the idle class", want)
+	d.remove(t)
+	await("all is as before", before)
+}

@@ -1,0 +1,145 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/integration/harness"
+)
+
+// heldRules evict batch pods while elastic pods hold more cpu than the node can bear.
+const heldRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: held}
+spec:
+  rules:
+  - name: too-much
+    metricRule: {name: ext_cpu_total_distribute, value: 100}
+    avoidanceThreshold: 2
+    restoreThreshold: 2
+    actionName: make-room
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: make-room}
+spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [make-room]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+// TestElasticFollowsLoad: what a node offers falls within seconds when others take cpu and memory, and does not rise again at once when
+// they are gone. A pod that holds some keeps it, though the node cannot bear it, until a rule evicts it, and it alone; then nothing of it is
+// left on offer. Load is the whole machine's, whatever else runs there, so that directions are looked at and not sizes; every state that
+// the node is in has to add up.
+func TestElasticFollowsLoad(t *testing.T) {
+	s := start(t, node.Options{})
+	s.leaveBehind(t, elasticMemory)
+	pod := s.Run(t, s.elastic("elastic"))
+	tr := s.record(t)
+	d := s.deploy(t, "--enforce=node-resource,pod-resource,evict", "--collect-interval=250ms")
+	calm := s.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
+		return !o.account.Ended && o.memory.terms.Problem == "" && o.memory.allocatable > o.memory.amount(o.memory.terms.Allocated)
+	})
+	// It grows until the node follows, whatever others on this machine give back meanwhile.
+	most := min(calm.memory.amount(calm.memory.terms.Allocatable)/8, calm.memory.allocatable/3)
+	if most < 4*calm.memory.material() {
+		t.Skipf("this machine has too little memory left to show anything: %+v", calm.memory)
+	}
+	batchPod := func(name, program string, args ...string) *corev1.Pod {
+		p := s.Pod(name, program, args, nil, nil)
+		p.Labels = batch()
+		return s.Run(t, p)
+	}
+	cpu := batchPod("cpu", "cpu-hog", "-threads", strconv.Itoa(2*runtime.NumCPU()))
+	memory := batchPod("memory", "memory-hog", "-mib", strconv.FormatInt(most>>20, 10), "-pause", (30 * time.Second / time.Duration(most>>23)).String())
+
+	loaded := s.awaitOffer(t, tr, "less memory is on offer", func(o offered) bool { return o.memory.allocatable < calm.memory.allocatable })
+	if need, was := loaded.memory.amount(loaded.memory.terms.Need), calm.memory.amount(calm.memory.terms.Need); need <= was {
+		t.Errorf("%d of memory is needed, %d was", need, was)
+	}
+	s.Eventually(t, "more is held than the node can bear", func() error {
+		for series, want := range map[string]float64{
+			`crane_agent_elastic_cpu_cores{term="offer"}`: 0, `crane_agent_elastic_cpu_cores{term="deficit"}`: 1, `crane_agent_elastic_cpu_cores{term="advertised"}`: 1,
+		} {
+			if v, err := d.metric(t.Context(), series); err != nil || v != want {
+				return fmt.Errorf("%s is %g, %w", series, v, err)
+			}
+		}
+		return nil
+	})
+	if now, err := tr.last(); err != nil || !holds(now) {
+		t.Errorf("%+v, %v", now, err)
+	}
+	s.awaitSame(t, pod)
+
+	s.apply(t, heldRules)
+	s.Eventually(t, "the elastic pod is evicted", func() error { return s.gone(t, pod) })
+	s.awaitOffer(t, tr, "nothing of it is left on offer", func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.terms.Allocated == "0" })
+	s.awaitSame(t, cpu)
+	s.awaitSame(t, memory)
+
+	s.Delete(t, cpu)
+	s.Delete(t, memory)
+	low := s.awaitOffer(t, tr, "a state", func(offered) bool { return true })
+	s.Eventually(t, "the offer is higher than what is shown", func() error { return d.waits(t.Context(), &low.memory) })
+	if now, err := tr.last(); err != nil || now.memory.allocatable > low.memory.allocatable {
+		t.Errorf("it rises at once: from %+v to %+v, %v", low, now, err)
+	}
+	if !testing.Short() {
+		harness.Eventually(t.Context(), t, 8*time.Minute, "the node shows more again", func(context.Context) error {
+			now, err := tr.last()
+			if err == nil && now.memory.allocatable <= low.memory.allocatable {
+				err = fmt.Errorf("%+v", now.memory)
+			}
+			return err
+		})
+	}
+	d.remove(t)
+	s.awaitOffer(t, tr, "nothing is on offer", func(o offered) bool { return o.account.Ended && o.cpu.absent && o.memory.absent })
+}
+
+// gone tells whether a pod is there no more.
+func (s site) gone(t testing.TB, pod *corev1.Pod) error {
+	t.Helper()
+	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("it is there: %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
+}
+
+// waits tells whether the agent holds back what could be offered of memory, or others need as much as before.
+func (d *deployed) waits(ctx context.Context, before *shown) error {
+	var v struct{ offer, advertised, need float64 }
+	for term, to := range map[string]*float64{"offer": &v.offer, "advertised": &v.advertised, "need": &v.need} {
+		var err error
+		if *to, err = d.metric(ctx, fmt.Sprintf("crane_agent_elastic_memory_bytes{term=%q}", term)); err != nil {
+			return err
+		}
+	}
+	if v.offer <= v.advertised && v.need < float64(before.amount(before.terms.Need)) {
+		return fmt.Errorf("%+v", v)
+	}
+	return nil
+}
