@@ -15,7 +15,7 @@
 //	pod NS/NAME [cpu=V] [memory=V] [disks=V] [request=V] [limit=V] [class=C] [priority=N] [age=D] [ends=5s] [allow=ACTION,...]
 //	    [elastic] [unmeasured] [protected] [keep=WHY] [sensitive] [stall=1%] [noise=2%] [cache=V]
 //	metric NAME VALUE                             of metrics that the simulation does not have itself
-//	at TIME pod NS/NAME KEY=V... | metric NAME VALUE | delete NS/NAME | drop RULE
+//	at TIME pod NS/NAME KEY=V... | metric NAME VALUE | delete NS/NAME | rule NAME KEY=V... | drop RULE
 //	at TIME lose METRIC | find METRIC | freeze | thaw | clock +D | restart | quota NS/NAME V
 //	expect TIME avoided|free                      whether new pods are kept away
 //	expect TIME quota NS/NAME V|none|limited      the limit of cpu in force

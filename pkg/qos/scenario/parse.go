@@ -195,7 +195,17 @@ func (p *parser) action(words []string) error {
 
 func (p *parser) rule(words []string) error {
 	r := qos.Rule{Name: words[0], Trigger: 1, Restore: 1, MaxAge: time.Minute}
-	err := each(words[1:], func(k, v string) error {
+	err := p.setRule(&r, words[1:])
+	if err == nil && (r.Metric == "" || r.Action.Name == "") {
+		err = errors.New("wants a metric and an action")
+	}
+	p.s.policy.Rules = append(p.s.policy.Rules, r)
+	return err
+}
+
+// setRule sets what is said of a rule.
+func (p *parser) setRule(r *qos.Rule, words []string) error {
+	return each(words, func(k, v string) error {
 		var err error
 		switch k {
 		case "metric":
@@ -215,17 +225,12 @@ func (p *parser) rule(words []string) error {
 		case "maxage":
 			r.MaxAge, err = time.ParseDuration(v)
 		case "preview":
-			r.Preview = true
+			r.Preview = v != "no"
 		default:
 			err = errKey
 		}
 		return err
 	})
-	if err == nil && (r.Metric == "" || r.Action.Name == "") {
-		err = errors.New("wants a metric and an action")
-	}
-	p.s.policy.Rules = append(p.s.policy.Rules, r)
-	return err
 }
 
 func (p *parser) pod(words []string) error {

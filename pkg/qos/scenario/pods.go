@@ -6,6 +6,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,12 +102,33 @@ func (p *parser) at(words []string) error {
 		return errors.New("want a time and what happens")
 	}
 	verb, rest := words[1], words[2:]
-	do, err := happening(verb, rest)
+	happens := happening
+	if verb == "rule" {
+		happens = p.edit
+	}
+	do, err := happens(verb, rest)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
 	p.s.events = append(p.s.events, event{line: p.line, at: at, do: do})
 	return nil
+}
+
+// edit is somebody who changes a rule.
+func (p *parser) edit(_ string, words []string) (func(*run) error, error) {
+	if len(words) == 0 {
+		return nil, errMore
+	}
+	if err := p.setRule(&qos.Rule{}, words[1:]); err != nil {
+		return nil, err
+	}
+	return func(r *run) error {
+		i := slices.IndexFunc(r.policy.Rules, func(q qos.Rule) bool { return q.Name == words[0] })
+		if i < 0 {
+			return fmt.Errorf("there is no rule %s", words[0])
+		}
+		return p.setRule(&r.policy.Rules[i], words[1:])
+	}, nil
 }
 
 var errMore = errors.New("wants more")
