@@ -22,22 +22,24 @@ import (
 // recordedClock brings a recording to its next moment while the agent waits.
 type recordedClock struct {
 	*clocktesting.FakeClock
-	next func()
+	next func() time.Duration
 }
 
-func (c recordedClock) After(d time.Duration) <-chan time.Time {
-	c.next()
-	c.Step(d)
+func (c recordedClock) After(time.Duration) <-chan time.Time {
+	c.Step(c.next())
 	ready := make(chan time.Time, 1)
 	ready <- c.Now()
 	return ready
 }
 
-// run runs the agent with flags on a recording of ten seconds.
+// run runs the agent with flags on a recording.
 func run(t *testing.T, recording string, flags ...string) (string, error) {
 	t.Helper()
 	rec := kernel.ForTest(t, recording)
-	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() { rec.To(1) }}
+	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() time.Duration {
+		rec.To(1)
+		return rec.Moments[1].At
+	}}
 	o := NewOptions()
 	o.BindAddress = ""
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)

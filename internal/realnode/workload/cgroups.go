@@ -21,13 +21,15 @@ import (
 //	cgroups stay                   do nothing until told to end; the rest is run beside it
 //	cgroups read FILE...           print the files
 //	cgroups write FILE VALUE       write one value
-//	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path
+//	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path, without space around it
+//	cgroups copy DIR NAME...       the same with the contents as they are
+//	cgroups dump FILE...           print files as JSON by path, with the contents as they are
 //	cgroups play DIR STEPS         make the group DIR of cgroup v2, do steps of conformance in it, given as JSON, print the answers, remove it
 //	cgroups hold MIB               what such steps put into groups
 //	cgroups in ROOT COMMAND...     become a command of the system below ROOT
 func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("cgroups: want stay, read, write, walk or in")
+		return errors.New("cgroups: want stay, read, write, walk, copy, dump, play or in")
 	}
 	switch verb, rest := args[0], args[1:]; {
 	case verb == "stay" && len(rest) == 0:
@@ -44,7 +46,11 @@ func cgroups(args []string, out io.Writer) error {
 		_, err = f.WriteString(rest[1])
 		return errors.Join(err, f.Close())
 	case verb == "walk" && len(rest) > 1:
-		return walk(rest[0], rest[1:], out)
+		return walk(rest[0], rest[1:], strings.TrimSpace, out)
+	case verb == "copy" && len(rest) > 1:
+		return walk(rest[0], rest[1:], func(content string) string { return content }, out)
+	case verb == "dump" && len(rest) > 0:
+		return dump(rest, out)
 	case verb == "play" && len(rest) == 2:
 		return play(rest[0], rest[1], out)
 	case verb == "hold" && len(rest) == 1:
@@ -68,7 +74,19 @@ func readFiles(files []string, out io.Writer) error {
 	return nil
 }
 
-func walk(dir string, names []string, out io.Writer) error {
+func dump(files []string, out io.Writer) error {
+	found := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		found[file] = string(content)
+	}
+	return say(out, found)
+}
+
+func walk(dir string, names []string, edit func(string) string, out io.Writer) error {
 	found := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +96,9 @@ func walk(dir string, names []string, out io.Writer) error {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		if err == nil {
-			found[strings.TrimPrefix(path, dir)] = strings.TrimSpace(string(content))
+		// What can only be written to, such as memory.reclaim, is there as well.
+		if err == nil || errors.Is(err, syscall.EINVAL) {
+			found[strings.TrimPrefix(path, dir)] = edit(string(content))
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -96,7 +97,15 @@ func TestCgroups(t *testing.T) {
 	if err := cgroups([]string{"walk", dir, "cpu.max"}, &out); err != nil || out.String() != "{\"/a/cpu.max\":\"max 100000\"}\n" {
 		t.Errorf("walked %q, %v", out.String(), err)
 	}
-	for _, args := range [][]string{nil, {"stay", "x"}, {"read"}, {"write", file}, {"dance"}} {
+	out.Reset()
+	if err := cgroups([]string{"copy", dir, "cpu.max"}, &out); err != nil || out.String() != "{\"/a/cpu.max\":\"max 100000\\n\"}\n" {
+		t.Errorf("copied %q, %v", out.String(), err)
+	}
+	out.Reset()
+	if err := cgroups([]string{"dump", file}, &out); err != nil || out.String() != fmt.Sprintf("{%q:\"max 100000\\n\"}\n", file) {
+		t.Errorf("dumped %q, %v", out.String(), err)
+	}
+	for _, args := range [][]string{nil, {"stay", "x"}, {"read"}, {"write", file}, {"dump"}, {"copy", dir}, {"in", dir}, {"dance"}} {
 		if err := cgroups(args, io.Discard); err == nil {
 			t.Errorf("%q is no error", args)
 		}

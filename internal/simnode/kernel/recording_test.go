@@ -10,7 +10,7 @@ import (
 )
 
 func TestRecordings(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range append(Names(), Nodes()...) {
 		r, err := Recorded(name)
 		if err != nil {
 			t.Error(err)

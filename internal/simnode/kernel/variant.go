@@ -29,7 +29,13 @@ type variant struct {
 	prefix string
 }
 
-// Names are all recordings.
+// Nodes are the recordings of real nodes that TestRecord of test/e2e/node makes: a kubelet, a runtime and a kernel, with four pods that run
+// the same programs under the same UIDs.
+func Nodes() []string {
+	return []string{"debian-v2-systemd-containerd"}
+}
+
+// Names are the other recordings: of a host whose groups a script made, two that are made by hand, and variants of these.
 func Names() []string {
 	return append([]string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"}, slices.Sorted(maps.Keys(variants()))...)
 }

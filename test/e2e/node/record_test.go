@@ -51,11 +51,15 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// The UIDs that pods have in all recordings, in the place of their own.
-func recordedUIDs() map[string]string {
-	return map[string]string{
-		"web": "6f1c2b1a-0d6e-4a9e-9d53-5a7f0f6f1a01", "sort": "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02",
-		"grep": "c2b9f6a0-7f43-4f0e-bb65-1f0f2a9d8e03", "alone": "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504",
+// identity is what a pod and its container are called in all recordings, in the place of their own UID and id, so that one list of pods
+// serves for all of them.
+type identity struct{ uid, container string }
+
+func recordedAs() map[string]identity {
+	id := func(first string) string { return strings.Repeat(first+"4b5c6d7e8f90a1", 4) }
+	return map[string]identity{
+		"web": {"6f1c2b1a-0d6e-4a9e-9d53-5a7f0f6f1a01", id("01")}, "sort": {"9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02", id("03")},
+		"grep": {"c2b9f6a0-7f43-4f0e-bb65-1f0f2a9d8e03", id("04")}, "alone": {"3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504", id("06")},
 	}
 }
 
@@ -84,14 +88,14 @@ func record(t *testing.T, n *node.Node) string {
 		r.pods[name] = n.Await(t, pod, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	}
 	r.pod = n.Run(t, n.Watcher("watcher"))
-	first, begin := r.files(t), time.Now()
+	first, begin := r.files(t)
 	time.Sleep(time.Until(begin.Add(recordedSpan)))
-	second, span := r.files(t), time.Since(begin)
+	second, end := r.files(t)
 	maps.DeleteFunc(second, func(path, content string) bool { return first[path] == content })
 	var b strings.Builder
 	b.WriteString(r.head(t))
 	write(&b, 0, first)
-	write(&b, span, second)
+	write(&b, end.Sub(begin), second)
 	return r.scrub(t, b.String())
 }
 
@@ -99,62 +103,69 @@ func record(t *testing.T, n *node.Node) string {
 func cgroupFiles() []string {
 	return []string{
 		"cgroup.controllers", "cgroup.subtree_control", "cpu.stat", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpu.pressure", "cpuset.cpus",
-		"cpuset.cpus.effective", "cpuset.mems", "memory.current", "memory.high", "memory.max", "memory.pressure", "memory.stat", "io.pressure", "io.stat",
+		"cpuset.cpus.effective", "cpuset.mems", "memory.current", "memory.high", "memory.max", "memory.pressure", "memory.reclaim", "memory.stat", "io.pressure", "io.stat",
 		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cpuacct.usage", "memory.usage_in_bytes", "memory.limit_in_bytes",
 		"blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced",
 	}
 }
 
-// files reads all that is recorded, by path.
-func (r *recorder) files(t *testing.T) map[string]string {
+// files reads all that is recorded, by path, and tells when it read the cgroups.
+func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 	t.Helper()
-	files := r.walk(t, "sys/fs/cgroup", cgroupFiles()...)
-	maps.Copy(files, r.walk(t, "sys/devices/system/cpu", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list", "core_cpus_list"))
-	maps.Copy(files, r.walk(t, "sys/devices/system/node", "online", "cpulist", "distance", "meminfo", "nr_hugepages"))
-	maps.Copy(files, r.walk(t, "var/lib/kubelet", "config.yaml", "cpu_manager_state", "memory_manager_state"))
-	maps.Copy(files, r.walk(t, "proc/pressure", "cpu", "memory", "io"))
-	for _, path := range []string{"proc/1/net/dev", "proc/cpuinfo", "proc/diskstats", "proc/loadavg", "proc/meminfo", "proc/stat", "proc/sys/kernel/osrelease"} {
-		maps.Copy(files, map[string]string{path: r.read(t, path)})
-	}
+	files, at := r.walk(t, "sys/fs/cgroup", cgroupFiles()...), time.Now()
+	maps.Copy(files, r.walk(t, "sys/devices/system", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list",
+		"core_cpus_list", "cpulist", "distance", "meminfo", "nr_hugepages"))
+	maps.Copy(files, r.dump(t, "proc/1/net/dev", "proc/cpuinfo", "proc/diskstats", "proc/loadavg", "proc/meminfo", "proc/pressure/cpu", "proc/pressure/io",
+		"proc/pressure/memory", "proc/stat", "proc/sys/kernel/osrelease", "sys/block/vda/stat", "sys/block/vdb/stat",
+		"var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state", "var/lib/kubelet/memory_manager_state"))
 	files["proc/stat"] = regexp.MustCompile(`(?m)^(intr|softirq) .*\n`).ReplaceAllString(files["proc/stat"], "")
-	for _, disk := range regexp.MustCompile(`vd[a-z]\b`).FindAllString(files["proc/diskstats"], -1) {
-		files["sys/block/"+disk+"/stat"] = r.read(t, "sys/block/"+disk+"/stat")
-	}
 	files["run/containerd/containerd.sock"] = ""
 	watcher := strings.ReplaceAll(string(r.pod.UID), "-", "_")
 	maps.DeleteFunc(files, func(path, _ string) bool {
 		// Of groups that are no pods' it is their being there that counts.
-		other := strings.HasPrefix(path, "sys/fs/cgroup/") && strings.Contains(path, ".slice/") && !strings.Contains(path, "kubepods") ||
-			strings.Contains(path, "init.scope/") || strings.Contains(path, "/devices/virtual/")
+		other := regexp.MustCompile(`^sys/fs/cgroup/.*\.(slice|scope|mount)/`).MatchString(path) && !strings.Contains(path, "kubepods")
 		return strings.Contains(strings.ReplaceAll(path, "-", "_"), watcher) || other && !slices.Contains([]string{"cpu.weight", "cpu.shares"}, filepath.Base(path))
 	})
-	return files
+	return files, at
 }
 
 // walk reads all files of these names below a directory.
 func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
-	out, err := r.Exec(t, r.pod, append([]string{"/nodekit", "cgroups", "walk", node.WatcherRoot + "/" + dir}, names...)...)
-	found, files := map[string]string{}, map[string]string{}
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &found)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", dir, err)
-	}
+	found := r.exec(t, append([]string{"copy", node.WatcherRoot + "/" + dir}, names...)...)
+	files := map[string]string{}
 	for path, content := range found {
-		files[dir+path] = content + "\n"
+		files[dir+path] = content
 	}
 	return files
 }
 
-func (r *recorder) read(t *testing.T, path string) string {
+// dump reads files.
+func (r *recorder) dump(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
-	out, err := r.Exec(t, r.pod, "/nodekit", "cgroups", "read", node.WatcherRoot+"/"+path)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+	args := []string{"dump"}
+	for _, path := range paths {
+		args = append(args, node.WatcherRoot+"/"+path)
 	}
-	return out
+	files := map[string]string{}
+	for path, content := range r.exec(t, args...) {
+		files[strings.TrimPrefix(path, node.WatcherRoot+"/")] = content
+	}
+	return files
+}
+
+// exec runs the program cgroups, which prints contents by path.
+func (r *recorder) exec(t *testing.T, args ...string) map[string]string {
+	t.Helper()
+	out, err := r.Exec(t, r.pod, append([]string{"/nodekit", "cgroups"}, args...)...)
+	found := map[string]string{}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &found)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", args[0], err)
+	}
+	return found
 }
 
 // head says what was recorded, as the node and its programs tell.
@@ -175,21 +186,31 @@ func (r *recorder) head(t *testing.T) string {
 	return fmt.Sprintf(`# Recorded on a real node by TestRecord of test/e2e/node: a virtual machine with Linux %s, first process %s,
 # kubelet %s with the cgroup driver %s and the static CPU manager policy, %s, runc. Pods: web, of class Guaranteed, busy
 # above its limit of half a core; sort, Burstable, with files in its cache; grep, BestEffort, idle; alone, Guaranteed with a CPU for itself.
-# UIDs are others in the place of the pods' own, ids of containers are the runtime's. Of groups that are no pods' cpu.weight or cpu.shares
-# alone is here; of /proc/stat the lines of interrupts are left out; of the second time all that had not changed.
+# UIDs of pods and ids of their containers are others in the place of their own, those of sandboxes are as they were. Of groups that are no
+# pods' cpu.weight or cpu.shares alone is here; of /proc/stat the lines of interrupts are left out; of the second time what had not changed.
 `, info.KernelVersion, init, info.KubeletVersion, driver, info.ContainerRuntimeVersion)
 }
 
-// scrub puts UIDs that are the same in all recordings in the place of the pods' own.
+// scrub puts what is the same in all recordings in the place of the pods' own.
 func (r *recorder) scrub(t *testing.T, text string) string {
 	t.Helper()
-	for name, uid := range recordedUIDs() {
-		own := string(r.pods[name].UID)
-		if !strings.Contains(text, strings.ReplaceAll(own, "-", "_")) && !strings.Contains(text, own) {
-			t.Errorf("nothing is recorded of pod %s", name)
+	put := func(own, other string) {
+		if !strings.Contains(text, own) {
+			t.Errorf("nothing is recorded of %s", own)
 		}
-		text = strings.ReplaceAll(text, own, uid)
-		text = strings.ReplaceAll(text, strings.ReplaceAll(own, "-", "_"), strings.ReplaceAll(uid, "-", "_"))
+		text = strings.ReplaceAll(text, own, other)
+	}
+	for name, as := range recordedAs() {
+		pod := r.pods[name]
+		_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+		put(container, as.container)
+		uid := string(pod.UID)
+		if r.Systemd() {
+			put(strings.ReplaceAll(uid, "-", "_"), strings.ReplaceAll(as.uid, "-", "_"))
+			text = strings.ReplaceAll(text, uid, as.uid)
+		} else {
+			put(uid, as.uid)
+		}
 	}
 	return strings.ReplaceAll(text, r.Name(), "node-1")
 }
@@ -198,5 +219,8 @@ func write(b *strings.Builder, at time.Duration, files map[string]string) {
 	fmt.Fprintf(b, "== %s ==\n", at.Round(time.Millisecond))
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(b, "-- %s --\n%s", path, files[path])
+		if content := files[path]; content != "" && !strings.HasSuffix(content, "\n") {
+			b.WriteByte('\n') // the form of recordings wants it
+		}
 	}
 }

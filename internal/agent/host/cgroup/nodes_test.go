@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+// alone is the pod with a CPU for itself.
+const alone = "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504"
+
+// TestNodes: what real nodes were recorded with is found and read, whoever made their groups, and nothing else of them is taken for a pod:
+// not the kubelet's own service, not systemd's scopes and mounts, not the monitors of a runtime.
+func TestNodes(t *testing.T) {
+	for _, name := range kernel.Nodes() {
+		t.Run(name, func(t *testing.T) {
+			rec, _, layout, tree := open(t, name)
+			want := Layout{Version: V2, Driver: CgroupFS, Pods: "kubepods"}
+			if strings.Contains(name, "-systemd-") {
+				want.Driver, want.Pods = Systemd, "kubepods.slice"
+			}
+			if strings.Contains(name, "-hybrid-") {
+				want.Version = Hybrid
+			}
+			if layout.Version != want.Version || layout.Driver != want.Driver || layout.Pods != want.Pods || layout.Missing("cpu") != "" || layout.Missing("memory") != "" {
+				t.Errorf("%+v, want %+v", layout, want)
+			}
+			runtime, containers := "containerd", 2 // with the sandbox
+			if strings.HasSuffix(name, "-crio") {
+				runtime, containers = "cri-o", 1
+			}
+			pods := look(t, tree)
+			classes := map[string]Class{guaranteed: Guaranteed, alone: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
+			if len(pods) != len(classes) {
+				t.Errorf("%d pods, want %d", len(pods), len(classes))
+			}
+			before := map[string]Stat{}
+			for uid, class := range classes {
+				p := pods[uid]
+				if p == nil || p.Class != class || len(p.Containers) != containers {
+					t.Fatalf("%s: %+v, want class %s with %d groups of containers", uid, p, class, containers)
+				}
+				if all := CPU | Quota | Memory | Pressure; p.Stat.Has != all {
+					t.Errorf("%s has %b, want %b", uid, p.Stat.Has, all)
+				}
+				for _, c := range p.Containers {
+					if c.Runtime != runtime || len(c.ID) != idLength || c.Stat.Has != CPU|Quota|Memory {
+						t.Errorf("container %+v, want one of %s with all its parts", c, runtime)
+					}
+				}
+				before[uid] = p.Stat
+			}
+			if s := before[guaranteed]; s.Limit.Cores() != 0.5 || s.Throttled == 0 || s.Stalled.CPU.Some.Total == 0 {
+				t.Errorf("the pod that is held down: %+v", s)
+			}
+			if s := before[burstable]; !s.Limit.Unlimited() || s.Cache < 20<<20 || s.Cache > 128<<20 || s.RSS > s.Cache {
+				t.Errorf("the pod with files: %+v", s)
+			}
+			rec.To(1)
+			after := look(t, tree)
+			for uid, want := range map[string]float64{guaranteed: 0.5, alone: 1, bestEffort: 0} {
+				cores := float64(after[uid].Stat.CPUTime-before[uid].CPUTime) / float64(rec.Moments[1].At)
+				// The whole machine was emulated, on a host with other work.
+				if math.Abs(cores-want) > 0.15 {
+					t.Errorf("%s uses %g cores, want about %g", uid, cores, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+// TestNodes: a look at what real nodes were recorded with, whoever made their groups, knows the pods of a list by their groups, measures
+// each, and says what would be done to whom.
+func TestNodes(t *testing.T) {
+	for _, name := range kernel.Nodes() {
+		t.Run(name, func(t *testing.T) {
+			r := look2(t, name, "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+			states := map[string]string{}
+			for _, f := range r.Features {
+				states[f.Name] = f.String()
+			}
+			driver, pods := "cgroupfs", "kubepods"
+			if strings.Contains(name, "-systemd-") {
+				driver, pods = "systemd", "kubepods.slice"
+			}
+			socket := "/run/containerd/containerd.sock"
+			if strings.HasSuffix(name, "-crio") {
+				socket = "/run/crio/crio.sock"
+			}
+			for feature, want := range map[string]string{
+				"cgroups": "driver " + driver, "pods": "on: in " + pods, "pod-pressure": "on", "pod-throttling": "on", "kubelet-cpu-manager": "on: policy static",
+				"runtime": socket, "disks": "on", "network": "on",
+			} {
+				if !strings.Contains(states[feature], want) {
+					t.Errorf("feature %s is %q, want %q", feature, states[feature], want)
+				}
+			}
+			if len(r.Problems) > 0 || r.UsedMemory == nil || len(r.Topology.Zones) != 1 {
+				t.Errorf("problems %v, memory %v, zones %+v", r.Problems, r.UsedMemory, r.Topology)
+			}
+			checkNodePods(t, r)
+			// A rule finds pod web by its name, which waits behind its limit, and those that may be touched use nothing.
+			if len(r.Rules) != 4 || r.Rules[0].Phase != "firing" || !strings.Contains(r.Rules[0].Why, "2 containers are at their floor") {
+				t.Errorf("rules %+v, throttles %+v", r.Rules, r.Throttles)
+			}
+		})
+	}
+}
+
+// checkNodePods checks the figures of the recorded pods. One of them is not in the list.
+func checkNodePods(t *testing.T, r jsonReport) {
+	t.Helper()
+	if len(r.Pods) != 4 {
+		t.Errorf("%d pods, want 4: %+v", len(r.Pods), r.Pods)
+	}
+	for _, p := range r.Pods {
+		if p.UsedCPU == nil || p.WorkingSet == nil || *p.WorkingSet <= 0 || p.Throttled == nil {
+			t.Errorf("pod %s is not measured: %+v", p.UID, p)
+			continue
+		}
+		want := map[string]float64{"web": 0.5, "": 1, "sort": 0, "grep": 0}[p.Name]
+		if math.Abs(*p.UsedCPU-want) > 0.15 {
+			t.Errorf("pod %q uses %g cores, want about %g", p.Name, *p.UsedCPU, want)
+		}
+		if held := p.Limit != nil && *p.Limit == 0.5 && *p.Throttled > 0.5; held != (p.Name == "web") {
+			t.Errorf("pod %q: limit %v, throttled %g", p.Name, p.Limit, *p.Throttled)
+		}
+		if touchable := len(p.Allowed) == 2; touchable != (p.Name == "sort" || p.Name == "grep") {
+			t.Errorf("pod %q may be %v", p.Name, p.Allowed)
+		}
+	}
+}
