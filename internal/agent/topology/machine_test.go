@@ -162,7 +162,11 @@ func TestOddMachines(t *testing.T) {
 
 // TestRecordedMachines reads recordings of real hosts.
 func TestRecordedMachines(t *testing.T) {
-	for name, want := range map[string]int{"hybrid-cgroupfs": 1, "v2-systemd-containerd": 2, "v2-systemd-crio": 2} {
+	zones := map[string]int{"hybrid-cgroupfs": 1, "v2-systemd-containerd": 2, "v2-systemd-crio": 2}
+	for _, name := range kernel.Nodes() {
+		zones[name] = 1
+	}
+	for name, want := range zones {
 		m, err := ReadMachine(host.Root(kernel.ForTest(t, name).Dir))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
