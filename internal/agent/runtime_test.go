@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/simnode/kernel"
+)
+
+// TestRuntimeHangs: a container runtime that takes connections and answers nothing stalls nobody: it is not asked, neither for what a look
+// sees nor for what is said of it.
+func TestRuntimeHangs(t *testing.T) {
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	socket := filepath.Join(rec.Dir, "run/containerd/containerd.sock")
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The name of a socket is bounded: it is made from where it is to be.
+	t.Chdir(filepath.Dir(socket))
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Base(socket), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	o := NewOptions()
+	o.HostRoot, o.DryRun, o.Once, o.Interval = rec.Dir, true, true, leastInterval
+	r, err := look(logr.NewContext(t.Context(), logr.Discard()), o, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.snapshot.Pods) != 4 || !r.snapshot.Pods[0].UsedCPU.OK {
+		t.Errorf("%d pods: %+v", len(r.snapshot.Pods), r.snapshot.Pods)
+	}
+	said := ""
+	for _, f := range r.features {
+		if f.Name == "runtime" {
+			said = f.String()
+		}
+	}
+	if !strings.Contains(said, "/run/containerd/containerd.sock") {
+		t.Errorf("runtime: %q", said)
+	}
+	// Whoever has connected waits to be taken.
+	if err := listener.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := listener.Accept(); err == nil {
+		c.Close()
+		t.Error("the runtime was asked")
+	}
+}
