@@ -1,0 +1,62 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package assets
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGraftSystemd: what packages have in /lib is where a root file system with one /usr has it, links stay links, and the node's own
+// first process is a service that systemd starts by itself.
+func TestGraftSystemd(t *testing.T) {
+	systemd, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
+	for name, content := range map[string]string{"lib/systemd/systemd": "init", "usr/bin/dbus-daemon": "bus", "etc/dbus-1/system.conf": "conf"} {
+		path := filepath.Join(systemd, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("dbus-daemon", filepath.Join(systemd, "usr/bin/bus")); err != nil {
+		t.Fatal(err)
+	}
+	if err := plant(tree, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := graftSystemd(t.Context(), systemd, tree); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"usr/lib/systemd/systemd": "init", "usr/bin/dbus-daemon": "bus", "etc/dbus-1/system.conf": "conf", "etc/passwd": "messagebus:",
+		"etc/systemd/system/multi-user.target.wants/" + NodeUnit: "ExecStart=/init machine",
+	} {
+		if content, err := os.ReadFile(filepath.Join(tree, name)); err != nil || !strings.Contains(string(content), want) {
+			t.Errorf("%s: %q, %v; want %q", name, content, err, want)
+		}
+	}
+	for name, want := range map[string]string{"lib": "usr/lib", "usr/bin/bus": "dbus-daemon", "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target"} {
+		if link, err := os.Readlink(filepath.Join(tree, name)); err != nil || link != want {
+			t.Errorf("%s leads to %q, %v; want %q", name, link, err, want)
+		}
+	}
+}
+
+// TestHasSystemd: what is not there is told of.
+func TestHasSystemd(t *testing.T) {
+	s := Set{Cache: t.TempDir()}
+	if err := s.HasSystemd(); err == nil || !strings.Contains(err.Error(), "no systemd") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Mkdir(filepath.Join(s.Cache, "systemd-1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.HasSystemd(); err != nil {
+		t.Error(err)
+	}
+}
