@@ -1,0 +1,102 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/config"
+	"crane.io/crane/test/e2e/node"
+)
+
+// queueRules name the metric, so that run queues are sampled, and take cpu from batch pods whose threads wait for each other.
+const queueRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: queues}
+spec:
+  rules:
+  - name: waits
+    metricRule: {name: container_run_queue_wait_ratio, value: 500m, selector: {matchLabels: {PodName: hog}}}
+    actionName: calm-down
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [calm-down]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+// TestRunQueueWait: with the component that gives it the host's process IDs, an agent measures how long threads of a pod wait for a CPU, and
+// rules act on that.
+func TestRunQueueWait(t *testing.T) {
+	s := start(t, node.Options{})
+	// Twice as many as there are CPUs: together they wait for as long as half of them would.
+	threads := 2 * max(runtime.NumCPU(), 2)
+	hog := s.hog(t, "hog", strconv.Itoa(threads), nil, nil)
+	s.apply(t, queueRules)
+	d := s.deploySet(t, s.component(t, "run-queue-wait", s.daemonSet(t, enforceThrottle()...)))
+	series := fmt.Sprintf("crane_agent_pod_run_queue_wait_ratio{namespace=%q,pod=%q,uid=%q}", hog.Namespace, hog.Name, hog.UID)
+	value := func(ok func(float64) bool) func() error {
+		return func() error {
+			v, err := d.metric(t.Context(), series)
+			if err == nil && !ok(v) {
+				err = fmt.Errorf("it is %g", v)
+			}
+			return err
+		}
+	}
+	s.Eventually(t, "nobody waits", value(func(v float64) bool { return v < 0.5 }))
+	s.turn(t, hog, true)
+	s.Eventually(t, "threads wait for each other", value(func(v float64) bool { return v > 0.5 && v <= float64(threads) }))
+	s.awaitThrottled(t, hog)
+}
+
+// component returns what a component of config/ makes of a DaemonSet.
+func (s site) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
+	t.Helper()
+	content, err := config.Components.ReadFile("components/" + name + "/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k struct{ Patches []struct{ Patch string } }
+	if err := yaml.Unmarshal(content, &k); err != nil || len(k.Patches) != 1 {
+		t.Fatalf("%v: %s", err, content)
+	}
+	original, err := yaml.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := strategicpatch.StrategicMergePatch(asJSON(t, string(original)), asJSON(t, k.Patches[0].Patch), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &appsv1.DaemonSet{}
+	if err := yaml.UnmarshalStrict(patched, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func asJSON(t testing.TB, text string) []byte {
+	t.Helper()
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
