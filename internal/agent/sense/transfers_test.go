@@ -4,6 +4,8 @@
 package sense
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -54,5 +56,39 @@ func TestTransfersEvery(t *testing.T) {
 	}
 	if got := TransfersEvery(nil, true); got != 15*time.Second {
 		t.Errorf("shown alone: every %s", got)
+	}
+}
+
+// BenchmarkTransfers110 is BenchmarkTick110 where nobody is told what pods do to disks, where it is shown, and where a rule asks for it.
+func BenchmarkTransfers110(b *testing.B) {
+	dir, observer, s := recorded(b, 106)
+	groups, err := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/*.slice"))
+	if err != nil || len(groups) < 100 {
+		b.Fatal(len(groups), err)
+	}
+	for _, group := range groups {
+		if err := os.WriteFile(filepath.Join(group, "io.stat"), []byte("259:0 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n"), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	known, rules := pods(s), policy()
+	now := s.At
+	for name, every := range map[string]time.Duration{"never": 0, "shown": transfersShown, "rule": transfersForRules} {
+		b.Run(name, func(b *testing.B) {
+			observer.SampleTransfers(every)
+			var eyes Sense
+			var state qos.State
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(time.Second)
+				o := eyes.Observe(observer.Look(now), known, false)
+				if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
+					b.Fatal("a plan without rules")
+				}
+			}
+			if s := observer.Look(now); every > 0 && len(s.Problems) > 0 {
+				b.Fatal(s.Problems)
+			}
+		})
 	}
 }
