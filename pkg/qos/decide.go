@@ -93,7 +93,7 @@ func (d *decision) act(r *Rule, f *Finding) (throttles []Throttle, memory []Memo
 		throttles = d.throttle(r, f, gap, quantified && f.Of == CPU)
 	}
 	memory = d.throttleMemory(r, f, gap, quantified)
-	if r.Action.Evict != nil && !d.waits(r, throttles, memory) {
+	if r.Action.Evict != nil && !d.waits(r, f, throttles, memory) {
 		f.Why = ""
 		if why := d.unmarked(r, f); why != "" {
 			f.withhold(ByWaterMark, why)

@@ -172,7 +172,7 @@ func drops(steps []MemoryThrottle) bool {
 
 // waits tells whether evictions for a rule wait for steps of throttling: for those alone that somebody carries out and that take something
 // off what the rule is about, and for files that are dropped no longer than they can matter.
-func (d *decision) waits(r *Rule, throttles []Throttle, memory []MemoryThrottle) bool {
+func (d *decision) waits(r *Rule, f *Finding, throttles []Throttle, memory []MemoryThrottle) bool {
 	st := d.s.rules[r.Name]
 	if st.metric.victims() == CPU {
 		return len(throttles) > 0 && !d.policy.Untaken[CPU]
@@ -183,5 +183,11 @@ func (d *decision) waits(r *Rule, throttles []Throttle, memory []MemoryThrottle)
 	if st.dropping = earlier(st.dropping, d.o.At); st.dropping.IsZero() {
 		st.dropping = d.o.At
 	}
-	return d.o.At.Sub(st.dropping) < d.policy.Limits.Drop
+	if d.o.At.Sub(st.dropping) >= d.policy.Limits.Drop {
+		return false
+	}
+	if f.Why == "" {
+		f.Why = fmt.Sprintf("nobody is evicted while files are dropped, for %s at most", d.policy.Limits.Drop)
+	}
+	return true
 }
