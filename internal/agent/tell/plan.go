@@ -55,7 +55,7 @@ func (t *Teller) rule(plan *qos.Plan, f *qos.Finding) {
 	case fires && !told.fires:
 		t.begun(plan, f, told)
 	case !fires && told.fires:
-		why := measured(f)
+		why := measured(f, "not above")
 		if f.Phase == qos.Unknown {
 			why = f.Why
 		}
@@ -67,16 +67,20 @@ func (t *Teller) rule(plan *qos.Plan, f *qos.Finding) {
 	}
 }
 
-// measured is a rule's measurement for people.
-func measured(f *qos.Finding) string {
-	return fmt.Sprintf("%.4g %s, threshold %.4g, %d in a row", f.Value, f.Unit, f.Above, f.Count)
+// measured is a rule's measurement for people, and where it lies.
+func measured(f *qos.Finding, side string) string {
+	times := fmt.Sprintf("%d times in a row", f.Count)
+	if f.Count == 1 {
+		times = "once"
+	}
+	return fmt.Sprintf("%.4g %s, %s %.4g, %s", f.Value, f.Unit, side, f.Above, times)
 }
 
 // begun tells that a rule fires.
 func (t *Teller) begun(plan *qos.Plan, f *qos.Finding, told *ruleTold) {
 	told.fires = true
 	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
-	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, measured(f))
+	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, measured(f, "above"))
 	if doing := t.doing(plan, f); doing != "" {
 		text += "; " + doing
 	}
