@@ -6,6 +6,7 @@ package elastic
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 	refresh = 10 * time.Minute
 	// apart is the least time between two writes of the annotation alone.
 	apart = time.Minute
-	// settles is how long a write may take to be seen by the watch.
+	// settles is how long a write may take to be seen by the watch, where versions do not tell.
 	settles = 3 * time.Second
 	// within bounds a request.
 	within = 10 * time.Second
@@ -175,7 +176,7 @@ func (m *Manager) readPredictions(ctx context.Context) {
 // and does not let pods in until they are back. Somebody who goes on writing others is answered with each decision, and not sooner.
 func (m *Manager) undone(now time.Time) bool {
 	node, latest := m.View.Node(), m.last()
-	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.told.tried) < settles || now.Sub(m.told.undone) < apart {
+	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.told.undone) < apart || now.Sub(m.told.tried) < settles && !atLeast(node.ResourceVersion, m.told.version) {
 		return false
 	}
 	cpu, noCPU := shownCPU(node)
@@ -185,6 +186,14 @@ func (m *Manager) undone(now time.Time) bool {
 	}
 	m.told.undone = now
 	return true
+}
+
+// atLeast tells that a version of an object is another one or later. Versions can be compared as numbers (KEP-5504); of what is none
+// nothing is known.
+func atLeast(version, other string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(other, 10, 64)
+	return errA == nil && errB == nil && a >= b
 }
 
 func differs[T model.Amount](shown T, absent bool, advertised T) bool {

@@ -321,6 +321,33 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
+// TestUndoneAfterAWrite: what is seen after a write of the agent's own is undone at once where versions tell that it is later, else when the
+// write must have been seen.
+func TestUndoneAfterAWrite(t *testing.T) {
+	for _, c := range []struct {
+		version, seen string
+		after         time.Duration
+		want          bool
+	}{
+		{"7", "8", 0, true},
+		{"7", "7", 0, true},
+		{"10", "9", 0, false},
+		{"7", "x", 0, false},
+		{"", "8", 0, false},
+		{"10", "9", settles, true},
+		{"", "", settles, true},
+	} {
+		w := newWorld(t)
+		w.after(15 * time.Minute)
+		w.zero()
+		w.node.ResourceVersion = c.seen
+		w.manager.told.tried, w.manager.told.version = w.clock.Now(), c.version
+		if got := w.manager.undone(w.clock.Now().Add(c.after)); got != c.want {
+			t.Errorf("%+v: undone %t", c, got)
+		}
+	}
+}
+
 // zero does what a kubelet does that takes its node for a new one.
 func (w *world) zero() {
 	w.mu.Lock()

@@ -29,6 +29,7 @@ const (
 type told struct {
 	written     time.Time
 	tried       time.Time // the last write, be it that it failed
+	version     string    // of the Node as it was written
 	undone      time.Time // when somebody else was last seen to have written
 	cpu, memory standing
 	// shownCPU and shownMemory are what the annotation says.
@@ -166,7 +167,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c cha
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	_, err = m.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	now, err := m.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -174,6 +175,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c cha
 		return fmt.Errorf("patching Node %s: %w", node.Name, err)
 	}
 	m.wrote++
+	m.told.version = now.ResourceVersion
 	return nil
 }
 

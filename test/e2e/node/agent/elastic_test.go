@@ -128,6 +128,7 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	begin := time.Now()
 	s.awaitOffer(t, tr, "what pods hold is back", holds)
 	t.Logf("back after %s", time.Since(begin))
+	s.restartKubelet(t, "after-nothing")
 
 	d.remove(t)
 	left := s.awaitOffer(t, tr, "the agent has ended", func(o offered) bool { return o.account.Ended })
@@ -142,4 +143,6 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
 		t.Errorf("it does not go on where the one before was, at %d: %+v, then %+v", want, left.memory, next.memory)
 	}
+	// A kubelet that does not let a pod stay takes its time to end it.
+	s.awaitSame(t, pod)
 }
