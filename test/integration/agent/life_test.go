@@ -83,6 +83,9 @@ func TestBadRules(t *testing.T) {
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
+	// The name is corrected, and the rule holds without another start.
+	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
+	a.says(t, "Rule is firing", "bad-rules-typo/memory")
 }
 
 // TestHealth: probes, metrics and the features of the node.

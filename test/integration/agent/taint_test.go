@@ -198,3 +198,16 @@ func TestDryRunWritesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestToldAtTheEnd: what an agent does as it ends is told before it has ended.
+func TestToldAtTheEnd(t *testing.T) {
+	c := newClient(t)
+	h := newHost(t, c, 8000)
+	create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
+	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+h.dir)
+	becomes(t, c, "taint-end", true)
+	if err := a.Terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	told(t, c, "Node", "taint-end", "NewPodsWelcome", "the agent has ended")
+}
