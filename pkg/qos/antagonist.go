@@ -65,6 +65,10 @@ func (d *decision) victims(r *Rule, f *Finding, resource Resource) []*Pod {
 			rise[p.UID], anybody = by, true
 		}
 	}
+	if of == Disks {
+		// What can be done is to evict, and who does no more than usual is not the cause.
+		list = slices.DeleteFunc(list, func(p *Pod) bool { return rise[p.UID] == 0 })
+	}
 	slices.SortStableFunc(list, func(a, b *Pod) int {
 		if anybody {
 			return cmp.Compare(rise[b.UID], rise[a.UID])
@@ -157,6 +161,9 @@ func (d *decision) detect() {
 func (d *decision) blame(f *Finding, throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	if f.Interference == nil {
 		return
+	}
+	if f.Withheld == ByNobody && f.Interference.Antagonist == (PodRef{}) {
+		f.withhold(ByNobody, "nobody to evict: "+f.Interference.String())
 	}
 	for i := range throttles {
 		throttles[i].Why += "; " + f.Interference.String()

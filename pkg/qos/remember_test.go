@@ -193,6 +193,12 @@ func TestDisks(t *testing.T) {
 	if len(plan.Throttles) > 0 || len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "two" || plan.Evictions[0].Of != Disks || plan.Evictions[0].Frees != 3050 {
 		t.Errorf("%+v", plan)
 	}
+	// The one that does more may not be touched, and the one that may does not do more.
+	c.o.Pods[2].Allowed, c.state.leaving, c.state.evicted = nil, nil, nil
+	plan = look(0.5, 100, 2000, 3050)
+	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Why, "nobody to evict: n/web") || !strings.HasSuffix(f.Why, "no pod that may be touched can be the cause") {
+		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
+	}
 	if got := NewDiskWork(100, 10*diskUnit); got != 110 {
 		t.Errorf("100 operations of 640 KiB are %g", got)
 	}
