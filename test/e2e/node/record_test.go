@@ -113,8 +113,8 @@ func cgroupFiles() []string {
 func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 	t.Helper()
 	files, at := r.walk(t, "sys/fs/cgroup", cgroupFiles()...), time.Now()
-	maps.Copy(files, r.walk(t, "sys/devices/system", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list",
-		"core_cpus_list", "cpulist", "distance", "meminfo", "nr_hugepages"))
+	maps.Copy(files, r.walk(t, "sys/devices/system/cpu", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list", "core_cpus_list"))
+	maps.Copy(files, r.walk(t, "sys/devices/system/node", "online", "cpulist", "distance", "meminfo", "nr_hugepages"))
 	maps.Copy(files, r.dump(t, "proc/1/net/dev", "proc/cpuinfo", "proc/diskstats", "proc/loadavg", "proc/meminfo", "proc/pressure/cpu", "proc/pressure/io",
 		"proc/pressure/memory", "proc/stat", "proc/sys/kernel/osrelease", "sys/block/vda/stat", "sys/block/vdb/stat",
 		"var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state", "var/lib/kubelet/memory_manager_state"))
