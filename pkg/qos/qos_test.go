@@ -167,7 +167,7 @@ func TestBook(t *testing.T) {
 func TestBookWhileWritten(t *testing.T) {
 	c := Container{ID: "c", High: 800 << 20}
 	o := Observation{Pods: []Pod{{Containers: []Container{c}}}}
-	see := func(s *State, high High) *Taken[High] {
+	see := func(s *State, high High) *taken[High] {
 		o.Pods[0].Containers[0].High = high
 		s.catchUp(&o, DefaultLimits())
 		return s.highs["c"]

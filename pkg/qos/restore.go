@@ -101,7 +101,7 @@ func sameQuota(a, b Quota) bool {
 }
 
 // raiseQuota gives back by the step by which was taken.
-func raiseQuota(k *Taken[Quota], room float64) Quota {
+func raiseQuota(k *taken[Quota], room float64) Quota {
 	step := max(series.MilliCPU(float64(k.Set)*float64(k.Step)), minQuota)
 	to := k.Set + Quota(step)
 	end := k.end()
@@ -131,7 +131,7 @@ func sameHigh(a, b High) bool {
 }
 
 // raiseHigh gives back by tenths.
-func raiseHigh(k *Taken[High], room float64) High {
+func raiseHigh(k *taken[High], room float64) High {
 	step := max(float64(k.Set)*raiseStep, float64(leastHigh))
 	end := k.end()
 	if step = min(step, float64(end-k.Set)); step > room {

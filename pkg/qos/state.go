@@ -22,12 +22,12 @@ type State struct {
 
 // Throttled tells the state that a throttle of a plan was carried out.
 func (s *State) Throttled(t Throttle) {
-	s.quotas.note(Taken[Quota]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + Quota(t.Frees), Step: t.Step})
+	s.quotas.note(taken[Quota]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + Quota(t.Frees), Step: t.Step})
 }
 
 // MemoryThrottled tells the state that a throttle of memory was carried out.
 func (s *State) MemoryThrottled(t MemoryThrottle) {
-	s.highs.note(Taken[High]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + High(t.Frees)})
+	s.highs.note(taken[High]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + High(t.Frees)})
 }
 
 // MemoryAsked tells the state that a throttle of memory is being carried out, which takes as long as the kernel reclaims: until

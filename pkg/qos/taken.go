@@ -16,8 +16,8 @@ type limit interface{ Quota | High }
 // noLimit is Unlimited and NoHigh.
 const noLimit = math.MaxInt64
 
-// Taken is what a container was throttled by, to be given back.
-type Taken[L limit] struct {
+// taken is what a container was throttled by, to be given back.
+type taken[L limit] struct {
 	Pod         PodRef
 	ContainerID string
 	// Original is the limit before, Set the one that was written.
@@ -36,13 +36,13 @@ type Taken[L limit] struct {
 const forgetAfter = 60
 
 // book has what was taken of a resource, by the container's id.
-type book[L limit] map[string]*Taken[L]
+type book[L limit] map[string]*taken[L]
 
 // has tells whether something was taken from a container.
 func (b book[L]) has(container string) bool { return b[container] != nil }
 
 // note books a limit that was set: the first one of a container with what was before, a later one as the next step of it.
-func (b *book[L]) note(next Taken[L]) {
+func (b *book[L]) note(next taken[L]) {
 	if next.Set == next.Original {
 		delete(*b, next.ContainerID)
 		return
@@ -97,7 +97,7 @@ type throttled[L limit] struct {
 	// same tells whether two limits are equal but for the kernel's rounding.
 	same func(a, b L) bool
 	// raise is the next limit of a throttled container, the present one where there is no room for more.
-	raise func(k *Taken[L], room float64) L
+	raise func(k *taken[L], room float64) L
 }
 
 // aLimit names a limit of a container, that of cpu or that of memory.
@@ -110,7 +110,7 @@ type aLimit struct {
 type gift[L limit] struct {
 	pod       *Pod
 	container *Container
-	taken     *Taken[L]
+	taken     *taken[L]
 	to        L
 	// gives is how much more may be used by it.
 	gives L
@@ -162,7 +162,7 @@ func giveBack[L limit](d *decision, b book[L], kind throttled[L]) []gift[L] {
 }
 
 // gives is how much more a container may use with a limit.
-func (k *Taken[L]) gives(to L) L {
+func (k *taken[L]) gives(to L) L {
 	if to == noLimit {
 		to = max(k.Before, k.Set)
 	}
@@ -170,7 +170,7 @@ func (k *Taken[L]) gives(to L) L {
 }
 
 // end is where steps back end: the original, or what was used before where that is no limit.
-func (k *Taken[L]) end() L {
+func (k *taken[L]) end() L {
 	if k.Original == noLimit {
 		return max(k.Before, k.Set)
 	}
