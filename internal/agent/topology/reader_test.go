@@ -5,6 +5,7 @@ package topology
 
 import (
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,8 @@ func TestKubeletFile(t *testing.T) {
 	}
 }
 
-// TestTheKubeletsOwnWord: what the kubelet says itself holds, whatever its file says; it is asked once a minute, and what it said holds
-// while it says nothing.
+// TestTheKubeletsOwnWord: what the kubelet says itself holds, whatever its file says; it is asked now and then, and what it said holds while it
+// says nothing.
 func TestTheKubeletsOwnWord(t *testing.T) {
 	k := newKubelet(t)
 	root := hostWith(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nreservedSystemCPUs: \"7\"\n"})
@@ -103,6 +104,35 @@ func TestTheKubeletsOwnWord(t *testing.T) {
 	read("1", "/configz")
 	if err := r.Silent(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAKubeletStartsAnew: then it is asked at once, and again until it answers.
+func TestAKubeletStartsAnew(t *testing.T) {
+	k := newKubelet(t)
+	root := hostWith(t, map[string]string{"var/lib/kubelet/pod-resources/kubelet.sock": ""})
+	r := reader(root, k.client(t, k.authority()))
+	read := func(reserved string) {
+		t.Helper()
+		if got, err := r.Read(t.Context(), k.node()); err != nil || got.ReservedCPUs.String() != reserved {
+			t.Errorf("%+v, %v, want %s", got, err, reserved)
+		}
+	}
+	read("0")
+	k.answers(http.StatusServiceUnavailable, "not yet")
+	read("0")
+	if n := len(k.asked()); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	if err := os.Chtimes(root.Path(kubeletDir, socket), time.Time{}, time.Unix(2000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	read("0")
+	k.answers(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"1"}}`)
+	read("1")
+	read("1")
+	if n := len(k.asked()); n != 3 {
+		t.Errorf("asked %d times", n)
 	}
 }
 
