@@ -135,6 +135,9 @@ func (t *Tree) makeRoots() error {
 		if controller == "cpuset" || !t.apart() || !t.V1 {
 			maps.Copy(files, t.rootCPUSet())
 		}
+		if t.V1 && (controller == "blkio" || !t.apart()) {
+			maps.Copy(files, t.newDisks())
+		}
 		if !t.V1 {
 			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
 		}
@@ -158,37 +161,20 @@ func writeAll(dir string, files map[string]string) error {
 // passOn is cgroup_subtree_control_write in kernel/cgroup/cgroup.c: groups below get the files of controllers that are passed on, and lose
 // those of others with what was in them.
 func (t *Tree) passOn(dir, value string) error {
-	have, before := strings.Fields(text(dir, fileControllers)), strings.Fields(text(dir, fileSubtree))
-	wanted := map[string]bool{}
-	for token := range strings.FieldsSeq(value) {
-		name := strings.TrimLeft(token, "+-")
-		if len(name) != len(token)-1 || !slices.Contains(known(), name) {
-			return syscall.EINVAL
-		}
-		wanted[name] = token[0] == '+'
+	before := strings.Fields(text(dir, fileSubtree))
+	after, err := parseSubtree(value, before)
+	if err != nil {
+		return err
 	}
 	names, err := subgroups(dir)
 	if err != nil {
 		return err
 	}
-	after := slices.DeleteFunc(known(), func(c string) bool {
-		on, said := wanted[c]
-		return said && !on || !said && !slices.Contains(before, c)
-	})
-	for _, c := range known() {
-		switch was, is := slices.Contains(before, c), slices.Contains(after, c); {
-		case is && !was && !slices.Contains(have, c):
-			return syscall.ENOENT
-		case was && !is && slices.ContainsFunc(names, func(n string) bool {
-			return slices.Contains(strings.Fields(text(filepath.Join(dir, n), fileSubtree)), c)
-		}):
-			return syscall.EBUSY
-		case is && !was && !t.isRoot(dir) && !empty(dir, fileProcs):
-			return syscall.EBUSY // cgroup_vet_subtree_control_enable: processes are in groups that pass nothing on
-		}
-	}
 	if slices.Equal(before, after) {
 		return nil
+	}
+	if err := t.vetSubtree(dir, names, before, after); err != nil {
+		return err
 	}
 	if err := set(dir, fileSubtree, strings.Join(after, " ")); err != nil {
 		return err
@@ -196,6 +182,43 @@ func (t *Tree) passOn(dir, value string) error {
 	for _, name := range names {
 		if err := t.controllers(filepath.Join(dir, name), before, after); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// parseSubtree is what is passed on after words such as +cpu and -memory.
+func parseSubtree(value string, before []string) ([]string, error) {
+	wanted := map[string]bool{}
+	for _, c := range before {
+		wanted[c] = true
+	}
+	for token := range strings.FieldsSeq(value) {
+		name := strings.TrimLeft(token, "+-")
+		if len(name) != len(token)-1 || !slices.Contains(known(), name) {
+			return nil, syscall.EINVAL
+		}
+		wanted[name] = token[0] == '+'
+	}
+	return slices.DeleteFunc(known(), func(c string) bool { return !wanted[c] }), nil
+}
+
+// vetSubtree refuses to pass on what a group has not, to take away what a group below passes on, and, of groups with processes, to pass on
+// anything (cgroup_vet_subtree_control_enable).
+func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
+	have := strings.Fields(text(dir, fileControllers))
+	for _, c := range known() {
+		was, is := slices.Contains(before, c), slices.Contains(after, c)
+		if is && !was && !slices.Contains(have, c) {
+			return syscall.ENOENT
+		}
+		for _, name := range names {
+			if was && !is && slices.Contains(strings.Fields(text(filepath.Join(dir, name), fileSubtree)), c) {
+				return syscall.EBUSY
+			}
+		}
+		if is && !was && !t.isRoot(dir) && !empty(dir, fileProcs) {
+			return syscall.EBUSY
 		}
 	}
 	return nil

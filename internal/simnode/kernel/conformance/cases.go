@@ -48,7 +48,7 @@ func groups(paths ...string) []Step {
 	return out
 }
 
-// write is a step that writes.
+// set is a step that writes.
 func set(path, value string, err syscall.Errno, reads string) Step {
 	return Step{Op: Write, Path: path, Value: value, Err: err, Reads: reads}
 }
@@ -57,7 +57,9 @@ func read(path, reads string) Step { return Step{Op: Read, Path: path, Reads: re
 
 func do(op Op, path string, err syscall.Errno) Step { return Step{Op: op, Path: path, Err: err} }
 
-func casesV1() []Case {
+func casesV1() []Case { return slices.Concat(cpuV1(), memoryV1(), otherV1()) }
+
+func cpuV1() []Case {
 	return []Case{
 		{"quota", steps(groups("a", "a/b"), []Step{
 			read("a/b/cpu.cfs_quota_us", "-1"),
@@ -120,6 +122,12 @@ func casesV1() []Case {
 			set("a/cpu.idle", "0", none, "0"), // changes nothing
 			read("a/cpu.shares", "5"),
 		})},
+	}
+}
+
+func otherV1() []Case {
+	return []Case{
+		{"groups", goneAndBusy("cpu.shares")},
 		{"cpuset", steps(groups("a", "a/b", "x", "x/y"), []Step{
 			read("a/cpuset.cpus", ""),
 			set("a/b/cpuset.cpus", "1", eacces, ""), // the parent has none
@@ -147,6 +155,11 @@ func casesV1() []Case {
 			set("x/cpuset.cpu_exclusive", "yes", einval, "0"),
 			set("x/y/cpuset.cpu_exclusive", "1", eacces, "0"), // the parent is not
 		})},
+	}
+}
+
+func memoryV1() []Case {
+	return []Case{
 		{"memory", steps(groups("a"), []Step{
 			read("a/memory.limit_in_bytes", "9223372036854771712"),
 			set("a/memory.limit_in_bytes", "1048577", none, "1048576"), // whole pages
@@ -170,7 +183,6 @@ func casesV1() []Case {
 			do(Leave, "a", none),
 			set("a/memory.limit_in_bytes", "8M", none, "8388608"),
 		})},
-		{"groups", goneAndBusy("cpu.shares")},
 	}
 }
 
@@ -203,7 +215,9 @@ func passOn(groups ...string) []Step {
 	return out
 }
 
-func casesV2() []Case {
+func casesV2() []Case { return slices.Concat(cpuV2(), cpusetV2(), memoryV2(), groupsV2()) }
+
+func cpuV2() []Case {
 	return []Case{
 		{"quota", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
 			read("a/b/cpu.max", "max 100000"),
@@ -253,6 +267,11 @@ func casesV2() []Case {
 			set("a/cpu.idle", "0", none, "0"), // changes nothing
 			read("a/cpu.weight", "50"),
 		})},
+	}
+}
+
+func cpusetV2() []Case {
+	return []Case{
 		{"cpuset", steps(passOn(""), groups("a"), passOn("a"), groups("a/b", "a/c"), []Step{
 			do(Enter, "a/b", none),
 			set("a/b/cpuset.cpus", "0,1", none, "0-1"),
@@ -274,6 +293,11 @@ func casesV2() []Case {
 			set("a/b/cpuset.cpus", "", none, ""),
 			set("a/b/cpuset.mems", "", none, ""),
 		})},
+	}
+}
+
+func memoryV2() []Case {
+	return []Case{
 		{"memory", steps(passOn(""), groups("a"), []Step{
 			read("a/memory.high", "max"),
 			set("a/memory.high", "1048577", none, "1048576"), // whole pages
@@ -303,6 +327,11 @@ func casesV2() []Case {
 			set("a/memory.max", "128M", none, "134217728"),
 			set("a/memory.max", "8M", none, "8388608"), // the process is killed
 		})},
+	}
+}
+
+func groupsV2() []Case {
+	return []Case{
 		{"groups", steps(passOn(""), goneAndBusy("cpu.weight"))},
 		{"no processes beside groups", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
 			do(Enter, "a", ebusy), // it passes controllers on
