@@ -32,6 +32,7 @@ type transfers struct {
 	every  time.Duration
 	at     time.Time
 	groups map[string]*transferred // by path
+	failed error                   // of the last sample
 	// devices are those that are no whole disks, by major:minor, as of the time listed.
 	devices map[string]cgroup.Device
 	listed  time.Time
@@ -52,7 +53,7 @@ func (o *Observer) SampleTransfers(every time.Duration) { o.transfers.every = ev
 func (o *Observer) lookTransfers() {
 	t, now := &o.transfers, o.snapshot.At
 	if t.every <= 0 {
-		t.groups = nil
+		t.groups, t.failed = nil, nil
 		for i := range o.snapshot.Pods {
 			o.snapshot.Pods[i].Transfer = Known[Transfer]{}
 		}
@@ -65,6 +66,7 @@ func (o *Observer) lookTransfers() {
 		t.at = now
 		o.sampleTransfers()
 	}
+	o.problem("pod disks", t.failed)
 	for i, p := range o.tree.Pods() {
 		out := &o.snapshot.Pods[i].Transfer
 		*out = Known[Transfer]{}
@@ -78,9 +80,10 @@ func (o *Observer) sampleTransfers() {
 	t := &o.transfers
 	files, err := o.layout.TransferFiles()
 	if err != nil {
-		o.problem("pod disks", err)
+		clear(t.groups) // The host does not count, which is no problem that comes and goes.
 		return
 	}
+	t.failed = nil
 	o.listDevices()
 	kind := func(device []byte) cgroup.Device { return t.devices[string(device)] }
 	for _, p := range o.tree.Pods() {
@@ -88,7 +91,7 @@ func (o *Observer) sampleTransfers() {
 		if err != nil {
 			delete(t.groups, p.Path)
 			if !errors.Is(err, host.ErrGone) {
-				o.problem("pod disks", err)
+				t.failed = err
 			}
 			continue
 		}

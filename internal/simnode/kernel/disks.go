@@ -90,11 +90,11 @@ func (t *Tree) transfer(loads []Load, got []Got, span time.Duration) (waited flo
 	return waited, nil
 }
 
-// countTransfer counts in a group and in all above it.
+// countTransfer counts in a group and in all above it; v1 in the root as well.
 func (t *Tree) countTransfer(group string, by transferred) error {
 	root := t.root("blkio")
 	leaf := filepath.Join(root, group)
-	for dir := leaf; strings.HasPrefix(dir, root+"/"); dir = filepath.Dir(dir) {
+	for dir := leaf; strings.HasPrefix(dir, root+"/") || t.V1 && dir == root; dir = filepath.Dir(dir) {
 		if !t.V1 {
 			now, err := readTransferred(filepath.Join(dir, "io.stat"), disk+" rbytes=%d wbytes=%d")
 			if err != nil {

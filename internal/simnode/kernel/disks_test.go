@@ -38,6 +38,9 @@ func TestDisks(t *testing.T) {
 				if got := show(pod, "blkio.throttle.io_service_bytes_recursive"); got != want || show(pod, "blkio.throttle.io_service_bytes") != "Total 0" {
 					t.Errorf("the pod: %s", got)
 				}
+				if got := show("", "blkio.throttle.io_service_bytes_recursive"); !strings.HasPrefix(got, "254:0 Read 8388608\n") {
+					t.Errorf("the root: %s", got)
+				}
 				if got := show(pod, "blkio.throttle.io_serviced_recursive"); !strings.HasPrefix(got, "254:0 Read 96\n254:0 Write 64\n") {
 					t.Errorf("the pod: %s", got)
 				}

@@ -138,6 +138,9 @@ func (t *Tree) makeRoots() error {
 		if t.V1 && (controller == "blkio" || !t.apart()) {
 			maps.Copy(files, t.newDisks())
 		}
+		if t.V1 && (controller == "blkio" || !t.apart()) {
+			maps.Copy(files, t.newDisks())
+		}
 		if !t.V1 {
 			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
 		}

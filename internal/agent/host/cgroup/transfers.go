@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 
 	"crane.io/crane/internal/agent/host"
@@ -55,6 +56,14 @@ func (l Layout) TransferFiles() (TransferFiles, error) {
 	}
 	if suffix := "_recursive"; exists(filepath.Join(f.root, fileServedBytes+suffix)) {
 		f.suffix = suffix
+	}
+	// Linux 6.10 and later count for disks with a limit alone, and for all others show that nothing was ever done, which is not so.
+	content, err := os.ReadFile(filepath.Join(f.root, fileServedBytes+f.suffix))
+	if err != nil {
+		return f, fmt.Errorf("cgroup %s does not count: %w", l.Version, err)
+	}
+	if !bytes.Contains(content, []byte(":")) {
+		return f, fmt.Errorf("cgroup %s counts for no disk: Linux 6.10 and later do for those with a limit alone", l.Version)
 	}
 	return f, nil
 }

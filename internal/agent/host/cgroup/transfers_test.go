@@ -123,6 +123,11 @@ func TestTransferFiles(t *testing.T) {
 	if _, err := layout.TransferFiles(); err == nil || !strings.Contains(err.Error(), "no controller blkio") {
 		t.Errorf("v1 without blkio: %v", err)
 	}
+	write("blkio", fileServedBytes, "Total 0\n")
+	if _, err := layout.TransferFiles(); err == nil || !strings.Contains(err.Error(), "counts for no disk") {
+		t.Errorf("v1 that counts nothing: %v", err)
+	}
+	write("blkio", fileServedBytes, "8:0 Read 4096\nTotal 4096\n")
 	for _, c := range pod.Containers {
 		write("blkio", c.Path, fileServedBytes, "8:0 Read 4096\n8:0 Write 100\nTotal 4196\n")
 		write("blkio", c.Path, fileServed, "8:0 Read 1\n8:0 Write 2\nTotal 3\n")
@@ -130,7 +135,7 @@ func TestTransferFiles(t *testing.T) {
 	write("blkio", pod.Path, fileServedBytes, "Total 0\n")
 	write("blkio", pod.Path, fileServed, "Total 0\n")
 	read(Transfers{2, 4, 8192, 200}, "")
-	write("blkio", fileServedBytes+"_recursive", "Total 0\n")
+	write("blkio", fileServedBytes+"_recursive", "8:0 Read 9\nTotal 9\n")
 	write("blkio", pod.Path, fileServedBytes+"_recursive", "8:0 Read 5\nTotal 5\n")
 	write("blkio", pod.Path, fileServed+"_recursive", "8:0 Write 6\nTotal 6\n")
 	read(Transfers{0, 6, 5, 0}, "")
