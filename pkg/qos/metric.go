@@ -4,6 +4,7 @@
 package qos
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -168,6 +169,19 @@ func aboutPodDisks(metric string) bool {
 
 // takes tells whether a rule takes any of a resource from pods.
 func (r *Rule) takes(of Resource) bool { return !aboutPodDisks(r.Metric) && r.Action.takes(of) }
+
+// Most is the most that the metric can be, infinite where there is no bound: a rule at it or above never fires. What pods hold of elastic
+// resources may be more than there is of these by now, and several threads may wait all the time.
+func (m Metric) Most() float64 {
+	switch {
+	case m.Held != None || m.Name == "container_run_queue_wait_ratio":
+	case m.Unit == "percent":
+		return 1 / percent
+	case m.Unit == "ratio":
+		return 1
+	}
+	return math.Inf(1)
+}
 
 // AboutMemory tells whether a rule on the metric takes memory from pods where its action says so.
 func (m Metric) AboutMemory() bool { return m.victims() == Memory }

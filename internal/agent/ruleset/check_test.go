@@ -87,3 +87,30 @@ func TestParseList(t *testing.T) {
 		}
 	}
 }
+
+// TestNeverFires: a threshold that the metric cannot be above, such as percent where a ratio is meant, is told of; it costs nothing.
+func TestNeverFires(t *testing.T) {
+	for metric, test := range map[string]struct {
+		value string
+		told  bool
+	}{
+		"node_cpu_usage_ratio":                  {"70", true},
+		"cpu_total_utilization":                 {"100", true},
+		"memory_total_utilization":              {"99.5", false},
+		"node_pressure_memory_full_avg10_ratio": {"1", true},
+		"pod_interference_cpu_ratio":            {"100m", false},
+		"ext_cpu_total_distribute":              {"120", false}, // of what there is less of by now
+		"container_run_queue_wait_ratio":        {"2", false},
+		"cpu_total_usage":                       {"1e30", false},
+	} {
+		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: \"" + test.value + "\"}, actionName: a}]}\n---\n" +
+			head + "kind: AvoidanceAction\nspec: {}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, problems := set.Policy(nil, qos.DefaultLimits())
+		if told := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "never fires") }); told != test.told || len(policy.Rules) != 1 {
+			t.Errorf("%s above %s: %q, want it told: %t", metric, test.value, problems, test.told)
+		}
+	}
+}

@@ -16,7 +16,7 @@ func TestMemoryThrottle(t *testing.T) {
 		"memory_total_usage": false, "node_pressure_memory_some_avg10_ratio": false, "cpu_total_usage": true, "node_pressure_cpu_some_avg10_ratio": true,
 	} {
 		for text, reclaim := range map[string]bool{"{}": false, "{forceGC: true}": true} {
-			set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 1}, actionName: a}]}\n---\n" +
+			set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 500m}, actionName: a}]}\n---\n" +
 				head + "kind: AvoidanceAction\nspec: {throttle: {memoryThrottle: " + text + "}}\n"))
 			if err != nil {
 				t.Fatal(err)

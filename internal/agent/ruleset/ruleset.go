@@ -123,6 +123,9 @@ func idle(r *qos.Rule) (out []string) {
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.AboutMemory(): // An action of both is for rules of either.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
 	}
+	if most := metric.Most(); ok && r.Above >= most {
+		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Above, r.Metric, most))
+	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", r.Action.Name))
 	}

@@ -4,6 +4,7 @@
 package tell
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,21 +99,22 @@ func (m *metrics) rule(key string, f *qos.Finding, fires bool) {
 	m.analyzer.WithLabelValues(key, typeAvoidance).Set(number(f.Phase == qos.Firing))
 	m.analyzer.WithLabelValues(key, typeRestore).Set(number(!fires))
 	m.analyzer.WithLabelValues(key, typeError).Set(number(f.Phase == qos.Unknown || f.Phase == qos.Held))
-	preview := "false"
-	if f.Preview {
-		preview = "true"
-	}
-	m.firing.WithLabelValues(f.Rule, preview).Set(number(fires))
+	// A rule may become a preview, or one on another resource.
+	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
+	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(number(fires))
 	gap := max(f.Gap-f.Going, 0)
 	if f.Phase != qos.Firing {
 		gap = 0
 	}
-	switch f.Of {
-	case qos.CPU:
+	if f.Of == qos.CPU {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
-	case qos.Memory:
+	} else {
+		m.gapCores.DeleteLabelValues(f.Rule)
+	}
+	if f.Of == qos.Memory {
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
-	case qos.Disks, qos.None:
+	} else {
+		m.gapBytes.DeleteLabelValues(f.Rule)
 	}
 }
 

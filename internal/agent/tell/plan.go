@@ -236,6 +236,8 @@ func (t *Teller) onceOf(rule, id string, a Action) {
 // previewed shows how much the plan of a rule in preview would free.
 func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
 	if !f.Preview {
+		t.metrics.previewCores.DeleteLabelValues(f.Rule)
+		t.metrics.previewBytes.DeleteLabelValues(f.Rule)
 		return
 	}
 	var cores, bytes float64

@@ -251,6 +251,33 @@ func TestRuleDeleted(t *testing.T) {
 	}
 }
 
+// TestRuleChanged: a rule that becomes a preview, or one on another resource, leaves no series of what it was.
+func TestRuleChanged(t *testing.T) {
+	s := newScene(t)
+	f := finding(qos.Firing)
+	memory := f
+	memory.Of, memory.Preview = qos.Memory, true
+	s.Plan(&qos.Plan{Rules: []qos.Finding{f}})
+	s.Plan(&qos.Plan{Rules: []qos.Finding{memory}})
+	for series, want := range map[string]float64{
+		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`: -1, `crane_agent_rule_firing{preview="true",rule="mixed/cpu"}`: 1,
+		`crane_agent_rule_gap_cores{rule="mixed/cpu"}`: -1, `crane_agent_rule_gap_bytes{rule="mixed/cpu"}`: 715, `crane_agent_preview_freed_cores{rule="mixed/cpu"}`: 0,
+	} {
+		if got := s.value(t, series); got != want {
+			t.Errorf("%s is %g, want %g", series, got, want)
+		}
+	}
+	s.Plan(&qos.Plan{Rules: []qos.Finding{f}})
+	for series, want := range map[string]float64{
+		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`: 1, `crane_agent_rule_firing{preview="true",rule="mixed/cpu"}`: -1,
+		`crane_agent_rule_gap_cores{rule="mixed/cpu"}`: 0.715, `crane_agent_rule_gap_bytes{rule="mixed/cpu"}`: -1, `crane_agent_preview_freed_cores{rule="mixed/cpu"}`: -1,
+	} {
+		if got := s.value(t, series); got != want {
+			t.Errorf("then %s is %g, want %g", series, got, want)
+		}
+	}
+}
+
 // TestWithheld: why nobody is evicted is an event when it begins, with the numbers.
 func TestWithheld(t *testing.T) {
 	s := newScene(t, Evict)

@@ -5,7 +5,6 @@ package kinds
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -54,15 +53,11 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
 		v.refuse(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
-	} else if isPercentage(m.Name) && m.Value.CmpInt64(100) >= 0 {
-		v.warnf(metric.Child("value"), "the rule never fires: the metric is a percentage and the threshold %s", m.Value.String())
+	} else if most := known.Most(); m.Value.AsApproximateFloat64() >= most {
+		v.warnf(metric.Child("value"), "the rule never fires: the metric is %g at most and the threshold %s", most, m.Value.String())
 	}
 	return v
 }
-
-// isPercentage tells whether a metric never goes above 100. The share of elastic cpu that pods hold does, where the node can bear less by
-// now: rules above 100 are what it is for.
-func isPercentage(metric string) bool { return strings.HasSuffix(metric, "_utilization") }
 
 // contradictions warns of rules on one metric that cannot both mean what they say.
 func contradictions(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
