@@ -180,6 +180,9 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 	if o.systemd() {
 		k.CgroupDriver = Systemd
 	}
+	if o.OwnCertificate {
+		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
+	}
 	if o.Machine {
 		// What is done for no event but the time costs an emulated machine much.
 		k.NodeStatusUpdateFrequency, k.SyncFrequency, k.CPUManagerReconcilePeriod = seconds(10), seconds(20), seconds(5)

@@ -64,6 +64,9 @@ type NodeOptions struct {
 	// Scattered spreads the kubelet's configuration as some installations do: its file is not in its directory, ReservedCPUs are in a
 	// drop-in file and Reserved is a flag.
 	Scattered bool
+	// OwnCertificate lets the kubelet serve with a certificate of its own making, as it does where nobody gives it another. The API server
+	// here does not trust it: there are no logs of such a node's pods, and no exec.
+	OwnCertificate bool
 	// NUMAZones shows the CPUs in so many zones of equal size; 0 leaves the machine's own. On a node in namespaces it is sysfs alone that
 	// says so, which is what the kubelet and agents read; a virtual machine has these zones, each with its part of the memory.
 	NUMAZones int

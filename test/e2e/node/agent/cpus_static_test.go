@@ -6,17 +6,53 @@ package agent_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/realnode"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/test/e2e/node"
 )
+
+// narrow: with the agent's rights the kubelet tells its configuration and nothing else, and the API server does not let it any nearer.
+func (s site) narrow(t testing.TB) {
+	t.Helper()
+	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := fmt.Sprintf("https://%s:%d", n.Status.Addresses[0].Address, n.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	for url, want := range map[string]int{
+		kubelet + "/configz": http.StatusOK, kubelet + "/pods": http.StatusForbidden, kubelet + "/metrics": http.StatusForbidden,
+		config.Host + "/api/v1/nodes/" + s.Name() + "/proxy/configz": http.StatusForbidden,
+	} {
+		reply, err := client.Get(url)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		reply.Body.Close()
+		if reply.StatusCode != want {
+			t.Errorf("%s: %s, want %d", url, reply.Status, want)
+		}
+	}
+}
 
 // TestTheKubeletAssigns: where a kubelet's own policy is static, it gives a container its CPU, and the agent says why it does not.
 func TestTheKubeletAssigns(t *testing.T) {
@@ -42,6 +78,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 		}
 		return err
 	})
+	s.narrow(t)
 	pod := s.Run(t, s.pinned("pinned", "1"))
 	// Not alone: a kubelet lets sandboxes run everywhere.
 	cgroups := s.Cgroups(t)

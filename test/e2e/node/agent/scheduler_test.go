@@ -6,7 +6,6 @@ package agent_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,9 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
@@ -115,9 +112,8 @@ func cpus(first, last int) numa.CPUSet {
 	return numa.NewCPUSet(list...)
 }
 
-// tells waits until the NodeResourceTopology has two zones, of which the first has that many CPUs for pods, and the second none, since the
-// kubelet keeps these CPUs.
-func (s site) tells(t testing.TB, usable int, reserved numa.CPUSet) {
+// tells waits until the NodeResourceTopology says that the kubelet keeps these CPUs, which leaves so many of each zone.
+func (s site) tells(t testing.TB, reserved numa.CPUSet, usable ...int) {
 	t.Helper()
 	s.Eventually(t, "the zones of the node", func() error {
 		nrt, err := s.topology(t)
@@ -125,10 +121,10 @@ func (s site) tells(t testing.TB, usable int, reserved numa.CPUSet) {
 			return err
 		}
 		kept := nrt.Reserved[corev1.ResourceMemory]
-		if len(nrt.Zones) != 2 || nrt.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != reserved.String() || kept.String() != "64Mi" {
+		if len(nrt.Zones) != len(usable) || nrt.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != reserved.String() || kept.String() != "64Mi" {
 			return fmt.Errorf("%+v", nrt)
 		}
-		for i, want := range []int{usable, 0} {
+		for i, want := range usable {
 			if got := nrt.Zones[i].Resources.Allocatable.Cpu().Value(); got != int64(want) {
 				return fmt.Errorf("zone %s has %d CPUs, want %d", nrt.Zones[i].Name, got, want)
 			}
@@ -137,41 +133,9 @@ func (s site) tells(t testing.TB, usable int, reserved numa.CPUSet) {
 	})
 }
 
-// narrow: with the agent's rights the kubelet tells its configuration and nothing else, and the API server does not let it any nearer.
-func (s site) narrow(t testing.TB) {
-	t.Helper()
-	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubelet := fmt.Sprintf("https://%s:%d", n.Status.Addresses[0].Address, n.Status.DaemonEndpoints.KubeletEndpoint.Port)
-	for url, want := range map[string]int{
-		kubelet + "/configz": http.StatusOK, kubelet + "/pods": http.StatusForbidden, kubelet + "/metrics": http.StatusForbidden,
-		config.Host + "/api/v1/nodes/" + s.Name() + "/proxy/configz": http.StatusForbidden,
-	} {
-		reply, err := client.Get(url)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		reply.Body.Close()
-		if reply.StatusCode != want {
-			t.Errorf("%s: %s, want %d", url, reply.Status, want)
-		}
-	}
-}
-
-// TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag; the scheduler
-// chooses one for a pod, and the agent gives it CPUs of that zone that nobody else runs on. A second pod waits for the zone, and gets it with
-// these CPUs when the first is gone.
+// TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag, which it asks
+// the kubelet for though that shows a certificate of its own making; the scheduler chooses one for a pod, and the agent gives it CPUs of that
+// zone that nobody else runs on. A second pod waits for the zone, and gets it with these CPUs when the first is gone.
 func TestSchedulerAndAgent(t *testing.T) {
 	all := runtime.NumCPU()
 	if all < 2 {
@@ -180,7 +144,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	// Zone node1 is reserved, so that one pod fits on the smallest machine and a second does not.
 	half := all / 2
 	own, reserved := cpus(0, half-1), cpus(half, all-1)
-	s := start(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true})
+	s := start(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true, OwnCertificate: true, Restart: true})
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.settings(t)
 	set := s.daemonSet(t, cpuManager()...)
@@ -188,8 +152,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	s.deploySet(t, set)
 	s.schedule(t)
-	s.tells(t, half, reserved)
-	s.narrow(t)
+	s.tells(t, reserved, half, 0)
 
 	first := s.Run(t, s.whole("first", half))
 	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
@@ -216,4 +179,28 @@ func TestSchedulerAndAgent(t *testing.T) {
 	}
 	s.Delete(t, second)
 	s.awaitAsBefore(t, before)
+
+	// A kubelet that starts anew may keep other CPUs.
+	s.reconfigure(t, reserved, own)
+	s.tells(t, own, 0, all-half)
+}
+
+// reconfigure lets the kubelet keep other CPUs than before, and starts it anew.
+func (s site) reconfigure(t testing.TB, before, now numa.CPUSet) {
+	t.Helper()
+	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("drop-in files %q, %v", files, err)
+	}
+	content, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(set numa.CPUSet) string { return fmt.Sprintf(`"reservedSystemCPUs":%q`, set) }
+	if err := os.WriteFile(files[0], []byte(strings.Replace(string(content), quoted(before), quoted(now), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Kill("kubelet"); err != nil {
+		t.Fatal(err)
+	}
 }
