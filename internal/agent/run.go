@@ -162,9 +162,9 @@ func (p *parts) changesHost() bool {
 // journals tells whether there is a journal of what is changed on the host, by this agent or by one before it.
 func (p *parts) journals() bool { return p.changesHost() || p.left(changesFile) }
 
-// lock takes the state directory where there are journals in it: two agents would undo what the other does, and write over its journals.
+// lock takes the state directory, except in a dry run: two agents would undo what the other does, and write over its journals.
 func (p *parts) lock() (unlock func(), err error) {
-	if !p.journals() && !p.left(memoryFile) {
+	if p.DryRun {
 		return func() {}, nil
 	}
 	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
