@@ -64,7 +64,7 @@ func (p *pod) set(key, value string) error {
 	case "allow":
 		p.Allowed = strings.Split(value, ",")
 	case "elastic":
-		p.Elastic = true
+		p.Elastic, p.HoldsCPU, p.HoldsMemory = true, true, true
 	case "unmeasured":
 		p.unmeasured = value != "no"
 	case "protected":
