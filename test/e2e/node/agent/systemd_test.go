@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/realnode"
 	"crane.io/crane/test/e2e/node"
 )
@@ -20,11 +23,13 @@ func TestThrottleWithSystemd(t *testing.T) {
 		t.Skip("an emulated machine takes minutes")
 	}
 	s := start(t, node.Options{CgroupDriver: realnode.Systemd})
-	hog := s.hog(t, "hog", "2", nil, nil)
+	// It is busy all the time: at its least limit a program that is to turn it off would take minutes in its group.
+	hog := s.Pod("hog", "cpu-hog", []string{"-threads", "1"}, nil, nil)
+	hog.Labels = batch()
+	hog = s.Run(t, hog)
 	cgroups, system := s.Cgroups(t), s.Run(t, s.Watcher("system"))
 	s.apply(t, throttleRules)
 	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
-	s.turn(t, hog, true)
 	s.awaitHeldDown(t, cgroups, hog)
 	_, id, _ := strings.Cut(hog.Status.ContainerStatuses[0].ContainerID, "://")
 	scope := "cri-containerd-" + id + ".scope"
@@ -37,7 +42,12 @@ func TestThrottleWithSystemd(t *testing.T) {
 		}
 		s.awaitHeldDown(t, cgroups, hog)
 	}
-	s.turn(t, hog, false)
+	rule := &unstructured.Unstructured{}
+	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
+	rule.SetName("busy")
+	if err := s.client.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
 	s.Eventually(t, "limits are as before", func() error {
 		ofPod, err := cgroups.PodLimits(t, hog)
 		if err != nil {
