@@ -185,7 +185,10 @@ const (
 // holdBack is how long what was taken for the sake of a pod that waits is kept after a rule has fired: the cool-down, twice as long each
 // time that the rule has fired again soon after it was given back, up to an hour.
 func (st *ruleState) holdBack(r *Rule) time.Duration {
-	return min(r.Action.CoolDown<<st.repeats, max(r.Action.CoolDown, mostHold))
+	if r.Action.CoolDown >= mostHold {
+		return r.Action.CoolDown // The longest there is would overflow.
+	}
+	return min(r.Action.CoolDown<<st.repeats, mostHold)
 }
 
 // again counts that a rule fires: once more where what was taken was given back just before.

@@ -248,6 +248,10 @@ func TestHoldBack(t *testing.T) {
 	if got := st.holdBack(r); got != 3*time.Hour {
 		t.Errorf("a cool-down of three hours became %s", got)
 	}
+	st.repeats, r.Action.CoolDown = mostRepeats, math.MaxInt32*time.Second
+	if got := st.holdBack(r); got != r.Action.CoolDown {
+		t.Errorf("a cool-down of %s became %s", r.Action.CoolDown, got)
+	}
 	r.Action.CoolDown = 0
 	if got := fire(); got != 0 {
 		t.Errorf("no cool-down became %s", got)
