@@ -23,9 +23,9 @@ func play(dir, steps string, out io.Writer) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(mib string) *exec.Cmd {
+	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(what string) *exec.Cmd {
 		// The program itself, wherever it lies. It ends with its input.
-		return exec.Command("/proc/self/exe", "cgroups", "hold", mib) //nolint:noctx // Real ends it.
+		return exec.Command("/proc/self/exe", "cgroups", "hold", what) //nolint:noctx // Real ends it.
 	}}
 	outcomes := conformance.Play(player, list)
 	if err := errors.Join(player.Close(), os.Remove(dir)); err != nil {

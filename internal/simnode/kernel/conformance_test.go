@@ -43,6 +43,7 @@ const stage = "stage"
 type fake struct {
 	tree *Tree
 	pid  int
+	busy []Load
 }
 
 func newFake(t *testing.T, v1 bool) *fake {
@@ -72,7 +73,10 @@ func (f *fake) Do(s conformance.Step) (string, error) {
 		return "", f.tree.Mkdir(group)
 	case conformance.Remove:
 		return "", f.tree.Remove(group)
+	case conformance.Throttled:
+		return f.throttled(path)
 	case conformance.Leave:
+		f.busy = nil
 		return "", errors.Join(f.tree.free(group), f.tree.Detach(group))
 	case conformance.Enter:
 		return "", f.enter(group, s.Value)
@@ -94,9 +98,29 @@ func (f *fake) enter(group, mib string) error {
 		}
 		return err
 	}
+	if mib == conformance.Spin {
+		f.busy = append(f.busy, Load{Group: group, CPU: 1})
+		return nil
+	}
 	n, _ := strconv.ParseInt(mib, 10, 64)
 	_, err := f.tree.Tick(time.Millisecond, []Load{{Group: group, Anon: n << 20}})
 	return err
+}
+
+func (f *fake) throttled(dir string) (string, error) {
+	times := func() (n int64) {
+		for line := range strings.Lines(text(dir, "cpu.stat")) {
+			if _, err := fmt.Sscanf(line, "nr_throttled %d", &n); err == nil {
+				return n
+			}
+		}
+		return 0
+	}
+	before := times()
+	if _, err := f.tree.Tick(time.Second, f.busy); err != nil {
+		return "", err
+	}
+	return map[bool]string{true: "yes", false: "no"}[times() > before], nil
 }
 
 // TestConformance: a Tree says what the table says.
@@ -157,9 +181,9 @@ func newReal(t *testing.T) *conformance.Real {
 			t.Error(err)
 		}
 	})
-	real := &conformance.Real{Roots: map[string]string{}, Holder: func(mib string) *exec.Cmd {
+	real := &conformance.Real{Roots: map[string]string{}, Holder: func(what string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), holdEnv+"="+mib)
+		cmd.Env = append(os.Environ(), holdEnv+"="+what)
 		return cmd
 	}}
 	for i, h := range host.V1 {

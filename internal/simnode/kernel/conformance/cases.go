@@ -106,6 +106,15 @@ func cpuV1() []Case {
 			set("a/b/cpu.cfs_quota_us", "30000", einval, "-1"),
 			set("a/b/cpu.cfs_quota_us", "45000", einval, "-1"),
 		})},
+		{"quota in force", steps(groups("a"), []Step{
+			set("a/cpuset.cpus", "0", none, "0"),
+			set("a/cpuset.mems", "0", none, "0"),
+			{Op: Enter, Path: "a", Value: Spin},
+			{Op: Throttled, Path: "a", Reads: "no"},
+			set("a/cpu.cfs_quota_us", "1000", none, "1000"),
+			{Op: Throttled, Path: "a", Reads: "yes"},
+			do(Leave, "a", none),
+		})},
 		{"shares and idle", steps(groups("a"), []Step{
 			read("a/cpu.shares", "1024"),
 			set("a/cpu.shares", "1", none, "2"),
@@ -248,6 +257,14 @@ func cpuV2() []Case {
 			set("a/cpu.max.burst", "-1", einval, "50000"),
 			set("a/cpu.max.burst", "0", none, "0"),
 			set("a/cpu.max", "49999", none, "49999 100000"),
+		})},
+		{"quota in force", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
+			{Op: Enter, Path: "a/b", Value: Spin},
+			{Op: Throttled, Path: "a", Reads: "no"},
+			set("a/cpu.max", "1000", none, "1000 100000"),
+			{Op: Throttled, Path: "a", Reads: "yes"},
+			{Op: Throttled, Path: "a/b", Reads: "no"}, // It is the one above that has the quota.
+			do(Leave, "a/b", none),
 		})},
 		{"weight and idle", steps(passOn(""), groups("a"), []Step{
 			read("a/cpu.weight", "100"),

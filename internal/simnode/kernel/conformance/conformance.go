@@ -22,8 +22,11 @@ const (
 	Make Op = "make"
 	// Remove removes a group.
 	Remove Op = "remove"
-	// Enter puts a process into a group, which takes as many MiB of memory as the value says; one that may not in is no more.
+	// Enter puts a process into a group, which takes as many MiB of memory as the value says, or all cpu that it gets where that is Spin;
+	// one that may not in is no more.
 	Enter Op = "enter"
+	// Throttled reads as yes where a quota stops processes of a group within some seconds, and as no where none has within a second.
+	Throttled Op = "throttled"
 	// Leave ends all processes that have entered a group.
 	Leave Op = "leave"
 	// Write writes a value and a newline to a file that is there.
@@ -31,6 +34,9 @@ const (
 	// Read reads a file.
 	Read Op = "read"
 )
+
+// Spin is the value of an Enter.
+const Spin = "spin"
 
 // Step is one operation, and what a kernel answers.
 type Step struct {
@@ -40,7 +46,7 @@ type Step struct {
 	Value string `json:"value,omitempty"`
 	// Err is what the kernel answers, 0 for nothing.
 	Err syscall.Errno `json:"-"`
-	// Reads is what the file of a Write or Read holds then, without blanks around it. It is not looked at where there is an error that says
+	// Reads is what the file of a Write or Read holds then, without blanks around it, or what Throttled does. It is not looked at where there is an error that says
 	// that there is no such file.
 	Reads string `json:"-"`
 }
@@ -63,7 +69,7 @@ type Outcome struct {
 
 // Player does steps on a kernel. Errors that are a kernel's answer wrap its syscall.Errno.
 type Player interface {
-	// Do does a step; reads is what the file of a Write or Read holds then.
+	// Do does a step; reads is what the file of a Write or Read holds then, or what a Throttled says.
 	Do(s Step) (reads string, err error)
 }
 
@@ -93,7 +99,7 @@ func Differences(steps []Step, got []Outcome) []string {
 			out = append(out, fmt.Sprintf("step %d, %s: %s", i, s, g.Trouble))
 		case g.Err != s.Err:
 			out = append(out, fmt.Sprintf("step %d, %s: %s, want %s", i, s, name(g.Err), name(s.Err)))
-		case s.Err != syscall.ENOENT && (s.Op == Write || s.Op == Read) && g.Reads != s.Reads:
+		case s.Err != syscall.ENOENT && (s.Op == Write || s.Op == Read || s.Op == Throttled) && g.Reads != s.Reads:
 			out = append(out, fmt.Sprintf("step %d, %s: reads %q, want %q", i, s, g.Reads, s.Reads))
 		}
 	}

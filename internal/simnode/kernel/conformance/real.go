@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Real plays steps in groups of the kernel that it runs on.
@@ -21,7 +22,7 @@ type Real struct {
 	// Roots are the directories of the group that all is played in, by the controllers of cgroup v1; of v2 it is one, under "".
 	Roots map[string]string
 	// Holder is the command line of a program that does what Hold does.
-	Holder func(mib string) *exec.Cmd
+	Holder func(what string) *exec.Cmd
 
 	held map[string][]*exec.Cmd
 }
@@ -39,6 +40,8 @@ func (r *Real) Do(s Step) (string, error) {
 		return "", r.enter(s)
 	case Leave:
 		return "", r.leave(s.Path)
+	case Throttled:
+		return r.throttled(s.Path)
 	case Write, Read:
 		return r.file(s)
 	}
@@ -189,13 +192,66 @@ func removeBelow(dir string) error {
 	return nil
 }
 
-// Hold is the process that Enter puts into a group: it waits for a line, takes memory of so many MiB, says so, and goes on until its input
-// ends.
-func Hold(mib string, in io.Reader, out io.Writer) error {
+const (
+	// stopsWithin is how long it may take until a quota stops somebody, on a machine where others take most of the cpu; stopsNobody is how
+	// long it is looked whether one does.
+	stopsWithin, stopsNobody = 20 * time.Second, time.Second
+	// looks is the time between two looks.
+	looks = 20 * time.Millisecond
+)
+
+// throttled looks at what quotas have done to a group since now.
+func (r *Real) throttled(group string) (string, error) {
+	root, ok := r.Roots["cpu"]
+	if !ok {
+		root = r.Roots[""]
+	}
+	file := filepath.Join(root, group, "cpu.stat")
+	before, limited, err := stopped(file)
+	for begin := time.Now(); err == nil; time.Sleep(looks) {
+		bound := stopsNobody
+		if limited {
+			bound = stopsWithin
+		}
+		if time.Since(begin) > bound {
+			return "no", nil
+		}
+		var now int64
+		if now, limited, err = stopped(file); now > before {
+			return "yes", nil
+		}
+	}
+	return "", err
+}
+
+// stopped is how often a quota has stopped a group, and whether there is one: its periods are counted then.
+func stopped(file string) (times int64, limited bool, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false, err //nolint:wrapcheck // The error names the file.
+	}
+	for line := range strings.Lines(string(content)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err != nil:
+			return 0, false, fmt.Errorf("%s: %w", file, err)
+		case key == "nr_throttled":
+			times = n
+		case key == "nr_periods":
+			limited = n > 0
+		}
+	}
+	return times, limited, nil
+}
+
+// Hold is the process that Enter puts into a group: it waits for a line, takes memory of so many MiB or cpu from then on, says so, and goes on
+// until its input ends.
+func Hold(what string, in io.Reader, out io.Writer) error {
 	n := 0
-	if mib != "" {
+	if what != "" && what != Spin {
 		var err error
-		if n, err = strconv.Atoi(mib); err != nil {
+		if n, err = strconv.Atoi(what); err != nil {
 			return fmt.Errorf("hold: %w", err)
 		}
 	}
@@ -210,6 +266,13 @@ func Hold(mib string, in io.Reader, out io.Writer) error {
 	}
 	if _, err := fmt.Fprintln(out, "held"); err != nil {
 		return fmt.Errorf("hold: %w", err)
+	}
+	if what == Spin {
+		go func() {
+			for i := 0; ; i++ {
+				_ = i * i
+			}
+		}()
 	}
 	_, err := io.Copy(io.Discard, reader)
 	if len(memory) > 0 {
