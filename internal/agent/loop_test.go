@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/simnode/kernel"
 )
 
@@ -198,6 +199,36 @@ func TestNextStartUndoes(t *testing.T) {
 	m.loop(t, state)
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Errorf("still %s", got)
+	}
+}
+
+// TestSomebodyElsesLimit: where somebody else sets the limit of a throttled container, it stays, and the pod gets its weight back at once:
+// not only when the agent ends.
+func TestSomebodyElsesLimit(t *testing.T) {
+	m := newMachine(t)
+	l := m.loop(t, t.TempDir())
+	weight := func() string {
+		content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, cgroup.FileWeight))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(content))
+	}
+	before := weight()
+	m.web, m.hog = 1, 3
+	for range 5 {
+		l.tick(m.run(t))
+	}
+	if weight() == before || m.hogsLimit(t) == "max 100000" {
+		t.Fatalf("not throttled: weight %s, limit %s", weight(), m.hogsLimit(t))
+	}
+	m.hog = 0.2
+	if err := m.tree.Write(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), cgroup.FileMax), "300000 100000"); err != nil {
+		t.Fatal(err)
+	}
+	l.tick(m.run(t))
+	if weight() != before || m.hogsLimit(t) != "300000 100000" {
+		t.Errorf("weight %s, want %s; limit %s", weight(), before, m.hogsLimit(t))
 	}
 }
 

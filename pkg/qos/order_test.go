@@ -1,0 +1,47 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"crane.io/crane/pkg/series"
+)
+
+// TestOrder: each criterion decides before those after it, whatever these say, and however the pods came in.
+func TestOrder(t *testing.T) {
+	// In the order of victims; each is ahead of the next by what its name says, and behind by all that counts less.
+	want := []Pod{
+		{Name: "elastic", Elastic: true, Priority: 2000, Class: Guaranteed, Started: at(0)},
+		{Name: "lower-priority", Priority: -5, Class: Guaranteed, Started: at(0)},
+		{Name: "best-effort", Class: BestEffort, Started: at(0)},
+		{Name: "uses-more", Class: Burstable, UsedCPU: Measured[series.MilliCPU]{Value: 500}, UsedMemory: Measured[series.Bytes]{Value: 5 << 30}, Started: at(0)},
+		{Name: "younger", Class: Burstable, Started: at(100)},
+		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n1"},
+		{Name: "b", Class: Burstable, Started: at(50), Namespace: "n1"},
+		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n2"},
+		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measured[series.MilliCPU]{Value: 900}, UsedMemory: Measured[series.Bytes]{Value: 9 << 30}, Started: at(200)},
+		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measured[series.MilliCPU]{Value: 900}, UsedMemory: Measured[series.Bytes]{Value: 9 << 30}, Started: at(200)},
+	}
+	for i := range want {
+		want[i].UID, want[i].Allowed = fmt.Sprint("uid-", i), []string{"evict"}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		pods := append(slices.Clone(want), Pod{UID: "other", Name: "not-allowed", Priority: -9})
+		rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+		for _, resource := range []Resource{CPU, Memory} {
+			got := victims(&Observation{Pods: pods}, "evict", resource)
+			if !slices.EqualFunc(got, want, func(p *Pod, w Pod) bool { return p.UID == w.UID }) {
+				for _, p := range got {
+					t.Log(p.Namespace, p.Name)
+				}
+				t.Fatalf("another order by %s", resource)
+			}
+		}
+	}
+}
