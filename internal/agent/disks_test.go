@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -87,6 +88,13 @@ func TestBaselinesOutlast(t *testing.T) {
 	n.want(1, 1, 6)
 	n.tick(1)
 	stop()
+	// Who looks once knows it as well.
+	if got := n.parts.recall(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[qos.CPU]) < 24 {
+		t.Errorf("%+v", got)
+	}
+	if got := n.parts.recall(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
+		t.Errorf("an hour later: %+v", got)
+	}
 	start("one")
 	// The first look has no rates, the second one is the first of the two that the rule wants.
 	for range 4 {

@@ -68,7 +68,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	for i := range lasting.Rules {
 		lasting.Rules[i].Trigger = 1
 	}
-	r.plan = qos.Decide(&lasting, observation, &qos.State{})
+	r.plan = qos.Decide(&lasting, observation, o.recall(log, snapshot.At))
 	return r, nil
 }
 

@@ -5,10 +5,12 @@ package agent
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/go-logr/logr"
 
 	"crane.io/crane/internal/agent/baselines"
+	"crane.io/crane/pkg/qos"
 )
 
 // baselinesFile is the file of the state directory that has what is usual with pods.
@@ -23,6 +25,19 @@ func (o *Options) newKeeper(log logr.Logger) *baselines.Keeper {
 		return nil
 	}
 	return baselines.New(baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), Boot: boot, Mkdir: !o.DryRun, Log: log})
+}
+
+// recall is a state that knows what an agent has learnt on this host, if any has.
+func (o *Options) recall(log logr.Logger, now time.Time) *qos.State {
+	state := &qos.State{}
+	if usual := o.newKeeper(log); usual != nil {
+		list, err := usual.Load(now)
+		if err != nil {
+			log.Info("What is usual with pods is not known", "why", err.Error())
+		}
+		state.Remember(list)
+	}
+	return state
 }
 
 // remember takes over what an agent before this one has learnt, and keeps for the next what this one does. It returns who writes it down,

@@ -82,8 +82,12 @@ func BootID(root host.Root) (string, error) {
 	return id, nil
 }
 
-// Load reads what was kept: nothing where there is no file. The error says why a file is not used.
+// Load reads what was kept: nothing where there is no file. The error says why a file is not used. The next is due a minute later: an agent
+// that ends again and again does not make old things new.
 func (k *Keeper) Load(now time.Time) ([]qos.Baseline, error) {
+	k.mu.Lock()
+	k.last = now
+	k.mu.Unlock()
 	c, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func newBoard(t *testing.T, cpus, pods int) *board {
 		b.pods = append(b.pods, Pod{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
 	}
 	b.sampler = New(Config{
-		Pods:  func() []Pod { b.mu.Lock(); defer b.mu.Unlock(); return append([]Pod(nil), b.pods...) },
+		Pods:  func() []Pod { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
 		Clock: b.clock, Beat: func(string) {},
 		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, args) }, funcr.Options{}),
 	})
