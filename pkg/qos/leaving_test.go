@@ -175,3 +175,38 @@ func TestExactlyAsMany(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneIsStillMeasured: the first measurement without a pod covers time in which it was still there, so that nobody goes in its place for
+// it; the second one counts.
+func TestGoneIsStillMeasured(t *testing.T) {
+	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: "memory_total_usage", Above: 10 << 30, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "evict", Evict: &Evicting{}},
+	}}}
+	var state State
+	tick := func(second int, names ...string) []Eviction {
+		o := observation(second, "memory_total_usage", 13<<30)
+		for _, name := range names {
+			o.Pods = append(o.Pods, Pod{
+				UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"evict"}, Grace: 30 * time.Second,
+				UsedMemory: Measured[series.Bytes]{Value: 4 << 30, At: o.At},
+			})
+		}
+		plan := Decide(&policy, o, &state)
+		for _, e := range plan.Evictions {
+			state.Evicted(e.Pod, o.At, e.Takes)
+		}
+		return plan.Evictions
+	}
+	for second, step := range []struct {
+		pods []string
+		want string
+	}{{[]string{"a", "b"}, "a"}, {[]string{"a", "b"}, ""}, {[]string{"b"}, ""}, {[]string{"b"}, "b"}} {
+		got := ""
+		for _, e := range tick(second, step.pods...) {
+			got += e.Pod.Name
+		}
+		if got != step.want {
+			t.Errorf("second %d, pods %v: evicts %q, want %q", second, step.pods, got, step.want)
+		}
+	}
+}
