@@ -17,7 +17,6 @@ func variants() map[string]variant {
 		"v1-cgroupfs-crio":       {of: "hybrid-cgroupfs", v1: true, prefix: "crio-"},
 		"v1-systemd-containerd":  {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "cri-containerd-"},
 		"v1-systemd-crio":        {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "crio-"},
-		"v2-cgroupfs-containerd": {of: "v2-systemd-containerd"},
 		"v2-cgroupfs-crio":       {of: "v2-systemd-crio", prefix: "crio-"},
 	}
 }

@@ -62,7 +62,6 @@ func TestDetect(t *testing.T) {
 		"v1-cgroupfs-crio":       {Version: V1, Driver: CgroupFS, Pods: "kubepods"},
 		"v1-systemd-containerd":  {Version: V1, Driver: Systemd, Pods: "kubepods.slice"},
 		"v1-systemd-crio":        {Version: V1, Driver: Systemd, Pods: "kubepods.slice"},
-		"v2-cgroupfs-containerd": {Version: V2, Driver: CgroupFS, Pods: "kubepods"},
 		"v2-cgroupfs-crio":       {Version: V2, Driver: CgroupFS, Pods: "kubepods"},
 	} {
 		_, _, got, _ := open(t, name)
