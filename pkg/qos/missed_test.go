@@ -9,7 +9,7 @@ import "testing"
 // seen for longer is gone for good.
 func TestMissed(t *testing.T) {
 	var b book[Quota]
-	b.note(Taken[Quota]{ContainerID: "c", Original: Unlimited, Set: 500})
+	b.note(taken[Quota]{ContainerID: "c", Original: Unlimited, Set: 500})
 	seen := &Observation{Pods: []Pod{{UID: "p", Containers: []Container{{ID: "c", Quota: 500}}}}}
 	look := func(o *Observation, times int) {
 		for range times {
