@@ -43,7 +43,8 @@ spec:
 `
 
 // TestMemory: on a kernel with cgroup version 2 a pod that holds files which it does not use loses them to memory.reclaim and is held
-// down by memory.high, is not killed for it, and gets its room back when there is no rule any more.
+// down by memory.high, is not killed for it, and gets its room back: from an agent whose predecessor was killed, and when there is no rule
+// any more.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -61,12 +62,20 @@ func TestMemory(t *testing.T) {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib<<20 })
 	})
 	s.apply(t, memoryRules)
-	s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
+	d := s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
 	s.Eventually(t, "the pod has a limit", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
 	s.Eventually(t, "the files are dropped", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n < mib/2<<20 })
+	})
+	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitEvent(t, "ChangesUndone")
+	s.Await(t, d.pod, "is another process", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p) })
+	s.Eventually(t, "the pod has a limit again", func() error {
+		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
