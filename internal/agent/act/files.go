@@ -5,7 +5,9 @@ package act
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"syscall"
 )
 
 // Files writes to files of the kernel.
@@ -24,7 +26,26 @@ func (KernelFiles) Write(file, value string) error {
 	if err != nil {
 		return err //nolint:wrapcheck // The error names the file.
 	}
-	// A kernel is not called for a write of no bytes: an empty list of CPUs is an empty line.
-	_, err = f.WriteString(value + "\n")
-	return errors.Join(err, f.Close())
+	return errors.Join(writeOnce(f, value+"\n"), f.Close())
+}
+
+// writeOnce writes and says what the kernel says. The runtime takes files of cgroups for such as can be waited for, and waits for ever where
+// a kernel answers EAGAIN, as memory.reclaim does; it is asked to do no more than the call. A kernel is not called for a write of no bytes:
+// an empty list of CPUs is an empty line.
+func writeOnce(f *os.File, text string) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f.Name(), err)
+	}
+	var said error
+	err = conn.Write(func(fd uintptr) (done bool) {
+		for said = syscall.EINTR; errors.Is(said, syscall.EINTR); {
+			_, said = syscall.Write(int(fd), []byte(text))
+		}
+		return true
+	})
+	if said != nil {
+		return &os.PathError{Op: "write", Path: f.Name(), Err: said}
+	}
+	return err //nolint:wrapcheck // The error names the file.
 }

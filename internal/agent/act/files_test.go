@@ -1,0 +1,60 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package act
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestWriteSaysAgain: a file that says EAGAIN, and that could be waited for, is not waited for: nothing would come, and who writes limits of
+// memory would write no other. A pipe that is full stands for memory.reclaim.
+func TestWriteSaysAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Skipf("no pipes here: %v", err)
+	}
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	for err == nil {
+		_, err = syscall.Write(fd, make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Fatal(err)
+	}
+	said := make(chan error, 1)
+	go func() { said <- KernelFiles{}.Write(path, "1") }()
+	select {
+	case err := <-said:
+		if !errors.Is(err, syscall.EAGAIN) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it is waited for")
+	}
+}
+
+// TestWriteMakesNothing: a file that is not there is not made, and an empty value is a line.
+func TestWriteMakesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := (KernelFiles{}).Write(path, "1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (KernelFiles{}).Write(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
