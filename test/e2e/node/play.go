@@ -5,6 +5,7 @@ package node
 
 import (
 	"encoding/json"
+	"path"
 	"testing"
 
 	"crane.io/crane/internal/simnode/kernel/conformance"
@@ -17,7 +18,7 @@ func (c *Cgroups) Play(t testing.TB, steps []conformance.Step) (out []conformanc
 	if err != nil {
 		return nil, err
 	}
-	said, err := c.exec(t, "play", hostCgroups+"/conformance", string(text))
+	said, err := c.exec(t, "play", hostCgroups+"/conformance-"+path.Base(t.Name()), string(text))
 	if err != nil {
 		return nil, err
 	}

@@ -224,7 +224,7 @@ func passOn(groups ...string) []Step {
 	return out
 }
 
-func casesV2() []Case { return slices.Concat(cpuV2(), cpusetV2(), memoryV2(), groupsV2()) }
+func casesV2() []Case { return slices.Concat(cpuV2(), cpusetV2(), groupsV2(), memoryV2()) }
 
 func cpuV2() []Case {
 	return []Case{
@@ -330,11 +330,6 @@ func memoryV2() []Case {
 			set("a/memory.low", "4096", none, "4096"),
 			set("a/memory.low", "", none, "0"),
 			set("a/memory.current", "0", einval, "0"),
-			set("a/memory.reclaim", "4096", eagain, ""), // there is nothing
-			set("a/memory.reclaim", "0", none, ""),
-			set("a/memory.reclaim", "x", einval, ""),
-			set("a/memory.reclaim", "4096 swappiness=201", einval, ""),
-			set("a/memory.reclaim", "4096 all", einval, ""),
 		})},
 		{"memory in use", steps(passOn(""), groups("a"), []Step{
 			{Op: Enter, Path: "a", Value: "32"},
@@ -343,6 +338,13 @@ func memoryV2() []Case {
 			set("a/memory.high", "max", none, "max"),
 			set("a/memory.max", "128M", none, "134217728"),
 			set("a/memory.max", "8M", none, "8388608"), // the process is killed
+		})},
+		{"reclaim", steps(passOn(""), groups("a"), []Step{
+			set("a/memory.reclaim", "x", einval, ""),
+			set("a/memory.reclaim", "4096 swappiness=201", einval, ""),
+			set("a/memory.reclaim", "4096 all", einval, ""),
+			set("a/memory.reclaim", "0", none, ""),
+			set("a/memory.reclaim", "4096", eagain, ""), // there is nothing
 		})},
 	}
 }

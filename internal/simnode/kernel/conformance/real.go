@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -102,14 +103,19 @@ func (r *Real) file(s Step) (string, error) {
 	return string(content), errors.Join(err, readErr)
 }
 
-// write opens without O_CREATE: what is no file of the kernel must not become one.
+// write opens without O_CREATE: what is no file of the kernel must not become one. os.File would wait for ever where a kernel says EAGAIN.
 func write(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+			_, err = syscall.Write(fd, []byte(value+"\n"))
+		}
+		err = errors.Join(err, syscall.Close(fd))
 	}
-	_, err = f.WriteString(value + "\n")
-	return errors.Join(err, f.Close())
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }
 
 // enter starts a process, puts it into the group and lets it take its memory there.
