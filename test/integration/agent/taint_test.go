@@ -103,7 +103,7 @@ func TestTaint(t *testing.T) {
 	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
 		t.Errorf("condition %+v", condition)
 	}
-	told(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, threshold 40")
+	told(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
 	told(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
 	h.uses(1000)
 	becomes(t, c, "taint", false)
