@@ -93,6 +93,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !n.options.RealZones {
+		description.NUMA = n.options.zones()
+	}
 	if n.options.Machine {
 		err = n.startMachine(ctx, description)
 	} else {
@@ -111,7 +114,6 @@ func (n *Node) start(ctx context.Context) error {
 func (n *Node) startCapsule(ctx context.Context, description spec.Node) error {
 	c := n.cluster
 	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
-	description.NUMA = n.options.zones()
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
@@ -143,8 +145,12 @@ func (n *Node) startMachine(ctx context.Context, description spec.Node) error {
 	if err != nil {
 		return err
 	}
+	var zones []string
+	if n.options.RealZones {
+		zones = n.options.zones()
+	}
 	n.machine, err = microvm.Start(ctx, microvm.Options{
-		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, Threads: n.options.Threads, Zones: n.options.zones(),
+		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, Threads: n.options.Threads, Zones: zones,
 		MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
 		Group: c.session.Group, LogDir: n.LogDir(),
 	}, c.report(n.options.Name))

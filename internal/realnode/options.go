@@ -67,9 +67,11 @@ type NodeOptions struct {
 	// OwnCertificate lets the kubelet serve with a certificate of its own making, as it does where nobody gives it another. The API server
 	// here does not trust it: there are no logs of such a node's pods, and no exec.
 	OwnCertificate bool
-	// NUMAZones shows the CPUs in so many zones of equal size; 0 leaves the machine's own. On a node in namespaces it is sysfs alone that
-	// says so, which is what the kubelet and agents read; a virtual machine has these zones, each with its part of the memory.
+	// NUMAZones shows the CPUs in so many zones of equal size. It is sysfs alone that says so, which is what the kubelet and agents read;
+	// memory is not divided. 0 leaves the machine's own.
 	NUMAZones int
+	// RealZones gives a virtual machine these zones, each with its part of the memory.
+	RealZones bool
 	// Threads is how many threads a core of a virtual machine has; 0 means 1.
 	Threads int
 	// TopologyPolicy is the kubelet's topology manager policy, such as "single-numa-node"; empty means "none".
@@ -134,7 +136,8 @@ func (o NodeOptions) validate() error {
 	check(o.DiskBytes >= 64<<20, "a disk of %d bytes, want 64 MiB or more", o.DiskBytes)
 	check(o.CPUs >= 1 && o.CPUs <= 64, "%d CPUs, want 1 to 64", o.CPUs)
 	check(o.MemoryMiB >= 768, "%d MiB of memory, want 768 or more", o.MemoryMiB)
-	check(!o.Machine || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
+	check(o.Machine || !o.RealZones, "zones that are real take a virtual machine")
+	check(!o.Machine || o.Threads == 1 && !o.RealZones || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
 	check(o.NUMAZones >= 0 && o.NUMAZones <= o.cpus(), "%d NUMA zones for %d CPUs", o.NUMAZones, o.cpus())
 	if o.ReservedCPUs != "" {
 		_, err := nodeinit.ParseCPUs(o.ReservedCPUs)

@@ -49,6 +49,7 @@ func TestCompleteRefuses(t *testing.T) {
 		"static without reserved CPUs":  {NodeOptions{CPUManagerPolicy: CPUManagerStatic}, "reserved"},
 		"reserved CPUs that are none":   {NodeOptions{ReservedCPUs: "zero"}, "zero"},
 		"a tiny disk":                   {NodeOptions{DiskBytes: 1}, "disk"},
+		"real zones in namespaces":      {NodeOptions{NUMAZones: 2, RealZones: true}, "real"},
 		"half a core in a zone":         {NodeOptions{Machine: true, CPUs: 6, NUMAZones: 2, Threads: 2}, "whole cores"},
 		"more zones than CPUs":          {NodeOptions{Machine: true, CPUs: 2, NUMAZones: 3}, "zones"},
 		"too little memory":             {NodeOptions{Machine: true, MemoryMiB: 64}, "memory"},

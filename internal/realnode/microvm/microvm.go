@@ -223,6 +223,9 @@ func processor(threads int) string {
 
 // processors is how many there are, each zone in a socket of its own.
 func (o Options) processors() string {
+	if len(o.Zones) < 2 && o.Threads < 2 {
+		return strconv.Itoa(o.CPUs)
+	}
 	sockets, threads := max(1, len(o.Zones)), max(1, o.Threads)
 	return fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", o.CPUs, sockets, o.CPUs/sockets/threads, threads)
 }

@@ -19,7 +19,7 @@ func TestZones(t *testing.T) {
 		t.Errorf("\n%s, want\n%s", got, want)
 	}
 	o = Options{CPUs: 4, Zones: []string{"0-3"}}
-	if got := zones(o); o.processors() != "4,sockets=1,cores=4,threads=1" || got != nil {
+	if got := zones(o); o.processors() != "4" || got != nil {
 		t.Errorf("%s, %q", o.processors(), got)
 	}
 }

@@ -92,7 +92,7 @@ func TestRealZones(t *testing.T) {
 	}
 	const reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
 	s := start(t, node.Options{
-		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
+		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
 	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
 	kernel, siblings := s.kernelZones(t, look)
