@@ -138,9 +138,6 @@ func (t *Tree) makeRoots() error {
 		if t.V1 && (controller == "blkio" || !t.apart()) {
 			maps.Copy(files, t.newDisks())
 		}
-		if t.V1 && (controller == "blkio" || !t.apart()) {
-			maps.Copy(files, t.newDisks())
-		}
 		if !t.V1 {
 			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
 		}
@@ -220,11 +217,24 @@ func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
 				return syscall.EBUSY
 			}
 		}
-		if is && !was && !t.isRoot(dir) && !empty(dir, fileProcs) {
+		if is && !was && !empty(dir, fileProcs) && !t.mayMix(dir, after) {
 			return syscall.EBUSY
 		}
 	}
 	return nil
+}
+
+// mayMix tells whether processes may be in a group that passes these controllers on: where they can tell threads apart, and no group below
+// has processes (cgroup_can_be_thread_root).
+func (t *Tree) mayMix(dir string, passed []string) bool {
+	if t.isRoot(dir) || len(passed) == 0 {
+		return true
+	}
+	if slices.Contains(passed, "memory") || slices.Contains(passed, "io") {
+		return false
+	}
+	names, err := subgroups(dir)
+	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return t.populated(filepath.Join(dir, n)) })
 }
 
 // controllers brings the files of a group to other controllers than it had.

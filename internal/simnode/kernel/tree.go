@@ -147,7 +147,7 @@ func (t *Tree) attach(dir, value string) error {
 	if err != nil || pid < 0 {
 		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
 	}
-	if !t.V1 && !t.isRoot(dir) && !empty(dir, fileSubtree) {
+	if !t.V1 && !t.mayMix(dir, strings.Fields(text(dir, fileSubtree))) {
 		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it passes controllers on
 	}
 	if t.V1 && t.has(dir, "cpuset") {

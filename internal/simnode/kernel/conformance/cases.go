@@ -355,11 +355,14 @@ func groupsV2() []Case {
 		{"no processes beside groups", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
 			do(Enter, "a", ebusy), // it passes controllers on
 			do(Enter, "a/b", none),
-			set("a/b/cgroup.subtree_control", "+cpu", ebusy, ""), // it has a process
+			set("a/b/cgroup.subtree_control", "+memory", ebusy, ""), // it has a process
+			set("a/b/cgroup.subtree_control", "+cpu", none, "cpu"),  // which counts for controllers alone that cannot tell threads apart
+			do(Enter, "a/b", none),
 			do(Remove, "a/b", ebusy),
 			do(Remove, "a", ebusy),
 			do(Leave, "a/b", none),
-			set("a/b/cgroup.subtree_control", "+cpu", none, "cpu"),
+			set("a/b/cgroup.subtree_control", "+memory", none, "cpu memory"),
+			do(Enter, "a/b", ebusy),
 			do(Remove, "a/b", none),
 		})},
 		{"controllers", steps(groups("a"), []Step{
