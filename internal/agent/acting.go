@@ -30,6 +30,10 @@ const (
 	defaultAuditBytes = 10 << 20
 	leastAuditBytes   = 4 << 10
 
+	// defaultRecordBytes is some hours of a node with a hundred pods.
+	defaultRecordBytes = 256 << 20
+	leastRecordBytes   = 1 << 20
+
 	// lastEvents is how long the end waits for events that are not written yet.
 	lastEvents = 3 * time.Second
 )

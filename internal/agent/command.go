@@ -53,6 +53,9 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	if o.Scenario != "" {
 		return play(o.Scenario, out)
 	}
+	if o.Replay != "" {
+		return o.replay(out)
+	}
 	if !o.Once {
 		return runAgent(ctx, o, clk, act.KernelFiles{})
 	}

@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/recording"
 	"crane.io/crane/internal/agent/sense"
 	"crane.io/crane/internal/agent/tell"
 	"crane.io/crane/pkg/qos"
@@ -51,6 +52,8 @@ type loop struct {
 
 	// usual keeps what is usual with pods for the next agent; nil where nobody does.
 	usual *baselines.Keeper
+	// recorder writes down what is seen; nil where nobody wants that.
+	recorder *recording.Recorder
 	// shown tells that what is observed is shown at /metrics.
 	shown    bool
 	avoided  bool
@@ -160,6 +163,9 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.hear(&l.state)
 	snapshot := l.observer.Look(now)
 	l.latest.Publish(snapshot)
+	if l.recorder != nil {
+		l.recorder.Look(snapshot, l.known)
+	}
 	l.done("look", now)
 	looked := l.clock.Now()
 	if l.bears != nil {

@@ -48,8 +48,11 @@ type Options struct {
 	Log      logging.Options
 	// Rules, Pods and PolicyConfig are files.
 	Rules, Pods, PolicyConfig string
-	// Scenario is a file that is played instead.
-	Scenario string
+	// Scenario is a file that is played instead, Replay one that an agent has recorded.
+	Scenario, Replay string
+	// Record gets what is seen; empty for no such file. RecordBytes is how long it grows before another is begun.
+	Record      string
+	RecordBytes int64
 	// Kubeconfig is the file of an API server; empty for that of the cluster that the agent runs in, if it does.
 	Kubeconfig string
 	// Namespace is that of Crane.
@@ -93,7 +96,7 @@ func NewOptions() *Options {
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
 		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
 		Namespace: namespace, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
-		EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
+		RecordBytes: defaultRecordBytes, EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
 	}
 }
 
@@ -114,6 +117,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Time between two looks at the host, from 100ms to 1m.")
 	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "How much more than what is above a threshold has to go, as a percentage.")
 	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with pressure on a simulated node that is played in virtual time, with what happens; nothing of the host is looked at.")
+	fs.StringVar(&o.Record, "record", o.Record, "File that gets all that is seen, look by look, for --replay. It names pods and what they do, but holds nothing of their environment. Empty for none.")
+	fs.Int64Var(&o.RecordBytes, "record-max-bytes", o.RecordBytes, "Size from which on the recording is put away as FILE.1, in place of the one before, and a new one is begun.")
+	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording that is played in its own time, by its own rules or those of --rules: prints what they would have done. Nothing of the host is looked at.")
 	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics, in plain HTTP and without authentication; empty or 0 for none.")
 	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")

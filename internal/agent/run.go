@@ -107,6 +107,10 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
+	recorders, err := l.record(p)
+	if err != nil {
+		return nil, err
+	}
 	offered, err := p.newReclaiming(actors.teller.Did, l, files)
 	if err != nil {
 		return nil, err
@@ -116,7 +120,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 		return nil, err
 	}
 	announcer := p.newAnnouncer()
-	for _, more := range [][]Manager{tellers, l.remember(p.newKeeper(p.log)), p.countCycles(l), beside, changes, {l.marks, announcer}, zones, offered, {l}} {
+	for _, more := range [][]Manager{tellers, recorders, l.remember(p.newKeeper(p.log)), p.countCycles(l), beside, changes, {l.marks, announcer}, zones, offered, {l}} {
 		list = append(list, more...)
 	}
 	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {

@@ -31,7 +31,10 @@ func (o *Options) Validate() field.ErrorList {
 	if o.Output != outputTable && o.Output != outputJSON {
 		errs = append(errs, field.NotSupported(field.NewPath("--output"), o.Output, []string{outputTable, outputJSON}))
 	}
-	if o.Scenario != "" {
+	if o.Scenario != "" && o.Replay != "" {
+		errs = append(errs, invalid("replay", o.Replay, "must not be given together with --scenario"))
+	}
+	if o.Scenario != "" || o.Replay != "" {
 		return errs
 	}
 	errs = append(errs, o.validateMode()...)
@@ -117,6 +120,12 @@ func (o *Options) validateActing() field.ErrorList {
 	}
 	if o.BudgetWindow < leastBudgetWindow || o.BudgetWindow > mostBudgetWindow {
 		errs = append(errs, invalid("eviction-budget-window", o.BudgetWindow, fmt.Sprintf("must be from %s to %s", leastBudgetWindow, mostBudgetWindow)))
+	}
+	if o.RecordBytes < leastRecordBytes {
+		errs = append(errs, invalid("record-max-bytes", o.RecordBytes, fmt.Sprintf("must be at least %d", leastRecordBytes)))
+	}
+	if o.Record != "" && o.Once {
+		errs = append(errs, invalid("record", o.Record, "must not be given together with --once"))
 	}
 	if o.AuditBytes < leastAuditBytes {
 		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", leastAuditBytes)))

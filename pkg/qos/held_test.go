@@ -4,6 +4,7 @@
 package qos
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,11 +42,11 @@ func TestHeld(t *testing.T) {
 		}}}
 		o := observation(0, test.metric, 150)
 		o.Pods = test.pods
-		got := ""
+		got := []string{}
 		for _, e := range Decide(&policy, o, &State{}).Evictions {
-			got += e.Pod.Name
+			got = append(got, e.Pod.Name)
 		}
-		if got != test.want {
+		if got := strings.Join(got, ""); got != test.want {
 			t.Errorf("%s: %q goes, want %q", name, got, test.want)
 		}
 	}

@@ -201,11 +201,11 @@ func TestGoneIsStillMeasured(t *testing.T) {
 		pods []string
 		want string
 	}{{[]string{"a", "b"}, "a"}, {[]string{"a", "b"}, ""}, {[]string{"b"}, ""}, {[]string{"b"}, "b"}} {
-		got := ""
+		got := []string{}
 		for _, e := range tick(second, step.pods...) {
-			got += e.Pod.Name
+			got = append(got, e.Pod.Name)
 		}
-		if got != step.want {
+		if got := strings.Join(got, ""); got != step.want {
 			t.Errorf("second %d, pods %v: evicts %q, want %q", second, step.pods, got, step.want)
 		}
 	}

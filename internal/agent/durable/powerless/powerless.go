@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"crane.io/crane/internal/agent/durable"
@@ -96,9 +97,7 @@ func (d *Disk) Remove(path string) error {
 func (d *Disk) SyncDir(string) error {
 	clear(d.before)
 	clear(d.synced)
-	for name, f := range d.names {
-		d.synced[name] = f
-	}
+	maps.Copy(d.synced, d.names)
 	d.step()
 	return nil
 }

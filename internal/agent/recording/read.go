@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recording
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrCut is returned, wrapped, where the last line of a recording is not whole: its agent was killed, or still runs.
+var ErrCut = errors.New("the end is cut off")
+
+// maxLine bounds a line, in bytes: that of thousands of pods.
+const maxLine = 64 << 20
+
+// Read calls each with every line of a recording, in order. It ends with the first error, of each or of a line that cannot be read; one
+// that is ErrCut comes after all that there is.
+func Read(from io.Reader, each func(Entry) error) error {
+	zip, err := gzip.NewReader(bufio.NewReader(from))
+	if errors.Is(err, io.EOF) {
+		return nil // Nothing was recorded yet.
+	}
+	if err != nil {
+		return fmt.Errorf("not a recording: %w", cut(err))
+	}
+	lines := bufio.NewScanner(zip)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		var e Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			if lines.Scan(); errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
+				return fmt.Errorf("line %d: %w", n, ErrCut)
+			}
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if e.Look == nil {
+			return fmt.Errorf("line %d: nothing was seen", n)
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("after line %d: %w", n, cut(err))
+	}
+	return nil
+}
+
+func cut(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrCut
+	}
+	return err
+}

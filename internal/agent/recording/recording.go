@@ -1,0 +1,64 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recording writes down what an agent sees, look by look, and reads it again, so that rules can be tried on what a node has been
+// through.
+//
+// A recording is a series of gzip members, which gzip -d reads as one file, each a line of JSON. One that was not written to its end, as
+// at SIGKILL, costs itself alone.
+package recording
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/observe"
+)
+
+// Entry is a line: what a look saw, and what the cluster said then where it is not what the line before had.
+type Entry struct {
+	Look    *observe.Snapshot `json:"look"`
+	Cluster *cluster.State    `json:"cluster,omitempty"`
+}
+
+// slim is a state without what nobody decides by, such as environment variables, which may be secret.
+func slim(s *cluster.State) *cluster.State {
+	out := *s
+	if s.Node != nil {
+		out.Node = &corev1.Node{TypeMeta: s.Node.TypeMeta, ObjectMeta: s.Node.ObjectMeta}
+		out.Node.ManagedFields = nil
+		out.Node.Spec.Taints = s.Node.Spec.Taints
+		out.Node.Status.Capacity, out.Node.Status.Allocatable = s.Node.Status.Capacity, s.Node.Status.Allocatable
+	}
+	out.Pods = make([]*corev1.Pod, len(s.Pods))
+	for i, p := range s.Pods {
+		out.Pods[i] = slimPod(p)
+	}
+	return &out
+}
+
+// lastApplied holds all of an object, as kubectl has sent it.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func slimPod(p *corev1.Pod) *corev1.Pod {
+	out := p.DeepCopy()
+	out.ManagedFields = nil
+	delete(out.Annotations, lastApplied)
+	out.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Overhead: p.Spec.Overhead,
+		Resources: p.Spec.Resources, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
+	}
+	return out
+}
+
+func slimContainers(list []corev1.Container) []corev1.Container {
+	out := slices.Clone(list)
+	for i := range out {
+		c := &out[i]
+		*c = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/recording"
+	"crane.io/crane/internal/agent/sense"
+	"crane.io/crane/pkg/qos"
+)
+
+// record lets what the loop sees be recorded where a flag wants that, and returns the manager that writes it.
+func (l *loop) record(p *parts) ([]Manager, error) {
+	if p.Record == "" {
+		return nil, nil
+	}
+	recorder, err := recording.New(recording.Config{Path: p.Record, MaxBytes: p.RecordBytes, Clock: p.clock, Log: p.log, Beat: p.pulse.For("record")})
+	if err != nil {
+		return nil, fmt.Errorf("--record: %w", err)
+	}
+	l.recorder = recorder
+	return []Manager{recorder}, nil
+}
+
+// replay plays a recording through the same steps as a loop that carries nothing out, in the time of the recording, and prints what
+// changes.
+func (o *Options) replay(out io.Writer) error {
+	limits, err := o.limits()
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(o.Replay)
+	if err != nil {
+		return fmt.Errorf("--replay: %w", err)
+	}
+	defer file.Close()
+	p := &player{out: out, limits: limits, phases: map[string]qos.Phase{}, told: map[string]string{}}
+	if o.Rules != "" {
+		set, err := o.readRules()
+		if err != nil {
+			return err
+		}
+		p.rules = &cluster.State{Rules: set}
+	}
+	err = recording.Read(file, p.play)
+	if errors.Is(err, recording.ErrCut) {
+		fmt.Fprintf(out, "%s: %v\n", o.Replay, err)
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("--replay %s: %w", o.Replay, err)
+	}
+	if p.blind > 0 {
+		fmt.Fprintf(out, "the first %d looks were passed over: the recording does not say what was known of the cluster then\n", p.blind)
+	}
+	fmt.Fprintf(out, "%d looks over %s. Nothing was done: each line is by itself, on the node as it was.\n", p.looks, p.at.Sub(p.first).Round(time.Second))
+	return nil
+}
+
+// player plays looks.
+type player struct {
+	out    io.Writer
+	limits qos.Limits
+	// rules are those of a file; nil for the recording's own.
+	rules *cluster.State
+
+	known  *cluster.State
+	policy qos.Policy
+	eyes   sense.Sense
+	state  qos.State
+	// avoided tells that new pods would be kept away.
+	avoided bool
+
+	first, at    time.Time
+	looks, blind int
+	phases       map[string]qos.Phase
+	// told is what was said last of each thing that would be done, by rule and by what it would be done to.
+	told map[string]string
+	// problems are those of the rules.
+	problems map[string]bool
+}
+
+// play plays one look.
+func (p *player) play(e recording.Entry) error {
+	p.looks++
+	if p.at = e.Look.At; p.looks == 1 {
+		p.first = p.at
+	}
+	if e.Cluster != nil {
+		p.learn(e.Cluster)
+	}
+	if p.known == nil {
+		p.blind++
+		return nil
+	}
+	plan := qos.Decide(&p.policy, p.eyes.Observe(e.Look, podsOf(p.known), p.avoided), &p.state)
+	p.tell(&plan)
+	return nil
+}
+
+// learn takes over what the cluster says from now on.
+func (p *player) learn(said *cluster.State) {
+	if p.rules != nil {
+		said.Rules, said.KnowsRules, said.Problems = p.rules.Rules, true, nil
+	}
+	if p.known == nil {
+		p.avoided = act.Tainted(said.Node)
+	}
+	p.known = said
+	var problems []string
+	p.policy, problems = policyOf(said, p.limits)
+	for _, problem := range problems {
+		if !p.problems[problem] {
+			p.sayf("cannot use a part of the rules: %s", problem)
+		}
+	}
+	p.problems = map[string]bool{}
+	for _, problem := range problems {
+		p.problems[problem] = true
+	}
+}
+
+func (p *player) sayf(format string, args ...any) {
+	fmt.Fprintf(p.out, "%s  %s\n", p.at.UTC().Format("2006-01-02T15:04:05.0Z"), fmt.Sprintf(format, args...))
+}
+
+// tell prints what is new in a plan.
+func (p *player) tell(plan *qos.Plan) {
+	for i := range plan.Rules {
+		f := &plan.Rules[i]
+		if p.phases[f.Rule] == f.Phase {
+			continue
+		}
+		p.phases[f.Rule] = f.Phase
+		if f.Phase == qos.Unknown {
+			p.sayf("rule %s: %s, %s", f.Rule, f.Phase, f.Why)
+			continue
+		}
+		p.sayf("rule %s: %s, %.4g %s, threshold %.4g", f.Rule, f.Phase, f.Value, f.Unit, f.Above)
+	}
+	if plan.Avoid.Wanted != p.avoided {
+		p.avoided = plan.Avoid.Wanted
+		if p.avoided {
+			p.sayf("would keep new pods away: %s", plan.Avoid.Why)
+		} else {
+			p.sayf("would let new pods come again")
+		}
+	}
+	now := map[string]string{}
+	p.actions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
+	for _, v := range plan.Previews {
+		p.actions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
+	}
+	p.told = now
+}
+
+// actions prints what would be done that was not so at the look before.
+func (p *player) actions(now map[string]string, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+	say := func(key, text string) {
+		if now[key] = text; p.told[key] == "" {
+			p.sayf("%s %s", would, text)
+		}
+	}
+	for _, t := range throttles {
+		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerOf, t.From, float64(t.To)/1000, t.Rule, t.Why))
+	}
+	for _, t := range memory {
+		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerOf, t.From, int64(t.To), t.Rule, t.Why))
+	}
+	for _, e := range evictions {
+		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Why))
+	}
+}

@@ -1,0 +1,120 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/recording"
+	"crane.io/crane/pkg/qos"
+)
+
+// recorded lets a hog run on a machine for a while, and returns the recording of an agent that only looks, and what it found.
+func recorded(t *testing.T) (file, found string) {
+	t.Helper()
+	m := newMachine(t)
+	m.web = 1
+	file = filepath.Join(t.TempDir(), "seen.gz")
+	clk := clocktesting.NewFakeClock(m.now)
+	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: pulse.New(clk).For("record")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := known(t, strings.ReplaceAll(rules, "coolDownSeconds: 60", "coolDownSeconds: 10"), podOn(webGroup[len("kubepods/pod"):], "web", containerID("1")), podOn(hogGroup[len("kubepods/besteffort/pod"):], "hog", containerID("2")))
+	_, l, _ := bed{m.dir, t.TempDir(), clk, act.KernelFiles{}, view}.agent(t)
+	l.recorder = recorder
+	var out bytes.Buffer
+	live := &player{out: &out, phases: map[string]qos.Phase{}, told: map[string]string{}}
+	for second := range 40 {
+		m.hog = 0
+		if second >= 5 && second < 15 {
+			m.hog = 3
+		}
+		now := m.run(t)
+		clk.SetTime(now)
+		plan := l.tick(now)
+		live.at = plan.At
+		live.tell(&plan)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := recorder.Run(ended); err != nil || recorder.Dropped() > 0 {
+		t.Fatalf("%v, %d looks were dropped", err, recorder.Dropped())
+	}
+	return file, out.String()
+}
+
+// TestReplay: a recording is decided as it was when it was made, and by other rules otherwise.
+func TestReplay(t *testing.T) {
+	file, found := recorded(t)
+	for _, want := range []string{"rule mixed/cpu: firing", "would throttle cpu of n/hog, container main", "would keep new pods away", "would let new pods come again"} {
+		if !strings.Contains(found, want) {
+			t.Fatalf("the agent does not say %q:\n%s", want, found)
+		}
+	}
+	o := NewOptions()
+	o.Replay = file
+	if errs := o.Validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var again bytes.Buffer
+	if err := Run(t.Context(), o, clocktesting.NewFakeClock(time.Time{}), &again); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := strings.Cut(again.String(), "40 looks over 39s"); got != found {
+		t.Errorf("replayed:\n%s\nat the time:\n%s", again.String(), found)
+	}
+	o.Rules = filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(o.Rules, []byte(strings.ReplaceAll(rules, "value: 75", "value: 100")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var other bytes.Buffer
+	if err := o.replay(&other); err != nil || strings.Contains(other.String(), "would ") {
+		t.Errorf("%v; by a rule that nothing is above:\n%s", err, other.String())
+	}
+}
+
+// TestReplayOfBadFiles: what is cut off is told of after what there is; anything else is an error that names the file.
+func TestReplayOfBadFiles(t *testing.T) {
+	file, found := recorded(t)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func(content []byte) (string, error) {
+		o := NewOptions()
+		o.Replay = filepath.Join(t.TempDir(), "recording")
+		if err := os.WriteFile(o.Replay, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := o.replay(&out)
+		return out.String(), err
+	}
+	if out, err := replay(whole[:len(whole)-20]); err != nil || !strings.Contains(out, "the end is cut off") || !strings.Contains(out, strings.SplitAfter(found, "\n")[0]) {
+		t.Errorf("%v; a recording without its end:\n%s", err, out)
+	}
+	if out, err := replay(nil); err != nil || !strings.Contains(out, "0 looks") {
+		t.Errorf("%v; an empty recording:\n%s", err, out)
+	}
+	if _, err := replay([]byte("this is not a recording")); err == nil || !strings.Contains(err.Error(), "recording") {
+		t.Errorf("no recording: %v", err)
+	}
+	o := NewOptions()
+	o.Replay = filepath.Join(t.TempDir(), "none")
+	if err := o.replay(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "--replay") {
+		t.Errorf("no file: %v", err)
+	}
+}
