@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,34 +32,38 @@ func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("cgroups: want stay, read, write, walk, copy, dump, play or in")
 	}
-	switch verb, rest := args[0], args[1:]; {
-	case verb == "stay" && len(rest) == 0:
-		<-terminated()
-		return nil
-	case verb == "read" && len(rest) > 0:
-		return readFiles(rest, out)
-	case verb == "write" && len(rest) == 2:
-		// Opened without O_CREATE: a kernel file that is not there must not become a plain one.
-		f, err := os.OpenFile(rest[0], os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString(rest[1])
-		return errors.Join(err, f.Close())
-	case verb == "walk" && len(rest) > 1:
-		return walk(rest[0], rest[1:], strings.TrimSpace, out)
-	case verb == "copy" && len(rest) > 1:
-		return walk(rest[0], rest[1:], func(content string) string { return content }, out)
-	case verb == "dump" && len(rest) > 0:
-		return dump(rest, out)
-	case verb == "play" && len(rest) == 2:
-		return play(rest[0], rest[1], out)
-	case verb == "hold" && len(rest) == 1:
-		return hold(rest[0], out)
-	case verb == "in" && len(rest) > 1:
-		return become(rest[0], rest[1:])
+	verbs := map[string]struct {
+		least, most int // arguments
+		do          func(args []string) error
+	}{
+		"stay":  {0, 0, func([]string) error { <-terminated(); return nil }},
+		"read":  {1, many, func(args []string) error { return readFiles(args, out) }},
+		"write": {2, 2, func(args []string) error { return writeFile(args[0], args[1]) }},
+		"walk":  {2, many, func(args []string) error { return walk(args[0], args[1:], strings.TrimSpace, out) }},
+		"copy":  {2, many, func(args []string) error { return walk(args[0], args[1:], strings.Clone, out) }},
+		"dump":  {1, many, func(args []string) error { return dump(args, out) }},
+		"play":  {2, 2, func(args []string) error { return play(args[0], args[1], out) }},
+		"hold":  {1, 1, func(args []string) error { return hold(args[0], out) }},
+		"in":    {2, many, func(args []string) error { return become(args[0], args[1:]) }},
 	}
-	return fmt.Errorf("cgroups: cannot %q", args)
+	verb, known := verbs[args[0]]
+	if n := len(args) - 1; !known || n < verb.least || n > verb.most {
+		return fmt.Errorf("cgroups: cannot %q", args)
+	}
+	return verb.do(args[1:])
+}
+
+// many is no bound of arguments.
+const many = math.MaxInt
+
+// writeFile writes to a file that there is: a kernel file that is not there must not become a plain one.
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }
 
 func readFiles(files []string, out io.Writer) error {

@@ -324,10 +324,10 @@ func (t *Tree) event(dir string, count func(*events)) error {
 // parseBytes is page_counter_memparse in mm/page_counter.c with memparse in lib/cmdline.c: a number with K, M, G or T, rounded down to pages,
 // or the word for no limit, which the most that can be counted is as well. Nothing is 0.
 func parseBytes(value, unlimited string) (int64, bool) {
-	switch {
-	case value == "":
+	switch value {
+	case "":
 		return 0, true
-	case value == unlimited:
+	case unlimited:
 		return none, true
 	}
 	scale := int64(1)

@@ -106,7 +106,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	})
 	t.Run("after-somebody-else-moved-another", func(t *testing.T) {
 		// As a container runtime does at a resize.
-		everywhere := []byte(fmt.Sprintf("0-%d", s.cpus(t)-1))
+		everywhere := fmt.Appendf(nil, "0-%d", s.cpus(t)-1)
 		if err := os.WriteFile(s.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -195,11 +195,11 @@ func (tr *trace) add(node *corev1.Node) {
 
 // begins tells whether an agent has not known all of a resource yet since another has ended.
 func (tr *trace) begins(of func(*offered) *terms) bool {
-	for i := len(tr.all) - 1; i >= 0; i-- {
-		switch o := &tr.all[i]; {
+	for _, o := range slices.Backward(tr.all) {
+		switch {
 		case o.account.Ended:
 			return true
-		case of(o).Problem == "":
+		case of(&o).Problem == "":
 			return false
 		}
 	}
