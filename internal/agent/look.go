@@ -74,8 +74,9 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 
 // podsOf are the pods of a node with what rules say of them.
 func podsOf(s *cluster.State) inventory.Pods {
-	pods := inventory.New(s.Pods, s.Rules.Allowed)
-	pods.Rank(s.Rules.CPUPriority)
+	rules := s.Rules.PodRules()
+	pods := inventory.New(s.Pods, rules.Allowed)
+	pods.Rank(rules.CPUPriority)
 	pods.Offer(s.Node)
 	return pods
 }

@@ -18,48 +18,39 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// Matches tells whether a PodQOS is for a pod: both of its selectors have to match, and one has to be there. An error says which
-// part cannot be read; the PodQOS is then for no pod.
-func Matches(spec *ensurancev1alpha1.PodQOSSpec, pod *corev1.Pod) (bool, error) {
-	selector, err := readable(spec)
-	if err != nil {
-		return false, err
-	}
-	if spec.ScopeSelector == nil && emptySelector(spec.LabelSelector) {
-		return false, nil
-	}
-	if !emptySelector(spec.LabelSelector) && !selector.Matches(labels.Set(pod.Labels)) {
-		return false, nil
-	}
-	if spec.ScopeSelector == nil {
-		return true, nil
-	}
-	return !slices.ContainsFunc(spec.ScopeSelector.MatchExpressions, func(r ensurancev1alpha1.ScopeSelectorRequirement) bool {
-		return inScope(r, pod) != (r.Operator == ensurancev1alpha1.ScopeOperatorIn)
-	}), nil
+// Rule is a PodQOS whose selectors were read: once, and not for each pod.
+type Rule struct {
+	*ensurancev1alpha1.PodQOS
+
+	labels labels.Selector
 }
 
-// Check says what of a PodQOS cannot be read, whatever the pod. The API server admits nothing of it; a file may have it.
-func Check(spec *ensurancev1alpha1.PodQOSSpec) error {
-	_, err := readable(spec)
-	return err
-}
-
-// readable checks a PodQOS and returns its selector of labels.
-func readable(spec *ensurancev1alpha1.PodQOSSpec) (labels.Selector, error) {
-	selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
+// Read reads the selectors of a PodQOS. The error says which part cannot be read, whatever the pod. The API server admits nothing of
+// it; a file may have it.
+func Read(q *ensurancev1alpha1.PodQOS) (Rule, error) {
+	selector, err := metav1.LabelSelectorAsSelector(q.Spec.LabelSelector)
 	if err != nil {
-		return nil, fmt.Errorf("labelSelector: %w", err)
+		return Rule{}, fmt.Errorf("labelSelector: %w", err)
 	}
-	if spec.ScopeSelector == nil {
-		return selector, nil
-	}
-	for i, r := range spec.ScopeSelector.MatchExpressions {
-		if err := checkScope(r); err != nil {
-			return nil, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
+	if scope := q.Spec.ScopeSelector; scope != nil {
+		for i, r := range scope.MatchExpressions {
+			if err := checkScope(r); err != nil {
+				return Rule{}, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
+			}
 		}
 	}
-	return selector, nil
+	return Rule{q, selector}, nil
+}
+
+// Matches tells whether it is for a pod: both of its selectors have to match, and one has to be there.
+func (r Rule) Matches(pod *corev1.Pod) bool {
+	scope, everyone := r.Spec.ScopeSelector, emptySelector(r.Spec.LabelSelector)
+	if scope == nil && everyone || !everyone && !r.labels.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	return scope == nil || !slices.ContainsFunc(scope.MatchExpressions, func(c ensurancev1alpha1.ScopeSelectorRequirement) bool {
+		return inScope(c, pod) != (c.Operator == ensurancev1alpha1.ScopeOperatorIn)
+	})
 }
 
 // checkScope says what of a condition cannot be read. An operator that is not known must not pass for one that is: a PodQOS that is for
@@ -163,16 +154,27 @@ func Class(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// Best returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
-// more conditions on it, then the first by name. It is nil where none matches. One that cannot be read is for no pod.
-func Best(list []*ensurancev1alpha1.PodQOS, pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
-	var best *ensurancev1alpha1.PodQOS
+// Rules are those of several that can be read: one that cannot is for no pod.
+type Rules []Rule
+
+// ReadAll reads those that can be read.
+func ReadAll(list []*ensurancev1alpha1.PodQOS) Rules {
+	var out Rules
 	for _, q := range list {
-		if ok, err := Matches(&q.Spec, pod); err != nil || !ok {
-			continue
+		if r, err := Read(q); err == nil {
+			out = append(out, r)
 		}
-		if best == nil || compare(q, best) < 0 {
-			best = q
+	}
+	return out
+}
+
+// Best returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
+// more conditions on it, then the first by name. It is nil where none matches.
+func (l Rules) Best(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
+	var best *ensurancev1alpha1.PodQOS
+	for _, r := range l {
+		if r.Matches(pod) && (best == nil || compare(r.PodQOS, best) < 0) {
+			best = r.PodQOS
 		}
 	}
 	return best

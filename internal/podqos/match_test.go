@@ -78,7 +78,8 @@ func TestMatches(t *testing.T) {
 		"bad after a match":     {scopes(scope(ensurancev1alpha1.ScopePriority, in, "0", "high")), pod(nil), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Matches(test.spec, test.pod)
+			rule, err := Read(&ensurancev1alpha1.PodQOS{Spec: *test.spec})
+			got := err == nil && rule.Matches(test.pod)
 			if got != test.want || (err != nil) != test.bad {
 				t.Errorf("%t, %v; want %t, error: %t", got, err, test.want, test.bad)
 			}
@@ -100,7 +101,7 @@ func TestBest(t *testing.T) {
 	// Taking away the best shows the next; the order of the list does not matter.
 	for _, want := range []string{"two", "scoped", "b", "z", "everything"} {
 		for range 2 {
-			if got := Best(all, pod(nil)); got == nil || got.Name != want {
+			if got := ReadAll(all).Best(pod(nil)); got == nil || got.Name != want {
 				t.Fatalf("%v, want %s", got, want)
 			}
 			all[0], all[len(all)-1] = all[len(all)-1], all[0]
@@ -112,7 +113,7 @@ func TestBest(t *testing.T) {
 			}
 		}
 	}
-	if got := Best(all, pod(nil)); got != nil {
+	if got := ReadAll(all).Best(pod(nil)); got != nil {
 		t.Errorf("%s, want none", got.Name)
 	}
 }

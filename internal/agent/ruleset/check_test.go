@@ -62,7 +62,7 @@ func TestUnreadablePodQOS(t *testing.T) {
 		t.Errorf("%q", problems)
 	}
 	for _, namespace := range []string{"batch", "shop"} {
-		if got := set.Allowed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}); got != nil {
+		if got := set.PodRules().Allowed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}); got != nil {
 			t.Errorf("allowed in %s: %v", namespace, got)
 		}
 	}

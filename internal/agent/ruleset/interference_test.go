@@ -45,10 +45,10 @@ func TestInterferenceExample(t *testing.T) {
 	pod := func(workload string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": workload}}}
 	}
-	if p, ok := set.CPUPriority(pod("web")); !ok || p != 0 || len(set.Allowed(pod("web"))) > 0 {
-		t.Errorf("web: %d, %t, %v", p, ok, set.Allowed(pod("web")))
+	if p, ok := set.PodRules().CPUPriority(pod("web")); !ok || p != 0 || len(set.PodRules().Allowed(pod("web"))) > 0 {
+		t.Errorf("web: %d, %t, %v", p, ok, set.PodRules().Allowed(pod("web")))
 	}
-	if allowed := set.Allowed(pod("batch")); len(allowed) != 2 || allowed[0] != policy.Rules[0].Action.Name || allowed[1] != policy.Rules[2].Action.Name {
+	if allowed := set.PodRules().Allowed(pod("batch")); len(allowed) != 2 || allowed[0] != policy.Rules[0].Action.Name || allowed[1] != policy.Rules[2].Action.Name {
 		t.Errorf("batch: %v", allowed)
 	}
 }

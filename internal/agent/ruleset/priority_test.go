@@ -32,7 +32,7 @@ func TestCPUPriority(t *testing.T) {
 		{map[string]string{"app": "batch"}, 0, false},
 		{nil, 0, false},
 	} {
-		if got, said := set.CPUPriority(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}}); got != test.want || said != test.said {
+		if got, said := set.PodRules().CPUPriority(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}}); got != test.want || said != test.said {
 			t.Errorf("%v: %d, %t; want %d, %t", test.labels, got, said, test.want, test.said)
 		}
 	}

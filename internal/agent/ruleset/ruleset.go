@@ -47,7 +47,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 		actions[a.Name] = a
 	}
 	for i := range s.PodQOS {
-		if err := podqos.Check(&s.PodQOS[i].Spec); err != nil {
+		if _, err := podqos.Read(&s.PodQOS[i]); err != nil {
 			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it is for no pod", s.PodQOS[i].Name, err))
 		}
 	}
@@ -205,27 +205,41 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	return out
 }
 
-// CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
-func (s Set) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
-	var list []*ensurancev1alpha1.PodQOS
-	for i := range s.PodQOS {
-		if r := s.PodQOS[i].Spec.ResourceQOS; r != nil && r.CPUQOS != nil && r.CPUQOS.CPUPriority != nil {
-			list = append(list, &s.PodQOS[i])
+// PodRules are those of PodQOS, read once for many pods.
+type PodRules struct {
+	// all are those that can be read, ranked those of them that give a cpuPriority.
+	all, ranked podqos.Rules
+}
+
+// PodRules reads the PodQOS of the set. One that cannot be read is for no pod.
+func (s Set) PodRules() PodRules {
+	list := make([]*ensurancev1alpha1.PodQOS, len(s.PodQOS))
+	for i := range list {
+		list[i] = &s.PodQOS[i]
+	}
+	out := PodRules{all: podqos.ReadAll(list)}
+	for _, r := range out.all {
+		if q := r.Spec.ResourceQOS; q != nil && q.CPUQOS != nil && q.CPUQOS.CPUPriority != nil {
+			out.ranked = append(out.ranked, r)
 		}
 	}
-	best := podqos.Best(list, pod)
+	return out
+}
+
+// CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
+func (r PodRules) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
+	best := r.ranked.Best(pod)
 	if best == nil {
 		return 0, false
 	}
 	return *best.Spec.ResourceQOS.CPUQOS.CPUPriority, true
 }
 
-// Allowed are the actions that may be taken on a pod: those of every PodQOS that is for it. One that cannot be read is for no pod.
-func (s Set) Allowed(pod *corev1.Pod) []string {
+// Allowed are the actions that may be taken on a pod: those of every PodQOS that is for it.
+func (r PodRules) Allowed(pod *corev1.Pod) []string {
 	var out []string
-	for i := range s.PodQOS {
-		q := &s.PodQOS[i]
-		if ok, err := podqos.Matches(&q.Spec, pod); err != nil || !ok {
+	for _, q := range r.all {
+		if !q.Matches(pod) {
 			continue
 		}
 		for _, a := range q.Spec.AllowedActions {

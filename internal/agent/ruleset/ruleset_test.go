@@ -45,11 +45,11 @@ func TestExample(t *testing.T) {
 		t.Errorf("rules for a node whose labels are not known: %+v", policy.Rules)
 	}
 	batch := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "batch"}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}}
-	if got := set.Allowed(batch); !slices.Equal(got, []string{"throttle-batch", "evict-batch"}) {
+	if got := set.PodRules().Allowed(batch); !slices.Equal(got, []string{"throttle-batch", "evict-batch"}) {
 		t.Errorf("allowed on a batch pod: %v", got)
 	}
 	batch.Status.QOSClass = corev1.PodQOSGuaranteed
-	if got := set.Allowed(batch); got != nil {
+	if got := set.PodRules().Allowed(batch); got != nil {
 		t.Errorf("allowed on a Guaranteed pod: %v", got)
 	}
 }

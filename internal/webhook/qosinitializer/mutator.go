@@ -41,7 +41,7 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]pods.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !low(podqos.Best(all, pod)) {
+	if !low(podqos.ReadAll(all).Best(pod)) {
 		return nil, nil
 	}
 	return config.operations(pod), nil
