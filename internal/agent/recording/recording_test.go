@@ -173,9 +173,7 @@ func TestFullDisk(t *testing.T) {
 	r.file.Close()
 	r.file = full
 	r.Look(look(0), &cluster.State{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.Run(ctx); err == nil || r.Dropped() != 1 {
+	if err := r.end(); err == nil || r.Dropped() != 1 {
 		t.Errorf("%v, %d dropped", err, r.Dropped())
 	}
 }
