@@ -10,4 +10,6 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-func TestMain(m *testing.M) { os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: true})) }
+func TestMain(m *testing.M) {
+	os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: os.Getenv(recordEnv) != ""}))
+}
