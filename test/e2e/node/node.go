@@ -17,6 +17,7 @@ package node
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ var shared struct {
 
 // Setup says what the tests of a package need beside nodes of the host's own cgroup version.
 type Setup struct {
-	// Machines downloads the kernel of virtual machines, if it is not kept yet.
+	// Machines downloads the kernel of virtual machines, if it is not kept yet. Short tests have no such machines.
 	Machines bool
 	// Systemd downloads that of virtual machines as well.
 	Systemd bool
@@ -79,7 +80,8 @@ func Main(m *testing.M, setup Setup) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if setup.Machines && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
+	flag.Parse() // It says whether tests are to be short.
+	if setup.Machines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "no virtual machines:", err)

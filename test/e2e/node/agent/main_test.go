@@ -19,5 +19,5 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv(mortalEnv); plan != "" {
 		os.Exit(live(plan))
 	}
-	os.Exit(node.Main(m, node.Setup{Machines: true, Commands: []string{command}}))
+	os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: true, Commands: []string{command}}))
 }

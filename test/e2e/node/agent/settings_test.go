@@ -82,7 +82,13 @@ func (s site) file(controller, name string, pod *corev1.Pod) string {
 // awaitThrottled waits until the pod's container has a limit that it had not, and the kernel has held it down by that.
 func (s site) awaitThrottled(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	cgroups, first := s.Cgroups(t), int64(-1)
+	s.awaitHeldDown(t, s.Cgroups(t), pod)
+}
+
+// awaitHeldDown is awaitThrottled where the test has the node's cgroups.
+func (s site) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
+	t.Helper()
+	first := int64(-1)
 	s.Eventually(t, pod.Name+" is throttled", func() error {
 		limits, err := cgroups.ContainerLimits(t, pod)
 		if err != nil {

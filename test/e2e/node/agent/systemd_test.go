@@ -1,0 +1,62 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestThrottleWithSystemd: where systemd makes the cgroups, which takes limits that others wrote away when its configuration is read
+// anew, a pod that takes cpu is held down all the same, and gets all of it back.
+func TestThrottleWithSystemd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{CgroupDriver: realnode.Systemd})
+	// It is busy all the time: at its least limit a program that is to turn it off would take minutes in its group.
+	hog := s.Pod("hog", "cpu-hog", []string{"-threads", "1"}, nil, nil)
+	hog.Labels = batch()
+	hog = s.Run(t, hog)
+	cgroups, system := s.Cgroups(t), s.Run(t, s.Watcher("system"))
+	s.apply(t, throttleRules)
+	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
+	s.awaitHeldDown(t, cgroups, hog)
+	_, id, _ := strings.Cut(hog.Status.ContainerStatuses[0].ContainerID, "://")
+	scope := "cri-containerd-" + id + ".scope"
+	for _, command := range [][]string{{"daemon-reload"}, {"set-property", "--runtime", scope, "CPUQuota="}} {
+		if _, err := s.ExecOnNode(t, system, append([]string{"systemctl"}, command...)...); err != nil {
+			t.Fatal(err)
+		}
+		if limits, err := cgroups.ContainerLimits(t, hog); err == nil {
+			t.Logf("after %s the limit is %g cores", command[0], limits.Cores)
+		}
+		s.awaitHeldDown(t, cgroups, hog)
+	}
+	rule := &unstructured.Unstructured{}
+	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
+	rule.SetName("busy")
+	if err := s.client.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually(t, "limits are as before", func() error {
+		ofPod, err := cgroups.PodLimits(t, hog)
+		if err != nil {
+			return err
+		}
+		ofContainer, err := cgroups.ContainerLimits(t, hog)
+		if err == nil && !(math.IsInf(ofPod.Cores, 1) && math.IsInf(ofContainer.Cores, 1)) {
+			err = fmt.Errorf("pod %g cores, container %g", ofPod.Cores, ofContainer.Cores)
+		}
+		return err
+	})
+}
