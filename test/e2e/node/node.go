@@ -80,7 +80,7 @@ func Main(m *testing.M, setup Setup) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	flag.Parse() // It says whether tests are to be short.
+	flag.Parse() //nolint:revive // As TestMain, whose part this is, has to before it asks for -short.
 	if setup.Machines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
