@@ -6,21 +6,19 @@ package recording
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/spool"
 )
 
 const (
@@ -31,8 +29,6 @@ const (
 	again = 60
 	// kept is the suffix of the file before the present one.
 	kept = ".1"
-	// idle is how often a recorder that has nothing to write shows that it is there.
-	idle = 10 * time.Second
 )
 
 // Config is what a Recorder needs.
@@ -47,9 +43,9 @@ type Config struct {
 
 // Recorder writes what is seen. Looks do not wait for the disk: what cannot be written is dropped and counted.
 type Recorder struct {
-	cfg     Config
-	lines   chan []byte
-	dropped atomic.Int64
+	*spool.Spool
+
+	cfg Config
 
 	told  *cluster.State // last; this and what follows belong to Look
 	since int            // looks since then
@@ -62,7 +58,10 @@ type Recorder struct {
 
 // New begins a file.
 func New(cfg Config) (*Recorder, error) {
-	r := &Recorder{cfg: cfg, lines: make(chan []byte, waiting)}
+	r := &Recorder{cfg: cfg}
+	r.Spool = spool.New(spool.Config{
+		Waiting: waiting, Put: r.put, Close: r.close, Failing: "Cannot record what is seen", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+	})
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -86,63 +85,11 @@ func (r *Recorder) Look(seen *observe.Snapshot, said *cluster.State) {
 	r.zip.Reset(&r.line)
 	err := json.NewEncoder(r.zip).Encode(e)
 	if err = errors.Join(err, r.zip.Close()); err != nil {
-		r.dropped.Add(1) // A number that JSON does not know.
+		r.Drop() // A number that JSON does not know.
 		return
 	}
-	select {
-	case r.lines <- bytes.Clone(r.line.Bytes()):
-		if e.Cluster != nil {
-			r.told, r.since = said, 0
-		}
-	default:
-		r.dropped.Add(1)
-	}
-}
-
-// Dropped is how many looks were not written.
-func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
-
-// Run writes until ctx ends, and then what still waits.
-func (r *Recorder) Run(ctx context.Context) error {
-	ticker := r.cfg.Clock.NewTicker(idle)
-	defer ticker.Stop()
-	told := ""
-	for {
-		r.cfg.Beat("write")
-		select {
-		case <-ctx.Done():
-			return r.end()
-		case <-ticker.C():
-		case line := <-r.lines:
-			err := r.put(line)
-			if err == nil {
-				told = ""
-				continue
-			}
-			r.dropped.Add(1)
-			if told != err.Error() {
-				told = err.Error()
-				r.cfg.Log.Info("Cannot record what is seen", "error", told)
-			}
-		}
-	}
-}
-
-func (r *Recorder) end() error {
-	var failed error
-	for {
-		select {
-		case line := <-r.lines:
-			if err := r.put(line); err != nil {
-				r.dropped.Add(1)
-				failed = err // The last says enough.
-			}
-		default:
-			if r.file != nil {
-				failed = errors.Join(failed, r.file.Close())
-			}
-			return failed
-		}
+	if r.Hand(bytes.Clone(r.line.Bytes())) && e.Cluster != nil {
+		r.told, r.since = said, 0
 	}
 }
 
@@ -162,11 +109,8 @@ func (r *Recorder) put(line []byte) error {
 
 // begin puts the file away and begins another. Nobody but the owner may read it: it names pods and what they do.
 func (r *Recorder) begin() error {
-	if r.file != nil {
-		if err := r.file.Close(); err != nil {
-			r.cfg.Log.Info("Cannot close a recording", "error", err.Error())
-		}
-		r.file = nil
+	if err := r.close(); err != nil {
+		r.cfg.Log.Info("Cannot close a recording", "error", err.Error())
 	}
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record: %w", err)
@@ -177,4 +121,13 @@ func (r *Recorder) begin() error {
 	}
 	r.file, r.size = file, 0
 	return nil
+}
+
+func (r *Recorder) close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err //nolint:wrapcheck // The error names the file.
 }

@@ -22,6 +22,7 @@ import (
 
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/spool"
 )
 
 var start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -117,18 +118,27 @@ func TestFilesArePutAway(t *testing.T) {
 	}
 	const most = 8 << 10
 	r := newRecorder(t, path, most)
+	written := make(chan string)
+	r.Spool = spool.New(spool.Config{
+		Waiting: waiting, Put: r.put, Close: r.close, Clock: clocktesting.NewFakeClock(start), Log: logr.Discard(), Beat: func(string) { written <- "" },
+	})
 	if before, err := os.ReadFile(path + kept); err != nil || string(before) != "of an agent before" {
 		t.Fatalf("%v; what an agent before has left is %q", err, before)
 	}
 	state := &cluster.State{KnowsPods: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	<-written // Nothing yet.
 	const looks = 200
 	for i := range looks {
 		r.Look(look(i), state)
-		if err := r.put(<-r.lines); err != nil {
-			t.Fatal(err)
-		}
+		<-written
 	}
-	finish(t, r)
+	cancel()
+	if err := <-ended; err != nil || r.Dropped() > 0 {
+		t.Fatal(err, r.Dropped())
+	}
 	for _, p := range []string{path, path + kept} {
 		info, err := os.Stat(p)
 		if err != nil || info.Size() > most {
@@ -155,11 +165,12 @@ func TestNothingWaits(t *testing.T) {
 	if r.Dropped() != 2 {
 		t.Errorf("%d looks were dropped, want 2", r.Dropped())
 	}
-	<-r.lines
-	r.Look(look(waiting+1), now)
 	finish(t, r)
-	if all := read(t, path); len(all) != waiting || all[waiting-1].Cluster == nil || !all[waiting-1].Cluster.KnowsPods {
-		t.Errorf("%d looks, the last one with %+v", len(all), all[len(all)-1].Cluster)
+	r.Look(look(waiting+1), now)
+	finish(t, r) // Into a file of its own: the first has closed the other.
+	all := append(read(t, path+kept), read(t, path)...)
+	if last := all[len(all)-1].Cluster; len(all) != waiting+1 || last == nil || !last.KnowsPods {
+		t.Errorf("%d looks, the last one with %+v", len(all), last)
 	}
 }
 
@@ -173,7 +184,9 @@ func TestFullDisk(t *testing.T) {
 	r.file.Close()
 	r.file = full
 	r.Look(look(0), &cluster.State{})
-	if err := r.end(); err == nil || r.Dropped() != 1 {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err == nil || r.Dropped() != 1 {
 		t.Errorf("%v, %d dropped", err, r.Dropped())
 	}
 }

@@ -4,18 +4,18 @@
 package tell
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/spool"
 )
 
 const (
@@ -23,8 +23,6 @@ const (
 	waiting = 1024
 	// kept is the suffix of the file before the present one.
 	kept = ".1"
-	// idle is how often an audit that nobody writes to shows that it is there.
-	idle = 10 * time.Second
 )
 
 // Record is a line of the audit file: an action, with what it was done for and what came of it. Fields may be added.
@@ -69,9 +67,9 @@ type AuditConfig struct {
 // Audit writes lines of JSON to a file, one for each action. Writing does not wait for the disk: what cannot be written is dropped and
 // counted. It is safe for concurrent use.
 type Audit struct {
-	cfg     AuditConfig
-	lines   chan []byte
-	dropped atomic.Int64
+	*spool.Spool
+
+	cfg AuditConfig
 
 	file *os.File // what follows is Run's
 	size int64
@@ -84,7 +82,11 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	a := &Audit{cfg: cfg, lines: make(chan []byte, waiting)}
+	a := &Audit{cfg: cfg}
+	a.Spool = spool.New(spool.Config{
+		Waiting: waiting, Put: a.put, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		Failing: "Cannot write to the audit file; what is done goes on, and is in this log",
+	})
 	if err := a.open(); err != nil {
 		return nil, err
 	}
@@ -98,65 +100,19 @@ func (a *Audit) Name() string { return "audit" }
 func (a *Audit) Write(r Record) {
 	line, err := json.Marshal(r)
 	if err != nil {
-		a.dropped.Add(1) // A number that JSON does not know.
+		a.Drop() // A number that JSON does not know.
 		return
 	}
-	select {
-	case a.lines <- append(line, '\n'):
-	default:
-		a.dropped.Add(1)
-	}
+	a.Hand(append(line, '\n'))
 }
 
-// Dropped is how many lines were not written.
-func (a *Audit) Dropped() int64 { return a.dropped.Load() }
-
-// Run writes until ctx ends, and then what still waits.
-func (a *Audit) Run(ctx context.Context) error {
-	ticker := a.cfg.Clock.NewTicker(idle)
-	defer ticker.Stop()
-	told := ""
-	for {
-		a.cfg.Beat("write")
-		select {
-		case <-ctx.Done():
-			return a.end()
-		case <-ticker.C():
-		case line := <-a.lines:
-			err := a.put(line)
-			if err == nil {
-				told = ""
-				continue
-			}
-			a.dropped.Add(1)
-			if told != err.Error() {
-				told = err.Error()
-				a.cfg.Log.Info("Cannot write to the audit file; what is done goes on, and is in this log", "error", told)
-			}
-		}
+func (a *Audit) close() error {
+	if a.file == nil {
+		return nil
 	}
-}
-
-// end writes what waits and closes the file.
-func (a *Audit) end() error {
-	var errs []error
-	for {
-		select {
-		case line := <-a.lines:
-			if err := a.put(line); err != nil {
-				a.dropped.Add(1)
-				errs = append(errs[:0], err) // The last says enough.
-			}
-			continue
-		default:
-		}
-		break
-	}
-	if a.file != nil {
-		errs = append(errs, a.file.Close())
-		a.file = nil
-	}
-	return errors.Join(errs...)
+	err := a.file.Close()
+	a.file = nil
+	return err //nolint:wrapcheck // The error names the file.
 }
 
 func (a *Audit) open() error {

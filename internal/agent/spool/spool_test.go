@@ -1,0 +1,40 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package spool
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestSpool: what waits at the end is written, what there is no room for is dropped and counted, and so is what cannot be written.
+func TestSpool(t *testing.T) {
+	full := errors.New("full")
+	var written []string
+	closed := 0
+	s := New(Config{
+		Waiting: 3, Clock: clocktesting.NewFakeClock(time.Time{}), Log: logr.Discard(), Beat: func(string) {},
+		Put: func(line []byte) error {
+			if string(line) == "bad" {
+				return full
+			}
+			written = append(written, string(line))
+			return nil
+		},
+		Close: func() error { closed++; return nil },
+	})
+	if !s.Hand([]byte("a")) || !s.Hand([]byte("bad")) || !s.Hand([]byte("c")) || s.Hand([]byte("d")) {
+		t.Error("there is room for three lines")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); !errors.Is(err, full) || closed != 1 || s.Dropped() != 2 || len(written) != 2 || written[1] != "c" {
+		t.Errorf("%v, closed %d times, %d dropped, written %v", err, closed, s.Dropped(), written)
+	}
+}
