@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/recording"
+	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/agent/sense"
 	"crane.io/crane/pkg/qos"
 )
@@ -42,13 +43,13 @@ func (o *Options) replay(out io.Writer) error {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	defer file.Close()
-	p := &player{out: out, limits: limits, phases: map[string]qos.Phase{}, told: map[string]string{}}
+	p := &player{out: out, limits: limits, phases: map[string]qos.Phase{}, told: map[string]bool{}}
 	if o.Rules != "" {
 		set, err := o.readRules()
 		if err != nil {
 			return err
 		}
-		p.rules = &cluster.State{Rules: set}
+		p.rules = &set
 	}
 	err = recording.Read(file, p.play)
 	if errors.Is(err, recording.ErrCut) {
@@ -70,7 +71,7 @@ type player struct {
 	out    io.Writer
 	limits qos.Limits
 	// rules are those of a file; nil for the recording's own.
-	rules *cluster.State
+	rules *ruleset.Set
 
 	known  *cluster.State
 	policy qos.Policy
@@ -82,8 +83,8 @@ type player struct {
 	first, at    time.Time
 	looks, blind int
 	phases       map[string]qos.Phase
-	// told is what was said last of each thing that would be done, by rule and by what it would be done to.
-	told map[string]string
+	// told has what would have been done at the look before, by rule and by what it would be done to.
+	told map[string]bool
 	// problems are those of the rules.
 	problems map[string]bool
 }
@@ -109,7 +110,7 @@ func (p *player) play(e recording.Entry) error {
 // learn takes over what the cluster says from now on.
 func (p *player) learn(said *cluster.State) {
 	if p.rules != nil {
-		said.Rules, said.KnowsRules, said.Problems = p.rules.Rules, true, nil
+		said.Rules, said.KnowsRules, said.Problems = *p.rules, true, nil
 	}
 	if p.known == nil {
 		p.avoided = act.Tainted(said.Node)
@@ -154,7 +155,7 @@ func (p *player) tell(plan *qos.Plan) {
 			p.sayf("would let new pods come again")
 		}
 	}
-	now := map[string]string{}
+	now := map[string]bool{}
 	p.actions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
 	for _, v := range plan.Previews {
 		p.actions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
@@ -163,9 +164,9 @@ func (p *player) tell(plan *qos.Plan) {
 }
 
 // actions prints what would be done that was not so at the look before.
-func (p *player) actions(now map[string]string, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+func (p *player) actions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
 	say := func(key, text string) {
-		if now[key] = text; p.told[key] == "" {
+		if now[key] = true; !p.told[key] {
 			p.sayf("%s %s", would, text)
 		}
 	}

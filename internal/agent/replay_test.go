@@ -36,7 +36,7 @@ func recorded(t *testing.T) (file, found string) {
 	_, l, _ := bed{m.dir, t.TempDir(), clk, act.KernelFiles{}, view}.agent(t)
 	l.recorder = recorder
 	var out bytes.Buffer
-	live := &player{out: &out, phases: map[string]qos.Phase{}, told: map[string]string{}}
+	live := &player{out: &out, phases: map[string]qos.Phase{}, told: map[string]bool{}}
 	for second := range 40 {
 		m.hog = 0
 		if second >= 5 && second < 15 {

@@ -168,8 +168,7 @@ func verify(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certifi
 
 // ownCertificates are those of the kubelet's own making: without others it serves with a certificate that only its directory vouches for.
 func (c *KubeletClient) ownCertificates() (out []*x509.Certificate) {
-	files := KubeletReader{Root: c.Root}
-	left, err := files.read(filepath.Join(c.Dir, "pki", "kubelet.crt"))
+	left, err := readBounded(c.Root, filepath.Join(c.Dir, "pki", "kubelet.crt"))
 	for err == nil && len(out) < maxCertificates {
 		var block *pem.Block
 		if block, left = pem.Decode(left); block == nil {

@@ -118,7 +118,7 @@ func (r *KubeletReader) start() time.Time {
 // readFile reads the kubelet's file.
 func (r *KubeletReader) readFile() (Kubelet, error) {
 	path := cmp.Or(r.File, filepath.Join(r.Dir, "config.yaml"))
-	content, err := r.read(path)
+	content, err := readBounded(r.Root, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.silent != nil:
 		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.silent)
@@ -148,15 +148,16 @@ func (r *KubeletReader) running(file string) string {
 	var state struct {
 		PolicyName string `json:"policyName"`
 	}
-	content, err := r.read(filepath.Join(r.Dir, file))
+	content, err := readBounded(r.Root, filepath.Join(r.Dir, file))
 	if err != nil || json.Unmarshal(content, &state) != nil {
 		return ""
 	}
 	return strings.ToLower(state.PolicyName)
 }
 
-func (r *KubeletReader) read(name string) ([]byte, error) {
-	path := r.Root.Path(name)
+// readBounded reads a file of the kubelet.
+func readBounded(root host.Root, name string) ([]byte, error) {
+	path := root.Path(name)
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The error names the file.
