@@ -48,14 +48,7 @@ apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction
 metadata: {name: calm-down}
 spec: {coolDownSeconds: 30, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 80}}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [calm-down]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+` + batchCalmsDown
 
 // reactionRules are latencyRules for what one hog uses, which does not depend on what else runs on the machine, and which are soon over.
 func reactionRules(threshold int, milli int64) string {

@@ -42,18 +42,11 @@ kind: AvoidanceAction
 metadata: {name: make-room}
 spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 7}}
 ---
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [make-room]
-  labelSelector: {matchLabels: {workload: batch}}
----
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata: {name: least}
 value: -100
-`
+` + batchMakesRoom
 
 // TestEvict: a pod that grows is evicted with the grace period of the action, and no other is, though one could be; new pods are kept
 // away from then on and for the action's cool-down.

@@ -76,12 +76,19 @@ spec:
     avoidanceThreshold: 2
     restoreThreshold: 3
     actionName: calm-down
----
+` + calmDown
+
+// calmDown is the action that takes half of a pod's cpu at a step, on batch pods.
+const calmDown = `---
 apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction
 metadata: {name: calm-down}
 spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
----
+` + batchCalmsDown
+
+// batchCalmsDown and batchMakesRoom let an action of that name be taken on batch pods.
+const (
+	batchCalmsDown = `---
 apiVersion: ensurance.crane.io/v1alpha1
 kind: PodQOS
 metadata: {name: batch}
@@ -89,3 +96,12 @@ spec:
   allowedActions: [calm-down]
   labelSelector: {matchLabels: {workload: batch}}
 `
+	batchMakesRoom = `---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [make-room]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+)

@@ -35,14 +35,7 @@ apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction
 metadata: {name: make-room}
 spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [make-room]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+` + batchMakesRoom
 
 // TestElasticFollowsLoad: what a node offers falls within seconds when others take cpu and memory, and does not rise again at once when
 // they are gone. A pod that holds some keeps it, though the node cannot bear it, until a rule evicts it, and it alone; then nothing of it is

@@ -38,14 +38,7 @@ apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction
 metadata: {name: make-room}
 spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminationGracePeriodSeconds: 7}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [make-room]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+` + batchMakesRoom
 
 const (
 	mebi = 1 << 20

@@ -27,19 +27,7 @@ spec:
   - name: waits
     metricRule: {name: container_run_queue_wait_ratio, value: 500m, selector: {matchLabels: {PodName: hog}}}
     actionName: calm-down
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: calm-down}
-spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [calm-down]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+` + calmDown
 
 // TestRunQueueWait: with the component that gives it the host's process IDs, an agent measures how long threads of a pod wait for a CPU, and
 // rules act on that.
