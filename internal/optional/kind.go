@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,10 +45,22 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
-	if err := k.live.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	switch err := k.live.List(ctx, &list, client.InNamespace(namespace)); {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		// Its definition was removed; the mapper keeps what it has found once.
+		k.forget(now)
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
 	}
 	return list.Items, nil
+}
+
+// forget takes it for granted for a while that the cluster does not know the kind.
+func (k *Kind) forget(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unknown = now
 }
 
 // mapping is the kind as the cluster serves it; nil where it does not.

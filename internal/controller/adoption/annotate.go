@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,9 @@ import (
 // annotationManager owns the annotations that craned writes on targets. It owns nothing else, so that they can be told apart
 // and taken back.
 const annotationManager = "craned-recommendation"
+
+// refusedAgain is when an annotation is tried again that is somebody else's, or not allowed: what changes that is not watched.
+const refusedAgain = 10 * time.Minute
 
 // annotationFor returns the annotation that carries recommendations of a type.
 func annotationFor(kind analysisv1alpha1.AnalysisType) (string, bool) {
@@ -48,8 +52,8 @@ func kindsOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 	return out
 }
 
-// annotate brings the annotation of the target in line with the value of a Recommendation. What is in the way for good is
-// said in the verdict; the error is for what may go away by itself.
+// annotate brings the annotation of the target in line with the value of a Recommendation. What somebody has to change
+// is said in the verdict; the error is for what may go away by itself, a conflict that is not of owners among it.
 func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (verdict, error) {
 	annotation, known := annotationFor(rec.Spec.Type)
 	if !known {
@@ -57,8 +61,8 @@ func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recomme
 	}
 	wait, err := r.writeOnce(ctx, rec, target, annotation)
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), again: refusedAgain}, nil
 	case err != nil && !apierrors.IsNotFound(err): // Where it is gone its deletion event comes.
 		return verdict{}, err
 	}

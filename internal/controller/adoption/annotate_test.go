@@ -37,6 +37,7 @@ type looked struct {
 	rec        *analysisv1alpha1.Recommendation
 	target     *appsv1.Deployment
 	events     int
+	again      time.Duration
 	err        error
 	reconciler *Reconciler
 }
@@ -56,7 +57,8 @@ func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
-	_, out.err = out.reconciler.Reconcile(t.Context(), targets.KeyOf(rec.Spec.TargetRef))
+	result, err := out.reconciler.Reconcile(t.Context(), targets.KeyOf(rec.Spec.TargetRef))
+	out.again, out.err = result.RequeueAfter, err
 	out.events = len(recorder.Events)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {
 		t.Fatal(err)
@@ -143,11 +145,12 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestAnnotationRefused: what will not go away by itself becomes a condition and an event, not a loop.
+// TestAnnotationRefused: what will not go away by itself becomes a condition and an event, and is tried again after a while;
+// what may, another write that was faster among it, is tried again at once.
 func TestAnnotationRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, refusal := range map[string]error{
-		"another owner": apierrors.NewConflict(resource, "web", errors.New("conflict with \"kubectl\"")),
+		"another owner": apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with \"kubectl\""),
 		"no rights":     apierrors.NewForbidden(resource, "web", errors.New("no")),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,18 +159,25 @@ func TestAnnotationRefused(t *testing.T) {
 					return refusal
 				},
 			}, deployment("web"))
-			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 {
-				t.Errorf("error %v, reason %s, %d events", got.err, adopted(got), got.events)
+			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != refusedAgain {
+				t.Errorf("error %v, reason %s, %d events, again after %s", got.err, adopted(got), got.events, got.again)
 			}
 		})
 	}
-	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			return apierrors.NewServiceUnavailable("soon")
-		},
-	}, deployment("web"))
-	if got.err == nil {
-		t.Error("what may go away by itself is not tried again")
+	for name, refusal := range map[string]error{
+		"unavailable": apierrors.NewServiceUnavailable("soon"),
+		"overtaken":   apierrors.NewConflict(resource, "web", errors.New("changed")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					return refusal
+				},
+			}, deployment("web"))
+			if got.err == nil || adopted(got) != "" {
+				t.Errorf("error %v, reason %s", got.err, adopted(got))
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,6 +187,25 @@ func TestPausedScaledObject(t *testing.T) {
 	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.change("web", preview)
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
+
+	t.Log("KEDA is uninstalled, under a craned that knows its kind")
+	w.change("web", auto)
+	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	if err := w.Delete(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its kind is not served", func(ctx context.Context) error {
+		err := w.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
+		if apierrors.IsNotFound(err) {
+			err = w.Get(ctx, client.ObjectKeyFromObject(paused), paused.DeepCopy())
+		}
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 19 })
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 }
 
 // TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
