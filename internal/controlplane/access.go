@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"crane.io/crane/internal/loopback"
 	"crane.io/crane/internal/pki"
 )
 
@@ -101,7 +102,7 @@ func (c *ControlPlane) FrontProxy() (caFile string, allowedNames []string) {
 }
 
 // URL is the address of the API server.
-func (c *ControlPlane) URL() string { return fmt.Sprintf("https://%s:%d", loopback, c.port) }
+func (c *ControlPlane) URL() string { return fmt.Sprintf("https://%s:%d", loopback.IP, c.port) }
 
 // Port is the API server's port on 127.0.0.1.
 func (c *ControlPlane) Port() int { return c.port }
@@ -140,7 +141,7 @@ func (c *ControlPlane) makeIdentities() error {
 	if err := pki.EnsureKey(dir, "service-account"); err != nil {
 		return err
 	}
-	serving, err1 := c.authority.IssueServing(loopback, "localhost", "kubernetes", "kubernetes.default",
+	serving, err1 := c.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
 		"kubernetes.default.svc", ServiceIP)
 	proxy, err2 := frontProxy.IssueClient(frontProxyName)
 	kubelet, err3 := c.authority.IssueClient("kube-apiserver-kubelet-client", "system:masters")

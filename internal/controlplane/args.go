@@ -6,10 +6,11 @@ package controlplane
 import (
 	"fmt"
 	"strings"
+
+	"crane.io/crane/internal/loopback"
 )
 
 const (
-	loopback = "127.0.0.1"
 	// serviceCIDR is what ClusterIPs are taken from. Nothing routes them here.
 	serviceCIDR = "10.96.0.0/16"
 	// ServiceIP is what the API server takes from it for service default/kubernetes. Whoever makes it an address of the API
@@ -50,8 +51,8 @@ func (c *ControlPlane) args(component Component) []string {
 func (c *ControlPlane) apiServerArgs() []string {
 	pki := c.layout.pki
 	args := []string{
-		"--bind-address=" + loopback,
-		"--advertise-address=" + loopback,
+		"--bind-address=" + loopback.IP,
+		"--advertise-address=" + loopback.IP,
 		fmt.Sprintf("--secure-port=%d", c.port),
 		// The endpoint of service default/kubernetes must not be a loopback address, so there is none.
 		"--endpoint-reconciler-type=none",

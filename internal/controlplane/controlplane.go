@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"crane.io/crane/internal/loopback"
 	"crane.io/crane/internal/pki"
 	"crane.io/crane/internal/process"
 )
@@ -26,6 +27,7 @@ type ControlPlane struct {
 	lock      *os.File
 
 	port      int
+	held      *loopback.Port // the API server's, nil where it was asked for by its number
 	authority *pki.Authority
 	admin     *rest.Config
 
@@ -117,10 +119,11 @@ func (c *ControlPlane) release() error {
 		c.lock.Close()
 		c.lock = nil
 	}
+	err := c.giveBackPort()
 	if c.temporary {
-		return os.RemoveAll(c.layout.root)
+		err = errors.Join(err, os.RemoveAll(c.layout.root))
 	}
-	return nil
+	return err
 }
 
 // StopComponent ends one component and returns when it is gone; its data stays. Stopping one that does not run is no

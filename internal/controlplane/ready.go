@@ -6,7 +6,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"crane.io/crane/internal/loopback"
 	"crane.io/crane/internal/process"
 )
 
@@ -58,6 +58,9 @@ func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 
 // choosePort sets the port: the one asked for, that of the last run in this directory, or any that is free.
 func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
+	if err := c.giveBackPort(); err != nil {
+		return err
+	}
 	if c.options.APIServerPort != 0 {
 		c.port = c.options.APIServerPort
 		return nil
@@ -66,21 +69,25 @@ func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
 	if try == 1 {
 		want = c.layout.lastPort()
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp4", fmt.Sprintf("%s:%d", loopback, want))
+	// Kept until the end: who starts the API server again finds its port free.
+	port, err := loopback.Hold(ctx, want)
 	if err != nil && want != 0 {
-		listener, err = config.Listen(ctx, "tcp4", loopback+":0")
+		port, err = loopback.Hold(ctx, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return fmt.Errorf("find a free port: %s is not a TCP address", listener.Addr())
-	}
-	c.port = address.Port
+	c.held, c.port = port, port.Number()
 	return nil
+}
+
+func (c *ControlPlane) giveBackPort() error {
+	if c.held == nil {
+		return nil
+	}
+	held := c.held
+	c.held = nil
+	return held.Close()
 }
 
 // awaitReady waits until the API server says that it is ready, or its process ends.

@@ -9,8 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"crane.io/crane/config"
+	"crane.io/crane/internal/loopback"
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/webhook/direct"
 )
@@ -103,20 +102,18 @@ func Get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// FreeAddress returns an address of loopback that nobody listens on. Its port is below those that the kernel gives to outgoing
-// connections: one of these would take it before the process that is to listen there does.
+// FreeAddress returns an address of loopback that nobody listens on, and nobody gets by chance before the end of the test: the processes of
+// other tests, of this package and of others, start at the same time.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	const first, last, tries = 15_000, 32_000, 100
-	var err error
-	for range tries {
-		var l net.Listener
-		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
-		if l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
-			l.Close()
-			return address
-		}
+	port, err := loopback.Hold(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return ""
+	t.Cleanup(func() {
+		if err := port.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return port.Address()
 }

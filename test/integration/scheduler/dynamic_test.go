@@ -26,6 +26,7 @@ import (
 	analysis "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/cli"
 	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/test/integration/harness"
 )
 
 const loadPolicy = `apiVersion: scheduler.policy.crane.io/v1alpha1
@@ -48,7 +49,7 @@ type dynamicScheduler struct {
 
 func startDynamic(t testing.TB, limit string) *dynamicScheduler {
 	t.Helper()
-	d := &dynamicScheduler{policy: filepath.Join(t.TempDir(), "policy.yaml"), explain: fmt.Sprintf("127.0.0.1:%d", freePort(t))}
+	d := &dynamicScheduler{policy: filepath.Join(t.TempDir(), "policy.yaml"), explain: harness.FreeAddress(t)}
 	d.limit(t, limit)
 	d.scheduler = startScheduler(t, setup{profile: `
   plugins:

@@ -26,6 +26,7 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/process"
+	"crane.io/crane/test/integration/harness"
 )
 
 const (
@@ -119,9 +120,13 @@ func configure(t testing.TB, s *setup) []string {
 func startScheduler(t testing.TB, s setup) *scheduler {
 	t.Helper()
 	args := configure(t, &s)
-	port := freePort(t)
+	address := harness.FreeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, err := process.Start(process.Spec{
-		Name: "crane-scheduler", Path: binary, LastLines: 60, Args: append(args, fmt.Sprintf("--secure-port=%d", port)),
+		Name: "crane-scheduler", Path: binary, LastLines: 60, Args: append(args, "--secure-port="+port),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +141,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 			t.Errorf("stop crane-scheduler: %v", err)
 		}
 	})
-	out := &scheduler{Process: p, name: s.name, control: s.control, url: fmt.Sprintf("https://127.0.0.1:%d", port)}
+	out := &scheduler{Process: p, name: s.name, control: s.control, url: "https://" + address}
 	eventually(t, "crane-scheduler is ready", func() string {
 		select {
 		case <-p.Done():
@@ -200,16 +205,6 @@ func (s *scheduler) metric(t testing.TB, series string) string {
 		}
 	}
 	return ""
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // bed is a place for one test's nodes and pods: they carry its name as a label.
