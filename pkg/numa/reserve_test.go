@@ -56,3 +56,45 @@ func TestReserveIsExact(t *testing.T) {
 		}
 	}
 }
+
+// TestReserveNamed: what is named is taken where it is named, as far as it is there and reserved; the sum is what it would be without names.
+func TestReserveNamed(t *testing.T) {
+	for _, c := range []struct {
+		has, named []Amount
+		reserved   Amount
+		want       []Amount
+		beyond     Amount
+	}{
+		{[]Amount{4, 4}, []Amount{1, 3}, 4, []Amount{1, 3}, 0},
+		{[]Amount{4, 4}, []Amount{0, 3}, 5, []Amount{2, 3}, 0},
+		{[]Amount{4, 4}, []Amount{3, 3}, 4, []Amount{3, 1}, 0},
+		{[]Amount{4, 0}, []Amount{1, 3}, 4, []Amount{4, 0}, 0},
+		{[]Amount{4, 4}, []Amount{0, -2, 9}, 9, []Amount{4, 4}, 1},
+	} {
+		if got, beyond := ReserveNamed(c.has, c.named, c.reserved); !slices.Equal(got, c.want) || beyond != c.beyond {
+			t.Errorf("%d of %v, named %v: %v and %d beyond, want %v and %d", c.reserved, c.has, c.named, got, beyond, c.want, c.beyond)
+		}
+	}
+	r := rand.New(rand.NewPCG(4, 6))
+	for range 2000 {
+		has, named := make([]Amount, r.IntN(6)), make([]Amount, r.IntN(8))
+		for i := range has {
+			has[i] = Amount(r.IntN(12))
+		}
+		for i := range named {
+			named[i] = Amount(r.IntN(8)) - 1
+		}
+		reserved := Amount(r.IntN(40))
+		got, beyond := ReserveNamed(has, named, reserved)
+		_, plain := Reserve(has, reserved)
+		sum := beyond
+		for i, n := range got {
+			if sum += n; n < 0 || n > has[i] {
+				t.Fatalf("%d of %v, named %v: %v", reserved, has, named, got)
+			}
+		}
+		if sum != reserved || beyond != plain {
+			t.Fatalf("%d of %v, named %v: %v and %d beyond, without names %d beyond", reserved, has, named, got, beyond, plain)
+		}
+	}
+}

@@ -24,6 +24,19 @@ type Facts struct {
 	Kubelet Kubelet
 	// Labels are the node's.
 	Labels map[string]string
+	// Allocatable is the memory that the node's status leaves to pods; 0 where it is not known.
+	Allocatable numa.Amount
+}
+
+// newFacts puts together what is known of a node, which is nil where nothing is.
+func newFacts(machine *Machine, kubelet Kubelet, node *corev1.Node) *Facts {
+	f := &Facts{Machine: machine, Kubelet: kubelet}
+	if node != nil {
+		f.Labels = node.Labels
+		// What is no amount is as good as nothing.
+		f.Allocatable, _ = numawire.Amount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
+	}
+	return f
 }
 
 // taken is what is reserved of each zone.
@@ -32,36 +45,99 @@ type taken struct {
 	problems    []string
 }
 
-// reserve takes what the kubelet reserves from the zones: CPUs by number from the zones that they are in, everything else from the first
-// zone, what that has not from the next, and so on.
+// reserve takes from the zones what the node's allocatable is without: CPUs by number from the zones that they are in, everything else from
+// the first zone, what that has not from the next, and so on.
 func (f *Facts) reserve() taken {
-	zones := f.Machine.Zones
-	cpus, memory := make([]numa.Amount, len(zones)), make([]numa.Amount, len(zones))
-	for i := range zones {
-		cpus[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
-		memory[i] = numa.Amount(zones[i].Memory - zones[i].inHugePages())
-	}
-	// They were read from a kubelet's configuration, which refuses what is no amount.
-	cpu, _ := numawire.Amount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
-	bytes, _ := numawire.Amount(corev1.ResourceMemory, f.Kubelet.Reserved[corev1.ResourceMemory])
 	var t taken
-	var beyond numa.Amount
-	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
-		t.cpu = make([]numa.Amount, len(zones))
-		for i := range zones {
-			t.cpu[i] = numa.Amount(zones[i].CPUs.Intersection(fixed).Len()) * numa.Core
-		}
-		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
-			t.problems = append(t.problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", gone))
-		}
-	} else if t.cpu, beyond = numa.Reserve(cpus, cpu); beyond > 0 {
-		t.problems = append(t.problems, fmt.Sprintf("the kubelet reserves %dm of cpu more than there is", beyond))
-	}
-	if t.memory, beyond = numa.Reserve(memory, bytes); beyond > 0 {
-		t.problems = append(t.problems, fmt.Sprintf("the kubelet reserves %d MiB of memory more than there is", beyond>>20))
-	}
+	t.cpu = f.reserveCPU(&t)
+	t.memory = f.reserveMemory(&t)
 	return t
 }
+
+func (t *taken) problemf(format string, args ...any) {
+	t.problems = append(t.problems, fmt.Sprintf(format, args...))
+}
+
+func (f *Facts) reserveCPU(t *taken) []numa.Amount {
+	zones := f.Machine.Zones
+	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
+		out := make([]numa.Amount, len(zones))
+		for i := range zones {
+			out[i] = numa.Amount(zones[i].CPUs.Intersection(fixed).Len()) * numa.Core
+		}
+		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
+			t.problemf("the kubelet reserves the CPUs %s, which are not online", gone)
+		}
+		return out
+	}
+	has := make([]numa.Amount, len(zones))
+	for i := range zones {
+		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
+	}
+	// It was read from a kubelet's configuration, which refuses what is no amount.
+	cpu, _ := numawire.Amount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
+	out, beyond := numa.Reserve(has, cpu)
+	if beyond > 0 {
+		t.problemf("the kubelet reserves %dm of cpu more than there is", beyond)
+	}
+	return out
+}
+
+// noise is the difference between the zones and the node's status that nobody is told of.
+const noise numa.Amount = 1 << 20
+
+// reserveMemory takes what the kubelet reserves, and what its hard threshold of eviction keeps available: the node's allocatable is without
+// both, whatever of it the kubelet enforces. A static memory manager says of which zones.
+func (f *Facts) reserveMemory(t *taken) []numa.Amount {
+	zones, k := f.Machine.Zones, &f.Kubelet
+	has := make([]numa.Amount, len(zones))
+	var all, left numa.Amount
+	for i := range zones {
+		all += numa.Amount(zones[i].Memory)
+		has[i] = numa.Amount(zones[i].Memory - zones[i].inHugePages())
+	}
+	reserved, _ := numawire.Amount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
+	reserved += k.Eviction.Of(all)
+	var named []numa.Amount
+	if k.StaticMemory && len(k.ReservedMemory) > 0 {
+		named = f.namedMemory(t, reserved)
+	}
+	out, beyond := numa.ReserveNamed(has, named, reserved)
+	if beyond > 0 {
+		t.problemf("the kubelet reserves %d MiB of memory more than there is", mebibytes(beyond))
+	}
+	for i := range has {
+		left += has[i] - out[i]
+	}
+	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= noise {
+		t.problemf("pods can have %d MiB of the zones' memory, and by the node's status %d MiB: the kubelet counts with another configuration or other memory", mebibytes(left), mebibytes(there))
+	}
+	return out
+}
+
+// namedMemory is what the memory manager keeps of each zone. A kubelet starts only where these are the node's reservation together.
+func (f *Facts) namedMemory(t *taken, reserved numa.Amount) []numa.Amount {
+	named := make([]numa.Amount, len(f.Machine.Zones))
+	var sum numa.Amount
+	known := 0
+	for i := range f.Machine.Zones {
+		n, there := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
+		if there {
+			known++
+		}
+		named[i] = n
+		sum += n
+	}
+	switch {
+	case known < len(f.Kubelet.ReservedMemory):
+		t.problemf("the kubelet's reservedMemory is of %d zones that there are not", len(f.Kubelet.ReservedMemory)-known)
+	case sum != reserved:
+		t.problemf("the kubelet's reservedMemory is %d MiB together, and %d MiB are reserved of the node: it counts as far as it fits, the rest is taken from the first zone on", mebibytes(sum), mebibytes(reserved))
+	}
+	return named
+}
+
+func mebibytes(a numa.Amount) numa.Amount { return a >> 20 }
 
 func (z *Zone) inHugePages() (sum series.Bytes) {
 	for _, n := range z.HugePages {

@@ -31,6 +31,7 @@ func TestBuild(t *testing.T) {
 	f := Facts{Machine: read(t, twoZones()), Kubelet: kubelet(t, `
 kubeReserved: {cpu: 500m, memory: 1Gi, ephemeral-storage: 1Gi, pid: "100"}
 systemReserved: {cpu: "7", memory: 16Gi}
+evictionHard: {memory.available: 512Mi}
 `)}
 	want := `
 craneManagerPolicy: {cpuManagerPolicy: Static, topologyManagerPolicy: SingleNUMANodePodLevel}
@@ -48,7 +49,7 @@ zones:
   costs: [{name: node0, value: 21}, {name: node2, value: 10}]
   resources:
     capacity: {cpu: "7", memory: 8Gi, hugepages-2Mi: 1Gi}
-    allocatable: {cpu: 6500m, memory: 6Gi, hugepages-2Mi: 1Gi}
+    allocatable: {cpu: 6500m, memory: 5632Mi, hugepages-2Mi: 1Gi}
     reservedCPUNums: 1
 `
 	var expected topologyv1alpha1.NodeResourceTopology
@@ -130,7 +131,7 @@ func TestReservationsAreRight(t *testing.T) {
 			}
 			m.Zones = append(m.Zones, zone)
 		}
-		f := Facts{Machine: m, Kubelet: kubelet(t, fmt.Sprintf("kubeReserved: {cpu: %dm, memory: %dMi}\nsystemReserved: {cpu: %q}\n", r.IntN(9000), r.IntN(20000), fmt.Sprint(r.IntN(4))))}
+		f := Facts{Machine: m, Kubelet: kubelet(t, fmt.Sprintf("kubeReserved: {cpu: %dm, memory: %dMi}\nsystemReserved: {cpu: %q}\nevictionHard: {}\n", r.IntN(9000), r.IntN(20000), fmt.Sprint(r.IntN(4))))}
 		n := f.Build()
 		reservedCPU, reservedMemory := n.Reserved["cpu"], n.Reserved["memory"]
 		var all, usable, memory, usableMemory, nums int64

@@ -32,6 +32,10 @@ type Kubelet struct {
 	Reserved corev1.ResourceList
 	// ReservedCPUs are those that it keeps by number.
 	ReservedCPUs numa.CPUSet
+	// Eviction is the memory that is to stay available on the node: below it the kubelet evicts at once, and so pods are not given it.
+	Eviction Threshold
+	// ReservedMemory is what the memory manager keeps of zones, by their number. It means something with StaticMemory alone.
+	ReservedMemory map[int]numa.Amount
 }
 
 // configuration has the fields of kubelet.config.k8s.io/v1beta1 that are read. Others may be whatever a later kubelet has.
@@ -42,6 +46,12 @@ type configuration struct {
 	KubeReserved        map[string]string `json:"kubeReserved"`
 	SystemReserved      map[string]string `json:"systemReserved"`
 	ReservedSystemCPUs  string            `json:"reservedSystemCPUs"`
+	EvictionHard        map[string]string `json:"evictionHard"`
+	MergeDefaults       bool              `json:"mergeDefaultEvictionSettings"`
+	ReservedMemory      []struct {
+		Zone   int                 `json:"numaNode"`
+		Limits corev1.ResourceList `json:"limits"`
+	} `json:"reservedMemory"`
 }
 
 // ParseKubelet reads a KubeletConfiguration, as YAML or JSON.
@@ -53,10 +63,13 @@ func ParseKubelet(content []byte) (Kubelet, error) {
 	if c.Kind != "KubeletConfiguration" {
 		return Kubelet{}, fmt.Errorf("kind is %.40q, want KubeletConfiguration", c.Kind)
 	}
+	if _, there := c.EvictionHard[memoryAvailable]; !there && (c.EvictionHard == nil || c.MergeDefaults) {
+		c.EvictionHard = map[string]string{memoryAvailable: defaultEviction}
+	}
 	return c.kubelet()
 }
 
-// parseConfigz reads what /configz of a kubelet answers.
+// parseConfigz reads what /configz of a kubelet answers. Defaults are in it: what is absent there is not.
 func parseConfigz(content []byte) (Kubelet, error) {
 	var answer struct {
 		Configuration *configuration `json:"kubeletconfig"`
@@ -98,5 +111,35 @@ func (c *configuration) kubelet() (Kubelet, error) {
 	if n := k.ReservedCPUs.Len(); n > 0 {
 		k.Reserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}
+	if k.Eviction, err = parseThreshold(c.EvictionHard[memoryAvailable]); err != nil {
+		return Kubelet{}, fmt.Errorf("evictionHard: %s: %w", memoryAvailable, err)
+	}
+	if k.ReservedMemory, err = c.reservedMemory(); err != nil {
+		return Kubelet{}, fmt.Errorf("reservedMemory: %w", err)
+	}
 	return k, nil
+}
+
+// reservedMemory is what is kept of each zone; nil where nothing is said. Huge pages are no matter of it: a kubelet that is told to keep some
+// does not start.
+func (c *configuration) reservedMemory() (map[int]numa.Amount, error) {
+	var out map[int]numa.Amount
+	for _, r := range c.ReservedMemory {
+		q, there := r.Limits[corev1.ResourceMemory]
+		if !there {
+			continue
+		}
+		n, err := numawire.Amount(corev1.ResourceMemory, q)
+		if err != nil {
+			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
+		}
+		if _, twice := out[r.Zone]; twice {
+			return nil, fmt.Errorf("zone %d stands twice", r.Zone)
+		}
+		if out == nil {
+			out = map[int]numa.Amount{}
+		}
+		out[r.Zone] = n
+	}
+	return out, nil
 }

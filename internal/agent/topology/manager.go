@@ -164,11 +164,7 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Machine: machine, Kubelet: kubelet}
-	if node != nil {
-		f.Labels = node.Labels
-	}
-	return f, nil
+	return newFacts(machine, kubelet, node), nil
 }
 
 // write brings the object up to date where something has changed here, or when it is time to look at it again.

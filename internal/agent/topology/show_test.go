@@ -11,10 +11,10 @@ import (
 
 func TestSee(t *testing.T) {
 	files := twoZones()
-	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\n"
+	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
 	root := hostWith(t, files)
 	seen := See(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}) // as --once has it
-	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 15360 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
+	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 14336 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
 	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0,8" || seen.KubeletSource != "/var/lib/kubelet/config.yaml" || len(seen.Problems) > 0 {
 		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
 	}
