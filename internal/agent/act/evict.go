@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"crane.io/crane/internal/disruption"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -97,6 +98,9 @@ func request(e qos.Eviction) *policyv1.Eviction {
 
 // judge says what an answer means. again tells that nobody should be evicted for a while, open that the pod may be ending all the same.
 func judge(err error) (result Result, why string, again, open bool) {
+	if why, kept := disruption.Kept(err); kept {
+		return Refused, why, false, false
+	}
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -107,8 +111,6 @@ func judge(err error) (result Result, why string, again, open bool) {
 		return Gone, "it is another pod by now: " + err.Error(), false, false
 	case apierrors.IsConflict(err):
 		return Failed, "somebody else has changed it in the same moment: " + err.Error(), true, false
-	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		return Refused, budgetText(err), false, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
 		return Failed, "the API server has not listened: " + err.Error(), true, false
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), noRight):
@@ -127,19 +129,4 @@ const noRight = "cannot create resource"
 // isAnother tells whether an API server, or its store, says that a pod is not the one that was meant.
 func isAnother(err error) bool {
 	return strings.Contains(err.Error(), "UID in the precondition") || strings.Contains(err.Error(), "UID in precondition")
-}
-
-// budgetText is what the disruption budget says.
-func budgetText(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return err.Error()
-	}
-	var texts []string
-	for _, c := range status.Status().Details.Causes {
-		if c.Type == policyv1.DisruptionBudgetCause {
-			texts = append(texts, c.Message)
-		}
-	}
-	return strings.Join(texts, "; ")
 }

@@ -55,10 +55,17 @@ func (a *answers) names() (out []string) {
 	return out
 }
 
-func disruption() error {
+func oneBudget() error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod", 10)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
 	return err
+}
+
+// severalBudgets is what an API server says, each time, of a pod that two budgets name.
+func severalBudgets() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+	}}
 }
 
 func evictionOf(name string, grace *time.Duration) qos.Eviction {
@@ -82,7 +89,8 @@ func TestJudge(t *testing.T) {
 		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
 		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("Precondition failed: UID in the precondition: a, UID in the object meta: b")), Gone, false, false, "another pod"},
 		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "same moment"},
-		"disruption budget":  {disruption(), Refused, false, false, "needs 2 healthy pods"},
+		"disruption budget":  {oneBudget(), Refused, false, false, "needs 2 healthy pods"},
+		"two budgets":        {severalBudgets(), Refused, false, false, "more than one"},
 		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
 		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},
 		"no right":           {apierrors.NewForbidden(pods, "p", errors.New(`User "x" cannot create resource "pods/eviction" in API group ""`)), Failed, true, false, "not allowed"},
@@ -446,7 +454,7 @@ func TestEvictorBudget(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	api := &answers{err: func(_ context.Context, name string) error {
 		if name == "kept" {
-			return disruption()
+			return oneBudget()
 		}
 		return nil
 	}}

@@ -18,6 +18,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	shared "crane.io/crane/internal/adoption"
+	"crane.io/crane/internal/disruption"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -133,13 +134,14 @@ func (r *Reconciler) resize(
 // evict asks for the eviction of one pod. What disruption budgets refuse is asked for again later.
 func (r *Reconciler) evict(ctx context.Context, s *shared.Scene, e adoption.Eviction, plan *adoption.Plan, v *verdict) error {
 	err := r.send(ctx, s, s.EvictRequest(e))
+	_, kept := disruption.Kept(err)
 	switch {
 	case err == nil:
 		r.Metrics.resized("evicted")
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Object.GetNamespace(), Name: e.Pod, UID: types.UID(e.UID)}
 		r.Events.Eventf(pod, nil, corev1.EventTypeNormal, "AdoptionEvicted", "Evict", "%s", cut(fmt.Sprintf("evicted to go from %s to %s: %s", e.From, e.To, e.Why)))
 		ctrl.LoggerFrom(ctx).WithName("adoption").Info("Evicted", "namespace", s.Object.GetNamespace(), "pod", e.Pod, "from", e.From.String(), "to", e.To.String())
-	case apierrors.IsTooManyRequests(err):
+	case kept:
 		r.Metrics.resized("refused")
 		plan.Remarks = append(plan.Remarks, fmt.Sprintf("pod %s: %v", e.Pod, err))
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"crane.io/crane/internal/disruption"
 	"crane.io/crane/pkg/rebalance"
 )
 
@@ -75,6 +77,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		return
 	}
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
+	why, kept := disruption.Kept(err)
 	switch {
 	case err == nil:
 		log.Info("Evicted", "why", text)
@@ -83,8 +86,8 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		c.rest(node, m.Pod.Workload, now)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.count("gone", m)
-	case apierrors.IsTooManyRequests(err):
-		log.V(1).Info("A disruption budget keeps the pod", "reason", err.Error())
+	case kept:
+		log.V(1).Info("A disruption budget keeps the pod", "reason", why)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its disruption budget keeps it: %s", text)
 		c.count("budget", m)
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
@@ -93,8 +96,18 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 			log.Error(err, "Evicting")
 		}
 		c.count("failed", m)
+		if unanswered(err) { // It may be on its way all the same, and counts as one that is.
+			c.rest(node, m.Pod.Workload, now)
+			return
+		}
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
 	}
+}
+
+// unanswered tells that an API server has not said what became of a request.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
 func (c *Controller) count(result string, m rebalance.Move) {

@@ -192,7 +192,7 @@ func auditLines(t *testing.T, path string) (out []map[string]any) {
 	return out
 }
 
-// TestEvictDisruptionBudget: a pod that a disruption budget keeps stays, and the next one goes in its place.
+// TestEvictDisruptionBudget: a pod that a disruption budget keeps stays, or that two do, and the next one goes in its place.
 func TestEvictDisruptionBudget(t *testing.T) {
 	s := newScene(t, "evict-pdb", 9000)
 	budget := &policyv1.PodDisruptionBudget{
@@ -207,6 +207,16 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	if err := s.c.Status().Update(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
+	// The API server evicts no pod of two budgets, and says so with the code of a fault of its own.
+	for _, name := range []string{"one", "other"} {
+		create(t, s.c, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "twice"}}},
+		})
+	}
+	twice := newPod(s.name, "twice")
+	twice.Labels["keep"] = "twice"
+	s.run(s.name, twice, 2500)
 	kept := newPod(s.name, "kept")
 	kept.Labels["keep"] = "true"
 	s.run(s.name, kept, 2000)
@@ -215,6 +225,7 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	a := s.agent()
 	s.evicted("next")
 	told(t, s.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
+	told(t, s.c, "Pod", "twice", "EvictionRefused", "more than one PodDisruptionBudget")
 	a.looks(t, 2)
 	s.evicted("next")
 	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
