@@ -18,9 +18,11 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
@@ -135,11 +137,7 @@ func rank(o *unstructured.Unstructured) int {
 
 func (a *Applier) applyOne(ctx context.Context, o *unstructured.Unstructured) error {
 	gvk := o.GroupVersionKind()
-	mapping, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) { // a CRD applied a moment ago
-		a.mapper.Reset()
-		mapping, err = a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	}
+	mapping, err := a.mapping(gvk)
 	if err != nil {
 		return err
 	}
@@ -161,30 +159,86 @@ func (a *Applier) applyOne(ctx context.Context, o *unstructured.Unstructured) er
 		return err
 	}
 	if gvk.Kind == "CustomResourceDefinition" {
-		return a.waitEstablished(ctx, client, o.GetName())
+		return a.waitServed(ctx, client, o.GetName())
 	}
 	return nil
 }
 
+// mapping is how the server serves a kind, asked anew where it is not known: its CRD may have been applied a moment ago.
+func (a *Applier) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		a.mapper.Reset()
+		mapping, err = a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	}
+	return mapping, err
+}
+
 const applyPatch = "application/apply-patch+yaml"
 
-func (a *Applier) waitEstablished(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+// waitServed waits until what a CRD defines can be found and read. That it is established comes first: discovery and the handler
+// of its objects follow a moment later.
+func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		crd, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		// Until the server has written them, conditions are null, which is no slice: not established yet.
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		for _, c := range conditions {
-			if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-				return true, nil
+		if !established(crd) {
+			return false, nil
+		}
+		for _, gvk := range definedBy(crd) {
+			if served, err := a.serves(ctx, gvk); err != nil || !served {
+				return false, err
 			}
 		}
-		return false, nil
+		return true, nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until it is served: %w", err)
 	}
 	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	// Until the server has written them, conditions are null, which is no slice: not established yet.
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, ok := c.(map[string]any)
+		return ok && m["type"] == "Established" && m["status"] == "True"
+	})
+}
+
+// definedBy are the kinds that a CRD lets the server serve, one for each version.
+func definedBy(crd *unstructured.Unstructured) []schema.GroupVersionKind {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var all []schema.GroupVersionKind
+	for _, v := range versions {
+		if m, ok := v.(map[string]any); ok && m["served"] == true {
+			version, _ := m["name"].(string)
+			all = append(all, schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+		}
+	}
+	return all
+}
+
+// serves tells whether discovery knows a kind, and its objects can be asked for. One who may not read them is answered too.
+func (a *Applier) serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	mapping, err := a.mapping(gvk)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = a.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
+		return false, nil
+	}
+	if err != nil && !apierrors.IsForbidden(err) {
+		return false, fmt.Errorf("listing %s: %w", mapping.Resource.Resource, err)
+	}
+	return true, nil
 }
