@@ -78,7 +78,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 				return err
 			}
 		}
-		addresses, err := freeAddresses(ctx, 1)
+		addresses, err := p.freeAddresses(ctx, 1)
 		if err != nil {
 			return err
 		}

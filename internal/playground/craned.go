@@ -5,7 +5,6 @@ package playground
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,6 +19,7 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/loopback"
 	"crane.io/crane/internal/manifest"
 	"crane.io/crane/internal/process"
 	"crane.io/crane/internal/webhook/direct"
@@ -128,7 +128,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(ctx, 4)
+	addresses, err := p.freeAddresses(ctx, 4)
 	if err != nil {
 		return err
 	}
@@ -248,25 +248,19 @@ func splitAddress(address string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// freeAddresses returns addresses on loopback that nobody listens on. They are all held until the last is found, so
-// that no two are equal.
-func freeAddresses(ctx context.Context, n int) ([]string, error) {
-	var errs []error
-	var held []net.Listener
+// freeAddresses returns addresses on loopback that nobody listens on. They are kept until the playground has stopped, for
+// processes that start again.
+func (p *playground) freeAddresses(ctx context.Context, n int) ([]string, error) {
 	var addresses []string
 	for range n {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		port, err := loopback.Hold(ctx, 0)
 		if err != nil {
-			errs = append(errs, err)
-			break
+			return nil, err
 		}
-		held = append(held, l)
-		addresses = append(addresses, l.Addr().String())
+		p.onStop(func(context.Context) error { return port.Close() })
+		addresses = append(addresses, port.Address())
 	}
-	for _, l := range held {
-		errs = append(errs, l.Close())
-	}
-	return addresses, errors.Join(errs...)
+	return addresses, nil
 }
 
 // checkBinaries reports the binaries that are missing beside the playground's own.

@@ -31,7 +31,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(ctx, 1)
+	addresses, err := p.freeAddresses(ctx, 1)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(ctx, 2)
+	addresses, err := p.freeAddresses(ctx, 2)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
+
+	"crane.io/crane/internal/loopback"
 )
 
 // shutdownGrace is how long Stop waits for queries that run.
@@ -38,6 +40,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	addr   string
+	held   *loopback.Port // nil where the caller chose the address
 	http   *http.Server
 	done   chan struct{} // closed when http has ended
 	closed bool
@@ -76,10 +79,22 @@ func Open(o Options) (*Server, error) {
 		return nil, errors.Join(err, s.data.close())
 	}
 	s.handler = handler
-	if err := s.Start(); err != nil {
-		return nil, errors.Join(err, s.data.close())
+	if err := s.listen(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// listen starts for the first time. A port of our own choice is kept until Close: it is to be free when Start follows Stop.
+func (s *Server) listen() error {
+	if s.opts.Listen == defaultListen {
+		port, err := loopback.Hold(context.Background(), 0)
+		if err != nil {
+			return fmt.Errorf("promserver: %w", err)
+		}
+		s.held, s.addr = port, port.Address()
+	}
+	return s.Start()
 }
 
 // URL is the address that clients use, without a trailing slash.
@@ -167,7 +182,12 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	return errors.Join(s.stop(), s.data.close())
+	err := errors.Join(s.stop(), s.data.close())
+	if s.held != nil {
+		err = errors.Join(err, s.held.Close())
+		s.held = nil
+	}
+	return err
 }
 
 // LastSample returns the time of the newest sample, or false where there is none.
