@@ -145,6 +145,18 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
+// TestStatusOfWhatIsNotAdopted: how far adoption had come is not said any more of what is not carried out.
+func TestStatusOfWhatIsNotAdopted(t *testing.T) {
+	for _, kind := range []analysisv1alpha1.AdoptionType{analysisv1alpha1.AdoptionTypeStatus, analysisv1alpha1.AdoptionTypeStatusAndAnnotation} {
+		rec := adoptable("x", kind)
+		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: "Resting", Message: "as recommended", Steps: 2}
+		got := look(t, rec, interceptor.Funcs{}, deployment("web"))
+		if got.err != nil || got.rec.Status.Adoption != nil || got.events != 0 {
+			t.Errorf("%s: %+v, %d events, %v", kind, got.rec.Status.Adoption, got.events, got.err)
+		}
+	}
+}
+
 // TestAnnotationRefused: what will not go away by itself becomes a condition and an event, and is tried again after a while;
 // what may, another write that was faster among it, is tried again at once.
 func TestAnnotationRefused(t *testing.T) {

@@ -104,6 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targets.Key) (ctrl.Resul
 	for i := range all {
 		v, looked := verdicts[all[i].Namespace+"/"+all[i].Name]
 		if looked {
+			v.adopting = autos[all[i].Spec.Type] == &all[i]
 			errs = append(errs, r.report(ctx, &all[i], v))
 			again = soonest(again, v.again)
 		}

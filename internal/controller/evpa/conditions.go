@@ -110,12 +110,16 @@ func applied(s *subject, p *plan) state {
 		out.reason, out.message = reasonOff, "update mode Off computes, and applies nothing"
 	case p.point.foreign != "":
 		out.reason, out.message = reasonNotOwned, p.point.text
-	case s.own == nil || s.own.Status.Adoption == nil && meta.FindStatusCondition(s.own.Status.Conditions, analysisv1alpha1.ConditionAdopted) == nil:
-		out.reason, out.message = reasonPending, "not taken up by the controller of adoption yet"
+	case s.own == nil:
+		return pending()
 	default:
 		return adopted(s.own)
 	}
 	return out
+}
+
+func pending() state {
+	return state{kind: conditionApplied, reason: reasonPending, message: "not taken up by the controller of adoption yet"}
 }
 
 func adopted(rec *analysisv1alpha1.Recommendation) state {
@@ -123,6 +127,9 @@ func adopted(rec *analysisv1alpha1.Recommendation) state {
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
 		out.reason, out.message = c.Reason, c.Message
 		return out
+	}
+	if rec.Status.Adoption == nil {
+		return pending()
 	}
 	out.ok, out.reason, out.message = true, "Adopted", rec.Status.Adoption.Message
 	if phase := rec.Status.Adoption.Phase; phase != "" {

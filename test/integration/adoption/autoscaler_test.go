@@ -159,6 +159,12 @@ func testOwnAutoscaler(t *testing.T) {
 	podsUntil(t, ns, "web", "as they were", sized("1", "512Mi"))
 	target(t, ns, 60)
 	forgotten(t, ns)
+	recommendationUntil(t, ns, "web", "says nothing of adoption", func(rec *analysisv1alpha1.Recommendation) error {
+		if rec.Status.Adoption != nil {
+			return fmt.Errorf("adoption %+v", rec.Status.Adoption)
+		}
+		return nil
+	})
 
 	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptionType":"Auto"}}`))); err != nil {
 		t.Fatal(err)
