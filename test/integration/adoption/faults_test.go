@@ -45,6 +45,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	if s := state(t, ns, "web"); s.Steps != 1 || s.Earlier.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
+	told(t, ns, "web", "AdoptionStep")
 	if n, err := events(t.Context(), ns, "web", "AdoptionStep"); err != nil || n != 1 {
 		t.Errorf("%d events of a step, %v", n, err)
 	}

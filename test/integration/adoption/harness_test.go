@@ -27,8 +27,12 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// bound is how long a test waits for what takes some seconds on an idle machine.
-const bound = 2 * time.Minute
+const (
+	// bound is how long a test waits for what takes some seconds on an idle machine.
+	bound = 2 * time.Minute
+	// watch is how long craned watches a step.
+	watch = 3 * time.Second
+)
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
@@ -44,7 +48,7 @@ type craned struct {
 // quick are the settings of a craned that need not be waited for.
 func quick() []string {
 	return []string{
-		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=4s", "--adoption-ready-grace=20s",
+		"--adoption-watch=" + watch.String(), "--adoption-look-interval=300ms", "--adoption-settle=4s", "--adoption-ready-grace=20s",
 		"--adoption-pods-at-once=0.5", "--adoption-step=0.3", "--adoption-max-per-namespace=10", "--adoption-cool-down=1h",
 		"--adoption-breaker-least=100",
 	}

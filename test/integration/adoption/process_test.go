@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,27 +91,28 @@ func TestBudget(t *testing.T) {
 		recommend(t, ns, name, auto, "700m", "512Mi")
 	}
 	startCraned(t, "--adoption-max-per-namespace=1", "--adoption-breaker-least=1", "--adoption-breaker-share=0.01")
-	done := map[string]bool{}
-	eventually(t, "all three are lowered, one after the other", func(ctx context.Context) error {
-		underWay := 0
+	var steps []time.Time
+	eventually(t, "all three are lowered", func(ctx context.Context) error {
+		steps = nil
 		for _, name := range names {
 			s, err := stateOf(ctx, ns, name)
+			if err == nil && (s.Steps != 1 || s.Phase != adoption.Resting) {
+				err = fmt.Errorf("%s: %+v", name, s)
+			}
 			if err != nil {
 				return err
 			}
-			if s.UnderWay() {
-				underWay++
-			}
-			done[name] = s.Steps == 1 && s.Phase == adoption.Resting
-		}
-		if underWay > 1 { // The three are not read at one moment, but a place is not handed on within a watch.
-			t.Errorf("%d are under way", underWay)
-		}
-		if !done["a"] || !done["b"] || !done["c"] {
-			return fmt.Errorf("%v", done)
+			steps = append(steps, s.StepAt)
 		}
 		return nil
 	})
+	// A place is handed on when the watch is over.
+	slices.SortFunc(steps, time.Time.Compare)
+	for i, at := range steps[1:] {
+		if after := at.Sub(steps[i]); after < watch {
+			t.Errorf("a step was begun %s after the one before, which was watched then", after)
+		}
+	}
 	// One is killed for lack of memory: its step is taken back, and the breaker opens for the others.
 	pods, err := podsOf(t.Context(), ns, "a")
 	if err != nil || len(pods) != 1 {
