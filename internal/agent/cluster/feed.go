@@ -26,8 +26,13 @@ const (
 	lastPause  = 10 * time.Second
 	pauses     = 6
 
-	// missingPause is that for a kind that the API server does not serve: a cluster without it would be asked for ever.
+	// firstMissing and missingPause are those for a kind that the API server does not serve, doubled each time: a definition may be replaced,
+	// and a cluster without it would be asked for ever.
+	firstMissing = 2 * time.Second
 	missingPause = time.Minute
+	// held is how long what was known of a kind holds after its definition was seen to be gone. Objects go before it, so that nothing is left
+	// to be held, unless nobody has heard of that; an API server that starts knows of no definitions at first.
+	held = 5 * time.Minute
 )
 
 // feed is the objects of one kind, as a reflector keeps them. Its fields belong to the Watcher's lock.
@@ -45,6 +50,9 @@ type feed struct {
 	// failing is the last error since which nothing was heard; told is what was logged of it.
 	failing error
 	told    string
+	// missing is since when the API server says that it does not serve the kind; zero where it does not say so. pause is the last one.
+	missing time.Time
+	pause   time.Duration
 }
 
 // lister and watcher are how a client asks for a kind.
@@ -82,12 +90,16 @@ func (f *feed) reflector(kind any, fields string, list lister, follow watcher, c
 // wait lets time pass where the API server has said that it does not serve the kind.
 func (f *feed) wait(ctx context.Context) {
 	f.w.mu.Lock()
-	missing := apierrors.IsNotFound(f.failing)
+	missing := !f.missing.IsZero()
+	if missing {
+		f.pause = min(max(2*f.pause, firstMissing), missingPause)
+	}
+	pause := f.pause
 	f.w.mu.Unlock()
 	if !missing {
 		return
 	}
-	timer := f.w.config.Clock.NewTimer(missingPause)
+	timer := f.w.config.Clock.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -102,6 +114,7 @@ func (f *feed) hear(ctx context.Context, err error) {
 	}
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
+	f.miss(err)
 	err = bare(err)
 	if err == nil && f.failing == nil || err != nil && f.failing != nil && err.Error() == f.failing.Error() {
 		return
@@ -109,6 +122,22 @@ func (f *feed) hear(ctx context.Context, err error) {
 	f.failing = err
 	f.answered = f.answered || err != nil
 	f.w.changed()
+}
+
+// miss notes since when a kind is not served, and forgets what was known of it when that has lasted.
+func (f *feed) miss(err error) {
+	now := f.w.config.Clock.Now()
+	switch {
+	case err == nil:
+		f.missing, f.pause = time.Time{}, 0
+	case !apierrors.IsNotFound(err): // Nobody has said anything of the kind.
+	case f.missing.IsZero():
+		f.missing = now
+	case f != f.w.feeds.nodes && f != f.w.feeds.pods && len(f.items) > 0 && now.Sub(f.missing) >= held:
+		// Nodes and pods there always are: whoever says otherwise is no API server.
+		clear(f.items)
+		f.w.changed()
+	}
 }
 
 // known tells that all objects are known, or that there can be none.
@@ -128,14 +157,17 @@ func (f *feed) problem() string {
 	if f.failing == nil {
 		return ""
 	}
-	held := "nothing of them is known"
-	if f.had {
-		held = "what was known of them holds"
+	rest := "nothing of them is known"
+	switch {
+	case len(f.items) > 0:
+		rest = "what was known of them holds"
+	case f.had:
+		rest = "there are none"
 	}
 	if apierrors.IsNotFound(f.failing) {
-		return fmt.Sprintf("%s: the API server has no such kind, its CustomResourceDefinition is not installed; %s", f.name, held)
+		return fmt.Sprintf("%s: the API server has no such kind, its CustomResourceDefinition is not installed; %s", f.name, rest)
 	}
-	return fmt.Sprintf("%s: the API server does not tell: %v; %s", f.name, f.failing, held)
+	return fmt.Sprintf("%s: the API server does not tell: %v; %s", f.name, f.failing, rest)
 }
 
 // put takes an object in, without what nobody here reads.

@@ -180,6 +180,46 @@ func TestMissingKind(t *testing.T) {
 	})
 }
 
+// TestDefinitionRemoved: rules whose definition is gone without a word of each of them hold for a while and not for ever; what an error says
+// that is not about the kind ends no patience, nor do nodes and pods ever end. Asking again becomes slower, and begins anew.
+func TestDefinitionRemoved(t *testing.T) {
+	w := newWorld(t, nil)
+	rules, pods := w.feeds.nodeQOS, w.feeds.pods
+	if err := errors.Join(rules.Replace([]any{nodeQOS("mixed", rule("cpu_total_usage", "0.5"))}, "1"), pods.Replace([]any{podOn("node-1", "a")}, "1")); err != nil {
+		t.Fatal(err)
+	}
+	gone := apierrors.NewNotFound(resource("nodeqoss").GroupResource(), "")
+	for range 4 {
+		rules.hear(t.Context(), gone)
+		pods.hear(t.Context(), gone)
+		rules.hear(t.Context(), errors.New("connection refused"))
+		if s := w.State(); len(s.Rules.NodeQOS) != 1 {
+			t.Errorf("%+v after %s", s.Rules, w.clock.Since(time.Unix(0, 0)))
+		}
+		w.clock.Step(held / 4)
+	}
+	rules.hear(t.Context(), gone)
+	pods.hear(t.Context(), gone)
+	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(s.Pods) != 1 || !slices.ContainsFunc(s.Unheard, func(p string) bool { return strings.HasSuffix(p, "is not installed; there are none") }) {
+		t.Errorf("%+v", s)
+	}
+	pause := func(want time.Duration) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if rules.wait(ctx); rules.pause != want {
+			t.Errorf("waits for %s, want %s", rules.pause, want)
+		}
+	}
+	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
+		pause(want * time.Second)
+	}
+	rules.hear(t.Context(), nil)
+	pause(0)
+	rules.hear(t.Context(), gone)
+	pause(firstMissing)
+}
+
 // TestForbidden: what may not be read is told, and what was known holds.
 func TestForbidden(t *testing.T) {
 	w := newWorld(t, nil)

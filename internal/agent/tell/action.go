@@ -77,9 +77,11 @@ type Action struct {
 	Pod       qos.PodRef
 	Container string
 	From, To  string
-	// Frees is in millicores, bytes or qos.DiskWork of Of; None for none.
+	// Frees is in millicores or bytes of Of, and of disks what By counts; None for none.
 	Frees float64
 	Of    qos.Resource
+	// By is what victims were ordered by; empty where there is no order.
+	By qos.Criterion
 	// Grace is what a pod may take to end; nil where it does not.
 	Grace *time.Duration
 	Why   string
@@ -103,6 +105,12 @@ func (a *Action) record() Record {
 	case qos.Memory:
 		r.FreesBytes = &a.Frees
 	case qos.Disks, qos.None: // Nothing that can be added up.
+	}
+	if a.By != "" {
+		r.OrderedBy, r.Uses = a.By, &a.Frees
+		if a.Of == qos.CPU {
+			r.Uses = r.FreesCores
+		}
 	}
 	if a.Grace != nil {
 		r.GraceSeconds = new(a.Grace.Seconds())
@@ -136,5 +144,5 @@ func memoryThrottling(t *qos.MemoryThrottle, outcome Outcome) Action {
 
 // eviction is a pod that has to go.
 func eviction(e *qos.Eviction, outcome Outcome) Action {
-	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Frees: e.Frees, Of: e.Of, Grace: &e.Takes, Why: e.Why}
+	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Frees: e.Frees, Of: e.Of, By: e.By, Grace: &e.Takes, Why: e.Why}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/spool"
+	"crane.io/crane/pkg/qos"
 )
 
 const (
@@ -46,6 +47,10 @@ type Record struct {
 	FreesCores   *float64 `json:"freesCores,omitempty"`
 	FreesBytes   *float64 `json:"freesBytes,omitempty"`
 	GraceSeconds *float64 `json:"graceSeconds,omitempty"`
+	// OrderedBy is what the victims of an eviction were ordered by, Uses how much of it this one has: cores, bytes, by second, or a share
+	// of time.
+	OrderedBy qos.Criterion `json:"orderedBy,omitempty"`
+	Uses      *float64      `json:"uses,omitempty"`
 	// Value, Threshold and Unit are those of a rule; Gap is how much has to go, in millicores or bytes.
 	Value     *float64 `json:"value,omitempty"`
 	Threshold *float64 `json:"threshold,omitempty"`

@@ -5,9 +5,13 @@ package tell
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -55,5 +59,25 @@ func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
 		s.once.Do(func() { close(s.last) })
 		return event, nil
 	}
-	return s.EventSinkImpl.Create(event) //nolint:wrapcheck // The recorder asks what kind of error it is.
+	out, err := s.EventSinkImpl.Create(event)
+	return out, passing(err)
+}
+
+// Patch implements record.EventSink.
+func (s *sink) Patch(old *corev1.Event, data []byte) (*corev1.Event, error) {
+	out, err := s.EventSinkImpl.Patch(old, data)
+	return out, passing(err)
+}
+
+// passing makes of what an API server answers, and may not answer a moment later, an error that is no answer: the recorder drops an event
+// for any answer, and tries again where it has none.
+func passing(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err
+	}
+	if code := status.Status().Code; code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
+		return fmt.Errorf("the event is not written yet: %w", err)
+	}
+	return err
 }

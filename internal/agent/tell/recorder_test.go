@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
 )
@@ -58,4 +60,28 @@ func TestRecorderEndsAlone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	end(ctx)
+}
+
+// TestEventTriedAgain: what an API server answers in a bad moment costs no event; what it says of the event itself ends it.
+func TestEventTriedAgain(t *testing.T) {
+	what := schema.GroupResource{Resource: "events"}
+	for name, test := range map[string]struct {
+		err   error
+		again bool
+	}{
+		"written":             {nil, false},
+		"busy":                {apierrors.NewTooManyRequests("busy", 1), true},
+		"fails":               {apierrors.NewInternalError(errors.New("etcd")), true},
+		"unavailable":         {apierrors.NewServiceUnavailable("gone"), true},
+		"overtaken":           {apierrors.NewConflict(what, "e", errors.New("modified")), true},
+		"there already":       {apierrors.NewAlreadyExists(what, "e"), false},
+		"invalid":             {apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "e", nil), false},
+		"nothing to be found": {apierrors.NewNotFound(what, "e"), false},
+	} {
+		// The recorder looks at the type alone, and drops what is of this one.
+		_, answered := passing(test.err).(*apierrors.StatusError) //nolint:errorlint // As above.
+		if again := test.err != nil && !answered; again != test.again {
+			t.Errorf("%s: tried again %t", name, again)
+		}
+	}
 }

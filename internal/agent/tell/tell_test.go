@@ -352,7 +352,7 @@ func TestEvictions(t *testing.T) {
 	s.events.reasons()
 	outcome := func(result act.Result, why string) act.Outcome {
 		return act.Outcome{Result: result, Why: why, Eviction: qos.Eviction{
-			Pod: hog, Takes: 7 * time.Second, Frees: 1 << 30, Of: qos.Memory, Rule: "mixed/cpu", Why: "uses 1024 MiB memory; BestEffort, priority 0",
+			Pod: hog, Takes: 7 * time.Second, Frees: 1 << 30, Of: qos.Memory, By: qos.ByMemory, Rule: "mixed/cpu", Why: "uses 1024 MiB memory; BestEffort, priority 0",
 		}}
 	}
 	s.Evicted(outcome(act.Refused, "The disruption budget web needs 2 healthy pods and has 2 currently"))
@@ -373,7 +373,7 @@ func TestEvictions(t *testing.T) {
 	var outcomes []string
 	for _, r := range s.records(t)[1:] {
 		outcomes = append(outcomes, string(r.Outcome))
-		if *r.GraceSeconds != 7 || *r.FreesBytes != 1<<30 || r.UID != "u" {
+		if *r.GraceSeconds != 7 || *r.FreesBytes != 1<<30 || r.UID != "u" || r.OrderedBy != qos.ByMemory || *r.Uses != 1<<30 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -608,5 +608,29 @@ func TestUndone(t *testing.T) {
 	if len(records) != 2 || records[0].Action != CPURestore || records[0].Pod != "hog" || records[0].Container != "c1" || records[0].From != "cpu.max 70000 100000" ||
 		records[0].To != "cpu.max max 100000" || records[1].Action != MemoryRestore || !strings.Contains(records[1].Why, "the agent has ended") {
 		t.Errorf("%+v", records)
+	}
+}
+
+// TestOrderedBy: an audit line says what victims were ordered by and how much of it this one has, in base units.
+func TestOrderedBy(t *testing.T) {
+	for _, test := range []struct {
+		frees float64
+		of    qos.Resource
+		by    qos.Criterion
+		want  float64
+	}{
+		{1500, qos.CPU, qos.ByCPU, 1.5},
+		{1 << 30, qos.Memory, qos.ByMemory, 1 << 30},
+		{300, qos.Disks, qos.ByDiskWrites, 300},
+		{0.4, qos.Disks, qos.ByDiskWait, 0.4},
+	} {
+		a := eviction(&qos.Eviction{Frees: test.frees, Of: test.of, By: test.by}, Done)
+		r := a.record()
+		if r.OrderedBy != test.by || r.Uses == nil || *r.Uses != test.want || (r.FreesBytes != nil) != (test.of == qos.Memory) || (r.FreesCores != nil) != (test.of == qos.CPU) {
+			t.Errorf("%s: %+v", test.by, r)
+		}
+	}
+	if a := throttling(&qos.Throttle{Frees: 5}, Done); a.record().Uses != nil {
+		t.Error("a step of throttling says by what victims were ordered")
 	}
 }
