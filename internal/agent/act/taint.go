@@ -43,25 +43,38 @@ func isTaint(t corev1.Taint) bool {
 }
 
 // Sync brings the taint and the condition to what is wanted, with no request where node, what a watch knows, is so already; nil stands
-// for a node that is not known. Whatever it writes it decides from a fresh read. changed tells that the taint was set or taken away.
+// for a node that is not known. Whatever it writes it decides from a fresh read. changed tells that the taint was set or taken away since
+// the last time that it told so, be it by a write of which nobody has heard that it went through. Sync is for one goroutine.
 func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why string) (changed bool, err error) {
 	if node != nil && Tainted(node) == want && t.condition(node, want, why) == nil {
-		return false, nil
+		return t.came(want), nil
 	}
 	for range overtaken {
 		var fresh *corev1.Node
 		if fresh, err = t.cfg.Nodes.Get(ctx, t.cfg.Name, metav1.GetOptions{}); err != nil {
 			return false, fmt.Errorf("node %s: %w", t.cfg.Name, err)
 		}
-		if changed, err = t.write(ctx, fresh, want, why); !apierrors.IsConflict(err) {
+		var is bool
+		if is, err = t.write(ctx, fresh, want, why); is && t.came(want) {
+			changed = true
+		}
+		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
 	return changed, err
 }
 
-// write patches what differs: two requests at most. One that fails does not keep the other from being tried.
-func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (changed bool, err error) {
+// came tells whether the node, which is as wanted by now, has become so by a write of this tainter that was not told of yet.
+func (t *Tainter) came(want bool) bool {
+	changed := t.tried && t.trying == want
+	t.tried = false
+	return changed
+}
+
+// write patches what differs: two requests at most. One that fails does not keep the other from being tried. is tells that the taint is as
+// wanted.
+func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (is bool, err error) {
 	taintErr := t.writeTaint(ctx, node, want)
 	if apierrors.IsConflict(taintErr) {
 		return false, taintErr
@@ -70,7 +83,7 @@ func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why s
 	if c := t.condition(node, want, why); c != nil {
 		conditionErr = t.patch(ctx, types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": []any{c}}}, "status")
 	}
-	return taintErr == nil && Tainted(node) != want, errors.Join(taintErr, conditionErr)
+	return taintErr == nil, errors.Join(taintErr, conditionErr)
 }
 
 // writeTaint replaces the list of taints, which has no keys to merge by, as long as the node is the one that was read: a taint that
@@ -79,6 +92,7 @@ func (t *Tainter) writeTaint(ctx context.Context, node *corev1.Node, want bool) 
 	if Tainted(node) == want {
 		return nil
 	}
+	t.tried, t.trying = true, want
 	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
 	if want {
 		taints = append(taints, corev1.Taint{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule})

@@ -178,6 +178,81 @@ func TestTaintFails(t *testing.T) {
 	}
 }
 
+// TestTaintToldOfOnce: a write that went through though its answer was lost, and one whose condition was overtaken, are told of as changes, once
+// each; what somebody else did is not.
+func TestTaintToldOfOnce(t *testing.T) {
+	tainter, client, _ := newTainter(t, calmNode())
+	lost, overtaken := true, false
+	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		switch {
+		case lost && a.GetSubresource() == "":
+			lost = false
+			node := stored(t, client)
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule})
+			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+				t.Error(err)
+			}
+			return true, nil, context.DeadlineExceeded
+		case overtaken && a.GetSubresource() == "status":
+			overtaken = false
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("modified"))
+		}
+		return false, nil, nil
+	})
+	var told []TaintOutcome
+	tainter.cfg.Told = func(o TaintOutcome) { told = append(told, o) }
+	bring := func(what string, want, fails bool) {
+		t.Helper()
+		if err := tainter.bring(t.Context(), stored(t, client), &wish{want, what}); (err != nil) != fails {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	bring("the answer is lost", true, true)
+	bring("it is there", true, false)
+	bring("it still is", true, false)
+	overtaken = true
+	bring("the condition is overtaken", false, false)
+	bring("calm", false, false)
+	var changes []bool
+	for _, o := range told {
+		if o.Err == nil {
+			changes = append(changes, o.Avoided)
+		}
+	}
+	if !slices.Equal(changes, []bool{true, false}) || Tainted(stored(t, client)) {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// TestTaintGoesAtTheEnd: an API server that refuses twice as the agent ends does not leave the taint behind.
+func TestTaintGoesAtTheEnd(t *testing.T) {
+	tainter, client, clk := newTainter(t, calmNode())
+	tainter.Want(true, "why")
+	if _, err := tainter.Sync(t.Context(), nil, true, "why"); err != nil {
+		t.Fatal(err)
+	}
+	refuse := 2
+	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		refuse--
+		return refuse >= 0, nil, apierrors.NewServiceUnavailable("gone")
+	})
+	done := make(chan error, 1)
+	go func() { done <- tainter.end(t.Context()) }()
+	for {
+		select {
+		case err := <-done:
+			if err != nil || Tainted(stored(t, client)) {
+				t.Errorf("%v: %+v", err, stored(t, client))
+			}
+			return
+		default:
+		}
+		if clk.HasWaiters() {
+			clk.Step(10 * time.Second)
+		}
+	}
+}
+
 // TestTainterRuns: the latest wish wins, an API server that is gone is asked less and less often, and the taint goes with the agent.
 func TestTainterRuns(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())

@@ -54,6 +54,10 @@ type Tainter struct {
 	cfg  TaintConfig
 	wake chan struct{}
 
+	// tried tells of a write of the taint that was not told of yet: whether it went through may be seen only later. trying is what it was to
+	// bring. They are Run's.
+	tried, trying bool
+
 	mu   sync.Mutex
 	wish *wish
 }
@@ -132,7 +136,10 @@ func (t *Tainter) bring(ctx context.Context, node *corev1.Node, w *wish) error {
 	ctx, cancel := context.WithTimeout(ctx, answered)
 	defer cancel()
 	changed, err := t.Sync(ctx, node, w.want, w.why)
-	if t.cfg.Told != nil && (changed || err != nil) {
+	if t.cfg.Told != nil && changed { // The taint; it may be the condition that could not be written.
+		t.cfg.Told(TaintOutcome{Avoided: w.want, Why: w.why})
+	}
+	if t.cfg.Told != nil && err != nil {
 		t.cfg.Told(TaintOutcome{Avoided: w.want, Why: w.why, Err: err})
 	}
 	return err
@@ -143,7 +150,10 @@ func (t *Tainter) end(ctx context.Context) error {
 	if t.wanted() == nil {
 		return nil
 	}
-	if err := t.bring(context.WithoutCancel(ctx), nil, &wish{why: "the agent has ended"}); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answered)
+	defer cancel()
+	err := Finally(ctx, t.cfg.Clock, func(ctx context.Context) error { return t.bring(ctx, nil, &wish{why: "the agent has ended"}) })
+	if err != nil {
 		return fmt.Errorf("taint at the end: %w", err)
 	}
 	return nil

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -459,6 +460,25 @@ func TestWithdraw(t *testing.T) {
 	before := len(w.patches)
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) != before {
 		t.Errorf("%v, %d writes", err, len(w.patches)-before)
+	}
+}
+
+// TestWithdrawTriedAgain: an API server that refuses as the agent ends does not leave its offer standing.
+func TestWithdrawTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.after(15 * time.Minute)
+	failed := w.manager.failed
+	w.refuses = apierrors.NewServiceUnavailable("gone")
+	done := make(chan error, 1)
+	go func() { done <- w.manager.withdraw(t.Context()) }()
+	paused := func(context.Context) (bool, error) { return w.clock.HasWaiters(), nil }
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, paused); err != nil {
+		t.Fatal("it does not pause after the first try")
+	}
+	w.refuses = nil
+	w.clock.Step(time.Minute)
+	if err := <-done; err != nil || !w.account().Ended || w.manager.failed != failed+1 {
+		t.Errorf("%v, %+v", err, w.account())
 	}
 }
 

@@ -51,12 +51,14 @@ func TestUsage(t *testing.T) {
 	u.add(snapshot(start, 3000, 10*gi), claims)
 	u.add(snapshot(start, 9000, 10*gi), claims) // the same look again
 	u.add(snapshot(start.Add(time.Second), 4001, 20*gi), claims)
-	u.add(snapshot(start.Add(2*time.Second), 5000, 15*gi), claims)
+	swapped := snapshot(start.Add(2*time.Second), 5000, 15*gi)
+	swapped.Node.Memory.Value.Swapped = 7 * gi
+	u.add(swapped, claims)
 	cpu, memory := u.take()
 	if want := (model.Use[series.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
 		t.Errorf("%+v, want %+v", cpu, want)
 	}
-	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 20 * gi, Elastic: gi + gi/2}); memory != want {
+	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
 		t.Errorf("%+v, want %+v", memory, want)
 	}
 	// Nothing comes any more: what there was keeps its time.

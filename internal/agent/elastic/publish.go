@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/tell"
 	model "crane.io/crane/pkg/elastic"
@@ -190,7 +191,12 @@ func (m *Manager) withdraw(ctx context.Context) error {
 	held, last := claim.Held(state.Pods), *r
 	last.at = m.Clock.Now()
 	cpu, memory := held.CPU, held.Memory
-	if err := m.write(ctx, state.Node, &last, change{cpu: &cpu, memory: &memory, remove: true}, true); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := act.Finally(ctx, m.Clock, func(ctx context.Context) error {
+		return m.write(ctx, state.Node, &last, change{cpu: &cpu, memory: &memory, remove: true}, true)
+	})
+	if err != nil {
 		return errors.Join(errors.New("what the node offers stays, with the time of the last decision in its annotation"), err)
 	}
 	m.Log.Info("Offers no more than what pods hold", "cpu", quantity(cpu), "memory", quantity(memory))

@@ -51,7 +51,8 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]claim.Amounts) {
 		}
 	}
 	if m := s.Node.Memory; m.OK {
-		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available, Elastic: memory}
+		// What is in swap is to have room when it comes back: else elastic pods would push others out of memory for good.
+		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.Swapped, Elastic: memory}
 		if !u.memoryOK || now.Total-now.Elastic > u.memory.Total-u.memory.Elastic {
 			u.memory.Total, u.memory.Elastic = now.Total, now.Elastic
 		}
