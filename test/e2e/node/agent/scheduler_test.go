@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -112,13 +113,33 @@ func cpus(first, last int) numa.CPUSet {
 	return numa.NewCPUSet(list...)
 }
 
-// tells waits until the NodeResourceTopology says that the kubelet keeps these CPUs, which leaves so many of each zone.
-func (s site) tells(t testing.TB, reserved numa.CPUSet, usable ...int) {
+// keptMemory is what the kubelet keeps of the node's memory: 64 MiB for the system, and 100 MiB below which it evicts.
+const keptMemory = 164 << 20
+
+// tells waits until the NodeResourceTopology says that the kubelet keeps these CPUs, which leaves so many of each zone, and that it keeps
+// memory of one zone; pods can have as much of all zones' memory as of the node's.
+func (s site) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
 	s.Eventually(t, "the zones of the node", func() error {
 		nrt, err := s.topology(t)
 		if err != nil {
 			return err
+		}
+		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		left := n.Status.Allocatable.Memory().Value()
+		for i := range nrt.Zones {
+			r := nrt.Zones[i].Resources
+			kept := r.Capacity.Memory().Value() - r.Allocatable.Memory().Value()
+			if left -= r.Allocatable.Memory().Value(); kept != 0 && i != keeps || kept != keptMemory && i == keeps {
+				return fmt.Errorf("%d bytes are kept of zone %d, want %d of zone %d", kept, i, keptMemory, keeps)
+			}
+		}
+		// The node's memory is shown divided, in whole KiB.
+		if left < 0 || left >= int64(len(nrt.Zones))<<10 {
+			return fmt.Errorf("the node has %d bytes more for pods than its zones", left)
 		}
 		kept := nrt.Reserved[corev1.ResourceMemory]
 		if len(nrt.Zones) != len(usable) || nrt.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != reserved.String() || kept.String() != "64Mi" {
@@ -134,7 +155,7 @@ func (s site) tells(t testing.TB, reserved numa.CPUSet, usable ...int) {
 }
 
 // TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag, which it asks
-// the kubelet for though that shows a certificate of its own making; the scheduler chooses one for a pod, and the agent gives it CPUs of that
+// the kubelet for though that shows a certificate of its own making, and as its threshold of eviction is; the scheduler chooses one for a pod, and the agent gives it CPUs of that
 // zone that nobody else runs on. A second pod waits for the zone, and gets it with these CPUs when the first is gone.
 func TestSchedulerAndAgent(t *testing.T) {
 	all := runtime.NumCPU()
@@ -152,7 +173,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	s.deploySet(t, set)
 	s.schedule(t)
-	s.tells(t, reserved, half, 0)
+	s.tells(t, reserved, 0, half, 0)
 
 	first := s.Run(t, s.whole("first", half))
 	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
@@ -180,12 +201,12 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.Delete(t, second)
 	s.awaitAsBefore(t, before)
 
-	// A kubelet that starts anew may keep other CPUs.
+	// A kubelet that starts anew may keep other CPUs, and memory of another zone.
 	s.reconfigure(t, reserved, own)
-	s.tells(t, own, 0, all-half)
+	s.tells(t, own, 1, 0, all-half)
 }
 
-// reconfigure lets the kubelet keep other CPUs than before, and starts it anew.
+// reconfigure lets the kubelet keep other CPUs than before, and memory of the second zone, and starts it anew.
 func (s site) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	t.Helper()
 	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
@@ -197,7 +218,12 @@ func (s site) reconfigure(t testing.TB, before, now numa.CPUSet) {
 		t.Fatal(err)
 	}
 	quoted := func(set numa.CPUSet) string { return fmt.Sprintf(`"reservedSystemCPUs":%q`, set) }
-	if err := os.WriteFile(files[0], []byte(strings.Replace(string(content), quoted(before), quoted(now), 1)), 0o600); err != nil {
+	memory := fmt.Sprintf(`,"memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":1,"limits":{"memory":"%d"}}]`, keptMemory)
+	if err := os.WriteFile(files[0], []byte(strings.Replace(string(content), quoted(before), quoted(now)+memory, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A kubelet does not start that finds another policy in its state than its own.
+	if err := os.Remove(s.Path("/var/lib/kubelet/memory_manager_state")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Kill("kubelet"); err != nil {

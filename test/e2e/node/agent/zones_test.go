@@ -90,7 +90,10 @@ func TestRealZones(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	const reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
+	const (
+		reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
+		evicts                      = 100 << 20        // below which the kubelet does
+	)
 	s := start(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
@@ -106,7 +109,10 @@ func TestRealZones(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.asTheKernel(t, nrt, kernel)
-	left := kernel[0].memory + kernel[1].memory - reservedMemory
+	left := kernel[0].memory + kernel[1].memory - reservedMemory - evicts
+	if n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{}); err != nil || n.Status.Allocatable.Memory().Value() != left {
+		t.Errorf("the node's status leaves %s of memory to pods, the zones %d bytes; %v", n.Status.Allocatable.Memory(), left, err)
+	}
 	for i, want := range []struct{ cpu, memory, reserved int64 }{{0, 0, 4}, {8000 - reservedCPU, left, 1}} {
 		r := nrt.Zones[i].Resources
 		if r.Allocatable.Cpu().MilliValue() != want.cpu || r.Allocatable.Memory().Value() != want.memory || int64(r.ReservedCPUNums) != want.reserved {
