@@ -52,6 +52,33 @@ func TestDiskInterference(t *testing.T) {
 	}
 }
 
+// TestDiskRule: from the kernel's files to who has to go, for a rule on what a disk of the node does: who reads most, not who uses most
+// cpu, and not before it is known who that is. Nobody's cpu is taken.
+func TestDiskRule(t *testing.T) {
+	n := neighboursOn(t, kernel.Spec{Disk: 200 << 20}, strings.NewReplacer("pod_interference_cpu_ratio, value: 100m", "disk_read_kibps, value: 60Ki", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
+	for i, load := range []kernel.Load{{CPU: 0.1}, {CPU: 2, Read: 5 << 20}, {CPU: 0.1, Read: 80 << 20}} {
+		id := containerID(string(rune('1' + i)))
+		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, load); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var plan qos.Plan
+	for i := range 12 {
+		if plan = n.tick(1); len(plan.Evictions) > 0 {
+			break
+		}
+		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Why, "nobody to evict by bytes read from disks: 0 are never evicted, 2 are not measured")) {
+			t.Errorf("look %d: %+v", i, f)
+		}
+	}
+	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || plan.Evictions[0].By != qos.ByDiskReadBytes || !strings.HasPrefix(plan.Evictions[0].Why, "reads 80.0 MiB/s from disks; ") {
+		t.Fatalf("%+v", plan)
+	}
+	if len(plan.Throttles) > 0 || n.limited("hog") || n.limited("steady") {
+		t.Error("cpu was taken for the sake of disks")
+	}
+}
+
 // TestBaselinesOutlast: an agent that is started anew while a pod waits acts at once, and one on a host that was started anew does not know.
 func TestBaselinesOutlast(t *testing.T) {
 	n := newNeighbours(t, false)

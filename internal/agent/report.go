@@ -149,6 +149,7 @@ type jsonEviction struct {
 	Grace   *float64 `json:"graceSeconds,omitempty"`
 	Frees   float64  `json:"frees"`
 	Of      string   `json:"of"`
+	By      string   `json:"orderedBy"`
 	Why     string   `json:"why"`
 }
 
@@ -242,7 +243,7 @@ func (r *report) addRules(out *jsonReport) {
 			out.Throttles = append(out.Throttles, jsonThrottle{t.Rule, preview, t.Pod.String(), t.ContainerOf, t.From.String(), float64(t.To) / 1000, float64(t.Frees) / 1000, t.Why})
 		}
 		for _, e := range evictions {
-			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Frees, Of: string(e.Of), Why: e.Why}
+			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Frees, Of: string(e.Of), By: string(e.By), Why: e.Why}
 			if e.Of == qos.CPU {
 				j.Frees /= 1000
 			}

@@ -44,8 +44,12 @@ func (i Interference) String() string {
 
 // victims are those of a rule's action. Where a pod is interfered with, those whose use rose with it come first, most of it first; where
 // nobody's did, who uses the most does. The pod itself, and latency-sensitive pods that are as important, are none of them.
-func (d *decision) victims(r *Rule, f *Finding, resource Resource) []*Pod {
-	list := victims(d.o, r.Action.Name, resource)
+func (d *decision) victims(r *Rule, f *Finding, by Criterion) []*Pod {
+	list := victims(d.o, r.Action.Name, by)
+	if by == ByDiskWait {
+		// Who waits may be the cause or who suffers from it.
+		list = slices.DeleteFunc(list, func(p *Pod) bool { return p.Sensitive != "" })
+	}
 	if held := d.s.rules[r.Name].metric.Held; held != None {
 		list = slices.DeleteFunc(list, func(p *Pod) bool { return !p.holds(held) })
 	}
@@ -119,7 +123,7 @@ func (d *decision) explain(r *Rule, f *Finding) {
 		Of: of, Victim: v.pod.ref(), Sensitive: v.pod.Sensitive, Waits: series.Ratio(v.waits), Usual: series.Ratio(v.usual),
 		Deviation: series.Ratio(v.deviation), Own: v.own,
 	}
-	d.victims(r, f, of)
+	d.victims(r, f, d.s.rules[r.Name].metric.criterion())
 	if f.Why == "" {
 		f.Why = f.Interference.String()
 	}

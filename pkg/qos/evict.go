@@ -41,13 +41,13 @@ func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Ev
 		}
 		gap, allowed = math.SmallestNonzeroFloat64, 1
 	}
-	resource := d.s.rules[r.Name].metric.victims()
-	chosen, spared := d.choose(r, f, resource, gap, quantified)
+	by := d.criterion(r)
+	chosen, spared := d.choose(r, f, by, gap, quantified)
 	if len(chosen) > allowed {
 		f.withhold(ByRate, fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.Evictions, limits.Window))
 		chosen = chosen[:allowed]
 	}
-	out, left := d.evictions(r, resource, chosen, gap)
+	out, left := d.evictions(r, by, chosen, gap)
 	if quantified {
 		f.Short = math.Max(left, 0)
 	}
@@ -58,14 +58,14 @@ func (d *decision) evict(r *Rule, f *Finding, gap float64, quantified bool) []Ev
 }
 
 // evictions names the victims, and what is left of the gap without them.
-func (d *decision) evictions(r *Rule, resource Resource, chosen []*Pod, gap float64) (out []Eviction, left float64) {
+func (d *decision) evictions(r *Rule, by Criterion, chosen []*Pod, gap float64) (out []Eviction, left float64) {
 	left = gap
 	for _, p := range chosen {
-		use, _ := p.use(resource, d.o.At, r.MaxAge)
+		use, _ := by.of(p, d.o.At, r.MaxAge)
 		left -= use
 		e := Eviction{
-			Pod: p.ref(), Grace: r.Action.Evict.Grace, Takes: p.Grace, Frees: use, Of: resource, Rule: r.Name,
-			Why: fmt.Sprintf("uses %s; %s", resource.format(use), p.why(d.o.At)),
+			Pod: p.ref(), Grace: r.Action.Evict.Grace, Takes: p.Grace, Frees: use, Of: by.resource(), By: by, Rule: r.Name,
+			Why: fmt.Sprintf("%s; %s", by.says(use, &d.o.Node), p.why(d.o.At)),
 		}
 		if e.Grace != nil {
 			e.Takes = *e.Grace
@@ -76,10 +76,10 @@ func (d *decision) evictions(r *Rule, resource Resource, chosen []*Pod, gap floa
 }
 
 // choose takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.
-func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, quantified bool) (chosen []*Pod, spared string) {
+func (d *decision) choose(r *Rule, f *Finding, by Criterion, gap float64, quantified bool) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
-	candidates := d.victims(r, f, resource)
+	candidates, least := d.victims(r, f, by), by.least(d.o)
 	// What is held is free when its holder is gone, however little that uses.
 	held := d.s.rules[r.Name].metric.Held != None
 	if len(candidates) == 0 {
@@ -89,14 +89,14 @@ func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, q
 		if left <= 0 {
 			break
 		}
-		use, known := p.use(resource, d.o.At, r.MaxAge)
+		use, known := by.of(p, d.o.At, r.MaxAge)
 		switch {
 		case p.Terminating || d.s.leaving[p.UID] != nil || d.evicting[p.UID]:
 		case p.Keep != "":
 			kept++
 		case !known && !held:
 			unmeasured++
-		case quantified && use < gap*trifle || use <= 0 && !held:
+		case quantified && use < gap*trifle || (use <= 0 || use < least) && !held:
 			trifling++
 		case !d.s.refused[p.UID].IsZero():
 			refused++
@@ -109,13 +109,16 @@ func (d *decision) choose(r *Rule, f *Finding, resource Resource, gap float64, q
 		}
 	}
 	for i := len(chosen) - 1; i >= 0 && quantified; i-- {
-		if use, _ := chosen[i].use(resource, d.o.At, r.MaxAge); left+use <= 0 {
+		if use, _ := by.of(chosen[i], d.o.At, r.MaxAge); left+use <= 0 {
 			left += use
 			chosen = slices.Delete(chosen, i, i+1)
 		}
 	}
 	if n := kept + unmeasured + trifling + refused; n > 0 {
-		spared = fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
+		if by.resource() == Disks {
+			spared = " by " + string(by)
+		}
+		spared += fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
 	}
 	return chosen, spared
 }

@@ -84,7 +84,7 @@ func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified b
 	}
 	var out []MemoryThrottle
 	left, unmeasured, done, kept := gap, 0, 0, false
-	for _, p := range d.victims(r, f, Memory) {
+	for _, p := range d.victims(r, f, ByMemory) {
 		if p.Terminating || d.stalls(p, r) {
 			continue
 		}

@@ -149,7 +149,7 @@ func pressureSpan(name string) (time.Duration, bool) {
 
 // victims is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
 func (m Metric) victims() Resource {
-	if m.AboutPodDisks() {
+	if m.AboutDisks() {
 		return Disks
 	}
 	if m.Of == Memory || m.Held == Memory || interferes(m.Name) == Memory || strings.Contains(m.Name, "_pressure_memory_") ||
@@ -159,16 +159,22 @@ func (m Metric) victims() Resource {
 	return CPU
 }
 
-// AboutPodDisks tells whether the metric says what pods do to disks, or how they wait for them. Nothing is throttled for it: less cpu is
-// not less of a disk.
-func (m Metric) AboutPodDisks() bool { return aboutPodDisks(m.Name) }
+// AboutDisks tells whether the metric says what is done to disks, or how long somebody waits for them. Nothing is throttled for it: less
+// cpu is not less of a disk.
+func (m Metric) AboutDisks() bool { return aboutDisks(m.Name) }
 
-func aboutPodDisks(metric string) bool {
-	return interferes(metric) == Disks || strings.HasPrefix(metric, "pod_disk_")
+func aboutDisks(metric string) bool {
+	return interferes(metric) == Disks || strings.HasPrefix(metric, "disk_") || strings.HasPrefix(metric, "node_disk_") ||
+		strings.HasPrefix(metric, "pod_disk_") || strings.Contains(metric, "_pressure_io_")
+}
+
+// ByPodDisks tells whether it has to be known for a rule what each pod does to disks: its metric says so, or its victims are ordered by it.
+func (r *Rule) ByPodDisks() bool {
+	return aboutDisks(r.Metric) && (r.Action.Evict != nil || interferes(r.Metric) == Disks || strings.HasPrefix(r.Metric, "pod_disk_"))
 }
 
 // takes tells whether a rule takes any of a resource from pods.
-func (r *Rule) takes(of Resource) bool { return !aboutPodDisks(r.Metric) && r.Action.takes(of) }
+func (r *Rule) takes(of Resource) bool { return !aboutDisks(r.Metric) && r.Action.takes(of) }
 
 // Most is the most that the metric can be, infinite where there is no bound: a rule at it or above never fires. What pods hold of elastic
 // resources may be more than there is of these by now, and several threads may wait all the time.

@@ -74,6 +74,10 @@ type Node struct {
 	// UsedCPU and UsedMemory are what water marks are compared with.
 	UsedCPU    Measured[series.MilliCPU]
 	UsedMemory Measured[series.Bytes]
+	// DisksUncounted says why the kernel does not tell what any pod does to disks; empty where it does, or nobody has asked it.
+	// DisksInPart tells that it counts what is written later as nobody's.
+	DisksUncounted string
+	DisksInPart    bool
 	// Avoided tells that new pods are kept away by a taint of ours.
 	Avoided bool
 }
@@ -141,6 +145,8 @@ type Pod struct {
 	UsedCPU    Measured[series.MilliCPU]
 	UsedMemory Measured[series.Bytes]
 	UsedDisks  Measured[DiskWork]
+	// DiskRates are what UsedDisks is made of.
+	DiskRates DiskRates
 	// StalledCPU, StalledMemory and StalledDisks are the shares of the last interval, 0 to 1, in which a task of the pod waited for the
 	// resource, whatever for; Throttled is the share of the periods in which it ran that its own limit ended early.
 	StalledCPU, StalledMemory, StalledDisks Measured[series.Ratio]
@@ -201,8 +207,13 @@ type DiskWork float64
 // diskUnit are the bytes that count as one operation.
 const diskUnit = 64 << 10
 
-// NewDiskWork is the work of operations and bytes by second.
-func NewDiskWork(operations, bytes float64) DiskWork { return DiskWork(operations + bytes/diskUnit) }
+// DiskRates are what somebody has disks do, by second.
+type DiskRates struct{ Reads, Writes, ReadBytes, WriteBytes float64 }
+
+// Work is all of it together.
+func (r DiskRates) Work() DiskWork {
+	return DiskWork(r.Reads + r.Writes + (r.ReadBytes+r.WriteBytes)/diskUnit)
+}
 
 // Quota is a limit of cpu in force. Unlimited is the largest.
 type Quota series.MilliCPU

@@ -21,8 +21,8 @@ func (c Class) rank() int {
 }
 
 // victims are the pods that an action may be taken on, first victim first: pods on reclaimed capacity, lower priority, lower QoS class,
-// higher use of the resource, younger, then by name, so that the order is the same each time.
-func victims(o *Observation, action string, r Resource) []*Pod {
+// more by the criterion, younger, then by name, so that the order is the same each time.
+func victims(o *Observation, action string, by Criterion) []*Pod {
 	var out []*Pod
 	for i := range o.Pods {
 		if p := &o.Pods[i]; slices.Contains(p.Allowed, action) {
@@ -34,23 +34,12 @@ func victims(o *Observation, action string, r Resource) []*Pod {
 			first(a.Elastic, b.Elastic),
 			cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(a.Class.rank(), b.Class.rank()),
-			cmp.Compare(amount(b, r), amount(a, r)),
+			cmp.Compare(by.value(b), by.value(a)),
 			b.Started.Compare(a.Started),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
 		)
 	})
 	return out
-}
-
-func amount(p *Pod, r Resource) float64 {
-	switch r {
-	case Memory:
-		return float64(p.UsedMemory.Value)
-	case Disks:
-		return float64(p.UsedDisks.Value)
-	case CPU, None:
-	}
-	return float64(p.UsedCPU.Value)
 }
 
 func first(a, b bool) int {

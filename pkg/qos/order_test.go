@@ -34,13 +34,13 @@ func TestOrder(t *testing.T) {
 	for range 50 {
 		pods := append(slices.Clone(want), Pod{UID: "other", Name: "not-allowed", Priority: -9})
 		rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-		for _, resource := range []Resource{CPU, Memory} {
-			got := victims(&Observation{Pods: pods}, "evict", resource)
+		for _, by := range []Criterion{ByCPU, ByMemory} {
+			got := victims(&Observation{Pods: pods}, "evict", by)
 			if !slices.EqualFunc(got, want, func(p *Pod, w Pod) bool { return p.UID == w.UID }) {
 				for _, p := range got {
 					t.Log(p.Namespace, p.Name)
 				}
-				t.Fatalf("another order by %s", resource)
+				t.Fatalf("another order by %s", by)
 			}
 		}
 	}

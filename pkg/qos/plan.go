@@ -142,11 +142,13 @@ type Eviction struct {
 	// Grace is nil for the pod's own; Takes is the one or the other.
 	Grace *time.Duration
 	Takes time.Duration
-	// Frees is what the pod uses of the resource Of, in millicores, bytes or DiskWork.
+	// Frees is what the pod uses of the resource Of, in millicores or bytes; of disks it is what By counts.
 	Frees float64
 	Of    Resource
-	Rule  string
-	Why   string
+	// By is what the victims were ordered by.
+	By   Criterion
+	Rule string
+	Why  string
 }
 
 // String is a quota in cores.

@@ -199,7 +199,7 @@ func TestDisks(t *testing.T) {
 	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Why, "nobody to evict: n/web") || !strings.HasSuffix(f.Why, "no pod that may be touched can be the cause") {
 		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
 	}
-	if got := NewDiskWork(100, 10*diskUnit); got != 110 {
+	if got := (DiskRates{Reads: 60, Writes: 40, ReadBytes: 7 * diskUnit, WriteBytes: 3 * diskUnit}).Work(); got != 110 {
 		t.Errorf("100 operations of 640 KiB are %g", got)
 	}
 }

@@ -27,7 +27,7 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	var out []Throttle
 	left := gap
 	unmeasured, done, others := 0, 0, 0
-	candidates := d.victims(r, f, CPU)
+	candidates := d.victims(r, f, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
 			continue

@@ -42,6 +42,10 @@ type Node struct {
 	Pressure Pressures
 	// ExclusiveIdle is what is idle of the CPUs that belong to containers alone; unknown where nobody gives CPUs to containers.
 	ExclusiveIdle Known[series.MilliCPU]
+	// DisksUncounted says why the kernel does not tell what pods do to disks, DisksInPart that it counts what is written later as nobody's;
+	// neither is said unless somebody asks for it.
+	DisksUncounted string
+	DisksInPart    bool
 	// Zones are the NUMA nodes, by number, which may have gaps; there are none where the kernel has no NUMA.
 	Zones []Zone
 }

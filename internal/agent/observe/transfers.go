@@ -51,9 +51,10 @@ func (o *Observer) SampleTransfers(every time.Duration) { o.transfers.every = ev
 
 // lookTransfers reads them for all pods at once, so that samples are of the same time, and shows the last sample.
 func (o *Observer) lookTransfers() {
-	t, now := &o.transfers, o.snapshot.At
+	t, now, n := &o.transfers, o.snapshot.At, &o.snapshot.Node
 	if t.every <= 0 {
 		t.groups, t.failed = nil, nil
+		n.DisksUncounted, n.DisksInPart = "", false
 		for i := range o.snapshot.Pods {
 			o.snapshot.Pods[i].Transfer = Known[Transfer]{}
 		}
@@ -77,9 +78,11 @@ func (o *Observer) lookTransfers() {
 }
 
 func (o *Observer) sampleTransfers() {
-	t := &o.transfers
+	t, n := &o.transfers, &o.snapshot.Node
 	files, err := o.layout.TransferFiles()
+	n.DisksUncounted, n.DisksInPart = "", o.layout.Version != cgroup.V2
 	if err != nil {
+		n.DisksUncounted = err.Error()
 		clear(t.groups) // The host does not count, which is no problem that comes and goes.
 		return
 	}

@@ -118,8 +118,18 @@ func TestTransfersWithout(t *testing.T) {
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
 	d.did("259:0", 1, 1, 1, 1)
 	d.look(0)
-	if s := d.look(time.Second); find(s, burstable).Transfer.OK || len(s.Problems) > 0 {
-		t.Errorf("%+v, %v", find(s, burstable).Transfer, s.Problems)
+	if s := d.look(time.Second); find(s, burstable).Transfer.OK || len(s.Problems) > 0 || !strings.Contains(s.Node.DisksUncounted, "no controller io") || s.Node.DisksInPart {
+		t.Errorf("%+v, %v, %+v", find(s, burstable).Transfer, s.Problems, s.Node)
+	}
+	d.write("sys/fs/cgroup/cgroup.controllers", "cpu io memory\n")
+	if s := d.look(time.Second); s.Node.DisksUncounted != "" {
+		t.Errorf("it counts now: %+v", s.Node)
+	}
+	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+	d.look(time.Second)
+	d.o.SampleTransfers(0)
+	if s := d.look(time.Second); s.Node.DisksUncounted != "" {
+		t.Errorf("nobody asks: %+v", s.Node)
 	}
 }
 

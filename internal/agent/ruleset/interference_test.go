@@ -16,7 +16,7 @@ import (
 
 // TestNoThrottleOfDisks: what an action has of throttling is named for a rule about disks.
 func TestNoThrottleOfDisks(t *testing.T) {
-	for metric, want := range map[string]int{"pod_interference_io_ratio": 1, "pod_disk_reads_per_second": 1, "pod_interference_cpu_ratio": 0} {
+	for metric, want := range map[string]int{"pod_interference_io_ratio": 1, "pod_disk_reads_per_second": 1, "disk_write_kibps": 1, "node_disk_busy_ratio": 1, "node_pressure_io_some_avg10_ratio": 1, "node_pressure_cpu_some_avg10_ratio": 0, "pod_interference_cpu_ratio": 0} {
 		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 500m}, actionName: a}]}\n---\n" +
 			head + "kind: AvoidanceAction\nspec: {throttle: {cpuThrottle: {stepCPURatio: 10}}}\n"))
 		if err != nil {

@@ -118,7 +118,7 @@ func idle(r *qos.Rule) (out []string) {
 	switch {
 	case !ok:
 		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
-	case metric.AboutPodDisks() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
+	case metric.AboutDisks() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk; the rule keeps new pods away and evicts where the action says so", r.Action.Name, r.Metric))
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.AboutMemory(): // An action of both is for rules of either.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))

@@ -112,9 +112,9 @@ spec:
 spec:
   rules:
   - {name: cpu, metricRule: {name: cpu_total_usage, value: 4000}, actionName: calm}
-  - {name: disk, metricRule: {name: disk_read_kibps, value: 1, selector: {matchLabels: {diskName: sda}}}, actionName: calm}
-  - {name: other-disk, metricRule: {name: disk_read_kibps, value: 2, selector: {matchLabels: {diskName: sdb}}}, actionName: calm}
-  - {name: seen, strategy: Preview, metricRule: {name: disk_read_kibps, value: 2, selector: {matchLabels: {diskName: sdb}}}, actionName: calm}
+  - {name: disk, metricRule: {name: network_drop_in, value: 1, selector: {matchLabels: {NetInterface: eth0}}}, actionName: calm}
+  - {name: other-disk, metricRule: {name: network_drop_in, value: 2, selector: {matchLabels: {NetInterface: eth1}}}, actionName: calm}
+  - {name: seen, strategy: Preview, metricRule: {name: network_drop_in, value: 2, selector: {matchLabels: {NetInterface: eth1}}}, actionName: calm}
 ---
 apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction

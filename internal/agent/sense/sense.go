@@ -56,7 +56,7 @@ func (s *Sense) addAt(at time.Time, name string, value float64, labels map[strin
 
 func (s *Sense) node(snapshot *observe.Snapshot) {
 	n, out := &snapshot.Node, &s.out.Node
-	*out = qos.Node{}
+	*out = qos.Node{DisksUncounted: n.DisksUncounted, DisksInPart: n.DisksInPart}
 	if n.CPUs.OK {
 		out.CPUs = series.MilliCPU(1000 * n.CPUs.Value)
 		s.add(ensurancev1alpha1.MetricCPUCoreNumbers, float64(n.CPUs.Value), nil)

@@ -21,8 +21,8 @@ const (
 // TransfersEvery is how often it has to be read what pods do to disks, for some rules and for those who are shown it; 0 for never.
 func TransfersEvery(rules []qos.Rule, shown bool) time.Duration {
 	if slices.ContainsFunc(rules, func(r qos.Rule) bool {
-		metric, ok := qos.Lookup(r.Metric)
-		return ok && metric.AboutPodDisks()
+		_, ok := qos.Lookup(r.Metric)
+		return ok && r.ByPodDisks()
 	}) {
 		return transfersForRules
 	}
@@ -38,7 +38,8 @@ func (s *Sense) transfers(pod *qos.Pod, seen *observe.Pod) {
 		return
 	}
 	t := &seen.Transfer.Value
-	pod.UsedDisks = qos.Measured[qos.DiskWork]{Value: qos.NewDiskWork(t.Reads+t.Writes, t.ReadBytes+t.WriteBytes), At: t.At}
+	pod.DiskRates = qos.DiskRates{Reads: t.Reads, Writes: t.Writes, ReadBytes: t.ReadBytes, WriteBytes: t.WriteBytes}
+	pod.UsedDisks = qos.Measured[qos.DiskWork]{Value: pod.DiskRates.Work(), At: t.At}
 	s.addAt(t.At, "pod_disk_read_bytes_per_second", t.ReadBytes, pod.Labels)
 	s.addAt(t.At, "pod_disk_write_bytes_per_second", t.WriteBytes, pod.Labels)
 	s.addAt(t.At, "pod_disk_reads_per_second", t.Reads, pod.Labels)

@@ -21,6 +21,7 @@ func TestTransfers(t *testing.T) {
 	when := s.At.Add(-3 * time.Second)
 	p.Transfer = known(observe.Transfer{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
 	p.Stalled = observe.Stalls{IO: known(series.Ratio(0.3))}
+	s.Node.DisksUncounted, s.Node.DisksInPart = "not by this kernel", true
 	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})
 	var eyes Sense
 	o := eyes.Observe(s, pods(s), false)
@@ -37,8 +38,12 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("no rule can name %s", name)
 		}
 	}
-	if q := judged(t, o, burstable); q.UsedDisks.Value != 33 || !q.UsedDisks.At.Equal(when) || q.StalledDisks.Value != 0.3 || !q.StalledDisks.At.Equal(s.At) {
+	if q := judged(t, o, burstable); q.UsedDisks.Value != 33 || !q.UsedDisks.At.Equal(when) || q.StalledDisks.Value != 0.3 || !q.StalledDisks.At.Equal(s.At) ||
+		q.DiskRates != (qos.DiskRates{Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10}) {
 		t.Errorf("%+v", q)
+	}
+	if o.Node.DisksUncounted != "not by this kernel" || !o.Node.DisksInPart {
+		t.Errorf("%+v", o.Node)
 	}
 }
 
@@ -52,6 +57,12 @@ func TestTransfersEvery(t *testing.T) {
 		}
 		if got := TransfersEvery(rules, true); got != max(want, 5*time.Second) && got != 15*time.Second {
 			t.Errorf("%s, shown: every %s", metric, got)
+		}
+	}
+	// Rules on what disks of the node do want to know it where they evict: by it they order.
+	for metric, want := range map[string]time.Duration{"node_disk_busy_ratio": 5 * time.Second, "disk_write_kibps": 5 * time.Second, "node_pressure_io_full_avg10_ratio": 5 * time.Second, "node_pressure_cpu_full_avg10_ratio": 0} {
+		if got := TransfersEvery([]qos.Rule{{Metric: metric, Action: qos.Action{Evict: &qos.Evicting{}}}}, false); got != want {
+			t.Errorf("%s, evicting: every %s, want %s", metric, got, want)
 		}
 	}
 	if got := TransfersEvery(nil, true); got != 15*time.Second {

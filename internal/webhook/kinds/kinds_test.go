@@ -158,7 +158,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{CPUThrottle: &ensurancev1alpha1.CPUThrottle{StepCPURatio: 10}}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}},
 	}}
-	for _, metric := range []string{"pod_interference_io_ratio", "pod_disk_write_bytes_per_second", "pod_interference_cpu_ratio"} {
+	for _, metric := range []string{"pod_interference_io_ratio", "pod_disk_write_bytes_per_second", "disk_read_iops", "node_disk_busy_ratio", "node_pressure_io_full_avg60_ratio", "pod_interference_cpu_ratio"} {
 		for action := range facts.Actions {
 			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("100m")},

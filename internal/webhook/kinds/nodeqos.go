@@ -47,7 +47,7 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	if !measured && !slices.Contains(nodeMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
-	if known.AboutPodDisks() && f.Actions[r.AvoidanceActionName].Throttle != nil {
+	if known.AboutDisks() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
 	}
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)

@@ -7,13 +7,13 @@
 //
 // A file has one statement to a line; words are separated by blanks, # begins a comment:
 //
-//	node cpus=8 memory=32Gi [disks=V] [interval=1s] [evictions=5/1m]
+//	node cpus=8 memory=32Gi [disks=V] [uncounted] [interval=1s] [evictions=5/1m]
 //	system cpu=300m memory=1Gi                    what is no pod
 //	mark cpu|memory RATIO                         the water mark evict
 //	action NAME [cooldown=5m] [step=20% [floor=10%]] [memory] [evict [grace=30s]]
 //	rule NAME metric=M above=V action=NAME [trigger=1] [restore=1] [maxage=1m] [preview]
 //	pod NS/NAME [cpu=V] [memory=V] [disks=V] [request=V] [limit=V] [class=C] [priority=N] [age=D] [ends=5s] [allow=ACTION,...]
-//	    [elastic] [unmeasured] [protected] [keep=WHY] [sensitive] [stall=1%] [noise=2%] [cache=V]
+//	    [elastic] [unmeasured] [protected] [keep=WHY] [sensitive] [stall=1%] [noise=2%] [cache=V] [read=V] [written=V]
 //	metric NAME VALUE                             of metrics that the simulation does not have itself
 //	at TIME pod NS/NAME KEY=V... | metric NAME VALUE | delete NS/NAME | rule NAME KEY=V... | drop RULE
 //	at TIME lose METRIC | find METRIC | freeze | thaw | clock +D | restart | quota NS/NAME V

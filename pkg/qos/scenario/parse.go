@@ -124,6 +124,8 @@ func (p *parser) node(words []string) error {
 			p.s.node.Memory, err = bytes(v)
 		case "disks":
 			p.s.disks, err = diskWork(v)
+		case "uncounted":
+			p.s.node.DisksUncounted = "the kernel does not count"
 		case "interval":
 			p.s.every, err = time.ParseDuration(v)
 			if err == nil && p.s.every < 100*time.Millisecond {
@@ -315,6 +317,10 @@ func setDemand(d *demand, key, value string) error {
 		d.memory, err = bytes(value)
 	case "disks":
 		d.disks, err = diskWork(value)
+	case "read":
+		d.read, err = bytes(value)
+	case "written":
+		d.written, err = bytes(value)
 	default:
 		err = errKey
 	}

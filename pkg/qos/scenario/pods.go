@@ -40,7 +40,7 @@ func (p *pod) unlimit() {
 func (p *pod) set(key, value string) error {
 	var err error
 	switch key {
-	case "cpu", "memory", "disks":
+	case "cpu", "memory", "disks", "read", "written":
 		err = setDemand(&p.wants, key, value)
 	case "request":
 		p.request, err = milliCPU(value)

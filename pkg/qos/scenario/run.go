@@ -28,7 +28,8 @@ type run struct {
 	frozen bool
 
 	used     demand
-	at       time.Time // of the last measurement
+	disks    qos.DiskRates // of all pods
+	at       time.Time     // of the last measurement
 	measured map[string]measurement
 	rng      *rand.Rand
 	avoided  bool
@@ -125,24 +126,27 @@ func (r *run) work() {
 	for _, p := range r.pods {
 		total.cpu += series.MilliCPU(min(qos.Quota(p.wants.cpu), p.quota))
 		total.memory += p.memory()
-		total.disks += p.wants.disks
+		total.disks += p.wants.diskRates(1).Work()
 	}
 	share := 1.0
 	if total.cpu > r.s.node.CPUs {
 		share = float64(r.s.node.CPUs) / float64(total.cpu)
 	}
-	r.used = demand{cpu: min(total.cpu, r.s.node.CPUs), memory: min(total.memory, r.s.node.Memory)}
 	served := 1.0
 	if r.s.disks > 0 && total.disks > r.s.disks {
 		served = float64(r.s.disks / total.disks)
 	}
+	r.used = demand{cpu: min(total.cpu, r.s.node.CPUs), memory: min(total.memory, r.s.node.Memory), disks: total.disks * qos.DiskWork(served)}
 	if r.frozen {
 		return
 	}
 	r.at = r.clock()
 	clear(r.measured)
+	r.disks = qos.DiskRates{}
 	for _, p := range r.pods {
 		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.wants.cpu), p.quota))*share, served, total.memory)
+		did := r.measured[p.UID].diskRates
+		r.disks.Reads, r.disks.ReadBytes, r.disks.WriteBytes = r.disks.Reads+did.Reads, r.disks.ReadBytes+did.ReadBytes, r.disks.WriteBytes+did.WriteBytes
 	}
 }
 
@@ -152,7 +156,7 @@ const crowded = 0.95
 // measure is what a pod shows that gets cpu, and a share of what it wants of disks, on a node of which so much memory is wanted.
 func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurement {
 	used := p.memory()
-	m := measurement{demand: demand{series.MilliCPU(math.Round(cpu)), used, p.wants.disks * qos.DiskWork(served)}}
+	m := measurement{demand: demand{cpu: series.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.wants.diskRates(served)}
 	m.held = used + min(p.cache, series.Bytes(p.high)-used)
 	waited := 0.0
 	if p.wants.cpu > 0 {
@@ -163,7 +167,7 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 	}
 	calm := float64(p.stall) + float64(p.noise)*r.rng.Float64()
 	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
-	if p.wants.disks > 0 {
+	if m.diskRates.Work() > 0 {
 		m.stalledDisks = series.Ratio(min(calm+(1-calm)*(1-served), 1))
 	}
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.s.node.Memory)-crowded, 0)/(1-crowded), 1))
@@ -186,8 +190,13 @@ func (r *run) observe() qos.Observation {
 	for name, v := range map[string]float64{
 		"cpu_total_usage": cpu, "cpu_total_utilization": 100 * cpu / float64(r.s.node.CPUs), "node_cpu_usage_cores": cpu / 1000,
 		"memory_total_usage": memory, "memory_total_utilization": 100 * memory / float64(r.s.node.Memory),
+		"node_disk_read_bytes_per_second": r.disks.ReadBytes, "node_disk_write_bytes_per_second": r.disks.WriteBytes,
+		"disk_read_kibps": r.disks.ReadBytes / 1024, "disk_write_kibps": r.disks.WriteBytes / 1024, "disk_read_iops": r.disks.Reads,
 	} {
 		r.sample(&o, name, v)
+	}
+	if r.s.disks > 0 {
+		r.sample(&o, "node_disk_busy_ratio", min(float64(r.used.disks/r.s.disks), 1))
 	}
 	for name, v := range r.given {
 		r.sample(&o, name, v)
@@ -202,7 +211,9 @@ func (r *run) observe() qos.Observation {
 			seen.UsedMemory = qos.Measured[series.Bytes]{Value: m.memory, At: r.at}
 			seen.StalledCPU = qos.Measured[series.Ratio]{Value: m.stalledCPU, At: r.at}
 			seen.StalledMemory = qos.Measured[series.Ratio]{Value: m.stalledMemory, At: r.at}
-			seen.UsedDisks = qos.Measured[qos.DiskWork]{Value: m.disks, At: r.at}
+			if r.s.node.DisksUncounted == "" {
+				seen.DiskRates, seen.UsedDisks = m.diskRates, qos.Measured[qos.DiskWork]{Value: m.diskRates.Work(), At: r.at}
+			}
 			seen.StalledDisks = qos.Measured[series.Ratio]{Value: m.stalledDisks, At: r.at}
 			seen.Throttled = qos.Measured[series.Ratio]{Value: m.throttled, At: r.at}
 			c.UsedCPU = seen.UsedCPU

@@ -32,7 +32,14 @@ type Scenario struct {
 type demand struct {
 	cpu    series.MilliCPU
 	memory series.Bytes
-	disks  qos.DiskWork
+	// disks are operations by second, counted as reads; read and written bytes by second, in so few operations that these do not count.
+	disks         qos.DiskWork
+	read, written series.Bytes
+}
+
+// diskRates is what it is to disks of which it gets a share.
+func (d demand) diskRates(served float64) qos.DiskRates {
+	return qos.DiskRates{Reads: float64(d.disks) * served, ReadBytes: float64(d.read) * served, WriteBytes: float64(d.written) * served}
 }
 
 // measurement is what is measured of a pod: its memory is the working set, held that with files.
@@ -41,6 +48,7 @@ type measurement struct {
 	held                                 series.Bytes
 	stalledCPU, stalledMemory, throttled series.Ratio
 	stalledDisks                         series.Ratio
+	diskRates                            qos.DiskRates
 }
 
 // pod is a pod of the simulated node.

@@ -1,0 +1,170 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Criterion is what of their use victims are ordered by where elastic resources, priority and QoS class do not tell them apart: who has
+// most of it goes first. Its text is for people and for records.
+type Criterion string
+
+// The criteria. Those of disks are by second; DiskWork counts an operation for each 64 KiB as well.
+const (
+	ByCPU            Criterion = "cpu"
+	ByMemory         Criterion = "memory"
+	ByDiskWork       Criterion = "disk operations"
+	ByDiskReads      Criterion = "disk reads"
+	ByDiskWrites     Criterion = "disk writes"
+	ByDiskReadBytes  Criterion = "bytes read from disks"
+	ByDiskWriteBytes Criterion = "bytes written to disks"
+	// ByDiskWait is the share of time in which a task of the pod waits for disks. It says who has them at work and not with how much, and
+	// stands in where the kernel does not count that.
+	ByDiskWait Criterion = "time waiting for disks"
+)
+
+// leastDiskWait is the share of time waiting for disks from which on it counts.
+const leastDiskWait = 0.05
+
+// criterion is what a rule's metric is about. Of a disk's busy time and of waiting for disks no pod's part is known: what is done to them
+// causes both.
+func (m Metric) criterion() Criterion {
+	switch m.victims() {
+	case Memory:
+		return ByMemory
+	case CPU, None:
+		return ByCPU
+	case Disks:
+	}
+	switch strings.TrimPrefix(strings.TrimPrefix(m.Name, "node_"), "pod_") {
+	case "disk_reads_per_second", "disk_read_iops":
+		return ByDiskReads
+	case "disk_writes_per_second":
+		return ByDiskWrites
+	case "disk_read_bytes_per_second", "disk_read_kibps":
+		return ByDiskReadBytes
+	case "disk_write_bytes_per_second", "disk_write_kibps":
+		return ByDiskWriteBytes
+	}
+	return ByDiskWork
+}
+
+// criterion is what the victims of a rule are ordered by: what its metric is about; and time waiting for disks where the kernel does not
+// count what pods do to them, and none is seen to do anything.
+func (d *decision) criterion(r *Rule) Criterion {
+	metric := d.s.rules[r.Name].metric
+	c := metric.criterion()
+	if metric.victims() != Disks || interferes(r.Metric) != None {
+		return c
+	}
+	measured := false
+	for i := range d.o.Pods {
+		p := &d.o.Pods[i]
+		if c.value(p) > 0 {
+			return c
+		}
+		measured = measured || !p.UsedDisks.At.IsZero()
+	}
+	if n := &d.o.Node; n.DisksUncounted != "" || n.DisksInPart && measured && c.writes() {
+		return ByDiskWait
+	}
+	return c
+}
+
+// writes tells whether writes count.
+func (c Criterion) writes() bool {
+	return c == ByDiskWork || c == ByDiskWrites || c == ByDiskWriteBytes
+}
+
+// resource is what it is a figure of.
+func (c Criterion) resource() Resource {
+	switch c {
+	case ByCPU:
+		return CPU
+	case ByMemory:
+		return Memory
+	case ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskReadBytes, ByDiskWriteBytes, ByDiskWait:
+	}
+	return Disks
+}
+
+// value is a pod's figure, in millicores, bytes, by second or a share of time; it means nothing where it was not measured.
+func (c Criterion) value(p *Pod) float64 {
+	switch c {
+	case ByCPU:
+		return float64(p.UsedCPU.Value)
+	case ByMemory:
+		return float64(p.UsedMemory.Value)
+	case ByDiskWork:
+		return float64(p.UsedDisks.Value)
+	case ByDiskReads:
+		return p.DiskRates.Reads
+	case ByDiskWrites:
+		return p.DiskRates.Writes
+	case ByDiskReadBytes:
+		return p.DiskRates.ReadBytes
+	case ByDiskWriteBytes:
+		return p.DiskRates.WriteBytes
+	case ByDiskWait:
+		return float64(p.StalledDisks.Value)
+	}
+	return 0
+}
+
+// of is a pod's figure, and whether it is known.
+func (c Criterion) of(p *Pod, now time.Time, maxAge time.Duration) (float64, bool) {
+	v := c.value(p)
+	if c == ByDiskWait {
+		return v, p.StalledDisks.fresh(now, maxAge)
+	}
+	_, known := p.use(c.resource(), now, maxAge)
+	return v, known && v >= 0
+}
+
+// least is the figure below which a pod is not the cause of what disks show: the twentieth of what all pods have, and work that no disk
+// feels. Of cpu and memory it is the gap that says so.
+func (c Criterion) least(o *Observation) float64 {
+	if c.resource() != Disks {
+		return 0
+	}
+	if c == ByDiskWait {
+		return leastDiskWait
+	}
+	sum := 0.0
+	for i := range o.Pods {
+		sum += max(c.value(&o.Pods[i]), 0)
+	}
+	switch c {
+	case ByDiskReadBytes, ByDiskWriteBytes:
+		return max(leastDiskShare*sum, leastDiskWork*diskUnit)
+	case ByCPU, ByMemory, ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskWait:
+	}
+	return max(leastDiskShare*sum, leastDiskWork)
+}
+
+// says writes a pod's figure for people, in full where the metric alone does not say that it decides.
+func (c Criterion) says(v float64, n *Node) string {
+	const mebi = 1 << 20
+	switch c {
+	case ByDiskReads:
+		return fmt.Sprintf("reads %.0f times/s from disks", v)
+	case ByDiskWrites:
+		return fmt.Sprintf("writes %.0f times/s to disks", v)
+	case ByDiskReadBytes:
+		return fmt.Sprintf("reads %.1f MiB/s from disks", v/mebi)
+	case ByDiskWriteBytes:
+		return fmt.Sprintf("writes %.1f MiB/s to disks", v/mebi)
+	case ByDiskWait:
+		why := n.DisksUncounted
+		if why == "" {
+			why = "the kernel counts none of the pods' writes"
+		}
+		return fmt.Sprintf("waits %.1f %% of the time for disks, since what it does to them is not known: %s", 100*v, why)
+	case ByCPU, ByMemory, ByDiskWork:
+	}
+	return "uses " + c.resource().format(v)
+}

@@ -1,0 +1,156 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// diskRules are the metrics of disks, by what their victims are ordered by.
+func diskRules() map[string]Criterion {
+	return map[string]Criterion{
+		"disk_read_kibps": ByDiskReadBytes, "disk_write_kibps": ByDiskWriteBytes, "disk_read_iops": ByDiskReads, "disk_read_utilization": ByDiskWork,
+		"node_disk_read_bytes_per_second": ByDiskReadBytes, "node_disk_write_bytes_per_second": ByDiskWriteBytes,
+		"node_disk_reads_per_second": ByDiskReads, "node_disk_writes_per_second": ByDiskWrites, "node_disk_busy_ratio": ByDiskWork,
+		"pod_disk_read_bytes_per_second": ByDiskReadBytes, "pod_disk_write_bytes_per_second": ByDiskWriteBytes,
+		"pod_disk_reads_per_second": ByDiskReads, "pod_disk_writes_per_second": ByDiskWrites,
+		"node_pressure_io_some_avg10_ratio": ByDiskWork, "node_pressure_io_full_avg60_ratio": ByDiskWork,
+		"pod_pressure_io_some_avg60_ratio": ByDiskWork, "pod_pressure_io_full_avg10_ratio": ByDiskWork, "pod_interference_io_ratio": ByDiskWork,
+	}
+}
+
+// fired is what is done at the first look for a rule on a metric that throttles and evicts.
+func fired(metric string, o *Observation) Plan {
+	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: metric, Above: 0.1, Trigger: 1, Restore: 1, MaxAge: time.Minute,
+		Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}, ThrottleMemory: &MemoryThrottling{}, Evict: &Evicting{}},
+	}}}
+	o.Samples = map[string][]Sample{metric: {{Value: 0.9, At: o.At}}}
+	return Decide(&policy, o, &State{})
+}
+
+func TestCriteria(t *testing.T) {
+	for name, want := range diskRules() {
+		m, ok := Lookup(name)
+		if !ok || m.criterion() != want || m.victims() != Disks || !m.AboutDisks() || m.AboutMemory() {
+			t.Errorf("%s: by %s, want %s (%t)", name, m.criterion(), want, ok)
+		}
+	}
+	for _, m := range nodeMetrics() {
+		if strings.Contains(m.Name, "disk") && diskRules()[m.Name] == "" {
+			t.Errorf("%s is in no table", m.Name)
+		}
+	}
+}
+
+// TestDiskVictims: whatever pods use of cpu and memory, of those that are alike the one goes that has most of what the rule is about, and
+// neither one that is not measured nor one that does next to nothing; nothing is throttled.
+func TestDiskVictims(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for metric, by := range diskRules() {
+		if interferes(metric) != None {
+			continue
+		}
+		for range 100 {
+			o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
+			for i := range 2 + rng.IntN(8) {
+				p := Pod{
+					UID: fmt.Sprint(i), Namespace: "n", Name: fmt.Sprint("p", i), Class: BestEffort, Priority: int32(rng.IntN(2)), Allowed: []string{"act"},
+					UsedCPU:    Measured[series.MilliCPU]{series.MilliCPU(rng.IntN(4000)), at(0)},
+					UsedMemory: Measured[series.Bytes]{series.Bytes(rng.IntN(4 << 30)), at(0)},
+				}
+				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, High: NoHigh, HeldMemory: p.UsedMemory, WorkingSet: Measured[series.Bytes]{1, at(0)}}}
+				p.DiskRates = DiskRates{
+					Reads: float64(rng.IntN(3) * rng.IntN(5000)), Writes: float64(rng.IntN(3) * rng.IntN(5000)),
+					ReadBytes: float64(rng.IntN(3) * rng.IntN(1<<28)), WriteBytes: float64(rng.IntN(3) * rng.IntN(1<<28)),
+				}
+				if rng.IntN(4) > 0 {
+					p.UsedDisks = Measured[DiskWork]{p.DiskRates.Work(), at(-rng.IntN(3) * 40)}
+				}
+				o.Pods = append(o.Pods, p)
+			}
+			plan := fired(metric, o)
+			if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
+				t.Fatalf("%s: throttled: %+v", metric, plan)
+			}
+			var want *Pod
+			for i := range o.Pods {
+				p := &o.Pods[i]
+				v, known := by.of(p, o.At, time.Minute)
+				if !known || v <= 0 || v < by.least(o) || want != nil && (p.Priority > want.Priority || p.Priority == want.Priority && v <= by.value(want)) {
+					continue
+				}
+				want = p
+			}
+			switch {
+			case want == nil && len(plan.Evictions) > 0, want != nil && (len(plan.Evictions) != 1 || plan.Evictions[0].Pod != want.ref()):
+				t.Fatalf("%s: %+v, want %+v", metric, plan.Evictions, want)
+			case want == nil && plan.Rules[0].Withheld != ByNobody:
+				t.Fatalf("%s: %+v", metric, plan.Rules[0])
+			case want != nil && (plan.Evictions[0].By != by || plan.Evictions[0].Frees != by.value(want) || plan.Evictions[0].Of != Disks):
+				t.Fatalf("%s: %+v", metric, plan.Evictions[0])
+			}
+		}
+	}
+}
+
+// TestDisksUncounted: where the kernel says nothing of pods, or of none of their writes, they are ordered by how long they wait; where it
+// has only not said it yet, or pods do nothing, nobody goes.
+func TestDisksUncounted(t *testing.T) {
+	observation := func(rates DiskRates, measured bool) *Observation {
+		o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
+		for i, wait := range []series.Ratio{0.3, 0.9, 0.01} {
+			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Class: BestEffort, Allowed: []string{"act"}, StalledDisks: Measured[series.Ratio]{wait, at(0)}}
+			p.UsedCPU = Measured[series.MilliCPU]{series.MilliCPU(1000 * i), at(0)}
+			if measured {
+				p.UsedDisks = Measured[DiskWork]{Value: 0, At: at(0)}
+			}
+			o.Pods = append(o.Pods, p)
+		}
+		if measured {
+			o.Pods[0].DiskRates, o.Pods[0].UsedDisks.Value = rates, rates.Work()
+		}
+		return o
+	}
+	for name, test := range map[string]struct {
+		metric     string
+		rates      DiskRates
+		measured   bool
+		missing    string
+		inPart     bool
+		sensitive  bool
+		victim, by string
+	}{
+		"not yet":                       {metric: "node_disk_busy_ratio"},
+		"not yet, in part":              {metric: "node_disk_busy_ratio", inPart: true},
+		"nothing is done":               {metric: "node_disk_busy_ratio", measured: true},
+		"no controller":                 {metric: "node_disk_busy_ratio", missing: "no controller io", victim: "p1", by: "no controller io"},
+		"no controller, reads":          {metric: "disk_read_iops", missing: "no controller io", victim: "p1", by: "90.0 % of the time"},
+		"who waits may be the one":      {metric: "disk_read_iops", missing: "no controller io", sensitive: true, victim: "p0", by: "30.0 % of the time"},
+		"written later":                 {metric: "disk_write_kibps", measured: true, inPart: true, rates: DiskRates{Reads: 5000}, victim: "p1", by: "none of the pods' writes"},
+		"reads are counted":             {metric: "disk_read_kibps", measured: true, inPart: true},
+		"some is counted, it is by it":  {metric: "disk_write_kibps", measured: true, inPart: true, rates: DiskRates{WriteBytes: 90 << 20}, victim: "p0", by: "writes 90.0 MiB/s"},
+		"interference wants the counts": {metric: "pod_interference_io_ratio", missing: "no controller io"},
+	} {
+		o := observation(test.rates, test.measured)
+		o.Node.DisksUncounted, o.Node.DisksInPart = test.missing, test.inPart
+		if test.sensitive {
+			o.Pods[1].Sensitive = "cpuPriority 0"
+		}
+		plan := fired(test.metric, o)
+		got, why := "", plan.Rules[0].Why
+		if len(plan.Evictions) > 0 {
+			got, why = plan.Evictions[0].Pod.Name, plan.Evictions[0].Why
+		}
+		if len(plan.Evictions) > 1 || got != test.victim || !strings.Contains(why, test.by) {
+			t.Errorf("%s: %q goes, want %q: %s", name, got, test.victim, why)
+		}
+	}
+}
