@@ -64,8 +64,9 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	leader := startCraned(t, prom.URL(), productionLease()...)
 	eventually(t, "first leads", hasRole(leader, "role-leader"))
 	var took time.Duration
-	// A machine that is busy with something else for some seconds may be late once; craned that is late is so each time.
-	for attempt := 0; attempt == 0 || took >= most && attempt < 3; attempt++ {
+	// A standby asks at random, every 2 to 4.4 s: one kill in 20 takes longer, and more of them on a busy machine. Craned that is late is
+	// so each time.
+	for attempt := 0; attempt == 0 || took >= most && attempt < 6; attempt++ {
 		standby := startCraned(t, prom.URL(), productionLease()...)
 		eventually(t, "second stands by", hasRole(standby, "role-standby"))
 		for p, want := range map[*process]string{leader: "crane_leader 1", standby: "crane_leader 0"} {
