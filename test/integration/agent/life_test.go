@@ -198,13 +198,7 @@ func TestWithoutKinds(t *testing.T) {
 	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		install(t, definitions, crd)
-		// The tests after this one need the kind.
-		harness.Eventually(context.WithoutCancel(t.Context()), t, bound, "the kind is served again", func(ctx context.Context) error {
-			return newClient(t).List(ctx, &ensurancev1alpha1.PodQOSList{})
-		})
-	})
+	t.Cleanup(func() { install(t, definitions, crd) })
 	eventually(t, "the definition goes", func(ctx context.Context) error {
 		if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.New("it is there")

@@ -32,6 +32,7 @@ import (
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/numawire"
+	"crane.io/crane/test/integration/harness"
 )
 
 // configureKubelet writes the kubelet's configuration on a host. The file is replaced whole.
@@ -301,14 +302,35 @@ func definitionsClient(t *testing.T) dynamic.ResourceInterface {
 	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// install makes a definition that was deleted again, and waits until it is served.
+// install makes a definition that was deleted again, and waits until its kind is served: the tests that come after need it.
 func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) {
+	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	again := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "spec": crd.Object["spec"],
 		"metadata": map[string]any{"name": crd.GetName(), "annotations": crd.Object["metadata"].(map[string]any)["annotations"]},
 	}}
-	if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Error(err)
+	kind := schema.GroupVersionKind{Version: "v1alpha1"}
+	var err1, err2 error
+	kind.Group, _, err1 = unstructured.NestedString(crd.Object, "spec", "group")
+	kind.Kind, _, err2 = unstructured.NestedString(crd.Object, "spec", "names", "listKind")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
 	}
+	harness.Eventually(ctx, t, bound, kind.Group+" is served again", func(ctx context.Context) error {
+		if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		// One that is going exists, and is served for a while.
+		now, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if now.GetDeletionTimestamp() != nil {
+			return errors.New("the definition of before is still going")
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		return newClient(t).List(ctx, list)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
 	"crane.io/crane/internal/controlplane"
@@ -34,8 +36,8 @@ func metricsOf(t *testing.T) metricsclient.Interface {
 	return client
 }
 
-// eventuallyUsed waits until metrics.k8s.io shows the memory use of the namespace's pods.
-func eventuallyUsed(t *testing.T, namespace string, bytes int64) {
+// eventuallyUsed waits until metrics.k8s.io shows this memory use for all of the namespace's pods, whose number is given.
+func eventuallyUsed(t *testing.T, namespace string, pods int, bytes int64) {
 	t.Helper()
 	client := metricsOf(t)
 	eventually(t, "metrics show the use", func(ctx context.Context) (bool, string) {
@@ -43,14 +45,13 @@ func eventuallyUsed(t *testing.T, namespace string, bytes int64) {
 		if err != nil {
 			return false, err.Error()
 		}
+		of := 0
 		for _, p := range list.Items {
-			for _, c := range p.Containers {
-				if c.Usage.Memory().Value() == bytes {
-					return true, ""
-				}
+			if slices.ContainsFunc(p.Containers, func(c metricsv1beta1.ContainerMetrics) bool { return c.Usage.Memory().Value() == bytes }) {
+				of++
 			}
 		}
-		return false, fmt.Sprintf("%+v", list.Items)
+		return of == pods, fmt.Sprintf("%+v", list.Items)
 	})
 }
 
@@ -61,7 +62,7 @@ func TestMetricsAPI(t *testing.T) {
 		podUntil(t, ns, name, "Ready", ready)
 	}
 	cluster.load.turn(ns, "app", 0.25, 32<<20) // more CPU than the limit of 0.1 lets through
-	eventuallyUsed(t, ns, 32<<20)
+	eventuallyUsed(t, ns, 2, 32<<20)
 	client := metricsOf(t).MetricsV1beta1()
 	one, err := client.PodMetricses(ns).Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil {
@@ -161,7 +162,7 @@ func TestKubeletEndpointsThroughTheNodeProxy(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "web", "tight", "100m", "64Mi"))
 	podUntil(t, ns, "web", "Ready", ready)
-	eventuallyUsed(t, ns, 20<<20)
+	eventuallyUsed(t, ns, 1, 20<<20)
 	const proxy = "/api/v1/nodes/tight/proxy"
 	if got := raw(t, proxy+"/healthz"); got != "ok" {
 		t.Errorf("healthz: %q", got)
@@ -251,7 +252,7 @@ func TestKubectlTopAndExplain(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "web", "general", "100m", "64Mi"))
 	podUntil(t, ns, "web", "Ready", ready)
-	eventuallyUsed(t, ns, 20<<20)
+	eventuallyUsed(t, ns, 1, 20<<20)
 	for want, args := range map[string][]string{
 		"web": {"top", "pods", "-A"}, "general-1": {"top", "nodes"},
 		"for each container": {"explain", "podmetrics.containers", "--api-version=metrics.k8s.io/v1beta1"},

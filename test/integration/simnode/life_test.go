@@ -122,31 +122,34 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 	create(t, podIn(ns, "greedy", "small", "100m", "100Mi", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Name = "eater" }))
 	podUntil(t, ns, "modest", "Ready", ready)
 	podUntil(t, ns, "greedy", "Ready", ready)
+	before := memoryPressure(t.Context(), t)
 	cluster.load.turn(ns, "app", 0.1, 350<<20)
 	cluster.load.turn(ns, "eater", 0.1, 700<<20)
 	pod := podUntil(t, ns, "greedy", "evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if pod.Status.Reason != "Evicted" || condition(pod, corev1.DisruptionTarget) == nil {
 		t.Errorf("status %+v", pod.Status)
 	}
-	pressure := func(want corev1.ConditionStatus) {
-		eventually(t, "MemoryPressure "+string(want), func(ctx context.Context) (bool, string) {
-			node, err := cluster.client.CoreV1().Nodes().Get(ctx, "small", metav1.GetOptions{})
-			if err != nil {
-				return false, err.Error()
-			}
-			for _, c := range node.Status.Conditions {
-				if c.Type == corev1.NodeMemoryPressure {
-					return c.Status == want, fmt.Sprintf("%+v", c)
-				}
-			}
-			return false, "no such condition"
-		})
+	// The node is under pressure for some seconds, which a slow machine may miss; that it was there is seen at the time of its end.
+	eventually(t, "MemoryPressure comes and goes", func(ctx context.Context) (bool, string) {
+		c := memoryPressure(ctx, t)
+		return c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(before.LastTransitionTime.Time), fmt.Sprintf("%+v, before %+v", c, before)
+	})
+	podUntil(t, ns, "modest", "Ready, as it is within its request", ready)
+}
+
+func memoryPressure(ctx context.Context, t *testing.T) corev1.NodeCondition {
+	t.Helper()
+	node, err := cluster.client.CoreV1().Nodes().Get(ctx, "small", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	pressure(corev1.ConditionTrue)
-	pressure(corev1.ConditionFalse)
-	if !ready(podUntil(t, ns, "modest", "there", func(*corev1.Pod) bool { return true })) {
-		t.Error("the pod within its request is not Ready any more")
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeMemoryPressure {
+			return c
+		}
 	}
+	t.Fatal("the node says nothing of its memory")
+	return corev1.NodeCondition{}
 }
 
 func TestEvictionAPI(t *testing.T) {
@@ -192,7 +195,15 @@ func TestNodeFailureMovesPods(t *testing.T) {
 			return ok(by), fmt.Sprint(by)
 		})
 	}
-	placed("one pod on each node", func(by map[string]int) bool { return by["frail"] == 1 && by["sound"] == 1 })
+	placed("one pod on each node", func(by map[string]int) bool {
+		// Where one of the nodes looked gone for a moment both pods are on the other one, and would stay there.
+		for node, n := range by {
+			if n == 2 {
+				moveOne(t, ns, node)
+			}
+		}
+		return by["frail"] == 1 && by["sound"] == 1
+	})
 	if err := cluster.fleet.FailNode("frail"); err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +222,19 @@ func TestNodeFailureMovesPods(t *testing.T) {
 		}
 		return len(node.Spec.Taints) == 0 && len(pods.Items) == 2, fmt.Sprintf("taints %v, %d pods", node.Spec.Taints, len(pods.Items))
 	})
+}
+
+// moveOne deletes one pod of a node; another is placed for it.
+func moveOne(t *testing.T, namespace, node string) {
+	t.Helper()
+	pods, err := cluster.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil || len(pods.Items) == 0 {
+		t.Logf("pods of %s: %d, %v", node, len(pods.Items), err)
+		return
+	}
+	if err := cluster.client.CoreV1().Pods(namespace).Delete(t.Context(), pods.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Log(err)
+	}
 }
 
 func TestCrashAndSnapshot(t *testing.T) {

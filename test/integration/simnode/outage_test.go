@@ -41,7 +41,7 @@ func TestRestartOfTheSimulation(t *testing.T) {
 		_, err := cluster.client.CoreV1().Pods(ns).Get(ctx, "goes", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
-	eventuallyUsed(t, ns, 20<<20)
+	eventuallyUsed(t, ns, 1, 20<<20)
 	after := podUntil(t, ns, "stays", "there", func(*corev1.Pod) bool { return true })
 	a, b := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
 	if a.ContainerID != b.ContainerID || a.RestartCount != b.RestartCount || !b.Ready || before.Status.PodIP != after.Status.PodIP {

@@ -59,7 +59,7 @@ func TestResizeInPlace(t *testing.T) {
 	}
 	cluster.load.turn(ns, "app", 0.1, 200<<20)
 	// The node must have seen the use before it can refuse to go below it.
-	eventuallyUsed(t, ns, 200<<20)
+	eventuallyUsed(t, ns, 1, 200<<20)
 	resize(t, ns, "web", "500m", "128Mi")
 	podUntil(t, ns, "web", "shrink refused below the use", func(p *corev1.Pod) bool {
 		c := condition(p, corev1.PodResizeInProgress)
