@@ -142,3 +142,77 @@ func TestBaselinesOutlast(t *testing.T) {
 	}
 	stop()
 }
+
+// TestDryRunBeside: a dry run on the state directory of an agent that acts knows what that one has learnt, and changes no file of it.
+func TestDryRunBeside(t *testing.T) {
+	n := newNeighbours(t, false)
+	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
+	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(boot, []byte("one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write := func(o *Options, uid string) {
+		t.Helper()
+		k := o.newKeeper(logr.Discard())
+		k.Keep([]qos.Baseline{{UID: uid, Uses: map[qos.Resource][]float32{qos.CPU: {500}}}}, n.clock.Now())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := k.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	knows := func(o *Options) string {
+		t.Helper()
+		list := o.recall(logr.Discard(), n.clock.Now()).Baselines()
+		if len(list) != 1 {
+			t.Fatalf("%+v", list)
+		}
+		return list[0].UID
+	}
+	dry := *n.parts.Options
+	dry.DryRun = true
+	write(n.parts.Options, "learnt by the one that acts")
+	if got := knows(&dry); got != "learnt by the one that acts" {
+		t.Errorf("the dry run knows %q", got)
+	}
+	n.want(1, 1, 8)
+	n.tick(1)
+	before := files(t, dry.StateDir)
+	n.clock.Step(time.Minute)
+	write(&dry, "learnt by the dry run")
+	after := files(t, dry.StateDir)
+	if len(after) != len(before)+1 || after[dryBaselinesFile] == "" {
+		t.Errorf("the dry run has written %d files", len(after)-len(before))
+	}
+	for name, content := range before {
+		if after[name] != content {
+			t.Errorf("the dry run has changed %s", name)
+		}
+	}
+	if got := knows(n.parts.Options); got != "learnt by the one that acts" {
+		t.Errorf("the one that acts knows %q", got)
+	}
+	if got := knows(&dry); got != "learnt by the dry run" {
+		t.Errorf("the dry run knows %q", got)
+	}
+}
+
+// files are those of a directory, by name.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range list {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Name()] = string(content)
+	}
+	return out
+}

@@ -13,18 +13,26 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// baselinesFile is the file of the state directory that has what is usual with pods.
-const baselinesFile = "baselines.json"
+const (
+	// baselinesFile is the file of the state directory that has what is usual with pods.
+	baselinesFile = "baselines.json"
+	// dryBaselinesFile is that of a dry run, which writes nothing that an agent reads which acts: both may run on one node.
+	dryBaselinesFile = "baselines-dry-run.json"
+)
 
 // newKeeper keeps what is usual with pods for the next agent; nil where it cannot be told whether the host is started anew in between. A
-// dry run makes no directory for it.
+// dry run makes no directory for it, keeps it in a file of its own, and reads the other one as well.
 func (o *Options) newKeeper(log logr.Logger) *baselines.Keeper {
 	boot, err := baselines.BootID(o.root())
 	if err != nil {
 		log.Info("What is usual with pods is not kept for the next agent", "why", err.Error())
 		return nil
 	}
-	return baselines.New(baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), Boot: boot, Mkdir: !o.DryRun, Log: log})
+	config := baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), Boot: boot, Mkdir: !o.DryRun, Log: log}
+	if o.DryRun {
+		config.Reads, config.Path = config.Path, filepath.Join(o.StateDir, dryBaselinesFile)
+	}
+	return baselines.New(config)
 }
 
 // recall is a state that knows what an agent has learnt on this host, if any has.

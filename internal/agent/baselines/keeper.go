@@ -37,6 +37,9 @@ const (
 type Config struct {
 	// Path is the file.
 	Path string
+	// Reads is another file that is read and never written, such as that of an agent beside this one; empty for none. The newer one of both
+	// counts.
+	Reads string
 	// Boot tells one start of the host from another. What was usual before it is not what is usual after.
 	Boot string
 	// Mkdir tells that the file's directory is made where it is not there; else nothing is kept then.
@@ -82,27 +85,40 @@ func BootID(root host.Root) (string, error) {
 	return id, nil
 }
 
-// Load reads what was kept: nothing where there is no file. The error says why a file is not used. The next is due a minute later: an agent
-// that ends again and again does not make old things new.
+// Load reads what was kept: nothing where there is no file. The error says why files are not used, where none is. The next is due a minute
+// later: an agent that ends again and again does not make old things new.
 func (k *Keeper) Load(now time.Time) ([]qos.Baseline, error) {
 	k.mu.Lock()
 	k.last = now
 	k.mu.Unlock()
-	c, err := k.read()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	var newest content
+	var bad error
+	for _, path := range []string{k.config.Path, k.config.Reads} {
+		if path == "" {
+			continue
+		}
+		c, err := read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = c.usable(k.config.Boot, now)
+		}
+		switch {
+		case err != nil:
+			bad = errors.Join(bad, fmt.Errorf("%s: %w", path, err))
+		case c.At.After(newest.At):
+			newest = c
+		}
 	}
-	if err == nil {
-		err = c.usable(k.config.Boot, now)
+	if !newest.At.IsZero() {
+		bad = nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.config.Path, err)
-	}
-	return c.Pods, nil
+	return newest.Pods, bad
 }
 
-func (k *Keeper) read() (c content, err error) {
-	f, err := os.Open(k.config.Path)
+func read(path string) (c content, err error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return c, err //nolint:wrapcheck // Load says of which file.
 	}

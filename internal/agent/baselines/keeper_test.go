@@ -68,6 +68,52 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestReads: another's file is read where it is newer and can be used, and never written.
+func TestReads(t *testing.T) {
+	dir := t.TempDir()
+	other, own := filepath.Join(dir, "other.json"), filepath.Join(dir, "own.json")
+	keep := func(path, uid string, at time.Time) {
+		t.Helper()
+		k := New(Config{Path: path, Boot: "one", Log: logr.Discard()})
+		k.Keep([]qos.Baseline{{UID: uid}}, at)
+		run(t, k)
+	}
+	k := New(Config{Path: own, Reads: other, Boot: "one", Log: logr.Discard()})
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"no file", func() {}, ""},
+		{"the other's alone", func() { keep(other, "other", now()) }, "other"},
+		{"its own is newer", func() { keep(own, "own", now().Add(time.Minute)) }, "own"},
+		{"the other's is newer", func() { keep(other, "other", now().Add(2*time.Minute)) }, "other"},
+		{"the other's is of no use", func() { keep(other, "other", now().Add(time.Hour)) }, "own"},
+	} {
+		step.do()
+		list, err := k.Load(now().Add(2 * time.Minute))
+		got := ""
+		if len(list) > 0 {
+			got = list[0].UID
+		}
+		if err != nil || got != step.want {
+			t.Errorf("%s: %q, %v, want %q", step.name, got, err, step.want)
+		}
+	}
+	if list, err := k.Load(now().Add(24 * time.Hour)); list != nil || err == nil || !strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other) {
+		t.Errorf("both are old: %v, %v", list, err)
+	}
+	before, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Keep(learnt(), now())
+	run(t, k)
+	if after, err := os.ReadFile(other); err != nil || string(after) != string(before) {
+		t.Errorf("the other's file was written: %v", err)
+	}
+}
+
 // TestBadFiles: of a file that is torn, damaged, somebody else's or of a newer agent nothing is taken, and the next write makes it good.
 func TestBadFiles(t *testing.T) {
 	config := Config{Path: filepath.Join(t.TempDir(), "baselines.json"), Boot: "one", Log: logr.Discard()}
