@@ -83,7 +83,7 @@ build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubel
 	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/nodekit ./cmd/nodekit
 	@# Linked statically and not built without C, as the Dockerfile does: that would compile most of Kubernetes' libraries a second time.
-	@$(GO) build -ldflags '$(LDFLAGS) -linkmode external -extldflags -static' -o $(BIN)/static/crane-agent ./cmd/crane-agent
+	@$(GO) build -ldflags '$(LDFLAGS) -linkmode external -extldflags -static' -o $(BIN)/static/ ./cmd/crane-agent ./test/e2e/node/agent/mortal
 	@$(GO) build -ldflags '-s -w' -o $(BIN)/nodes ./cmd/nodes
 
 .PHONY: nodes

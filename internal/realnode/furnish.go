@@ -180,6 +180,9 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 	if o.systemd() {
 		k.CgroupDriver = Systemd
 	}
+	if o.MemoryThrottling > 0 {
+		k.FeatureGates, k.MemoryThrottlingFactor = map[string]bool{"MemoryQoS": true}, &o.MemoryThrottling
+	}
 	if o.OwnCertificate {
 		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
 	}

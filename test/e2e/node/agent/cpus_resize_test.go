@@ -4,6 +4,7 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -50,8 +51,18 @@ func TestCPUsGrowInPlace(t *testing.T) {
 
 func (s site) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"requests":{"cpu":%[2]q},"limits":{"cpu":%[2]q}}}]}}`, pod.Spec.Containers[0].Name, cpus)
-	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "resize"); err != nil {
+	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources(cpus, ""), Limits: node.Resources(cpus, "")})
+}
+
+// resize changes in place what a pod's container asks for.
+func (s site) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
+	t.Helper()
+	body, err := json.Marshal(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"resources":%s}]}}`, pod.Spec.Containers[0].Name, body)
+	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "resize"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,14 +5,12 @@ package agent_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,90 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/pkg/qos"
 	"crane.io/crane/test/e2e/node"
 )
-
-// mortalEnv holds the life of a process that acts on a container and is killed in between.
-const mortalEnv = "CRANE_AGENT_TEST_LIFE"
-
-// life is what such a process does.
-type life struct {
-	// Root is the node's, Journal the file, Group and ID the container's.
-	Root, Journal, Group, ID string
-	// Writes is how many writes to files of the kernel it lives for; After that it dies after one more, else before.
-	Writes int
-	After  bool
-}
-
-// mortal are the kernel's files, written by a process that is killed with SIGKILL at one of them.
-type mortal struct {
-	act.KernelFiles
-	left  *int
-	after bool
-}
-
-func (m mortal) Write(file, value string) error {
-	die := *m.left == 0
-	*m.left--
-	if die && !m.after {
-		kill()
-	}
-	err := m.KernelFiles.Write(file, value)
-	if die {
-		kill()
-	}
-	return err
-}
-
-func kill() {
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
-}
-
-// live is the process: it throttles the container twice, gives back a step and then the rest, unless it dies before.
-func live(text string) int {
-	err := func() error {
-		var l life
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			return err
-		}
-		throttler, _, err := l.open(mortal{left: &l.Writes, after: l.After})
-		if err != nil {
-			return err
-		}
-		const most = 400 // of a core, in thousandths: the container's limit
-		for _, to := range []qos.Quota{300, 100, 200, most} {
-			plan := qos.Throttle{ContainerID: l.ID, Pod: qos.PodRef{Namespace: "default", Name: "mortal"}, To: to, Original: most}
-			if err := throttler.Throttle(plan, l.Group); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// open opens the journal as an agent at its start.
-func (l life) open(files act.Files) (*act.Throttler, *act.Journal, error) {
-	layout, err := cgroup.Detect(host.Root(l.Root))
-	if err != nil {
-		return nil, nil, err
-	}
-	journal, err := act.OpenJournal(l.Journal, layout, files)
-	if err != nil {
-		return nil, nil, err
-	}
-	return act.NewThrottler(layout, journal), journal, nil
-}
 
 // TestKilledAtEachWrite: a process that is killed with SIGKILL before or after any of its writes to a real kernel leaves nothing that
 // the next start does not put back.
@@ -121,55 +38,75 @@ func TestKilledAtEachWrite(t *testing.T) {
 		}
 	}
 	before := s.settings(t)
-	l := life{Root: s.Path("/"), Group: node.Group(pod), ID: filepath.Base(node.Group(pod))}
-	deaths := 0
-	for _, l.After = range []bool{false, true} {
-		for l.Writes = 0; ; l.Writes++ {
-			l.Journal = filepath.Join(t.TempDir(), "changes.json")
-			died, err := l.run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !died {
-				break
-			}
-			deaths++
-			if _, journal, err := l.open(act.KernelFiles{}); err != nil {
-				t.Errorf("killed at write %d, after it: %t: %v", l.Writes, l.After, err)
-			} else if err := journal.UndoAll(); err != nil || len(journal.Entries()) > 0 {
-				t.Errorf("killed at write %d, after it: %t: %v, %v left", l.Writes, l.After, err, journal.Entries())
-			}
-			if c := changes(before, s.settings(t)); len(c) > 0 {
-				t.Fatalf("killed at write %d, after it: %t: %s", l.Writes, l.After, strings.Join(c, "; "))
-			}
-		}
+	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), s.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	// Four writes at least: of the quota, each before and after.
-	if deaths < 8 {
-		t.Errorf("the process was killed at %d points only", deaths)
+	if c := changes(before, s.settings(t)); len(c) > 0 {
+		t.Errorf("at the end: %s", strings.Join(c, "; "))
 	}
-	t.Logf("killed at %d points", deaths)
+	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
+	if s.Cgroup() == 2 {
+		writes = map[string]int{"cpu.max": 8, "cpu.weight": 2, "memory.high": 5}
+	}
+	diedAt(t, string(out), writes)
 }
 
-// run lives the life and tells whether it ended by SIGKILL.
-func (l life) run(ctx context.Context) (died bool, err error) {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return false, err
+// TestKilledAtEachWriteOfMemory: so it is on a kernel with cgroup version 2, with a kubelet that sets memory.high itself, at the writes of
+// limits of memory and of what is dropped for them as well.
+func TestKilledAtEachWriteOfMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), mortalEnv+"="+string(text))
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
-			return true, nil
+	s := start(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
+	pod := s.Run(t, s.Pod("victim", "memory-hog", []string{"-mib", "64", "-file", "/tmp/cache"}, node.Resources("50m", "16Mi"), node.Resources("400m", "96Mi")))
+	c := s.Cgroups(t)
+	dir := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+	s.Eventually(t, "the files are in memory", func() error {
+		return compare(func(name string) (string, error) { return c.Read(t, dir+"/"+name) }, "memory.current", func(n int64) bool { return n > 64*mebi })
+	})
+	if err := c.Write(t, dir+"/cpu.max.burst", "20000"); err != nil {
+		t.Fatal(err)
+	}
+	look := s.Run(t, s.Watcher("look"))
+	before := s.settingsInside(t, look)
+	// 16 MiB and nine tenths of the rest, in pages: the kubelet's value, with its quota and weight.
+	for name, want := range map[string]string{"memory.high": strconv.Itoa(88 * mebi), "cpu.max": "40000 100000", "memory.max": strconv.Itoa(96 * mebi)} {
+		if got := before["/"+strings.TrimPrefix(node.Group(pod), "kubepods/")+"/"+name]; got != want {
+			t.Errorf("%s is %q before, want the kubelet's %q", name, got, want)
 		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("%w: %s", err, out)
+	killer := s.Watcher("killer")
+	killer.Spec.RestartPolicy = corev1.RestartPolicyNever
+	killer.Spec.Containers[0].Image = node.Image(mortal)
+	killer.Spec.Containers[0].Args = []string{node.WatcherRoot, node.WatcherRoot + "/var/lib/" + mortal, node.Group(pod)}
+	s.Create(t, killer)
+	done := s.Await(t, killer, "has ended", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+	out, err := s.Logs(t, done)
+	if err != nil || done.Status.Phase != corev1.PodSucceeded {
+		t.Fatalf("%s, %v\n%s", done.Status.Phase, err, out)
 	}
-	return false, nil
+	if c := changes(before, s.settingsInside(t, look)); len(c) > 0 {
+		t.Errorf("at the end: %s", strings.Join(c, "; "))
+	}
+	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
+}
+
+// diedAt looks whether a process was killed before and after so many writes of each of these files at least.
+func diedAt(t *testing.T, out string, writes map[string]int) {
+	t.Helper()
+	for file, least := range writes {
+		for _, when := range []string{"before", "after"} {
+			if n := len(regexp.MustCompile(fmt.Sprintf(`(?m)^killed %s write \d+, of %s:`, when, regexp.QuoteMeta(file))).FindAllString(out, -1)); n < least {
+				t.Errorf("killed %s %d writes of %s, want %d or more", when, n, file, least)
+			}
+		}
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Log(out)
+	}
 }
 
 // roundsEnv is how often an agent is killed at random, for those who want to know it better.

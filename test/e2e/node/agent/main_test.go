@@ -6,6 +6,7 @@
 package agent_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -15,9 +16,14 @@ import (
 // command is the binary, and the name of its image, of the DaemonSet and of its container.
 const command = "crane-agent"
 
+// mortal is a program that is killed while it changes a container.
+const mortal = "mortal"
+
 func TestMain(m *testing.M) {
-	if plan := os.Getenv(mortalEnv); plan != "" {
-		os.Exit(live(plan))
+	flag.Parse()
+	images := []string{command}
+	if !testing.Short() {
+		images = append(images, mortal)
 	}
-	os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: true, Commands: []string{command}}))
+	os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: true, Commands: images}))
 }

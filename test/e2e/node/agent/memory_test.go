@@ -4,7 +4,6 @@
 package agent_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -69,20 +68,13 @@ func TestMemory(t *testing.T) {
 	s.Eventually(t, "the files are dropped", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n < mib/2<<20 })
 	})
-	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
-		t.Fatal(err)
-	}
+	d.kill(t, c)
 	s.awaitEvent(t, "ChangesUndone")
 	s.Await(t, d.pod, "is another process", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p) })
 	s.Eventually(t, "the pod has a limit again", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
-	rule := &unstructured.Unstructured{}
-	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
-	rule.SetName("full")
-	if err := s.client.Delete(context.WithoutCancel(t.Context()), rule); err != nil {
-		t.Fatal(err)
-	}
+	s.dropRule(t, "full")
 	s.Eventually(t, "the pod has no limit", func() error {
 		text, err := read("memory.high")
 		if err == nil && text != "max" {
@@ -93,6 +85,25 @@ func TestMemory(t *testing.T) {
 	now, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
 	if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod has not gone on: %+v, %v", now.Status, err)
+	}
+}
+
+// kill ends the agent with SIGKILL on a node with cgroup version 2.
+func (d *deployed) kill(t testing.TB, c *node.Cgroups) {
+	t.Helper()
+	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropRule deletes a NodeQOS.
+func (s site) dropRule(t testing.TB, name string) {
+	t.Helper()
+	rule := &unstructured.Unstructured{}
+	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
+	rule.SetName(name)
+	if err := s.client.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -49,6 +49,17 @@ func (s site) settings(t testing.TB) map[string]string {
 	return found
 }
 
+// settingsInside are those of a node in a virtual machine, by their path below kubepods, as a Watcher sees them.
+func (s site) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
+	t.Helper()
+	all := s.walk(t, watcher, node.WatcherRoot+"/sys/fs/cgroup/kubepods", changeable()...)
+	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
+	if len(all) == 0 {
+		t.Fatal("a node without settings of pods")
+	}
+	return all
+}
+
 // changes are the settings that are others than before, one line each. What came or went meanwhile is none.
 func changes(before, now map[string]string) []string {
 	var out []string

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/realnode"
 	"crane.io/crane/test/e2e/node"
 )
@@ -42,12 +39,7 @@ func TestThrottleWithSystemd(t *testing.T) {
 		}
 		s.awaitHeldDown(t, cgroups, hog)
 	}
-	rule := &unstructured.Unstructured{}
-	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
-	rule.SetName("busy")
-	if err := s.client.Delete(t.Context(), rule); err != nil {
-		t.Fatal(err)
-	}
+	s.dropRule(t, "busy")
 	s.Eventually(t, "limits are as before", func() error {
 		ofPod, err := cgroups.PodLimits(t, hog)
 		if err != nil {

@@ -1,0 +1,106 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestMemoryOfKubelet: where a kubelet with MemoryQoS sets memory.high itself, the agent takes from that value, never sets a higher one, and
+// puts it back. What the kubelet writes meanwhile, as for a pod that is resized, is what is taken from then on, and what the next start puts
+// back when the agent is killed.
+func TestMemoryOfKubelet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	s := start(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
+	const mib = 96
+	// The kubelet's value is the request and half of what the limit is above it.
+	ask := func(limit string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: node.Resources("", "32Mi"), Limits: node.Resources("", limit)}
+	}
+	const first, second = 144 * mebi, 176 * mebi
+	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, ask("256Mi").Requests, ask("256Mi").Limits)
+	reader.Labels = batch()
+	reader = s.Run(t, reader)
+	c, look := s.Cgroups(t), s.Run(t, s.Watcher("look"))
+	read := func(name string) (string, error) {
+		return c.Read(t, c.Dir("")+strings.TrimPrefix(node.Group(reader), "kubepods")+"/"+name)
+	}
+	high := func(what string, ok func(int64) bool) {
+		t.Helper()
+		s.Eventually(t, what, func() error {
+			return compare(read, "memory.high", func(n int64) bool {
+				if n != first && n > mib*mebi && n != second {
+					t.Errorf("%s: memory.high is %d, which is neither the kubelet's nor below it", what, n)
+				}
+				return ok(n)
+			})
+		})
+	}
+	is := func(want int64) func(int64) bool { return func(n int64) bool { return n == want } }
+	held := func(n int64) bool { return n < mib*mebi }
+	s.Eventually(t, "the files are in memory", func() error {
+		return compare(read, "memory.current", func(n int64) bool { return n > mib*mebi })
+	})
+	high("the kubelet's value is there", is(first))
+	d := s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
+	remove := s.put(t, memoryRules)
+	high("the pod is held down", held)
+	remove()
+	high("the kubelet's value is back", is(first))
+
+	s.apply(t, memoryRules)
+	high("the pod is held down again", held)
+	s.resize(t, reader, ask("320Mi"))
+	s.Eventually(t, "the agent takes from the kubelet's new value", func() error {
+		original, err := s.originalHigh(t, look, reader)
+		if err == nil && original != second {
+			err = fmt.Errorf("it would put back %d, want %d", original, second)
+		}
+		return err
+	})
+	high("the pod is held down once more", held)
+	d.kill(t, c)
+	s.dropRule(t, "full")
+	s.awaitEvent(t, "ChangesUndone")
+	high("the kubelet's new value is back", is(second))
+	now := s.Await(t, reader, "is there", func(*corev1.Pod) bool { return true })
+	if now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod has not gone on: %+v", now.Status)
+	}
+}
+
+// originalHigh is what the agent's journal has of a pod to be put back to memory.high.
+func (s site) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
+	t.Helper()
+	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.WatcherRoot+"/var/lib/crane-agent/memory.json")
+	if err != nil {
+		return 0, err
+	}
+	var journal struct {
+		Entries []struct {
+			Files []struct{ Group, File, Original string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &journal); err != nil {
+		return 0, err
+	}
+	for _, e := range journal.Entries {
+		for _, f := range e.Files {
+			if f.Group == node.Group(pod) && f.File == "memory.high" {
+				return strconv.ParseInt(f.Original, 10, 64)
+			}
+		}
+	}
+	return 0, fmt.Errorf("the journal has nothing of the pod: %s", text)
+}

@@ -1,0 +1,173 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mortal changes limits of a container on a real kernel as the agent does, once for each write to a file of the kernel, is killed
+// with SIGKILL before or after it, and undoes what is left as the agent's next start does:
+//
+//	mortal ROOT DIR GROUP
+//
+// ROOT is where the node's files are, DIR takes journals, GROUP is the container's cgroup below the root of a hierarchy. It prints a line for
+// each death and fails when a setting of the container or its pod is another than before.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+)
+
+// lifeEnv holds what a process of this program does that is to be killed.
+const lifeEnv = "CRANE_AGENT_TEST_LIFE"
+
+func main() {
+	err := errors.New("want the root of a node, a directory and a container's cgroup")
+	if text := os.Getenv(lifeEnv); text != "" {
+		err = live(text)
+	} else if len(os.Args) == 4 {
+		err = killed(context.Background(), life{Root: os.Args[1], Group: os.Args[3]}, os.Args[2], os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mortal:", err)
+		os.Exit(1)
+	}
+}
+
+// killed lives all lives, of cpu and where the kernel can of memory, each for one write more than the one before.
+func killed(ctx context.Context, l life, dir string, out io.Writer) error {
+	layout, err := cgroup.Detect(host.Root(l.Root))
+	if err != nil {
+		return fmt.Errorf("look at cgroups: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory for journals: %w", err)
+	}
+	l.Journal = filepath.Join(dir, "changes.json")
+	deaths, held := 0, 0
+	for _, l.Memory = range []bool{false, true} {
+		if _, can := layout.Reclaim(l.Group); l.Memory && !can {
+			continue
+		}
+		for _, l.After = range []bool{false, true} {
+			for l.Writes = 0; ; l.Writes++ {
+				died, left, err := l.once(ctx, layout, out)
+				if err != nil {
+					return err
+				}
+				if !died {
+					break
+				}
+				if deaths++; left > 0 {
+					held++
+				}
+			}
+		}
+	}
+	_, err = fmt.Fprintf(out, "killed at %d points, at %d with changes in force\n", deaths, held)
+	return err //nolint:wrapcheck // To the standard output.
+}
+
+// once lives one life and undoes it. left is the number of settings that were others than before.
+func (l life) once(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, left int, err error) {
+	before, err := settings(layout, l.Group)
+	if err != nil {
+		return false, 0, err
+	}
+	died, file, err := l.run(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	changed := func() (n int, err error) {
+		now, err := settings(layout, l.Group)
+		for path, value := range before {
+			if now[path] != value {
+				n, err = n+1, errors.Join(err, fmt.Errorf("%s: %s, was %s", path, now[path], value))
+			}
+		}
+		return n, err
+	}
+	if !died {
+		_, err := changed()
+		return false, 0, err
+	}
+	left, _ = changed()
+	when := "before"
+	if l.After {
+		when = "after"
+	}
+	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, left); err != nil {
+		return true, left, err //nolint:wrapcheck // To the standard output.
+	}
+	_, journal, err := l.open(act.KernelFiles{})
+	if err != nil {
+		return true, left, err
+	}
+	err = journal.UndoAll()
+	if n := len(journal.Entries()); n > 0 {
+		err = errors.Join(err, fmt.Errorf("the journal holds %d units after it was undone", n))
+	}
+	_, not := changed()
+	return true, left, errors.Join(err, not, os.RemoveAll(l.Journal))
+}
+
+// run lives the life in a process of its own and tells whether that ended by SIGKILL, and at which file.
+func (l life) run(ctx context.Context) (died bool, file string, err error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return false, "", fmt.Errorf("life: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), lifeEnv+"="+string(text))
+	var said, problem bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &problem
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+			return true, said.String(), nil
+		}
+	}
+	if err != nil {
+		return false, "", fmt.Errorf("%w: %s", err, problem.String())
+	}
+	return false, "", nil
+}
+
+// settings are what a container's group and its pod's hold, by file.
+func settings(layout cgroup.Layout, group string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, g := range []string{group, filepath.Dir(group)} {
+		for _, name := range []string{
+			cgroup.FileMax, cgroup.FileMaxBurst, cgroup.FileWeight, cgroup.FileIdle, cgroup.FileHigh, cgroup.FileMemory, cgroup.FileCPUs,
+			cgroup.FileQuotaV1, cgroup.FilePeriodV1, cgroup.FileBurstV1, cgroup.FileSharesV1, cgroup.FileMemoryV1,
+		} {
+			path, err := layout.Setting(g, name)
+			if err != nil {
+				continue // It is of the other version.
+			}
+			content, err := os.ReadFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // The kernel is older.
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read settings: %w", err)
+			}
+			out[path] = string(bytes.TrimSpace(content))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s has no settings", group)
+	}
+	return out, nil
+}
