@@ -174,8 +174,8 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores too much", "Would limit batch/grep container main from no limit to 0.2 cores",
-		"Would evict batch/grep", "In preview", "New pods would be kept away: true", "static pod",
+		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores have to go, with a margin: 0.000 cores are going already, 0.250 cores would go now, 0.300 cores would stay", "Would limit batch/grep container main from no limit to 0.2 cores",
+		"Would evict batch/grep with a grace period of 7s, which frees 300 MiB, by rule mixed/memory", "which frees 0.050 cores", "calm-down (preview)", "In preview", "New pods would be kept away: yes", "static pod",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -77,7 +77,10 @@ func (o *Options) actions(layout *cgroup.Layout) []features.Feature {
 	for _, k := range kinds() {
 		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
 		why := ""
-		if k.unsupported != nil && layout != nil {
+		switch {
+		case k.host && layout == nil:
+			why = "there are no cgroups"
+		case k.unsupported != nil && layout != nil:
 			why = k.unsupported(*layout)
 		}
 		switch {

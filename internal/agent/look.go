@@ -32,7 +32,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	if err != nil {
 		return nil, err
 	}
-	state, err := o.readOnce(ctx, log, clk)
+	state, api, err := o.readOnce(ctx, log, clk)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +57,13 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	var eyes sense.Sense
 	observation := eyes.Observe(snapshot, pods, act.Tainted(state.Node))
 	r := &report{at: snapshot.At, node: o.node(), snapshot: snapshot, observation: observation, policy: policy, problems: problems, known: pods.Known()}
-	r.features, r.zones = o.features(present(layout, missing), missing, snapshot), o.seeZones(ctx)
+	r.features, r.zones = o.features(present(layout, missing), missing, snapshot), o.seeZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unheard...)
 	if state.Rules.NodeQOS != nil && state.Node == nil {
 		r.notes = append(r.notes, "the node's labels are not known (--node-labels): every NodeQOS is taken")
+	}
+	if n := len(state.Rules.NodeQOS); n > 0 && len(policy.Rules) == 0 {
+		r.notes = append(r.notes, fmt.Sprintf("no rule of the %d NodeQOS is for this node, or none of them can be used", n))
 	}
 	// One measurement is not several in a row: what is shown is what happens if it lasts, with the number that is needed.
 	lasting := policy

@@ -145,7 +145,7 @@ func (p *player) tell(plan *qos.Plan) {
 			p.sayf("rule %s: %s, %s", f.Rule, f.Phase, f.Why)
 			continue
 		}
-		p.sayf("rule %s: %s, %.4g %s, threshold %.4g", f.Rule, f.Phase, f.Value, f.Unit, f.Above)
+		p.sayf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.Reading(f.Value, f.Unit), qos.Reading(f.Above, f.Unit))
 	}
 	if plan.Avoid.Wanted != p.avoided {
 		p.avoided = plan.Avoid.Wanted

@@ -114,22 +114,22 @@ func (o *Options) static() (cluster.Static, error) {
 	return cluster.NewStatic(state), nil
 }
 
-// readOnce is what is known now.
-func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithTicker) (*cluster.State, error) {
+// readOnce is what is known now, and how the API server was asked; nil where files say it.
+func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithTicker) (*cluster.State, *clients, error) {
 	if !o.asksCluster() {
 		s, err := o.static()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return s.State(), nil
+		return s.State(), nil, nil
 	}
 	c, err := o.clients()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w, err := o.newWatcher(c, log, clk, func(string) {})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, asked)
 	ended := make(chan error, 1)
@@ -141,14 +141,14 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 	state := w.State()
 	cancel()
 	if err := <-ended; err != nil {
-		return nil, fmt.Errorf("ask the API server: %w", err)
+		return nil, nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	if state.Node == nil {
 		// The first is of the node itself.
 		why := append(slices.Concat(state.Unheard, state.Problems), "the API server has said nothing for "+asked.String())
-		return nil, errors.New(why[0])
+		return nil, nil, errors.New(why[0])
 	}
-	return state, nil
+	return state, &c, nil
 }
 
 func (o *Options) readRules() (ruleset.Set, error) {

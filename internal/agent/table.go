@@ -5,9 +5,12 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"crane.io/crane/internal/agent/host"
@@ -16,8 +19,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxRows bounds the pods of the table; -o json has all.
-const maxRows = 30
+const (
+	// maxRows bounds the pods of the table, and the devices; -o json has all.
+	maxRows = 30
+	// leastOperations and leastBytes a second are what makes a device worth a row.
+	leastOperations, leastBytes = 0.5, 512
+)
 
 // writeTable prints the report for people.
 func (r *report) writeTable(w io.Writer) error {
@@ -33,17 +40,25 @@ func (r *report) writeTable(w io.Writer) error {
 	})
 	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
 	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
+	if z := &r.zones; z.KubeletSource != "" {
+		fmt.Fprintf(out, "Usable is what the kubelet leaves to pods, by %s; CPUs that it keeps: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
+	}
 	for _, p := range r.zones.Problems {
 		fmt.Fprintln(out, "Note:", p)
 	}
-	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", r.deviceRows)
-	r.section(out, "POD\tCLASS\tCPU\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tMAY BE", r.podRows)
+	quiet := 0
+	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", func(row func(...any)) { quiet = r.deviceRows(row) })
+	if quiet > 0 {
+		fmt.Fprintf(out, "and %d on which less happened, or nothing (-o json has all)\n", quiet)
+	}
+	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
 		fmt.Fprintf(out, "and %d pods that use less (-o json has all)\n", hidden)
 	}
-	if len(r.policy.Rules) > 0 {
-		r.rules(out)
+	for _, of := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
+		fmt.Fprintf(out, "\nNot measured: %s: %s\n", of, r.snapshot.Problems[of])
 	}
+	r.rules(out)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
@@ -115,20 +130,32 @@ func (r *report) zoneRows(row func(...any)) {
 	}
 }
 
-func (r *report) deviceRows(row func(...any)) {
+// deviceRows prints the devices on which something happens, disks first, and returns how many it leaves out: a node has an interface for
+// each pod.
+func (r *report) deviceRows(row func(...any)) (quiet int) {
 	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
+	rows := 0
+	shown := func(operations, bytes float64) bool {
+		if operations < leastOperations && bytes < leastBytes || rows >= maxRows {
+			quiet++
+			return false
+		}
+		rows++
+		return true
+	}
 	for i := range r.snapshot.Disks {
-		if d := &r.snapshot.Disks[i]; d.Rate.OK {
+		if d := &r.snapshot.Disks[i]; d.Rate.OK && shown(max(d.Rate.Value.Reads, d.Rate.Value.Writes), max(d.Rate.Value.ReadBytes, d.Rate.Value.WriteBytes)) {
 			v := d.Rate.Value
 			row(d.Name, kib(v.ReadBytes), kib(v.WriteBytes), fmt.Sprintf("%.0f reads", v.Reads), fmt.Sprintf("%.0f writes", v.Writes), fmt.Sprintf("%.1f %%", 100*float64(v.Busy)))
 		}
 	}
 	for i := range r.snapshot.Interfaces {
-		if f := &r.snapshot.Interfaces[i]; f.Rate.OK {
+		if f := &r.snapshot.Interfaces[i]; f.Rate.OK && shown(max(f.Rate.Value.ReceivedPackets, f.Rate.Value.SentPackets), max(f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes)) {
 			v := f.Rate.Value
 			row(f.Name, kib(v.ReceivedBytes), kib(v.SentBytes), fmt.Sprintf("%.0f packets", v.ReceivedPackets), fmt.Sprintf("%.0f packets", v.SentPackets), "")
 		}
 	}
+	return quiet
 }
 
 func (r *report) podRows(row func(...any)) {
@@ -165,62 +192,9 @@ func (r *report) podRows(row func(...any)) {
 func mayBe(p *qos.Pod) string {
 	switch {
 	case len(p.Allowed) == 0:
-		return "left alone"
+		return "none"
 	case p.Keep != "":
-		return fmt.Sprintf("%v, never evicted: %s", p.Allowed, p.Keep)
+		return strings.Join(p.Allowed, ", ") + "; never evicted: " + p.Keep
 	}
-	return fmt.Sprint(p.Allowed)
-}
-
-func (r *report) rules(w io.Writer) {
-	for _, p := range r.problems {
-		fmt.Fprintln(w, "\nProblem:", p)
-	}
-	r.section(w, "RULE\tMETRIC\tVALUE\tTHRESHOLD\tNOW\tIF IT LASTS\tACTION", func(row func(...any)) {
-		for i, f := range r.plan.Rules {
-			rule := &r.policy.Rules[i]
-			value, lasts := unknown, "nothing"
-			if f.Phase != qos.Unknown {
-				value = fmt.Sprintf("%.4g %s", f.Value, f.Unit)
-			}
-			now := string(f.Phase)
-			if f.Phase == qos.Firing {
-				lasts = fmt.Sprintf("fires after %d in a row", rule.Trigger)
-				now = "above"
-			}
-			row(f.Rule, rule.Metric, value, fmt.Sprintf("%.4g %s", f.Above, f.Unit), now, lasts, rule.Action.Name)
-		}
-	})
-	fmt.Fprintln(w)
-	for i, f := range r.plan.Rules {
-		if f.Gap > 0 {
-			fmt.Fprintf(w, "%s: %s too much with a margin, %s are about to go, %s stay uncovered\n", f.Rule, amount(f.Of, f.Gap), amount(f.Of, f.Going), amount(f.Of, f.Short))
-		}
-		if f.Why != "" {
-			fmt.Fprintf(w, "%s: %s\n", r.policy.Rules[i].Name, f.Why)
-		}
-	}
-	fmt.Fprintf(w, "New pods would be kept away: %t (%s)\n", r.plan.Avoid.Wanted, r.plan.Avoid.Why)
-	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
-		would := "Would"
-		if preview {
-			would = "In preview, would only tell that it would"
-		}
-		for _, t := range throttles {
-			fmt.Fprintf(w, "%s limit %s container %s from %s to %s, by rule %s: %s\n", would, t.Pod, t.ContainerOf, t.From, t.To, t.Rule, t.Why)
-		}
-		for _, t := range memory {
-			fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, by rule %s: %s\n", would, t.Pod, t.ContainerOf, t.From, t.To, t.Rule, t.Why)
-		}
-		for _, e := range evictions {
-			fmt.Fprintf(w, "%s evict %s, by rule %s: %s\n", would, e.Pod, e.Rule, e.Why)
-		}
-	})
-}
-
-func amount(of qos.Resource, v float64) string {
-	if of == qos.CPU {
-		return fmt.Sprintf("%.3f cores", v/1000)
-	}
-	return mebibytes(series.Bytes(v))
+	return strings.Join(p.Allowed, ", ")
 }

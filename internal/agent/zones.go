@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/cpumanager"
 	"crane.io/crane/internal/agent/features"
@@ -67,7 +70,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 	}
 	if p.api != nil {
 		config.Dynamic = p.api.objects
-		config.Kubelet = &topology.KubeletClient{Credentials: p.api.config, Root: p.root(), Dir: p.KubeletRoot}
+		config.Kubelet = p.kubelet(p.api.config)
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
@@ -111,8 +114,16 @@ func (p *parts) cpuFeature() features.Feature {
 	return f
 }
 
-// seeZones reads the zones of the node once.
-func (o *Options) seeZones(ctx context.Context) topology.Seen {
-	// Nobody is asked: one look without the rights to ask for a kubelet's configuration is the usual case.
-	return topology.See(ctx, o.root(), &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig})
+// seeZones reads the zones of the node once. Where there is an API server the kubelet is asked, which knows it.
+func (o *Options) seeZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Seen {
+	reader := &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
+	if api != nil {
+		reader.Client = o.kubelet(api.config)
+	}
+	return topology.See(ctx, o.root(), reader, node)
+}
+
+// kubelet asks the node's kubelet with the credentials for the API server.
+func (o *Options) kubelet(credentials *rest.Config) *topology.KubeletClient {
+	return &topology.KubeletClient{Credentials: credentials, Root: o.root(), Dir: o.KubeletRoot}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrGone tells that a file has vanished: its cgroup was removed, or its process has ended.
-var ErrGone = errors.New("vanished")
+var ErrGone = errors.New("is not there")
 
 const (
 	firstBuffer = 16 << 10

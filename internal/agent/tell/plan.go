@@ -73,7 +73,7 @@ func measured(f *qos.Finding, side string) string {
 	if f.Count == 1 {
 		times = "once"
 	}
-	return fmt.Sprintf("%.4g %s, %s %.4g, %s", f.Value, f.Unit, side, f.Above, times)
+	return fmt.Sprintf("%s, %s %s, %s", qos.Reading(f.Value, f.Unit), side, qos.Reading(f.Above, f.Unit), times)
 }
 
 // begun tells that a rule fires.

@@ -165,7 +165,7 @@ func TestRule(t *testing.T) {
 	plan.Throttles = []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}
 	plan.Evictions = []qos.Eviction{{Pod: qos.PodRef{UID: "v", Namespace: "batch", Name: "other"}, Rule: "mixed/cpu"}}
 	s.Plan(&plan)
-	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75, 2 times in a row; " +
+	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
 		"throttles batch/hog; would evict batch/other; nobody is evicted: 60.0 % of cpu are used, the water mark is 80 %"
 	if len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q\nwant %q", s.events.list, want)
@@ -185,7 +185,7 @@ func TestRule(t *testing.T) {
 	plan = qos.Plan{Rules: []qos.Finding{finding(qos.Calm)}}
 	plan.Rules[0].Value = 60
 	s.Plan(&plan)
-	if want := "Normal RestoreTriggered Node node-1: mixed/cpu restored action calm-down: 60 percent, not above 75, 2 times in a row"; len(s.events.list) != 1 || s.events.list[0] != want {
+	if want := "Normal RestoreTriggered Node node-1: mixed/cpu restored action calm-down: 60 percent, not above 75 percent, 2 times in a row"; len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	for series, want := range map[string]float64{
@@ -413,7 +413,7 @@ func TestPreview(t *testing.T) {
 		s.Plan(&plan)
 		s.clock.Step(time.Second)
 	}
-	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75, 2 times in a row; " +
+	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
 		"in preview, nothing is done; would throttle batch/hog; would evict batch/hog"
 	if !slices.Equal(s.events.list, []string{want}) {
 		t.Errorf("%q, want %q", s.events.list, want)

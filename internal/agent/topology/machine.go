@@ -323,6 +323,9 @@ func (s *sysfs) siblings(cpu int) (numa.CPUSet, error) {
 	if errors.Is(err, host.ErrGone) {
 		set, err = s.cpus(dir + "thread_siblings_list") // its name before Linux 5.3
 	}
+	if errors.Is(err, host.ErrGone) {
+		err = fmt.Errorf("there is neither core_cpus_list nor thread_siblings_list in /sys/devices/system/%s", dir)
+	}
 	if err == nil && !set.Contains(cpu) {
 		err = fmt.Errorf("CPU %d is not among its own siblings %s", cpu, set)
 	}

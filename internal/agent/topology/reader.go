@@ -123,7 +123,7 @@ func (r *KubeletReader) readFile() (Kubelet, error) {
 	case errors.Is(err, fs.ErrNotExist) && r.silent != nil:
 		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.silent)
 	case errors.Is(err, fs.ErrNotExist):
-		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and the kubelet was not asked", path)
+		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and no API server (--kubeconfig) by which the kubelet knows who asks it", path)
 	case err != nil:
 		return Kubelet{}, fmt.Errorf("the kubelet's configuration: %w", err)
 	}

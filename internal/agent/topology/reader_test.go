@@ -57,7 +57,7 @@ func TestKubeletFile(t *testing.T) {
 		t.Errorf("a file elsewhere: %+v, %v", k, err)
 	}
 	r.Root, r.File = hostWith(t, nil), ""
-	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the kubelet was not asked") {
+	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no API server (--kubeconfig)") {
 		t.Errorf("nothing: %+v, %v", k, err)
 	}
 }

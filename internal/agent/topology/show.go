@@ -5,9 +5,12 @@ package topology
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/series"
@@ -38,25 +41,29 @@ type SeenZone struct {
 	Distances    []int        `json:"distances,omitempty"`
 }
 
-// See reads a topology once. What is not known is a problem.
-func See(ctx context.Context, root host.Root, kubelet *KubeletReader) Seen {
+// See reads the topology of a node once, which is nil where it is not known. What is not known is a problem.
+func See(ctx context.Context, root host.Root, kubelet *KubeletReader, node *corev1.Node) Seen {
 	machine, err := ReadMachine(root)
 	if err != nil {
-		return Seen{Zones: []SeenZone{}, Problems: []string{err.Error()}}
+		return Seen{Zones: []SeenZone{}, Problems: []string{fmt.Sprintf("which CPUs there are is not known: %v", err)}}
 	}
-	f := &Facts{Machine: machine}
 	out := Seen{Zones: make([]SeenZone, len(machine.Zones))}
-	k, unknown := kubelet.Read(ctx, nil)
+	k, unknown := kubelet.Read(ctx, node)
+	f := newFacts(machine, k, node)
 	if unknown == nil {
-		f.Kubelet = k
 		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
 		if reserved, err := f.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
 	}
-	out.Problems = f.Problems()
-	if unknown != nil {
-		out.Problems = append(out.Problems, unknown.Error())
+	if unknown == nil {
+		out.Problems = f.Problems()
+		if silent := kubelet.Silent(); silent != nil {
+			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet was asked for its configuration and did not say it: its file is read, in which flags and drop-in files are not seen: %v", silent))
+		}
+	} else {
+		// What would be left is no matter where it is not known what is taken.
+		out.Problems = append(slices.Clone(machine.Problems), unknown.Error())
 	}
 	built := f.Build()
 	for i := range machine.Zones {
@@ -79,12 +86,12 @@ func (s *Seen) Rows() [][7]string {
 	out := make([][7]string, len(s.Zones))
 	for i, z := range s.Zones {
 		const notKnown = "unknown"
-		row := [7]string{z.Name, z.CPUs, strconv.Itoa(z.Cores), notKnown, strconv.FormatInt(int64(z.Memory)>>20, 10) + " MiB", notKnown, ""}
+		row := [7]string{z.Name, z.CPUs, strconv.Itoa(z.Cores), notKnown, inMiB(int64(z.Memory)), notKnown, ""}
 		if z.UsableCPU != nil {
 			row[3] = strconv.FormatFloat(*z.UsableCPU, 'f', -1, 64)
 		}
 		if z.UsableMemory != nil {
-			row[5] = strconv.FormatInt(*z.UsableMemory>>20, 10) + " MiB"
+			row[5] = inMiB(*z.UsableMemory)
 		}
 		for k, d := range z.Distances {
 			if k > 0 {
@@ -96,3 +103,5 @@ func (s *Seen) Rows() [][7]string {
 	}
 	return out
 }
+
+func inMiB(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

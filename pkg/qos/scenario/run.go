@@ -240,7 +240,7 @@ func (r *run) carryOut(plan qos.Plan, elapsed time.Duration) {
 			r.reasons[f.Why] = true
 		}
 		if r.phases[f.Rule] != f.Phase && f.Phase != qos.Rising {
-			logf("rule %s: %s, %.4g %s, threshold %.4g", f.Rule, f.Phase, f.Value, f.Unit, f.Above)
+			logf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.Reading(f.Value, f.Unit), qos.Reading(f.Above, f.Unit))
 			r.phases[f.Rule] = f.Phase
 		}
 	}
