@@ -157,14 +157,16 @@ func TestLedger(t *testing.T) {
 				delete(asked, owner)
 				continue
 			}
-			if asked[owner] != nil {
-				continue
+			// Who holds something asks for something else, as a container that is resized; it ran on what it holds, or is new on the machine.
+			var had CPUSet
+			if h := l.holders[owner]; r.IntN(3) > 0 {
+				had = h.cpus
 			}
 			counts := map[string]int{"node0": r.IntN(4), "node1": r.IntN(4)}
 			policy := policies[r.IntN(len(policies))]
-			before := l.fixed()
-			if err := l.Allocate(owner, policy, counts); err != nil {
-				if l.fixed() != before || l.CPUs(owner) != l.Shared() {
+			before, own, shared := l.fixed(), l.CPUs(owner), l.Shared()
+			if err := l.Hold(owner, policy, counts, had); err != nil {
+				if l.fixed() != before || l.CPUs(owner) != own || l.Shared() != shared {
 					t.Fatalf("seed %d: a refusal changed something", seed)
 				}
 				continue
@@ -229,15 +231,15 @@ func TestAdopt(t *testing.T) {
 		"not there": l.Adopt("b", PolicyExclusive, NewCPUSet(77)),
 		"twice":     l.Adopt("a", PolicyExclusive, NewCPUSet(2)),
 		"shared":    l.Adopt("b", PolicyNUMA, NewCPUSet(2)),
-		"policy":    l.Allocate("b", "whatever", nil),
-		"negative":  l.Allocate("b", PolicyExclusive, map[string]int{"node0": -1}),
-		"no zone":   l.Allocate("b", PolicyExclusive, map[string]int{"node9": 1}),
+		"policy":    l.Hold("b", "whatever", nil, CPUSet{}),
+		"negative":  l.Hold("b", PolicyExclusive, map[string]int{"node0": -1}, CPUSet{}),
+		"no zone":   l.Hold("b", PolicyExclusive, map[string]int{"node9": 1}, CPUSet{}),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	if err := l.Allocate("b", PolicyExclusive, map[string]int{"node0": 6}); err == nil {
+	if err := l.Hold("b", PolicyExclusive, map[string]int{"node0": 6}, CPUSet{}); err == nil {
 		t.Error("6 of the 5 CPUs that are left were given")
 	}
 	if got := l.Shared().String(); got != "0,2-4,6-7" {

@@ -40,19 +40,9 @@ func NewLedger(layout *Layout, reserved CPUSet) *Ledger {
 	return &Ledger{layout: layout, reserved: reserved.Intersection(layout.all), holders: map[string]holder{}}
 }
 
-// Allocate gives owner CPUs by policy, counts of them in each zone (for None they mean nothing). Where a zone has not as
-// many, or nobody would be left a CPU to share, nothing changes and the error says what is missing. An owner that holds something
-// already keeps it.
-func (l *Ledger) Allocate(owner string, policy Policy, counts map[string]int) error {
-	if _, ok := l.holders[owner]; ok {
-		return nil
-	}
-	return l.Hold(owner, policy, counts, CPUSet{})
-}
-
-// Hold is Allocate for an owner that ran on the CPUs had before, of which it keeps as many as it can. CPUs of had that are reserved by
-// now it keeps only where the zone has no others. An owner that holds something gets the new in its place; where there is no room, it
-// keeps what it holds and the error says what is missing.
+// Hold gives owner CPUs by policy, counts of them in each zone (for None they mean nothing). It ran on the CPUs had before, of which it keeps
+// as many as it can; those that are reserved by now only where the zone has no others. An owner that holds something gets the new in its
+// place. Where a zone has not as many, or nobody would be left a CPU to share, nothing changes and the error says what is missing.
 func (l *Ledger) Hold(owner string, policy Policy, counts map[string]int, had CPUSet) error {
 	before, held := l.holders[owner]
 	delete(l.holders, owner)
