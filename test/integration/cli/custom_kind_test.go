@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/internal/manifest"
 )
 
 const rolloutDefinition = `
@@ -38,26 +40,19 @@ spec:
 // defineRollout makes a kind as Argo's Rollout, with a schema that keeps what it does not know.
 func defineRollout(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
-	crds := dynamic.NewForConfigOrDie(control.Config()).
-		Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	var definition map[string]any
-	if err := yaml.Unmarshal([]byte(rolloutDefinition), &definition); err != nil {
-		t.Fatal(err)
-	}
-	_, err := crds.Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
+	definition, err := manifest.ParseString(rolloutDefinition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rollouts := dynamic.NewForConfigOrDie(control.Config()).
-		Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}).Namespace("rollouts")
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		if _, err = rollouts.List(t.Context(), metav1.ListOptions{}); err == nil {
-			return rollouts
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the kind is not served:", err)
-		}
+	applier, err := manifest.NewApplier(control.Config(), "cli-test")
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := applier.Apply(t.Context(), definition...); err != nil {
+		t.Fatal(err)
+	}
+	return dynamic.NewForConfigOrDie(control.Config()).
+		Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}).Namespace("rollouts")
 }
 
 // rollout makes an object of that kind and a pod that it controls.

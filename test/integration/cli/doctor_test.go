@@ -6,14 +6,17 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/test/integration/harness"
 )
 
 // finding is a line of `crane doctor -o json`.
@@ -132,15 +135,21 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	}
 	// What the advice says is enough.
 	bind(t, "visitor", "view")
-	for range 100 { // The API server's authorizer hears of it a little later.
-		findings, errOut, code = doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
-		if code == 0 {
-			break
+	heard(t, func() error {
+		if findings, errOut, code = doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL()); code != 0 {
+			return fmt.Errorf("exit %d: %s", code, errOut)
 		}
-	}
+		return nil
+	})
 	if f := line(t, findings, "rights"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
 		t.Errorf("exit %d: %s: %+v", code, errOut, f)
 	}
+}
+
+// heard waits until the API server's authorizer has heard of a binding, which takes a moment.
+func heard(t *testing.T, check func() error) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, time.Minute, "the right is known", func(context.Context) error { return check() })
 }
 
 // bind grants a ClusterRole to a user for the length of the test.

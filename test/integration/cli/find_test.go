@@ -6,6 +6,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -222,11 +223,12 @@ func TestProxyNeedsARight(t *testing.T) {
 	bind(t, "viewer", "view")
 	var errOut string
 	var code int
-	for range 100 { // The API server's authorizer hears of it a little later.
-		if _, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig); !strings.Contains(errOut, "listing the services") {
-			break
+	heard(t, func() error {
+		if _, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig); strings.Contains(errOut, "listing the services") {
+			return errors.New(errOut)
 		}
-	}
+		return nil
+	})
 	if code != 1 || !strings.Contains(errOut, "get services/proxy in namespace monitoring") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}

@@ -5,10 +5,12 @@ package craned_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +82,21 @@ func TestCustomKind(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "craned-games"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-games"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "crane-system", Name: "craned"}},
+	})
+	eventually(t, "craned may read it", func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:crane-system:craned",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: "shop", Group: "example.org", Version: "v1", Resource: "gamesets", Verb: "list",
+			},
+		}}
+		if err := c.Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return errors.New(review.Status.Reason)
+		}
+		return nil
 	})
 	// A change of the spec asks for a round at once.
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "games"}, selects); err != nil {

@@ -142,7 +142,10 @@ func TestAPIServerRestarted(t *testing.T) {
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "rule created", func(ctx context.Context) error { return c.Create(ctx, rule("after", "24h", "shop")) })
+	eventually(t, "rule created", func(ctx context.Context) error {
+		// It may be there although the answer was lost.
+		return client.IgnoreAlreadyExists(c.Create(ctx, rule("after", "24h", "shop")))
+	})
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := c.Delete(ctx, rule("after", "", "shop")); err != nil {
@@ -210,8 +213,9 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	if adopted.Name == second.Name {
 		other = first
 	}
+	was := adopted.DeepCopy()
 	adopted.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatus
-	if err := c.Update(t.Context(), &adopted); err != nil {
+	if err := c.Patch(t.Context(), &adopted, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the other is adopted", func(ctx context.Context) error {

@@ -38,13 +38,7 @@ func nan() float64 { return math.NaN() }
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	eventuallyIn(t.Context(), t, what, check)
-}
-
-// eventuallyIn is eventually for the end of a test, when the test's own context has ended.
-func eventuallyIn(ctx context.Context, t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	harness.Eventually(ctx, t, bound, what, check)
+	harness.Eventually(t.Context(), t, bound, what, check)
 }
 
 // newClient returns a client of an administrator that reads from the API server.
@@ -144,6 +138,9 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 			if err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
+			if _, isPod := o.(*corev1.Pod); isPod {
+				harness.AwaitServiceAccount(t.Context(), t, bound, c, ns)
+			}
 		}
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -163,7 +160,10 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 // collected waits until the recommendations of a deleted rule are gone, so that the next test does not meet them.
 func collected(ctx context.Context, t *testing.T, c client.Client, rule string) {
 	t.Helper()
-	eventuallyIn(ctx, t, "recommendations of rule "+rule+" collected", func(ctx context.Context) error {
+	// The garbage collector looks every half a minute for kinds that have come or gone, collects nothing until it follows all of them, and
+	// gives itself half a minute for that.
+	const rounds = 3 * time.Minute
+	harness.Eventually(ctx, t, rounds, "recommendations of rule "+rule+" collected", func(ctx context.Context) error {
 		left, err := recommendations(ctx, c, rule)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%d are left", len(left))

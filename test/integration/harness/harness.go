@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/loopback"
@@ -82,6 +84,15 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 		case <-tick.C:
 		}
 	}
+}
+
+// AwaitServiceAccount waits until pods can be made in a namespace that is new: those that are made before the controller of service
+// accounts has seen it are refused.
+func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration, c client.Reader, namespace string) {
+	t.Helper()
+	Eventually(ctx, t, bound, "a service account for pods of "+namespace, func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}) //nolint:wrapcheck // The test says what it wanted.
+	})
 }
 
 // Get reads a page; what is not 200 is an error that holds the body.

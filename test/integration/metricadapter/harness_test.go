@@ -95,10 +95,13 @@ func start(t *testing.T, args ...string) adapter {
 	t.Helper()
 	a := launch(t, args...)
 	lead(t, a.address)
-	eventually(t, "the external metrics API is served", func(ctx context.Context) error {
-		_, err := raw(ctx, "/apis/external.metrics.k8s.io/v1beta1")
-		return err
-	})
+	// The API server finds out of each version for itself, and asks again more and more rarely while the adapter starts.
+	for _, version := range []string{"external.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"} {
+		eventually(t, version+" is served", func(ctx context.Context) error {
+			_, err := raw(ctx, "/apis/"+version)
+			return err
+		})
+	}
 	return a
 }
 
@@ -171,6 +174,7 @@ func namespaceFor(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	harness.AwaitServiceAccount(t.Context(), t, bound, newClient(t), ns.Name)
 	return ns.Name
 }
 

@@ -90,7 +90,10 @@ func configurations(t *testing.T, address string) []*unstructured.Unstructured {
 func configure(t *testing.T, address string) {
 	t.Helper()
 	objects := configurations(t, address)
-	t.Cleanup(func() { remove(t, objects...) })
+	t.Cleanup(func() {
+		remove(t, objects...)
+		unasked(t)
+	})
 	applier, err := manifest.NewApplier(control.Config(), fieldManager)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +116,7 @@ func serve(t *testing.T, flags ...string) *process {
 func answers(t *testing.T) {
 	t.Helper()
 	eventually(t, "webhooks answer", func(ctx context.Context) error {
-		_, _, err := create(ctx, "metadata: {generateName: probe-}\napiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\nspec: {selector: {matchLabels: {\"-\": x}}}")
+		_, _, err := create(ctx, badSelector)
 		if err == nil || !strings.Contains(err.Error(), "spec.selector.matchLabels") {
 			return fmt.Errorf("a bad selector gives: %w", err)
 		}
@@ -127,6 +130,31 @@ func answers(t *testing.T) {
 		return nil
 	})
 }
+
+// unasked waits until the API server has heard that there are no webhooks any more, which is a moment after they have been deleted.
+func unasked(t *testing.T) {
+	t.Helper()
+	harness.Eventually(context.WithoutCancel(t.Context()), t, bound, "no webhook is called", func(ctx context.Context) error {
+		if _, _, err := create(ctx, badSelector); err != nil {
+			return err
+		}
+		got, _, err := create(ctx, probeEHPA)
+		if err != nil {
+			return err
+		}
+		if _, there, _ := unstructured.NestedString(got.Object, "spec", "scaleTargetRef", "apiVersion"); there {
+			return errors.New("there are defaults")
+		}
+		return nil
+	})
+}
+
+const badSelector = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {generateName: probe-}
+spec: {selector: {matchLabels: {"-": x}}}
+`
 
 const probeEHPA = `
 apiVersion: autoscaling.crane.io/v1alpha1
