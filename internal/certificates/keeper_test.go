@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -109,17 +110,14 @@ func (w *world) keep(t *testing.T) *Keeper {
 // eventually polls. The clock moves on a little at each look, as it does everywhere.
 func (w *world) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	end := time.Now().Add(bound)
-	for {
-		err := check()
-		if err == nil {
-			return
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, bound, true, func(context.Context) (bool, error) {
+		if last = check(); last != nil {
+			w.clock.Step(time.Second)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-		w.clock.Step(time.Second)
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("%s: %v: %v", what, err, last)
 	}
 }
 
