@@ -86,6 +86,15 @@ build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubel
 	@$(GO) build -ldflags '$(LDFLAGS) -linkmode external -extldflags -static' -o $(BIN)/static/ ./cmd/crane-agent ./test/e2e/node/agent/mortal
 	@$(GO) build -ldflags '-s -w' -o $(BIN)/nodes ./cmd/nodes
 
+# What CRI-O would link with libraries of C, which it needs not for this.
+CRIO_TAGS := containers_image_ostree_stub containers_image_openpgp exclude_graphdriver_btrfs btrfs_noversion
+
+.PHONY: build-crio
+build-crio: ## Build CRI-O, which nodes have with ARGS="--runtime crio"; installs Debian's conmon (root)
+	@hack/nodes/install.sh conmon
+	@cd hack/nodes/crio && $(GO) build -trimpath -ldflags '-s -w' -tags '$(CRIO_TAGS)' -o $(BIN)/crio/ github.com/cri-o/cri-o/cmd/crio ./images
+	@cd hack/nodes/crio && $(CC) -std=c99 -O2 -s -static -o $(BIN)/crio/pinns $$($(GO) list -m -f '{{.Dir}}' github.com/cri-o/cri-o)/pinns/src/*.c
+
 .PHONY: nodes
 nodes: build-nodes ## Start two real nodes on this machine (root, Linux); ARGS="--cgroup 2 --nodes 1" and so on
 	@$(BIN)/nodes up $(ARGS)

@@ -23,6 +23,9 @@ func main() {
 }
 
 func run(args []string) error {
+	if filepath.Base(args[0]) == nodeinit.RuntimeName {
+		return nodeinit.RunRuntime(args)
+	}
 	if len(args) > 1 {
 		switch args[1] {
 		case "init":

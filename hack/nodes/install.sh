@@ -2,11 +2,11 @@
 # Copyright The Crane Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the Debian packages that real nodes are made of, where that is possible: as root, with apt-get. Where it is not,
+# Installs the Debian packages that real nodes are made of, and those it is given, where that is possible: as root, with apt-get. Where it is not,
 # it says so and succeeds; `make test-nodes` then skips what the machine cannot, with the reason.
 set -uo pipefail
 
-packages="containerd runc containernetworking-plugins iproute2 qemu-system-x86 e2fsprogs"
+packages="containerd runc containernetworking-plugins iproute2 qemu-system-x86 e2fsprogs $*"
 missing=""
 for p in $packages; do
 	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"

@@ -126,6 +126,11 @@ func (c *Cluster) Can(ctx context.Context, o NodeOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.crio() {
+		if err := c.assets.HasCRIO(); err != nil {
+			return err
+		}
+	}
 	if !o.Machine {
 		return nil
 	}

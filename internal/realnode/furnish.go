@@ -55,10 +55,13 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 		return spec.Node{}, err
 	}
 	maps.Copy(files, configuration)
-	files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd}
+	runtime, steps, err := c.runtime(o)
+	if err != nil {
+		return spec.Node{}, err
+	}
+	maps.Copy(files, runtime)
 	users, groups := "", ""
 	if o.systemd() {
-		files[configDir+"/containerd.toml"] = spec.File{Content: c.containerd + systemdCgroup(c.containerd)}
 		users, groups = assets.SystemdUsers, assets.SystemdGroups
 	}
 	files["/etc/cni/net.d/10-nodes.conflist"] = spec.File{Content: cniConfiguration(i)}
@@ -76,19 +79,31 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 	}
 	return spec.Node{
 		Name: o.Name, Address: address, Gateway: plane.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, Files: files,
-		Steps: []spec.Step{
-			{
-				Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
-				Stays: true, Again: o.Restart, Socket: containerdSocket,
-			},
-			// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
-			// the node's root, which is one file system in memory with it.
-			{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
-			{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
-				kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
-				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
-			}, configured...)...)},
+		Steps: append(steps, spec.Step{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
+			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
+			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
+		}, configured...)...)}),
+	}, nil
+}
+
+// runtime is the files of the container runtime and the steps up to where it serves and has the images.
+func (c *Cluster) runtime(o NodeOptions) (map[string]spec.File, []spec.Step, error) {
+	if o.crio() {
+		files, err := crioFiles(o)
+		return files, crioSteps(o), err
+	}
+	configuration := c.containerd
+	if o.systemd() {
+		configuration += systemdCgroup(c.containerd)
+	}
+	return map[string]spec.File{configDir + "/containerd.toml": {Content: configuration}}, []spec.Step{
+		{
+			Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
+			Stays: true, Again: o.Restart, Socket: containerdSocket,
 		},
+		// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
+		// the node's root, which is one file system in memory with it.
+		{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
 	}, nil
 }
 
@@ -152,7 +167,7 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		Authorization:            kubeletconfig.KubeletAuthorization{Mode: kubeletconfig.KubeletAuthorizationModeWebhook},
 		TLSCertFile:              configDir + "/kubelet.crt",
 		TLSPrivateKeyFile:        configDir + "/kubelet.key",
-		ContainerRuntimeEndpoint: "unix://" + containerdSocket,
+		ContainerRuntimeEndpoint: "unix://" + o.socket(),
 		CgroupDriver:             CgroupFS,
 		FailCgroupV1:             new(false),
 		// A lower score than this may not be allowed, and the kubelet ends if it cannot set what it is told.

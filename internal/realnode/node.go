@@ -42,6 +42,14 @@ func (n *Node) Cgroup() int { return n.options.Cgroup }
 // Systemd tells whether systemd is the node's first process and makes its cgroups.
 func (n *Node) Systemd() bool { return n.options.systemd() }
 
+// Runtime is the container runtime, Containerd or CRIO.
+func (n *Node) Runtime() string {
+	if n.options.crio() {
+		return CRIO
+	}
+	return Containerd
+}
+
 // Machine tells whether the node is a virtual machine.
 func (n *Node) Machine() bool { return n.options.Machine }
 
@@ -115,6 +123,9 @@ func (n *Node) startCapsule(ctx context.Context, description spec.Node) error {
 	c := n.cluster
 	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
+	if n.options.crio() {
+		description.Binds[crioDir], description.Binds[boundedRunc] = c.assets.CRIO(), c.assets.Kit
+	}
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
 		return fmt.Errorf("make root directory of %s: %w", n.options.Name, err)
@@ -133,7 +144,7 @@ func (n *Node) startCapsule(ctx context.Context, description spec.Node) error {
 func (n *Node) startMachine(ctx context.Context, description spec.Node) error {
 	c := n.cluster
 	files, err := c.assets.Machine(ctx, assets.Contents{
-		Programs: append(doctor.Programs(), doctor.Plugins()...), Images: c.images, Systemd: n.options.systemd(),
+		Programs: append(doctor.Programs(), doctor.Plugins()...), Images: c.images, Systemd: n.options.systemd(), CRIO: n.options.crio(),
 	})
 	if err != nil {
 		return err

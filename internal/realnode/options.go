@@ -29,6 +29,12 @@ const (
 	Systemd  = "systemd"
 )
 
+// Container runtimes.
+const (
+	Containerd = "containerd"
+	CRIO       = "crio"
+)
+
 // Defaults of NodeOptions.
 const (
 	// defaultDisk is much more than the test images and the logs of a long session need; it is a bound, memory is taken
@@ -55,6 +61,8 @@ type NodeOptions struct {
 	// CgroupDriver is "cgroupfs", which is the default, or "systemd", which makes the node a virtual machine with systemd as its
 	// first process.
 	CgroupDriver string
+	// Runtime is Containerd, which is the default, or CRIO, which has to be built beforehand.
+	Runtime string
 	// CPUManagerPolicy is CPUManagerNone, the default, or CPUManagerStatic, which needs ReservedCPUs.
 	CPUManagerPolicy string
 	// ReservedCPUs are kept from pods, a list such as "0" or "0-1".
@@ -85,7 +93,7 @@ type NodeOptions struct {
 	DiskBytes int64
 	// CPUs and MemoryMiB size a virtual machine; 0 means 4 and 1536.
 	CPUs, MemoryMiB int
-	// Restart starts containerd and the kubelet again when they end, as a service manager would. Without it their end is the node's.
+	// Restart starts the runtime and the kubelet again when they end, as a service manager would. Without it their end is the node's.
 	Restart bool
 	// Taints that the Node object is registered with.
 	Taints []corev1.Taint
@@ -133,6 +141,7 @@ func (o NodeOptions) validate() error {
 	check(regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(o.Name), "not a name for a node")
 	check(o.Cgroup == 1 || o.Cgroup == 2, "cgroup version %d, want 1 or 2", o.Cgroup)
 	check(slices.Contains([]string{"", CgroupFS, Systemd}, o.CgroupDriver), "cgroup driver %q, want %s or %s", o.CgroupDriver, CgroupFS, Systemd)
+	check(slices.Contains([]string{"", Containerd, CRIO}, o.Runtime), "runtime %q, want %s or %s", o.Runtime, Containerd, CRIO)
 	check(slices.Contains([]string{"", CPUManagerNone, CPUManagerStatic}, o.CPUManagerPolicy),
 		"CPU manager policy %q, want %s or %s", o.CPUManagerPolicy, CPUManagerNone, CPUManagerStatic)
 	check(o.CPUManagerPolicy != CPUManagerStatic || o.ReservedCPUs != "", "the static CPU manager policy needs reserved CPUs")
@@ -152,6 +161,17 @@ func (o NodeOptions) validate() error {
 
 // systemd tells whether systemd makes the cgroups.
 func (o NodeOptions) systemd() bool { return o.CgroupDriver == Systemd }
+
+// crio tells whether the runtime is CRI-O.
+func (o NodeOptions) crio() bool { return o.Runtime == CRIO }
+
+// socket is where the kubelet finds the runtime.
+func (o NodeOptions) socket() string {
+	if o.crio() {
+		return crioSocket
+	}
+	return containerdSocket
+}
 
 // kernelArguments of a virtual machine.
 func (o NodeOptions) kernelArguments() string {

@@ -37,6 +37,8 @@ type Contents struct {
 	Programs []string
 	// Images is the archive of the test images.
 	Images string
+	// CRIO is a runtime beside containerd.
+	CRIO bool
 	// Systemd is the machine's first process, below which the node's is a service.
 	Systemd bool
 }
@@ -148,6 +150,9 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make root file system: %w", err)
 	}
+	if c.CRIO {
+		name = "crio" + name
+	}
 	sources := slices.Sorted(maps.Values(files))
 	key := sha256.New()
 	fmt.Fprintln(key, rootSize)
@@ -175,12 +180,20 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 // rootFiles are the files of the root file system by their path in it: the node's programs with the libraries they need.
 func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, error) {
 	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": c.Images}
-	for _, p := range append([]string{s.Kubelet}, c.Programs...) {
+	programs := append([]string{s.Kubelet}, c.Programs...)
+	if c.CRIO {
+		programs = append(programs, Conmon)
+		for _, p := range crioPrograms() {
+			files["/opt/crane/crio/"+p] = filepath.Join(s.CRIO(), p)
+			programs = append(programs, filepath.Join(s.CRIO(), p))
+		}
+	}
+	for _, p := range programs {
 		path, err := exec.LookPath(p)
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", p, err)
 		}
-		if path != s.Kubelet {
+		if !slices.Contains(slices.Collect(maps.Values(files)), path) {
 			files[path] = path
 		}
 		libraries, err := librariesOf(ctx, path)
@@ -222,14 +235,14 @@ func librariesOf(ctx context.Context, program string, dirs ...string) ([]string,
 // plant makes a directory tree with files, by their path in it, and what else a Linux system has.
 func plant(tree string, files map[string]string) error {
 	for _, dir := range []string{
-		"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "etc", "proc", "sys", "dev", "run", "tmp", "root", "var/lib", "var/log", "var/run",
+		"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "etc", "proc", "sys", "dev", "run", "tmp", "root", "var/lib", "var/log", "var/tmp",
 	} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return err
 		}
 	}
-	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
-		if err := os.Symlink("usr/"+link, filepath.Join(tree, link)); err != nil {
+	for link, to := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run"} {
+		if err := os.Symlink(to, filepath.Join(tree, link)); err != nil {
 			return err
 		}
 	}

@@ -35,9 +35,11 @@ type options struct {
 	machine bool
 	// driver is the kubelet's cgroup driver.
 	driver string
-	binDir string
-	once   bool
-	rounds int
+	// runtime is the container runtime.
+	runtime string
+	binDir  string
+	once    bool
+	rounds  int
 }
 
 // Run runs the command line and returns the exit status.
@@ -52,6 +54,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; another than this machine's means emulated virtual machines (default: this machine's)")
 	flags.BoolVar(&o.machine, "machine", false, "run the nodes in virtual machines whatever the cgroup version")
 	flags.StringVar(&o.driver, "cgroup-driver", realnode.CgroupFS, "who makes the cgroups of pods: cgroupfs or systemd, which runs the nodes in virtual machines, as a cluster of today has them")
+	flags.StringVar(&o.runtime, "runtime", realnode.Containerd, "container runtime: containerd or crio, which `make build-crio` makes")
 	flags.StringVar(&o.binDir, "bin-dir", "", "directory of nodekit, kubelet and controlplane (default: that of this binary)")
 	flags.BoolVar(&o.once, "once", false, "end when the nodes are Ready")
 	flags.IntVar(&o.rounds, "rounds", 20, "bench: number of rounds")
@@ -164,7 +167,10 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 	}
 	wanted := make([]realnode.NodeOptions, o.nodes)
 	for i := range wanted {
-		wanted[i].Cgroup, wanted[i].Machine, wanted[i].CgroupDriver = o.cgroup, o.machine, o.driver
+		wanted[i] = realnode.NodeOptions{Cgroup: o.cgroup, Machine: o.machine, CgroupDriver: o.driver, Runtime: o.runtime}
+		if err := cluster.Can(ctx, wanted[i]); err != nil {
+			return err
+		}
 	}
 	nodes, err := cluster.StartNodes(ctx, wanted...)
 	if err != nil {

@@ -88,10 +88,13 @@ func (n *node) enterRoot() error {
 			return err
 		}
 	}
-	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/run", "root", ".old"} {
+	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/tmp", "root", ".old"} {
 		if err := os.MkdirAll(filepath.Join(newRoot, dir), 0o755); err != nil {
 			return fmt.Errorf("make root: %w", err)
 		}
+	}
+	if err := os.Symlink("/run", filepath.Join(newRoot, "var/run")); err != nil {
+		return fmt.Errorf("make root: %w", err)
 	}
 	if err := unix.PivotRoot(newRoot, newRoot+"/.old"); err != nil {
 		return fmt.Errorf("enter root: %w", err)

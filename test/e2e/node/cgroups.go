@@ -16,6 +16,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/realnode"
 )
 
 // hostCgroups is where the pod of Cgroups sees the node's cgroups.
@@ -113,22 +115,26 @@ func (c *Cgroups) Dir(controller string, parts ...string) string {
 		dir += "/" + controller
 	}
 	names := append([]string{"kubepods"}, parts...)
-	if c.node.Systemd() {
-		names = systemdNames(names)
+	prefix := map[string]string{realnode.Containerd: "cri-containerd-", realnode.CRIO: "crio-"}[c.node.Runtime()]
+	switch last := len(names) - 1; {
+	case c.node.Systemd():
+		names = systemdNames(names, prefix)
+	case c.node.Runtime() == realnode.CRIO && len(names[last]) == containerIDLength:
+		names[last] = prefix + names[last]
 	}
 	return strings.Join(append([]string{dir}, names...), "/")
 }
 
-// systemdNames are the names of groups as systemd and containerd have them. A slice's holds those of all slices above it; a dash would
-// begin another, so those of a pod's UID are underscores.
-func systemdNames(parts []string) []string {
+// systemdNames are the names of groups as systemd has them, with what the runtime puts before a container's. A slice's holds those of all
+// slices above it; a dash would begin another, so those of a pod's UID are underscores.
+func systemdNames(parts []string, prefix string) []string {
 	names, stem := make([]string, len(parts)), ""
 	for i, part := range parts {
 		switch {
 		case i == 0:
 			stem = part
 		case len(part) == containerIDLength:
-			names[i] = "cri-containerd-" + part + ".scope"
+			names[i] = prefix + part + ".scope"
 			continue
 		default:
 			stem += "-" + strings.ReplaceAll(part, "-", "_")
@@ -138,7 +144,7 @@ func systemdNames(parts []string) []string {
 	return names
 }
 
-// containerIDLength is that of the ids that containerd gives.
+// containerIDLength is that of the ids that containerd and CRI-O give.
 const containerIDLength = 64
 
 // podParts are the directories of a pod below kubepods with the cgroupfs driver.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"crane.io/crane/internal/realnode"
 	"crane.io/crane/internal/realnode/nodeinit"
 	"crane.io/crane/test/e2e/node"
 )
@@ -23,6 +24,16 @@ import (
 func TestNative(t *testing.T) {
 	// CPU 0 for everybody, the others may be had exclusively.
 	suite(t, node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"}))
+}
+
+// TestCRIO is what a node of the host's own cgroup version does with CRI-O in the place of containerd.
+func TestCRIO(t *testing.T) {
+	n := node.Start(t, node.Options{Runtime: realnode.CRIO, CPUManagerPolicy: "static", ReservedCPUs: "0"})
+	object, err := n.Client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+	if err != nil || !strings.HasPrefix(object.Status.NodeInfo.ContainerRuntimeVersion, "cri-o://") {
+		t.Errorf("the runtime is %q, %v", object.Status.NodeInfo.ContainerRuntimeVersion, err)
+	}
+	suite(t, n)
 }
 
 // TestMachine is what a node with cgroup version 2 does in a virtual machine, on whatever host.

@@ -37,6 +37,8 @@ func TestRecord(t *testing.T) {
 		"debian-v2-cgroupfs-containerd":    {Machine: true, Cgroup: 2},
 		"debian-v2-systemd-containerd":     {CgroupDriver: realnode.Systemd},
 		"debian-hybrid-systemd-containerd": {CgroupDriver: realnode.Systemd, Cgroup: 1},
+		"debian-v2-cgroupfs-crio":          {Machine: true, Cgroup: 2, Runtime: realnode.CRIO},
+		"debian-v2-systemd-crio":           {CgroupDriver: realnode.Systemd, Runtime: realnode.CRIO},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.CPUManagerPolicy, o.ReservedCPUs = realnode.CPUManagerStatic, "0"
@@ -119,7 +121,7 @@ func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 		"proc/pressure/memory", "proc/stat", "proc/sys/kernel/osrelease", "sys/block/vda/stat", "sys/block/vdb/stat",
 		"var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state", "var/lib/kubelet/memory_manager_state"))
 	files["proc/stat"] = regexp.MustCompile(`(?m)^(intr|softirq) .*\n`).ReplaceAllString(files["proc/stat"], "")
-	files["run/containerd/containerd.sock"] = ""
+	files[map[string]string{realnode.Containerd: "run/containerd/containerd.sock", realnode.CRIO: "run/crio/crio.sock"}[r.Runtime()]] = ""
 	watcher := strings.ReplaceAll(string(r.pod.UID), "-", "_")
 	maps.DeleteFunc(files, func(path, _ string) bool {
 		// Of groups that are no pods' it is their being there that counts.
@@ -175,7 +177,7 @@ func (r *recorder) head(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, init, driver := object.Status.NodeInfo, "nodekit, which starts containerd and the kubelet", "cgroupfs"
+	info, init, driver := object.Status.NodeInfo, "nodekit, which starts "+r.Runtime()+" and the kubelet", "cgroupfs"
 	if r.Systemd() {
 		out, err := r.ExecOnNode(t, r.pod, "systemctl", "--version")
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"crane.io/crane/internal/realnode"
 	"crane.io/crane/test/e2e/node"
 )
 
@@ -21,9 +22,17 @@ func enforceThrottle() []string {
 }
 
 // TestThrottle: on a real node a pod that takes cpu is throttled and gets all of it back; so it does when the agent goes, and the
-// agent goes on where the kubelet and containerd are started anew under it. What is not to be touched never is.
+// agent goes on where the kubelet and the runtime are started anew under it. What is not to be touched never is.
 func TestThrottle(t *testing.T) {
-	s := start(t, node.Options{Restart: true})
+	testThrottle(t, start(t, node.Options{Restart: true}))
+}
+
+// TestThrottleWithCRIO is the same where CRI-O is the runtime.
+func TestThrottleWithCRIO(t *testing.T) {
+	testThrottle(t, start(t, node.Options{Restart: true, Runtime: realnode.CRIO}))
+}
+
+func testThrottle(t *testing.T, s site) {
 	hog := s.hog(t, "hog", "2", nil, nil)
 	bystander := s.bystander(t)
 	before := s.settings(t)
@@ -44,15 +53,15 @@ func TestThrottle(t *testing.T) {
 		s.awaitAsBefore(t, before)
 		s.turn(t, hog, false)
 	})
-	t.Run("while-kubelet-and-containerd-restart", func(t *testing.T) {
+	t.Run("while-kubelet-and-runtime-restart", func(t *testing.T) {
 		d := s.deploy(t, enforceThrottle()...)
 		s.turn(t, hog, true)
 		s.awaitThrottled(t, hog)
-		for _, program := range []string{"kubelet", "containerd"} {
+		for _, program := range []string{"kubelet", s.Runtime()} {
 			if err := s.Kill(program); err != nil {
 				t.Fatal(err)
 			}
-			// Only a kubelet and a containerd that work can start it.
+			// Only a kubelet and a runtime that work can start it.
 			s.Delete(t, s.Run(t, s.Pod("after-"+program, "pause", nil, nil, nil)))
 			s.awaitThrottled(t, hog)
 			s.onlyOf(t, hog, before)
