@@ -47,7 +47,7 @@ func (r *Rules) Custom(metric string, q Question) (expr string, found bool, err 
 		return "", false, nil
 	}
 	pod, _ := one.labels.label(podLabel)
-	text, err := render(one.template, series, one.labels.conditions(q, true), one.conds, r.extra, pod)
+	text, err := render(one.template, series, one.labels.conditions(q, true), r.extra, pod)
 	return text, true, err
 }
 
@@ -58,7 +58,7 @@ func (r *Rules) External(metric string, q Question) (expr string, found bool, er
 		return "", false, nil
 	}
 	_, known := one.labels.label(namespaceLabel)
-	text, err := render(one.template, series, one.labels.conditions(q, one.namespaced && known), one.conds, r.extra)
+	text, err := render(one.template, series, one.labels.conditions(q, one.namespaced && known), r.extra)
 	return text, true, err
 }
 
@@ -72,7 +72,7 @@ func (r *Rules) Resource(name string, q Question) (expr string, found bool, err 
 		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: one.container, Op: "=", Value: q.Container})
 	}
 	pod, _ := one.labels.label(podLabel)
-	text, err := render(one.template, "", one.labels.conditions(q, true), "", r.extra, pod, one.container)
+	text, err := render(one.template, "", one.labels.conditions(q, true), r.extra, pod, one.container)
 	return text, true, err
 }
 
@@ -126,8 +126,8 @@ func (l labelling) conditions(q Question, namespaced bool) []prometheus.Matcher 
 }
 
 // render fills in the template and sums what it gives: an HPA's metric is the total of its pods, or of its values.
-func render(t *template.Template, series string, own []prometheus.Matcher, conds string, extra []prometheus.Matcher, by ...string) (string, error) {
-	expr, err := fill(t, series, own, conds, extra, by...)
+func render(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
+	expr, err := fill(t, series, own, extra, by...)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func render(t *template.Template, series string, own []prometheus.Matcher, conds
 }
 
 // fill fills in the template.
-func fill(t *template.Template, series string, own []prometheus.Matcher, conds string, extra []prometheus.Matcher, by ...string) (string, error) {
+func fill(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
 	var parts []string
 	byName := map[string]string{}
 	for _, m := range slices.Concat(own, extra) {
@@ -144,9 +144,6 @@ func fill(t *template.Template, series string, own []prometheus.Matcher, conds s
 		}
 		parts = append(parts, m.String())
 		byName[m.Label] = m.Value
-	}
-	if conds != "" {
-		parts = append(parts, conds)
 	}
 	var b strings.Builder
 	err := t.Execute(&b, values{

@@ -80,7 +80,6 @@ type rule struct {
 	series   *regexp.Regexp // what the name of the series has to match
 	literal  string         // the series, where the rule is about one
 	filters  []filter
-	conds    string // the conditions of seriesQuery, as they stand between the braces
 	listing  string // what asks a server for the names of the series
 	name     naming
 	labels   labelling
@@ -142,7 +141,7 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 	r := rule{namespaced: c.Resources.Namespaced == nil || *c.Resources.Namespaced}
 	var err error
-	if r.literal, r.series, r.conds, err = parseSeriesQuery(c.SeriesQuery); err != nil {
+	if r.literal, r.series, err = parseSeriesQuery(c.SeriesQuery); err != nil {
 		return rule{}, err
 	}
 	r.listing = listingOf(c.SeriesQuery, extra)
@@ -182,30 +181,29 @@ func newResourceRule(c resourceConfig) (resourceRule, error) {
 // seriesQuery is a name, conditions in braces, or both.
 var seriesQuery = regexp.MustCompile(`^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*(?:\{(.*)\})?\s*$`)
 
-func parseSeriesQuery(text string) (literal string, series *regexp.Regexp, conds string, err error) {
+// parseSeriesQuery returns which series a rule is about. Its other conditions find these, and are no part of the rule's queries: what is to be
+// asked of the series is all in metricsQuery.
+func parseSeriesQuery(text string) (literal string, series *regexp.Regexp, err error) {
 	parts := seriesQuery.FindStringSubmatch(text)
 	if parts == nil || parts[1] == "" && parts[2] == "" {
-		return "", nil, "", fmt.Errorf("seriesQuery %q: want a metric, conditions in braces, or both", text)
+		return "", nil, fmt.Errorf("seriesQuery %q: want a metric, conditions in braces, or both", text)
 	}
 	matchers, err := prometheus.ParseMatchers(parts[2])
 	if err != nil {
-		return "", nil, "", fmt.Errorf("seriesQuery %q: %w", text, err)
+		return "", nil, fmt.Errorf("seriesQuery %q: %w", text, err)
 	}
 	literal = parts[1]
 	for _, m := range matchers {
 		switch {
 		case m.Label != "__name__":
-			if conds != "" {
-				conds += ","
-			}
-			conds += m.String()
+			continue
 		case m.Op == "=":
 			literal = m.Value
 		case m.Op == "=~":
 			if series, err = regexp.Compile("^(?:" + m.Value + ")$"); err != nil {
-				return "", nil, "", fmt.Errorf("seriesQuery %q: %w", text, err)
+				return "", nil, fmt.Errorf("seriesQuery %q: %w", text, err)
 			}
 		}
 	}
-	return literal, series, conds, nil
+	return literal, series, nil
 }

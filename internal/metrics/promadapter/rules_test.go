@@ -69,17 +69,17 @@ func TestRulesGiveExpressions(t *testing.T) {
 	}{
 		{
 			"labels are renamed", func() (string, bool, error) { return r.Custom("http_requests_per_second", pods) },
-			`sum(sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name=~"(db)-[0-9]+",cluster="a\"b",kubernetes_namespace!="",kubernetes_pod_name!=""}[2m])) by (kubernetes_pod_name))`,
+			`sum(sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name=~"(db)-[0-9]+",cluster="a\"b"}[2m])) by (kubernetes_pod_name))`,
 		},
 		{
 			"the series follows from the name", func() (string, bool, error) { return r.Custom("busy", pods) },
-			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b",container!="POD"}[5m]))`,
+			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b"}[5m]))`,
 		},
 		{"what a filter leaves out", func() (string, bool, error) { return r.Custom("busy_bucket", pods) }, ""},
 		{"what no rule is about", func() (string, bool, error) { return r.External("http_requests_total", pods) }, ""},
 		{
 			"external", func() (string, bool, error) { return r.External("queue_depth", queue) },
-			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b",env="live"}) by ())`,
+			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b"}) by ())`,
 		},
 		{
 			"external of no namespace", func() (string, bool, error) { return r.External("all_clicks", queue) },
@@ -104,6 +104,28 @@ func TestRulesGiveExpressions(t *testing.T) {
 				t.Errorf("%s: %v", got, err)
 			}
 		})
+	}
+}
+
+// TestForecastsAreOfWhatIsServed: the query of a forecast is the total of what the adapter serves for the metric, and so asks for no more than
+// the rule's metricsQuery does: the conditions of seriesQuery find series, as prometheus-adapter's documentation says (Discovery, Querying).
+func TestForecastsAreOfWhatIsServed(t *testing.T) {
+	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: "a"})
+	queue := []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}
+	for _, metric := range []string{"queue_depth", "all_clicks"} {
+		forecast, there, err := r.External(metric, Question{Namespace: "shop", Matchers: queue})
+		served, too, failed := r.ServeExternal(nil, metric, "shop", queue)
+		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
+			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
+		}
+	}
+	pods := Objects{Resource: "pods", Namespace: "shop", Names: []string{"db-0", "db-1"}}
+	for _, metric := range []string{"http_requests_per_second", "busy"} {
+		forecast, there, err := r.Custom(metric, Question{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
+		served, _, too, failed := r.ServeCustom(nil, metric, pods, nil)
+		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
+			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (r *Rules) ServeExternal(l *Listing, metric, namespace string, matchers []p
 	}
 	_, known := one.labels.label(namespaceLabel)
 	q := Question{Namespace: namespace, Matchers: matchers}
-	expr, err = fill(one.template, series, one.labels.conditions(q, one.namespaced && known), "", r.extra)
+	expr, err = fill(one.template, series, one.labels.conditions(q, one.namespaced && known), r.extra)
 	return expr, true, err
 }
 
@@ -55,7 +55,7 @@ func (r *Rules) ServeCustom(l *Listing, metric string, o Objects, matchers []pro
 	}
 	own := slices.Concat(one.labels.conditions(Question{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != ""),
 		[]prometheus.Matcher{oneOf(label, o.Names)})
-	expr, err = fill(one.template, series, own, "", r.extra, label)
+	expr, err = fill(one.template, series, own, r.extra, label)
 	return expr, label, true, err
 }
 
