@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/oom"
@@ -77,11 +78,9 @@ func TestOOMRecorder(t *testing.T) {
 	startCraned(t)
 	// Nonsense is put aside; what is still to be seen is recorded again.
 	cm := &corev1.ConfigMap{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "crane-system", Name: "oom-record"}, cm); err != nil {
-		t.Fatal(err)
-	}
-	cm.Data["data"] = "please do not touch"
-	if err := admin.Update(t.Context(), cm); err != nil {
+	cm.Namespace, cm.Name = "crane-system", "oom-record"
+	// Whatever craned writes meanwhile.
+	if err := admin.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"data":"please do not touch"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	restarts(2)

@@ -113,8 +113,9 @@ func TestAnalytics(t *testing.T) {
 		}
 		return nil
 	})
+	was := analytics.DeepCopy() // Its controller may write its status meanwhile.
 	analytics.Spec.CompletionStrategy = nil
-	if err := w.Update(t.Context(), analytics); err != nil {
+	if err := w.Patch(t.Context(), analytics, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("changed rule", func(ctx context.Context) error {
