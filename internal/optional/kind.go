@@ -8,6 +8,7 @@ package optional
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,28 +37,42 @@ type Kind struct {
 	unknown time.Time
 }
 
-// New makes a Kind that is listed from the API server.
+// NewMapper maps kinds as the cluster serves them when it is first asked, and anew after a Reset: one that never forgets goes on with a
+// version that a definition serves no longer.
+func NewMapper(config *rest.Config, over *http.Client) (meta.ResettableRESTMapper, error) {
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, over)
+	if err != nil {
+		return nil, fmt.Errorf("building the discovery client: %w", err)
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
+}
+
+// New makes a Kind that is listed from the API server. The mapper is one of NewMapper.
 func New(kind schema.GroupKind, live client.Reader, mapper meta.RESTMapper) *Kind {
 	return &Kind{kind: kind, live: live, mapper: mapper}
 }
 
 // List returns the objects of a namespace; none where the cluster knows no such kind.
 func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]unstructured.Unstructured, error) {
-	mapping, err := k.mapping(now)
-	if err != nil || mapping == nil {
-		return nil, err
+	for range 2 {
+		mapping, err := k.mapping(now)
+		if err != nil || mapping == nil {
+			return nil, err
+		}
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
+		err = k.live.List(ctx, &list, client.InNamespace(namespace))
+		if err == nil {
+			return list.Items, nil
+		}
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
+		}
+		// Its definition was removed, or serves another version by now; the mapper keeps what it has found once.
+		meta.MaybeResetRESTMapper(k.mapper)
 	}
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
-	switch err := k.live.List(ctx, &list, client.InNamespace(namespace)); {
-	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		// Its definition was removed; the mapper keeps what it has found once.
-		k.forget(now)
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
-	}
-	return list.Items, nil
+	k.forget(now)
+	return nil, nil
 }
 
 // forget takes it for granted for a while that the cluster does not know the kind.
@@ -69,6 +88,10 @@ func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
 	defer k.mu.Unlock()
 	if !k.unknown.IsZero() && now.Sub(k.unknown) < askAgain {
 		return nil, nil //nolint:nilnil // There is none, and that is no error.
+	}
+	if !k.unknown.IsZero() {
+		meta.MaybeResetRESTMapper(k.mapper)
+		k.unknown = time.Time{}
 	}
 	mapping, err := k.mapper.RESTMapping(k.kind)
 	if meta.IsNoMatchError(err) {

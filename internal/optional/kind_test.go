@@ -26,10 +26,15 @@ type server struct {
 	client.Reader
 	err   error
 	lists int
+	// answer is the error by version, where it is not nil.
+	answer func(version string) error
 }
 
 func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	s.lists++
+	if s.answer != nil {
+		s.err = s.answer(list.GetObjectKind().GroupVersionKind().Version)
+	}
 	if into, ok := list.(*unstructured.UnstructuredList); ok && s.err == nil {
 		into.Items = []unstructured.Unstructured{{}}
 	}
@@ -58,12 +63,52 @@ func TestDefinitionRemoved(t *testing.T) {
 			}
 			list("while it is there", 1, 1)
 			api.err = gone
-			list("when it is removed", 0, 2)
+			list("when it is removed", 0, 3) // Once more, in case it is served in another version.
 			api.err = nil
-			list("soon after", 0, 2)
+			list("soon after", 0, 3)
 			now = now.Add(askAgain)
-			list("a minute later", 1, 3)
+			list("a minute later", 1, 4)
 		})
+	}
+}
+
+// forgetful is a mapper that knows what is served when it is first asked after a Reset.
+type forgetful struct {
+	meta.RESTMapper
+	serves func() meta.RESTMapper
+	resets int
+}
+
+func (f *forgetful) Reset() {
+	f.resets++
+	f.RESTMapper = f.serves()
+}
+
+// TestVersionChanged: where a definition serves another version than before, objects are found in that at once: nothing must be taken for
+// not there meanwhile.
+func TestVersionChanged(t *testing.T) {
+	version := "v1alpha1"
+	mapper := &forgetful{serves: func() meta.RESTMapper {
+		m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: kind.Group, Version: version}})
+		m.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}, meta.RESTScopeNamespace)
+		return m
+	}}
+	mapper.Reset()
+	api := &server{}
+	api.answer = func(asked string) error {
+		if asked != version {
+			return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "scaledobjects"}, "")
+		}
+		return nil
+	}
+	k := New(kind.GroupKind(), api, mapper)
+	for _, version = range []string{"v1alpha1", "v1", "v1", "v2"} {
+		if found, err := k.List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) != 1 {
+			t.Fatalf("served as %s: found %d, %v", version, len(found), err)
+		}
+	}
+	if mapper.resets != 3 {
+		t.Errorf("what is served was asked for %d times, want once and at the two changes", mapper.resets)
 	}
 }
 

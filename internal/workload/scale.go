@@ -169,8 +169,10 @@ func (t *Scales) missing(ctx context.Context, o *unstructured.Unstructured, err 
 	switch get := t.Live.Get(ctx, client.ObjectKeyFromObject(o), found); {
 	case get == nil:
 		return fmt.Errorf("%s: %w", name, ErrNoScale)
-	case apierrors.IsNotFound(get):
+	case apierrors.IsNotFound(get) || meta.IsNoMatchError(get):
 		return fmt.Errorf("%s: %w", name, ErrNoTarget)
+	case !apierrors.IsForbidden(get): // Nothing was said of the object.
+		return fmt.Errorf("reading %s: %w", name, get)
 	}
 	return fmt.Errorf("%s: it does not exist, or it has no scale subresource: %w", name, ErrNoTarget)
 }

@@ -23,7 +23,8 @@ import (
 // and taken back.
 const annotationManager = "craned-recommendation"
 
-// refusedAgain is when an annotation is tried again that is somebody else's, or not allowed: what changes that is not watched.
+// refusedAgain is when an annotation is tried again that is somebody else's, or not allowed, and when a target is looked for again that is
+// gone: what changes that is not watched.
 const refusedAgain = 10 * time.Minute
 
 // annotationFor returns the annotation that carries recommendations of a type.

@@ -197,7 +197,7 @@ func TestAnnotationRefused(t *testing.T) {
 func TestTargetGone(t *testing.T) {
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
 	own.Labels = nil
-	if got := look(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone {
+	if got := look(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone || got.again != refusedAgain {
 		t.Errorf("%+v", got)
 	}
 	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {

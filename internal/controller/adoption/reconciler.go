@@ -129,11 +129,11 @@ func (r *Reconciler) adopt(ctx context.Context, rec, first *analysisv1alpha1.Rec
 	switch {
 	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
 		return verdict{}, nil // A rule's goes with its target.
-	case apierrors.IsNotFound(err):
-		return verdict{reason: reasonTargetGone, message: "The target does not exist."}, nil
+	case apierrors.IsNotFound(err): // Most kinds are not watched: nobody tells when one comes back.
+		return verdict{reason: reasonTargetGone, message: "The target does not exist.", again: refusedAgain}, nil
 	case err != nil && meta.IsNoMatchError(err):
 		// The kind is gone, for example its CRD. It may come back; the rule's next round says what it is.
-		return verdict{reason: reasonTargetGone, message: err.Error()}, nil
+		return verdict{reason: reasonTargetGone, message: err.Error(), again: refusedAgain}, nil
 	case err != nil:
 		return verdict{}, err //nolint:wrapcheck // It names the target.
 	}

@@ -4,6 +4,7 @@
 package ehpa
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,8 +16,10 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -298,6 +301,7 @@ func TestProbe(t *testing.T) {
 	var list *metav1.APIResourceList
 	var err error
 	p := &Probe{List: func() (*metav1.APIResourceList, error) { return list, err }, Grace: time.Minute, Clock: b.clock}
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "")
 	served := &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "other"}, {Name: autoscalingv1alpha1.MetricPrediction}}}
 	for i, c := range []struct {
 		list *metav1.APIResourceList
@@ -306,11 +310,14 @@ func TestProbe(t *testing.T) {
 		want Served
 	}{
 		{served, nil, 0, Served{Now: true}},
-		{nil, fmt.Errorf("not found"), 0, Served{}},
-		{nil, fmt.Errorf("not found"), 59 * time.Second, Served{}},
+		{nil, errors.New("connection refused"), time.Hour, Served{Now: true}},
+		{nil, notFound, 0, Served{}},
+		{nil, apierrors.NewTooManyRequests("busy", 1), time.Second, Served{}},
+		{nil, apierrors.NewServiceUnavailable("the adapter is gone"), 58 * time.Second, Served{}},
+		{nil, apierrors.NewInternalError(errors.New("etcd")), time.Minute, Served{}},
 		{&metav1.APIResourceList{}, nil, 2 * time.Second, Served{Gone: true}},
 		{served, nil, time.Second, Served{Now: true}},
-		{nil, fmt.Errorf("not found"), time.Hour, Served{}},
+		{nil, notFound, time.Hour, Served{}},
 	} {
 		b.clock.Step(c.step)
 		list, err = c.list, c.err

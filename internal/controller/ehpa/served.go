@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,9 +80,13 @@ func tellEvery(
 	}
 }
 
-// ask asks once and tells whether the answer has changed. An API server that does not answer says nothing of the metric.
+// ask asks once and tells whether the answer has changed. An API server that does not answer says nothing of the metric; that nobody
+// serves it is an answer, and so is that its adapter cannot be reached.
 func (p *Probe) ask() bool {
 	list, err := p.List()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) {
+		return false
+	}
 	served := err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == autoscalingv1alpha1.MetricPrediction
 	})

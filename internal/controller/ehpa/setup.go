@@ -27,6 +27,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/controller/enqueue"
+	"crane.io/crane/internal/optional"
 	"crane.io/crane/internal/workload"
 )
 
@@ -78,10 +79,14 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	mapper, err := optional.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err //nolint:wrapcheck // It says what it is.
+	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Targets: &workload.Scales{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
-		KEDA:    NewScaledObjects(mgr.GetAPIReader(), mgr.GetRESTMapper()),
+		KEDA:    NewScaledObjects(mgr.GetAPIReader(), mapper),
 		Queries: cfg.Queries, Served: probe.Served, Preview: previews,
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}

@@ -6,6 +6,7 @@ package evpa
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -148,6 +149,8 @@ func (r *Reconciler) readTarget(ctx context.Context, s *subject) error {
 	var err error
 	s.target, err = r.Lister.Get(ctx, kind, client.ObjectKey{Namespace: s.evpa.Namespace, Name: ref.Name})
 	switch {
+	case errors.Is(err, workload.ErrNoTemplate): // It is there, whatever is said of its scale.
+		s.refused = &finding{reasonTargetUnreadable, err.Error()}
 	case apierrors.IsNotFound(err):
 		s.refused = &finding{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
 	case meta.IsNoMatchError(err):

@@ -25,6 +25,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/optional"
 	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/vertical"
 )
@@ -55,11 +56,15 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("building the client of external metrics: %w", err)
 	}
+	mapper, err := optional.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err //nolint:wrapcheck // It says what it is.
+	}
 	r := &Reconciler{
 		Client:  mgr.GetClient(),
 		Lister:  &workload.Lister{Sources: sources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
 		History: cfg.History, Kills: cfg.Kills,
-		Others:   NewVerticalPodAutoscalers(mgr.GetAPIReader(), mgr.GetRESTMapper()),
+		Others:   NewVerticalPodAutoscalers(mgr.GetAPIReader(), mapper),
 		External: MetricsAPI{REST: disco.RESTClient()},
 		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Every: cfg.Every, Fresh: cfg.Fresh,
 	}

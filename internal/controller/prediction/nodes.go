@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +37,9 @@ type NodeReconciler struct {
 // indexOwner finds the TimeSeriesPredictions of a ClusterNodePrediction by its UID.
 const indexOwner = "crane.io/cluster-node-prediction"
 
+// refusedAgain is when objects are tried again that somebody else has, or that are refused.
+const refusedAgain = 5 * time.Minute
+
 // listedFailures is how many objects that could not be written are named in a condition.
 const listedFailures = 5
 
@@ -58,7 +62,10 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.report(ctx, cnp, p, failures); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, retriable(failures)
+	if err := retriable(failures); err != nil || len(failures) == 0 {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: refusedAgain}, nil
 }
 
 // observe lists the nodes that are selected and what was made of them.
@@ -231,8 +238,8 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	return nil
 }
 
-// retriable joins the failures that trying again may mend: a name that is taken, or a template that the API server refuses,
-// needs somebody to change something, and that change is watched or comes with the next one.
+// retriable joins the failures that trying again soon may mend: a name that is taken, or a template that the API server refuses, needs
+// somebody to change something. Of the name nobody tells, so that it is tried again after a while.
 func retriable(failures []error) error {
 	var errs []error
 	for _, err := range failures {

@@ -17,6 +17,7 @@ import (
 
 // DiscoveryKinds resolves kinds against what the API server serves.
 type DiscoveryKinds struct {
+	// Mapper is one that can be told to forget (package optional).
 	Mapper meta.RESTMapper
 	// Preferred lists the preferred version of each resource; an error beside a list means that part of it is missing.
 	Preferred func() ([]*metav1.APIResourceList, error)
@@ -34,6 +35,11 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion %q: %w", apiVersion, err)
 	}
+	if builtin, ok := builtinKind(kind); ok && builtin == gv {
+		return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
+	}
+	// A definition may have gone, or serve other versions, since the last round.
+	meta.MaybeResetRESTMapper(d.Mapper)
 	mapping, err := d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
 	if meta.IsNoMatchError(err) {
 		// The version may have gone while the group still serves the kind under another.

@@ -5,6 +5,7 @@ package recommendation
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,30 @@ func TestKinds(t *testing.T) {
 				t.Errorf("%v, %v; want %s", got, err, c.want)
 			}
 		})
+	}
+}
+
+// changing is a mapper that maps a kind to another version after each Reset.
+type changing struct {
+	meta.RESTMapper
+	version int
+}
+
+func (c *changing) Reset() {
+	c.version++
+	gv := schema.GroupVersion{Group: "argoproj.io", Version: fmt.Sprint("v", c.version)}
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv})
+	m.Add(gv.WithKind("Rollout"), meta.RESTScopeNamespace)
+	c.RESTMapper = m
+}
+
+// TestKindChangesVersion: a rule that names a version which is served no longer goes on with the one that is, without a restart.
+func TestKindChangesVersion(t *testing.T) {
+	kinds := DiscoveryKinds{Mapper: &changing{RESTMapper: meta.NewDefaultRESTMapper(nil)}}
+	for _, want := range []string{"v1", "v2", "v3"} {
+		if got, err := kinds.Resolve("argoproj.io/v1", "Rollout"); err != nil || len(got) != 1 || got[0].Version != want {
+			t.Errorf("%v, %v; want %s", got, err, want)
+		}
 	}
 }
 

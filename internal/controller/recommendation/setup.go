@@ -29,6 +29,7 @@ import (
 	"crane.io/crane/internal/controller/enqueue"
 	"crane.io/crane/internal/controller/targets"
 	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/optional"
 	"crane.io/crane/internal/workload"
 )
 
@@ -166,6 +167,10 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 	if err != nil {
 		return nil, fmt.Errorf("building the discovery client: %w", err)
 	}
+	mapper, err := optional.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It says what it is.
+	}
 	return &RuleReconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
@@ -174,7 +179,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 			Scales:  mgr.GetClient(),
 			Scheme:  mgr.GetScheme(),
 		},
-		Kinds:          DiscoveryKinds{Mapper: mgr.GetRESTMapper(), Preferred: disco.ServerPreferredResources},
+		Kinds:          DiscoveryKinds{Mapper: mapper, Preferred: disco.ServerPreferredResources},
 		History:        cfg.History,
 		Pricer:         cfg.Pricer,
 		Settings:       cfg.Settings.Content,
