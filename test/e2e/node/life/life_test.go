@@ -323,7 +323,7 @@ func TestKilledWithItsWatcher(t *testing.T) {
 // child is the process id of parent's child of that name.
 func child(t *testing.T, parent int, name string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), goneBound)
 	defer cancel()
 	for ctx.Err() == nil {
 		stats, err := filepath.Glob("/proc/[0-9]*/stat")
