@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -239,12 +240,33 @@ func (w *world) pods(name, what string, check func([]corev1.Pod) error) []corev1
 func near(milli int64, replicas int) func([]corev1.Pod) error {
 	return func(pods []corev1.Pod) error {
 		for i := range pods {
-			if got := pods[i].Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got < milli*97/100 || got > milli*103/100 {
-				return fmt.Errorf("pod %s asks for %dm, want about %dm", pods[i].Name, got, milli)
+			if err := asks(&pods[i], milli); err != nil {
+				return err
 			}
 		}
 		return ready(pods, replicas)
 	}
+}
+
+func asks(pod *corev1.Pod, milli int64) error {
+	if got := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got < milli*97/100 || got > milli*103/100 {
+		return fmt.Errorf("pod %s asks for %dm, want about %dm", pod.Name, got, milli)
+	}
+	return nil
+}
+
+// replaced polls the pods of a workload until they ask for so much, and returns them. The API server passes over a webhook that does
+// not answer within seconds, and no pod is evicted twice: one that is new and was not changed is taken away here, for the next.
+func (w *world) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
+	w.t.Helper()
+	return w.pods(name, "are replaced", func(pods []corev1.Pod) error {
+		for i := range pods {
+			if !before[pods[i].UID] && asks(&pods[i], milli) != nil {
+				w.remove(&pods[i])
+			}
+		}
+		return near(milli, replicas)(pods)
+	})
 }
 
 // autoscaler is one of a Deployment with gocrane's percentile, which is easily foretold: p99 and 15 %.

@@ -52,7 +52,7 @@ func initial(w *world) {
 	for i := range all.Items {
 		w.remove(&all.Items[i])
 	}
-	after := w.pods("web", "are replaced by smaller ones", near(230, 2))
+	after := w.replaced("web", before, 230, 2)
 	for uid := range uids(after) {
 		if before[uid] {
 			w.t.Error("a pod was resized that should have been left alone")
@@ -103,7 +103,7 @@ func auto(w *world) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	})
 	w.create(autoscaler("bare", "", "bare", mode(autoscalingv1alpha1.UpdateModeAuto)))
-	for uid := range uids(w.pods("bare", "have requests", near(230, 2))) {
+	for uid := range uids(w.replaced("bare", before, 230, 2)) {
 		if before[uid] {
 			w.t.Error("a BestEffort pod was given requests in place")
 		}
@@ -132,7 +132,7 @@ func infeasible(w *world) {
 		w.deploy(name, 2, onTight)
 	}
 	stays := w.pods("stays", "are on the tight node", onNode("tight"))
-	w.pods("moves", "are on the tight node", onNode("tight"))
+	before := uids(w.pods("moves", "are on the tight node", onNode("tight")))
 	w.create(autoscaler("stays", "", "stays", mode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
@@ -141,9 +141,8 @@ func infeasible(w *world) {
 		return nil
 	})
 	w.create(autoscaler("moves", "", "moves", mode(autoscalingv1alpha1.UpdateModeAuto)))
-	w.pods("moves", "have moved to the roomy node", func(pods []corev1.Pod) error {
-		return errors.Join(near(2875, 2)(pods), onNode("roomy")(pods))
-	})
+	w.replaced("moves", before, 2875, 2)
+	w.pods("moves", "have moved to the roomy node", onNode("roomy"))
 	w.samePods(uids(stays), w.pods("stays", "are where they were", onNode("tight")))
 }
 
@@ -170,7 +169,7 @@ func recreate(w *world) {
 	w.used("web", 0.2, 100*mib)
 	before := w.deployed("web", 3)
 	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeRecreate)))
-	after := uids(w.pods("web", "are replaced", near(230, 3)))
+	after := uids(w.replaced("web", before, 230, 3))
 	for uid := range after {
 		if before[uid] {
 			w.t.Error("a pod was resized in place in mode Recreate")
