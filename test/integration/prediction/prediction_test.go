@@ -88,8 +88,8 @@ func TestForecasts(t *testing.T) {
 	}
 	if m := tsp.Status.PredictionMetrics; len(m) != 3 || len(m[2].Prediction) != 2 || len(m[2].Prediction[0].Labels) == 0 || len(m[1].Prediction) != 1 {
 		t.Errorf("mixed: %d metrics", len(m))
-	} else if v := value(t, m[1].Prediction[0].Samples[0]); math.Abs(v-200*wave(time.Now())) > 30 {
-		t.Errorf("the sum of both zones is forecast as %v, it is %v", v, 200*wave(time.Now()))
+	} else if v, at := value(t, m[1].Prediction[0].Samples[0]), m[1].Prediction[0].Samples[0].Timestamp; math.Abs(v-200*wave(time.Unix(at, 0))) > 30 {
+		t.Errorf("the sum of both zones is forecast as %v, it is %v", v, 200*wave(time.Unix(at, 0)))
 	}
 	checkNoChurn(t, c, craned)
 
@@ -336,8 +336,9 @@ func TestNodesAreFollowed(t *testing.T) {
 	if ref := made.Spec.TargetRef; ref == nil || ref.Kind != "Node" || ref.Name != "node-0" || !metav1.IsControlledBy(made, cnp) {
 		t.Errorf("%+v", made.Spec.TargetRef)
 	}
-	if v := value(t, made.Status.PredictionMetrics[0].Prediction[0].Samples[0]); math.Abs(v-wave(time.Now())/4) > 0.1 {
-		t.Errorf("node-0 is forecast to use %v, it uses %v", v, wave(time.Now())/4)
+	first0 := made.Status.PredictionMetrics[0].Prediction[0].Samples[0]
+	if v, used := value(t, first0), wave(time.Unix(first0.Timestamp, 0))/4; math.Abs(v-used) > 0.1 {
+		t.Errorf("node-0 is forecast to use %v, it uses %v", v, used)
 	}
 
 	// A node goes, one changes its labels, and the name of one is taken.
