@@ -22,6 +22,7 @@ var (
 	nodeCPUDesc         = newDesc("node_cpu_usage_cores", "CPU used between the last two looks.")
 	nodeMemoryDesc      = newDesc("node_memory_bytes", "Memory of the node.")
 	nodeMemoryUsedDesc  = newDesc("node_memory_usage_bytes", "Memory that is not available to new processes.")
+	nodeSwappedDesc     = newDesc("node_memory_swapped_bytes", "What is in swap alone and comes back into memory when it is needed.")
 	nodeLoadDesc        = newDesc("node_load", "Load average by the minutes that it is of.", "minutes")
 	nodeStalledDesc     = newDesc("node_pressure_stalled_seconds_total", "Time in which tasks waited for a resource: some of them, or all (full).", "resource", "kind")
 	diskReadDesc        = newDesc("node_disk_read_bytes_per_second", "Bytes read from a disk.", "disk")

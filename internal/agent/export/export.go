@@ -43,7 +43,7 @@ func New(config Config) *Collector { return &Collector{config: config} }
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		observedDesc, problemDesc, podsDesc, nodeCPUsDesc, nodeCPUDesc, nodeMemoryDesc, nodeMemoryUsedDesc, nodeLoadDesc, nodeStalledDesc,
+		observedDesc, problemDesc, podsDesc, nodeCPUsDesc, nodeCPUDesc, nodeMemoryDesc, nodeMemoryUsedDesc, nodeSwappedDesc, nodeLoadDesc, nodeStalledDesc,
 		diskReadDesc, diskWriteDesc, diskReadsDesc, diskWritesDesc, diskBusyDesc, networkReceiveDesc, networkTransmitDesc,
 		exclusiveIdleDesc, zoneMemoryDesc, zoneUsedDesc, podQueueDesc, podThreadsDesc, podSampledDesc,
 		podCPUDesc, podThrottledDesc, podLimitDesc, podMemoryDesc, podWorkingSetDesc, podRSSDesc, podCacheDesc, podStalledDesc,
@@ -99,6 +99,7 @@ func (s sink) node(n *observe.Node) {
 	if n.Memory.OK {
 		s.gauge(nodeMemoryDesc, float64(n.Memory.Value.Total))
 		s.gauge(nodeMemoryUsedDesc, float64(n.Memory.Value.Total-n.Memory.Value.Available))
+		s.gauge(nodeSwappedDesc, float64(n.Memory.Value.Swapped))
 	}
 	if n.Load.OK {
 		for i, minutes := range [...]string{"1", "5", "15"} {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 func TestParsePressure(t *testing.T) {
@@ -51,10 +53,20 @@ func TestParseStat(t *testing.T) {
 
 func TestParseMeminfo(t *testing.T) {
 	got, err := ParseMeminfo([]byte("MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:   22707160 kB\n"))
-	if want := (Memory{24684096 << 10, 22707160 << 10}); err != nil || got != want {
+	if want := (Memory{24684096 << 10, 22707160 << 10, 0}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	for _, bad := range []string{"", "MemTotal: 5 kB\n", "MemAvailable: 5 kB\n", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 99999999999999999 kB\nMemAvailable: 1 kB\n"} {
+	// What is in memory as well, and counts that were read one after the other.
+	for text, want := range map[string]series.Bytes{
+		"SwapCached: 30 kB\nSwapTotal: 1000 kB\nSwapFree: 600 kB\n": 370 << 10,
+		"SwapCached: 0 kB\nSwapTotal: 1000 kB\nSwapFree: 1000 kB\n": 0,
+		"SwapCached: 9 kB\nSwapTotal: 1000 kB\nSwapFree: 996 kB\n":  0,
+	} {
+		if got, err := ParseMeminfo([]byte("MemTotal: 5 kB\nMemAvailable: 4 kB\n" + text)); err != nil || got != (Memory{5 << 10, 4 << 10, want}) {
+			t.Errorf("%q is read as %+v, %v; want %d in swap", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "MemTotal: 5 kB\n", "MemAvailable: 5 kB\n", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 5 kB\nMemAvailable: 4 kB\nSwapTotal: x kB\n", "MemTotal: 99999999999999999 kB\nMemAvailable: 1 kB\n"} {
 		if got, err := ParseMeminfo([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
@@ -278,7 +290,7 @@ func FuzzParsers(f *testing.F) {
 		if c, err := ParseStat(content); err == nil && c.CPUs < 1 {
 			t.Error("no CPU")
 		}
-		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0) {
+		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0 || m.Swapped < 0) {
 			t.Errorf("%+v", m)
 		}
 		if l, err := ParseLoadavg(content); err == nil && !(l[0] >= 0 && !math.IsInf(l[0], 0)) {

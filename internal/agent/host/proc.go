@@ -88,6 +88,8 @@ func ticks(line []byte) (busy, idle uint64, err error) {
 // Memory is what /proc/meminfo says of the host.
 type Memory struct {
 	Total, Available series.Bytes
+	// Swapped is what is in swap alone and comes back into memory when it is needed; 0 on a host without swap.
+	Swapped series.Bytes
 }
 
 // kibibytes reads what follows a key of meminfo, a number of KiB, and returns bytes.
@@ -102,7 +104,7 @@ func kibibytes(key, rest []byte) (uint64, error) {
 
 // ParseMeminfo reads /proc/meminfo. Available is never more than Total.
 func ParseMeminfo(content []byte) (Memory, error) {
-	var total, available uint64
+	var total, available, swap, swapFree, swapCached uint64
 	seen := 0
 	err := Lines(content, func(line []byte) error {
 		key, rest := Field(line)
@@ -112,12 +114,20 @@ func ParseMeminfo(content []byte) (Memory, error) {
 			into = &total
 		case "MemAvailable:":
 			into = &available
+		case "SwapTotal:":
+			into = &swap
+		case "SwapFree:":
+			into = &swapFree
+		case "SwapCached:":
+			into = &swapCached
 		default:
 			return nil
 		}
 		var err error
 		*into, err = kibibytes(key, rest)
-		seen++
+		if key[0] == 'M' {
+			seen++
+		}
 		return err
 	})
 	if err == nil && (seen != 2 || total == 0) {
@@ -126,7 +136,11 @@ func ParseMeminfo(content []byte) (Memory, error) {
 	if err != nil {
 		return Memory{}, fmt.Errorf("meminfo: %w", err)
 	}
-	return Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}, nil
+	m := Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}
+	if inMemory := swapFree + swapCached; inMemory < swap {
+		m.Swapped = series.Bytes(swap - inMemory)
+	}
+	return m, nil
 }
 
 // Load is the load averages of 1, 5 and 15 minutes.
