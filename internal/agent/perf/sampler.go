@@ -5,7 +5,6 @@ package perf
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/pkg/numa"
 )
 
 const (
@@ -82,19 +80,10 @@ func exists(dir string) bool {
 
 // onlineCPUs are those that can be counted on.
 func onlineCPUs(root host.Root) ([]int, error) {
-	file := host.NewFile(root.Path("sys/devices/system/cpu/online"))
-	defer file.Close()
 	var reader host.Reader
-	content, err := reader.Read(&file)
+	set, err := reader.OnlineCPUs(root)
 	if err != nil {
-		return nil, fmt.Errorf("CPUs: %w", err)
-	}
-	set, err := numa.ParseCPUSet(string(content))
-	if err != nil {
-		return nil, fmt.Errorf("CPUs: %w", err)
-	}
-	if set.Len() == 0 {
-		return nil, fmt.Errorf("CPUs: %s is empty", file.Path())
+		return nil, err //nolint:wrapcheck // It says what is not known.
 	}
 	return slices.Collect(set.All()), nil
 }

@@ -84,9 +84,9 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfs{root: root}
 	m := &Machine{}
-	online, err := s.cpus("cpu/online")
+	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
-		s.problemf("CPUs online are not known, those of the zones are taken: %v", err)
+		s.problemf("%v: those of the zones are taken", err)
 	}
 	for _, id := range s.zones() {
 		z := s.zone(id)
@@ -101,7 +101,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	}
 	if len(m.Zones) == 0 {
 		if err != nil {
-			return nil, err
+			return nil, err //nolint:wrapcheck // It says what is not known.
 		}
 		m.Zones = []Zone{s.whole(online)}
 	}
@@ -142,19 +142,11 @@ func (s *sysfs) read(parts ...string) ([]byte, error) {
 	return content, nil
 }
 
+// cpus reads a list of CPUs.
 func (s *sysfs) cpus(name string) (numa.CPUSet, error) {
-	content, err := s.read("sys/devices/system", name)
+	set, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
 	if err != nil {
-		return numa.CPUSet{}, err
-	}
-	var set numa.CPUSet
-	err = host.Lines(content, func(line []byte) error {
-		var failed error
-		set, failed = numa.ParseCPUSet(string(line))
-		return failed //nolint:wrapcheck // The file is named below.
-	})
-	if err != nil {
-		return numa.CPUSet{}, fmt.Errorf("%s: %w", name, err)
+		return numa.CPUSet{}, fmt.Errorf("read: %w", err)
 	}
 	return set, nil
 }
