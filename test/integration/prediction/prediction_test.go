@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 const (
@@ -93,8 +94,9 @@ func TestForecasts(t *testing.T) {
 	}
 	checkNoChurn(t, c, craned)
 
-	// Accuracy needs samples that came after the forecast; the grid of the history goes on.
-	eventually(t, "accuracy", func(ctx context.Context) error {
+	// Accuracy needs samples that came after the forecast, for which the clock alone takes a minute and a half: a step, and what it takes
+	// to settle. The grid of the history goes on.
+	harness.Eventually(t.Context(), t, 2*bound, "accuracy", func(ctx context.Context) error {
 		page, err := craned.page(ctx)
 		if err != nil {
 			return err
@@ -263,7 +265,7 @@ func TestManyShareOneSeries(t *testing.T) {
 		create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
 	}
 	craned := startCraned(t, prometheus.URL())
-	eventually(t, "all are ready", func(ctx context.Context) error {
+	harness.Eventually(t.Context(), t, 2*bound, "all are ready", func(ctx context.Context) error {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
 			return err
