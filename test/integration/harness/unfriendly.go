@@ -34,13 +34,37 @@ type Unfriendly struct {
 	// authority is that of its certificate, in PEM: clients send no token without TLS.
 	authority []byte
 
+	// choose says what becomes of the nth write of an object by a method, from 1 on; nil for every second write of all, by turns.
+	choose func(method, path string, n int) Fault
+
 	mu                sync.Mutex
 	writes            int
 	refused, accepted map[string]int // by method
+	byPath            map[string]int // writes by method and path
 }
+
+// Fault is what becomes of a write.
+type Fault int
+
+// The faults. None lets a write through; Lost does as well, and loses the answer.
+const (
+	None Fault = iota
+	Busy
+	Overtaken
+	Failing
+	Unavailable
+	Lost
+)
 
 // ServeUnfriendly starts the proxy for the length of a test. Requests go on with the token that they come with.
 func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriendly {
+	t.Helper()
+	return ServeFaults(t, control, nil)
+}
+
+// ServeFaults starts one that does to the nth write of each object, from 1 on, what choose says: what others write, and when, has no part in
+// it.
+func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(method, path string, n int) Fault) *Unfriendly {
 	t.Helper()
 	to := control.Config()
 	target, err := url.Parse(to.Host)
@@ -52,7 +76,7 @@ func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriend
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unfriendly{control: control, refused: map[string]int{}, accepted: map[string]int{}}
+	u := &Unfriendly{control: control, choose: choose, refused: map[string]int{}, accepted: map[string]int{}, byPath: map[string]int{}}
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.FlushInterval = -1 // Watches.
 	forward.Transport = transport
@@ -63,10 +87,15 @@ func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriend
 		w.WriteHeader(http.StatusBadGateway)
 	}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u.refuses(w, r) {
-			return
+		switch fault := u.judge(r); fault {
+		case None:
+			forward.ServeHTTP(w, r)
+		case Lost:
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		default:
+			refuse(w, fault)
 		}
-		forward.ServeHTTP(w, r)
 	}))
 	u.url = server.URL
 	u.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -77,30 +106,62 @@ func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriend
 	return u
 }
 
-func (u *Unfriendly) refuses(w http.ResponseWriter, r *http.Request) bool {
+// judge says what becomes of a request, and counts it.
+func (u *Unfriendly) judge(r *http.Request) Fault {
 	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") ||
 		strings.Contains(r.URL.Path, "reviews") {
-		return false
+		return None
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.writes++
-	if u.writes%2 == 0 {
-		u.accepted[r.Method]++
-		return false
+	u.byPath[r.Method+" "+r.URL.Path]++
+	fault := None
+	switch {
+	case u.choose != nil:
+		fault = u.choose(r.Method, r.URL.Path, u.byPath[r.Method+" "+r.URL.Path])
+	case u.writes%4 == 1:
+		fault = Busy
+	case u.writes%4 == 3:
+		fault = Overtaken
 	}
-	u.refused[r.Method]++
+	if fault == None {
+		u.accepted[r.Method]++
+	} else {
+		u.refused[r.Method]++
+	}
+	return fault
+}
+
+func refuse(w http.ResponseWriter, fault Fault) {
 	status, reason := http.StatusConflict, metav1.StatusReasonConflict
-	if u.writes%4 == 1 {
+	switch fault {
+	case Busy:
 		status, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
 		w.Header().Set("Retry-After", "1")
+	case Failing:
+		status, reason = http.StatusInternalServerError, metav1.StatusReasonInternalError
+	case Unavailable:
+		status, reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	default:
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status), Message: "refused by the test",
 	})
-	return true
+}
+
+// Writes are those so far whose path ends so, whatever became of them.
+func (u *Unfriendly) Writes(suffix string) (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for path, writes := range u.byPath {
+		if strings.HasSuffix(path, suffix) {
+			n += writes
+		}
+	}
+	return n
 }
 
 // Check fails the test where nothing was refused, or nothing accepted.

@@ -1,0 +1,166 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/test/integration/harness"
+)
+
+// everyFault refuses the first write of each object, and each second one after it, in all ways by turns. What is refused in which way
+// follows from the object and from how often it was written, so that it is the same in each run.
+func everyFault(_, path string, n int) harness.Fault {
+	turns := []harness.Fault{harness.Busy, harness.Overtaken, harness.Failing, harness.Unavailable, harness.Lost}
+	switch {
+	case n%2 == 0:
+		return harness.None
+	case strings.HasSuffix(path, "/first/eviction"):
+		return harness.Lost // It goes through: nobody else may go for it.
+	case strings.HasSuffix(path, "/second/eviction"):
+		return harness.Overtaken
+	}
+	return turns[(n/2+len(path))%len(turns)]
+}
+
+// TestEveryFault: whatever way an API server refuses writes in, or loses its answers, all ends right: the taint and the condition come and
+// go, exactly the right pods are evicted, the zones and the offer are published, and at the end of the agent nothing is left behind.
+func TestEveryFault(t *testing.T) {
+	s := newScene(t, "faults", 7000)
+	configureKubelet(t, s.dir, "kubeReserved: {cpu: \"1\"}\n")
+	node, err := readNode(t.Context(), s.c, s.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
+	node.Status.Capacity = node.Status.Allocatable
+	if err := s.c.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	first, second := s.pod("first", 1500), s.pod("second", 1400)
+	proxy := harness.ServeFaults(t, control, everyFault)
+	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
+		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
+	a.says(t, "Rule is calm", "faults/memory")
+	for _, victim := range []*corev1.Pod{first, second} {
+		s.uses(9000)
+		s.evicted(victim.Name)
+		becomes(t, s.c, s.name, true)
+		a.looks(t, 2)
+		s.evicted(victim.Name)
+		s.uses(1000)
+		s.end(victim)
+		becomes(t, s.c, s.name, false)
+	}
+	told(t, s.c, "Node", s.name, "NewPodsKeptAway", "rule faults/memory is firing")
+	told(t, s.c, "Node", s.name, "NewPodsWelcome")
+	zones := zonesClient(t)
+	o := topologyOf(t, zones, s.name, reserves(1))
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+			t.Error(err)
+		}
+	})
+	offer := func(ended bool) {
+		t.Helper()
+		eventually(t, "what is offered", func(ctx context.Context) error {
+			n, err := readNode(ctx, s.c, s.name)
+			if err != nil {
+				return err
+			}
+			var account struct{ Ended bool }
+			if err := json.Unmarshal([]byte(n.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &account); err != nil {
+				return err
+			}
+			if account.Ended != ended {
+				return errors.New(n.Annotations[ensurancev1alpha1.AnnotationElasticResources])
+			}
+			return nil
+		})
+	}
+	offer(false)
+	// The offer may yet rise, and what the agent can do may change. Nothing else is written of a node on which nothing happens.
+	quiet := func() int {
+		return proxy.Writes("/eviction") + proxy.Writes("/noderesourcetopologies/"+s.name) + proxy.Writes("/noderesourcetopologies")
+	}
+	calm := becomes(t, s.c, s.name, false)
+	before := quiet()
+	a.looks(t, 3)
+	if n := quiet(); n != before {
+		t.Errorf("%d writes, then %d", before, n)
+	}
+	if now := becomes(t, s.c, s.name, false); !interference(now).LastHeartbeatTime.Equal(&interference(calm).LastHeartbeatTime) {
+		t.Errorf("%+v, then %+v", interference(calm), interference(now))
+	}
+	if err := a.Terminate(t); err != nil {
+		t.Error(err)
+	}
+	offer(true)
+	becomes(t, s.c, s.name, false)
+	if n := proxy.Writes("/second/eviction"); n != 2 {
+		t.Errorf("second was evicted at the second time, and asked to go %d times", n)
+	}
+	proxy.Check(t)
+}
+
+// TestRulesReinstalled: where the definitions of rules are removed under an agent nothing of them is left, and when they are installed again
+// new rules hold, without a restart.
+func TestRulesReinstalled(t *testing.T) {
+	c, definitions := newClient(t), definitionsClient(t)
+	h := newHost(t, c, 8000)
+	create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
+	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+h.dir)
+	becomes(t, c, "reinstalled", true)
+	var restores []func()
+	for _, kind := range []string{"nodeqoss", "podqoss", "avoidanceactions"} {
+		name := kind + ".ensurance.crane.io"
+		crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		restore := sync.OnceFunc(func() {
+			// Also as a cleanup: the tests after this one need the kind.
+			harness.Eventually(context.WithoutCancel(t.Context()), t, bound, name+" is gone", func(ctx context.Context) error {
+				if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return errors.New("it is there")
+				}
+				return nil
+			})
+			install(t, definitions, crd)
+		})
+		t.Cleanup(restore)
+		restores = append(restores, restore)
+	}
+	a.says(t, "The API server does not tell", "NodeQOS", "is not installed")
+	for _, restore := range restores {
+		restore()
+	}
+	// At the latest when the kind is there again, and none of it: whether each object is heard to go before its definition is the API server's.
+	becomes(t, c, "reinstalled", false)
+	for _, o := range []client.Object{nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled")} {
+		eventually(t, "the kinds are served again", func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, o)) })
+		t.Cleanup(func() {
+			if err := client.IgnoreNotFound(c.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	becomes(t, c, "reinstalled", true)
+}
