@@ -35,9 +35,24 @@ func (c recordedClock) After(time.Duration) <-chan time.Time {
 // run runs the agent with flags on a recording.
 func run(t *testing.T, recording string, flags ...string) (string, error) {
 	t.Helper()
+	return runWithout(t, recording, nil, flags...)
+}
+
+// runWithout runs the agent on a recording of a host that has not some of its files.
+func runWithout(t *testing.T, recording string, missing []string, flags ...string) (string, error) {
+	t.Helper()
 	rec := kernel.ForTest(t, recording)
+	strip := func() {
+		for _, name := range missing {
+			if err := os.RemoveAll(filepath.Join(rec.Dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	strip()
 	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() time.Duration {
 		rec.To(1)
+		strip()
 		return rec.Moments[1].At
 	}}
 	o := NewOptions()
