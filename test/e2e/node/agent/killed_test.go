@@ -81,9 +81,15 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	killer.Spec.Containers[0].Image = node.Image(mortal)
 	killer.Spec.Containers[0].Args = []string{node.WatcherRoot, node.WatcherRoot + "/var/lib/" + mortal, node.Group(pod)}
 	s.Create(t, killer)
-	done := s.Await(t, killer, "has ended", func(p *corev1.Pod) bool {
+	ended := func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	}
+	// It takes minutes; each half of it has the time of a wait.
+	s.Await(t, killer, "is done with cpu", func(p *corev1.Pod) bool {
+		out, err := s.Logs(t, p)
+		return ended(p) || err == nil && strings.Contains(out, ", of memory.")
 	})
+	done := s.Await(t, killer, "has ended", ended)
 	out, err := s.Logs(t, done)
 	if err != nil || done.Status.Phase != corev1.PodSucceeded {
 		t.Fatalf("%s, %v\n%s", done.Status.Phase, err, out)
