@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/simnode"
 	"crane.io/crane/internal/simnode/tunnel"
+	"crane.io/crane/test/integration/harness/fleet"
 )
 
 // cluster is what all tests of the package share.
@@ -107,6 +107,9 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		code := m.Run()
+		if cluster.stop == nil { // A test could not start the nodes anew, and says so.
+			return max(code, 1)
+		}
 		if err := cluster.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -168,26 +171,11 @@ func run() error {
 	}
 	timing := simnode.DefaultTiming()
 	timing.PressureHold = 3 * time.Second
-	cluster.fleet, err = simnode.New(simnode.Config{
+	cluster.fleet, cluster.stop, err = fleet.Start(context.Background(), simnode.Config{
 		Client: cluster.config, Nodes: pools(), Load: cluster.load, Serving: identities, Timing: timing,
 		Sample: 500 * time.Millisecond, Heartbeat: time.Second,
 	})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- cluster.fleet.Run(ctx) }()
-	cluster.stop = func() error { cancel(); return <-done }
-	select {
-	case <-cluster.fleet.Ready():
-		return nil
-	case err := <-done:
-		done <- err
-		return fmt.Errorf("the fleet did not start: %w", err)
-	case <-time.After(time.Minute):
-		return errors.New("the fleet is not ready after a minute")
-	}
+	return err
 }
 
 // eventually polls until the condition holds.

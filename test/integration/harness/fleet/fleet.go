@@ -23,22 +23,31 @@ func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPl
 		config.Client = c.Config()
 		config.Timing = simnode.DefaultTiming()
 		config.Timing.Create, config.Timing.Ready = 100*time.Millisecond, 100*time.Millisecond
-		nodes, err := simnode.New(config)
-		if err != nil {
-			return nil, fmt.Errorf("simulated nodes: %w", err)
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- nodes.Run(ctx) }()
-		stop := func() error {
-			cancel()
-			return <-ended
-		}
-		select {
-		case <-nodes.Ready():
-			return stop, nil
-		case <-time.After(bound):
-			return nil, errors.Join(fmt.Errorf("the simulated nodes are not ready after %s", bound), stop())
-		}
+		_, stop, err := Start(ctx, config)
+		return stop, err
+	}
+}
+
+// Start runs nodes until stop, and waits until they are ready.
+func Start(ctx context.Context, config simnode.Config) (nodes *simnode.Fleet, stop func() error, err error) {
+	nodes, err = simnode.New(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("simulated nodes: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- nodes.Run(ctx) }()
+	stop = func() error {
+		cancel()
+		return <-ended
+	}
+	select {
+	case <-nodes.Ready():
+		return nodes, stop, nil
+	case err := <-ended:
+		cancel()
+		return nil, nil, errors.Join(errors.New("the simulated nodes did not start"), err)
+	case <-time.After(bound):
+		return nil, nil, errors.Join(fmt.Errorf("the simulated nodes are not ready after %s", bound), stop())
 	}
 }
