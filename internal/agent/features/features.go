@@ -4,7 +4,6 @@
 package features
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -238,20 +237,13 @@ func (h Host) cyclesPerInstruction() Feature {
 
 // kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
 func (h Host) kubeletPolicy(name, file string) Feature {
-	content, err := os.ReadFile(h.Root.Path(h.Kubelet, file))
+	policy, err := host.KubeletPolicy(h.Root, h.Kubelet, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unsupported(name, "no "+file+" in "+h.Kubelet)
 	}
-	var state struct {
-		PolicyName string `json:"policyName"`
-	}
-	if err == nil {
-		err = json.Unmarshal(content, &state)
-	}
 	if err != nil {
-		return unsupported(name, fmt.Sprintf("%s: %v", file, err))
+		return unsupported(name, err.Error())
 	}
-	policy := strings.ToLower(state.PolicyName)
 	if policy == "none" || policy == "" {
 		return off(name, "policy none")
 	}

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -168,7 +167,7 @@ func verify(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certifi
 
 // ownCertificates are those of the kubelet's own making: without others it serves with a certificate that only its directory vouches for.
 func (c *KubeletClient) ownCertificates() (out []*x509.Certificate) {
-	left, err := readBounded(c.Root, filepath.Join(c.Dir, "pki", "kubelet.crt"))
+	left, err := host.ReadKubeletFile(c.Root, c.Dir, "pki", "kubelet.crt")
 	for err == nil && len(out) < maxCertificates {
 		var block *pem.Block
 		if block, left = pem.Decode(left); block == nil {

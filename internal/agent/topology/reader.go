@@ -6,13 +6,11 @@ package topology
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +20,8 @@ import (
 )
 
 const (
-	// maxConfiguration bounds what is read of the kubelet's configuration; one has some KiB.
-	maxConfiguration = 1 << 20
+	// maxConfiguration bounds what a kubelet may answer.
+	maxConfiguration = host.MaxKubeletFile
 	// askAgain is how often the kubelet is asked for it where nothing tells that it was started anew. It asks the API server in turn who
 	// asks: 5,000 nodes make some 30 requests a second of it.
 	askAgain = 5 * time.Minute
@@ -118,7 +116,7 @@ func (r *KubeletReader) start() time.Time {
 // readFile reads the kubelet's file.
 func (r *KubeletReader) readFile() (Kubelet, error) {
 	path := cmp.Or(r.File, filepath.Join(r.Dir, "config.yaml"))
-	content, err := readBounded(r.Root, path)
+	content, err := host.ReadKubeletFile(r.Root, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.silent != nil:
 		return Kubelet{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.silent)
@@ -137,33 +135,12 @@ func (r *KubeletReader) readFile() (Kubelet, error) {
 
 // started notes that a kubelet says in a state file that its policy is static, where nothing else does.
 func (r *KubeletReader) started(file string, isStatic *bool, k *Kubelet) {
-	if !*isStatic && r.running(file) == static {
+	if *isStatic {
+		return
+	}
+	// A file that is not there, or cannot be read, says nothing.
+	if policy, err := host.KubeletPolicy(r.Root, r.Dir, file); err == nil && policy == static {
 		*isStatic = true
 		k.Source += ", with policy static by its " + file
 	}
-}
-
-// running is the policy in a state file of the kubelet's; empty where there is none that can be read.
-func (r *KubeletReader) running(file string) string {
-	var state struct {
-		PolicyName string `json:"policyName"`
-	}
-	content, err := readBounded(r.Root, filepath.Join(r.Dir, file))
-	if err != nil || json.Unmarshal(content, &state) != nil {
-		return ""
-	}
-	return strings.ToLower(state.PolicyName)
-}
-
-// readBounded reads a file of the kubelet.
-func readBounded(root host.Root, name string) ([]byte, error) {
-	path := root.Path(name)
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the file.
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfiguration {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxConfiguration)
-	}
-	return os.ReadFile(path) //nolint:wrapcheck // The error names the file.
 }
