@@ -50,7 +50,7 @@ func TestAnything(t *testing.T) {
 
 // gone are the pods that have groups and are not known any more.
 func (b *bed) gone() (out []string) {
-	there, err := containers(b.Manager.tree)
+	there, err := b.containers()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (b *bed) anything(r *rand.Rand, step int) string {
 // inspect compares the cgroups with the plan, and the plan with what must hold.
 func (b *bed) inspect(when string) {
 	b.t.Helper()
-	there, err := containers(b.Manager.tree)
+	there, err := b.containers()
 	if err != nil {
 		b.t.Fatal(err)
 	}

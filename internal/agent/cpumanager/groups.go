@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host"
@@ -40,6 +39,7 @@ type group struct {
 // cpusets writes sets of CPUs of containers. It is not safe for concurrent use.
 type cpusets struct {
 	layout cgroup.Layout
+	reader *host.Reader
 	// journal is nil in a dry run: then nothing is written, and changes are only counted.
 	journal *act.Journal
 }
@@ -64,12 +64,19 @@ func (c *cpusets) allowed(file string) (set numa.CPUSet, ok bool) {
 	if c.layout.Version == cgroup.V2 {
 		path += ".effective" // A group of v2 that was set to nothing has what its parent has.
 	}
-	content, err := os.ReadFile(path)
+	content, err := c.read(path)
 	if err != nil {
 		return set, false
 	}
 	set, err = numa.ParseCPUSet(string(content))
 	return set, err == nil && set.Len() > 0
+}
+
+// read reads a file; what it returns is valid until the next.
+func (c *cpusets) read(path string) ([]byte, error) {
+	file := host.NewFile(path)
+	defer file.Close()
+	return c.reader.Read(&file) //nolint:wrapcheck // The error names the file.
 }
 
 // now is what a file of a group holds. gone tells that the group is not there any more.
@@ -78,9 +85,9 @@ func (c *cpusets) now(path, file string) (value string, gone bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("container's group: %w", err)
 	}
-	content, err := os.ReadFile(name)
+	content, err := c.read(name)
 	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENODEV):
+	case errors.Is(err, host.ErrGone):
 		if _, err := os.Stat(filepath.Dir(name)); err == nil {
 			return "", false, fmt.Errorf("%s is not there: the controller is switched off for it", name)
 		}
@@ -175,14 +182,16 @@ func (c *cpusets) undo() error {
 	return errors.Join(c.journal.UndoKind(kindCPUs), c.journal.UndoKind(kindMems))
 }
 
-// containers are the groups of all containers of pods, sandboxes included, by the pod's UID.
-func containers(tree *cgroup.Tree) (map[string][]*cgroup.Container, error) {
-	if err := tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
+// containers are the groups of all containers of pods, sandboxes included, by the pod's UID. The list is made anew where one came or went.
+func (m *Manager) containers() (map[string][]*cgroup.Container, error) {
+	if err := m.tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
 		return nil, fmt.Errorf("pods' groups: %w", err)
 	}
-	out := map[string][]*cgroup.Container{}
-	for _, p := range tree.Pods() {
-		out[p.UID] = append(out[p.UID], p.Containers...)
+	if changes := m.tree.Changes(); m.there == nil || m.thereAt != changes {
+		m.there, m.thereAt = map[string][]*cgroup.Container{}, changes
+		for _, p := range m.tree.Pods() {
+			m.there[p.UID] = append(m.there[p.UID], p.Containers...)
+		}
 	}
-	return out, nil
+	return m.there, nil
 }

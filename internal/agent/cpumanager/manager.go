@@ -93,6 +93,10 @@ type Manager struct {
 	known decided
 	last  time.Time // of the last look at all files
 
+	// there are the groups of containers by the pod's UID, as of the tree's number thereAt.
+	there   map[string][]*cgroup.Container
+	thereAt uint64
+
 	// names are those of containers by their ids, as long as their groups are there: pods may be gone before.
 	names map[string]string
 	// refused and noted are what was told of containers.
@@ -107,16 +111,18 @@ type decided struct {
 	// cpus and mems are what pods may have, where that is limited.
 	cpus, mems               numa.CPUSet
 	limitedCPUs, limitedMems bool
-	// groups stands for which containers there are.
+	// groups is another number where containers came or went.
 	groups uint64
 }
 
 // NewManager returns a manager that has done nothing yet.
 func NewManager(c Config) *Manager {
+	reader := &host.Reader{}
 	m := &Manager{
-		config: c, tree: cgroup.NewTree(c.Layout, &host.Reader{}), sets: cpusets{layout: c.Layout, journal: c.Journal},
+		config: c, tree: cgroup.NewTree(c.Layout, reader), sets: cpusets{layout: c.Layout, reader: reader, journal: c.Journal},
 		names: map[string]string{}, refused: map[cpumanager.ID]string{}, noted: map[cpumanager.ID]string{}, told: map[string]string{},
 	}
+	m.tree.LookClosely() // A container that is new runs on CPUs that others have alone until it is seen.
 	m.status.Store(&Status{Why: "has not begun"})
 	return m
 }
@@ -163,14 +169,17 @@ func (m *Manager) Step() {
 	if !m.load() {
 		return
 	}
-	there, err := containers(m.tree)
+	if state != m.known.state {
+		m.tree.LookAtAll() // A container may have been started anew.
+	}
+	there, err := m.containers()
 	if err != nil {
 		m.tell("groups", err.Error())
 		return
 	}
 	m.tell("groups", "")
 	m.inherit(there)
-	now := decided{state: state, facts: facts, groups: fingerprint(there)}
+	now := decided{state: state, facts: facts, groups: m.thereAt}
 	now.cpus, now.limitedCPUs = m.sets.allowed(cgroup.FileCPUs)
 	now.mems, now.limitedMems = m.sets.allowed(cgroup.FileMems)
 	changed := now != m.known

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -70,20 +69,6 @@ func asClaims(holdings []cpumanager.Holding) []cpumanager.Pod {
 		}
 	}
 	return out
-}
-
-// fingerprint stands for a set of containers.
-func fingerprint(there map[string][]*cgroup.Container) uint64 {
-	var all uint64
-	for uid, list := range there {
-		for _, c := range list {
-			h := fnv.New64a()
-			_, _ = h.Write([]byte(uid)) // It cannot fail.
-			_, _ = h.Write([]byte(c.ID))
-			all ^= h.Sum64()
-		}
-	}
-	return all
 }
 
 // groups are all containers of the node with where they are to run. While nobody has a CPU alone, those who share stay as they are.

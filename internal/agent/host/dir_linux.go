@@ -44,6 +44,16 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	}
 }
 
+// Links is the number of links to a directory: two, and one for each directory directly in it; less than two on file systems that do not
+// count these, as overlayfs.
+func Links(path string) (uint64, error) {
+	var st syscall.Stat_t
+	if _, err := retry(func() (int, error) { return 0, syscall.Stat(path, &st) }); err != nil {
+		return 0, fileError(path, err)
+	}
+	return uint64(st.Nlink), nil //nolint:unconvert // It is smaller on some processors.
+}
+
 func dirents(buf []byte, each func(name []byte)) error {
 	for len(buf) > 0 {
 		if len(buf) < direntName {

@@ -20,3 +20,11 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	}
 	return nil
 }
+
+// Links is 0: how many directories are in a directory is not known without a list of them.
+func Links(path string) (uint64, error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, fileError(path, err)
+	}
+	return 0, nil
+}

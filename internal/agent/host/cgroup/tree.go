@@ -47,9 +47,11 @@ type Pod struct {
 	Containers []*Container
 
 	name  string
+	dir   string
 	group *group
 	seen  uint64
 	age   uint64
+	links uint64 // of the directory when its containers were looked for; 0 for not known
 }
 
 // Tree is the groups of all pods, whose files stay open from one scan to the next. It is not safe for concurrent use.
@@ -61,6 +63,10 @@ type Tree struct {
 	scans  uint64
 	dirs   []podDir
 	key    []byte
+	// changes counts scans that saw a pod or a container come or go.
+	changes uint64
+	// closely and all tell of which pods the containers are looked for.
+	closely, all bool
 }
 
 type podDir struct {
@@ -79,6 +85,16 @@ func NewTree(layout Layout, reader *host.Reader) *Tree {
 	}
 	return t
 }
+
+// LookClosely lets each scan look for containers of pods that have more or less of them than before, also of those that are there for long,
+// at the price of a stat(2) for each. One that took the place of another between two scans is seen as late as without, or after LookAtAll.
+func (t *Tree) LookClosely() { t.closely = true }
+
+// LookAtAll lets the next scan look for the containers of all pods.
+func (t *Tree) LookAtAll() { t.all = true }
+
+// Changes is another number after a scan that saw pods or containers come or go.
+func (t *Tree) Changes() uint64 { return t.changes }
 
 // Pods are those of the last scan, in the order of their UIDs. They are changed by the next.
 func (t *Tree) Pods() []*Pod { return t.sorted }
@@ -117,6 +133,7 @@ func (t *Tree) Scan() error {
 		}
 	}
 	if changed {
+		t.changes++
 		t.sorted = t.sorted[:0]
 		for _, p := range t.pods {
 			t.sorted = append(t.sorted, p)
@@ -124,11 +141,24 @@ func (t *Tree) Scan() error {
 		slices.SortFunc(t.sorted, func(a, b *Pod) int { return strings.Compare(a.UID+a.Path, b.UID+b.Path) })
 	}
 	for _, p := range t.sorted {
-		if (t.scans-p.age)%rescan == 0 || p.Stat.Has == 0 {
+		if t.due(p) {
 			t.containers(p)
 		}
 	}
+	t.all = false
 	return nil
+}
+
+// due tells whether a pod's containers are to be looked for. Its directory has a link for each that is in it.
+func (t *Tree) due(p *Pod) bool {
+	due := t.all || (t.scans-p.age)%rescan == 0
+	if !t.closely {
+		return due || p.Stat.Has == 0
+	}
+	links, err := host.Links(p.dir)
+	due = due || err != nil || links != p.links || links < 2
+	p.links = links
+	return due
 }
 
 // see takes note of a directory among the pods and tells whether it is a new pod.
@@ -143,13 +173,13 @@ func (t *Tree) see(d podDir, name []byte) bool {
 	if uid == nil || len(t.pods) >= maxPods {
 		return false
 	}
-	t.pods[path] = &Pod{UID: string(uid), Class: d.class, Path: path, name: dir, group: t.layout.group(path), seen: t.scans, age: t.scans}
+	t.pods[path] = &Pod{UID: string(uid), Class: d.class, Path: path, name: dir, dir: filepath.Join(t.layout.cpu, path), group: t.layout.group(path), seen: t.scans, age: t.scans}
 	return true
 }
 
 func (t *Tree) containers(p *Pod) {
 	changed := false
-	err := t.reader.Subdirectories(filepath.Join(t.layout.cpu, p.Path), func(name []byte) {
+	err := t.reader.Subdirectories(p.dir, func(name []byte) {
 		runtime, id := containerID(name, t.layout.Driver)
 		if id == nil {
 			return
@@ -168,8 +198,10 @@ func (t *Tree) containers(p *Pod) {
 		changed = true
 	})
 	if err != nil {
+		p.links = 0
 		return // The pod is about to vanish; the next scan tells.
 	}
+	before := len(p.Containers)
 	p.Containers = slices.DeleteFunc(p.Containers, func(c *Container) bool {
 		if c.seen != t.scans {
 			c.group.close()
@@ -177,6 +209,9 @@ func (t *Tree) containers(p *Pod) {
 		}
 		return false
 	})
+	if changed || len(p.Containers) != before {
+		t.changes++
+	}
 	if changed {
 		slices.SortFunc(p.Containers, func(a, b *Container) int { return strings.Compare(a.ID, b.ID) })
 	}
