@@ -27,6 +27,8 @@ const (
 	coalesce = time.Second
 	// firstRetry and lastRetry bound the pause after a write that failed.
 	firstRetry, lastRetry = time.Second, time.Minute
+	// ownerPatience is how long a kill waits for an API server to say whose it is: a kill of somebody else would count for nobody, for ever.
+	ownerPatience = 5 * time.Minute
 	// queued bounds the kills that wait to be written. What does not fit is found again in the pods' statuses.
 	queued = 5000
 	// remembered bounds the kills that are known to be written, so that a change of a pod's status costs nothing. Past it
@@ -75,6 +77,7 @@ type Recorder struct {
 type sighting struct {
 	kill  oom.Kill
 	owner *metav1.OwnerReference
+	at    time.Time // when it was seen
 }
 
 // NewRecorder does nothing before Start.
@@ -138,7 +141,7 @@ func (r *Recorder) Pod(pod *corev1.Pod) {
 			break
 		}
 		r.remember(k.ID)
-		r.pending = append(r.pending, sighting{kill: k, owner: metav1.GetControllerOf(pod)})
+		r.pending = append(r.pending, sighting{kill: k, owner: metav1.GetControllerOf(pod), at: r.cfg.Clock.Now()})
 	}
 	if len(r.pending) > 0 {
 		signal(r.wake)
@@ -217,7 +220,10 @@ func (r *Recorder) flush(ctx context.Context) error {
 	owners := ownerCache{reader: r.cfg.Objects}
 	for i, s := range batch {
 		kills[i] = s.kill
-		kills[i].Owner = owners.of(ctx, s)
+		var err error
+		if kills[i].Owner, err = owners.of(ctx, s, r.cfg.Clock.Since(s.at) < ownerPatience); err != nil {
+			return err
+		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() //nolint:wrapcheck // The end of the process.

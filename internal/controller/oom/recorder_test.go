@@ -4,6 +4,7 @@
 package oom
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"crane.io/crane/internal/metrics"
@@ -155,6 +158,59 @@ func TestWritesFail(t *testing.T) {
 	f.mustFlush()
 	if len(f.pending) != 0 || !strings.Contains(f.data(Name, dataKey), "web-1") || f.data(Name, "mine") != "kept" {
 		t.Errorf("%d pending, wrote %s", len(f.pending), f.data(Name, dataKey))
+	}
+}
+
+// failing is a reader that fails as it is told to.
+type failing struct {
+	client.Reader
+	err error
+}
+
+func (f *failing) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Reader.Get(ctx, key, o, opts...)
+}
+
+// TestOwnerNotSaid: a kill waits for an API server that is busy to say whose it is, and for a while only; what is gone, or may not be read, is
+// an answer.
+func TestOwnerNotSaid(t *testing.T) {
+	sets := schema.GroupResource{Group: "apps", Resource: "replicasets"}
+	busy := apierrors.NewTooManyRequests("busy", 1)
+	for name, test := range map[string]struct {
+		err  error
+		wait time.Duration
+		want string // the owner's kind; empty for not written yet
+	}{
+		"said":         {nil, 0, "Deployment"},
+		"busy":         {busy, 0, ""},
+		"gives up":     {busy, ownerPatience, "ReplicaSet"},
+		"gone":         {apierrors.NewNotFound(sets, "web-1"), 0, "ReplicaSet"},
+		"no right":     {apierrors.NewForbidden(sets, "web-1", errors.New("no")), 0, "ReplicaSet"},
+		"unavailable":  {apierrors.NewServiceUnavailable("soon"), 0, ""},
+		"not answered": {context.DeadlineExceeded, time.Minute, ""},
+	} {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Controller: new(true)}},
+		}}
+		objects := &failing{fake.NewClientBuilder().WithObjects(set).Build(), test.err}
+		f := newFixture(t, nil, func(c *Config) { c.Objects = objects })
+		pod := killedPod("web-1-x", "run-1")
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}}
+		f.Pod(pod)
+		f.clock.Step(test.wait)
+		err := f.flush(t.Context())
+		if (err != nil) != (test.want == "") || len(f.pending) != 0 && test.want != "" {
+			t.Errorf("%s: %v, %d pending", name, err, len(f.pending))
+		}
+		objects.err = nil
+		f.mustFlush()
+		kills, err := f.Kills(t.Context())
+		if want := cmp.Or(test.want, "Deployment"); err != nil || len(kills) != 1 || kills[0].Owner.Kind != want {
+			t.Errorf("%s: %+v, %v; want one of a %s", name, kills, err, want)
+		}
 	}
 }
 
