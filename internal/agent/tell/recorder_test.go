@@ -79,7 +79,7 @@ func TestEventTriedAgain(t *testing.T) {
 		"nothing to be found": {apierrors.NewNotFound(what, "e"), false},
 	} {
 		// The recorder looks at the type alone, and drops what is of this one.
-		_, answered := passing(test.err).(*apierrors.StatusError) //nolint:errorlint // As above.
+		_, answered := passing(test.err).(*apierrors.StatusError)
 		if again := test.err != nil && !answered; again != test.again {
 			t.Errorf("%s: tried again %t", name, again)
 		}
