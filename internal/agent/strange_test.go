@@ -27,6 +27,8 @@ func TestStrangeHosts(t *testing.T) {
 			[]string{"Note: which CPUs there are is not known", "numa                     unsupported"}, []string{"Would "}},
 		"hybrid": {"debian-hybrid-systemd-containerd", nil, rules,
 			[]string{"on: cgroup hybrid, driver systemd", "enforce-memory-throttle  unsupported: cgroup hybrid", "Usable is what the kubelet leaves to pods, by /var/lib/kubelet/config.yaml", "and 7 on which less happened"}, []string{"veth"}},
+		"other containers than the cluster knows": {"hybrid-cgroupfs", nil, rules,
+			[]string{"0 are throttled by another rule, 2 pods have no container that is known"}, []string{"Would "}},
 		"rules of another node": {"v2-systemd-containerd", nil, []string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=none"},
 			[]string{"Note: no rule of the 2 NodeQOS is for this node"}, []string{"RULE", "Would "}},
 		"rules for no pod": {"v2-systemd-containerd", nil, []string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=mixed"},

@@ -26,11 +26,14 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 	t := r.Action.Throttle
 	var out []Throttle
 	left := gap
-	unmeasured, done, others := 0, 0, 0
+	unmeasured, done, others, bare := 0, 0, 0, 0
 	candidates := d.victims(r, f, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
 			continue
+		}
+		if len(p.Containers) == 0 {
+			bare++
 		}
 		for i := range p.Containers {
 			if quantified && left <= 0 || !quantified && len(out) > 0 {
@@ -70,6 +73,9 @@ func (d *decision) throttle(r *Rule, f *Finding, gap float64, quantified bool) [
 		f.Why = nobody
 	case len(out) == 0:
 		f.Why = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured, %d are throttled by another rule", done, unmeasured, others)
+		if bare > 0 {
+			f.Why += fmt.Sprintf(", %d pods have no container that is known", bare)
+		}
 	}
 	return out
 }
