@@ -1,0 +1,104 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+const thingDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.org}
+spec:
+  group: example.org
+  names: {kind: Thing, plural: things}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true}, {name: v1alpha1, served: false, storage: false}]
+`
+
+// late is an API server of which discovery learns of a kind, and then its handler, some requests after it was established.
+type late struct {
+	discoveries, lists atomic.Int64
+}
+
+type object = map[string]any
+
+func (l *late) groups() object {
+	group := func(name string) object {
+		version := object{"groupVersion": name + "/v1", "version": "v1"}
+		return object{"name": name, "versions": []object{version}, "preferredVersion": version}
+	}
+	all := []object{group("apiextensions.k8s.io")}
+	if l.discoveries.Add(1) > 3 {
+		all = append(all, group("example.org"))
+	}
+	return object{"kind": "APIGroupList", "apiVersion": "v1", "groups": all}
+}
+
+func resources(gv, name, kind string) object {
+	return object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": gv, "resources": []object{
+		{"name": name, "kind": kind, "namespaced": false, "verbs": []string{"get", "list", "patch"}},
+	}}
+}
+
+func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body object
+	code := http.StatusOK
+	switch r.URL.Path {
+	case "/api":
+		body = object{"kind": "APIVersions", "versions": []string{}}
+	case "/apis":
+		body = l.groups()
+	case "/apis/apiextensions.k8s.io/v1":
+		body = resources("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition")
+	case "/apis/example.org/v1":
+		body = resources("example.org/v1", "things", "Thing")
+	case "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.org":
+		crd, err := ParseString(thingDefinition)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		body = crd[0].Object
+		body["status"] = object{"conditions": []object{{"type": "Established", "status": "True"}}}
+	case "/apis/example.org/v1/things":
+		body = object{"kind": "ThingList", "apiVersion": "example.org/v1", "items": []object{}}
+		if l.lists.Add(1) <= 2 {
+			code, body = http.StatusNotFound, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
+		}
+	default:
+		code, body = http.StatusNotFound, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// TestDefinitionIsServed: what is applied after a definition is found, and its objects are there to be asked for.
+func TestDefinitionIsServed(t *testing.T) {
+	l := &late{}
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	applier, err := NewApplier(&rest.Config{Host: server.URL, QPS: -1}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd, err := ParseString(thingDefinition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), crd...); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.lists.Load(); n != 3 {
+		t.Errorf("its objects were asked for %d times, want until they were there, 3", n)
+	}
+}
