@@ -78,7 +78,7 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (spec.Node
 		pairs = append(pairs, key+"="+labels[key])
 	}
 	return spec.Node{
-		Name: o.Name, Address: address, Gateway: plane.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, Files: files,
+		Name: o.Name, Address: address, Gateway: plane.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, SwapMiB: o.SwapMiB, Files: files,
 		Steps: append(steps, spec.Step{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
 			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
 			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
@@ -197,6 +197,9 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 	}
 	if o.MemoryThrottling > 0 {
 		k.FeatureGates, k.MemoryThrottlingFactor = map[string]bool{"MemoryQoS": true}, &o.MemoryThrottling
+	}
+	if o.SwapMiB > 0 {
+		k.MemorySwap.SwapBehavior = "LimitedSwap"
 	}
 	if o.OwnCertificate {
 		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""

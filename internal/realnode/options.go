@@ -89,6 +89,8 @@ type NodeOptions struct {
 	// MemoryThrottling is the kubelet's memoryThrottlingFactor, above 0 and at most 1: with it the kubelet has the gate MemoryQoS and sets
 	// memory.high of containers on cgroup v2. 0 is without.
 	MemoryThrottling float64
+	// SwapMiB is a virtual machine's swap. The kubelet then lets pods of class Burstable have some (LimitedSwap). 0 is none.
+	SwapMiB int
 	// DiskBytes is the size of a capsule's file system, which is in memory; 0 means 2 GiB.
 	DiskBytes int64
 	// CPUs and MemoryMiB size a virtual machine; 0 means 4 and 1536.
@@ -149,6 +151,7 @@ func (o NodeOptions) validate() error {
 	check(o.CPUs >= 1 && o.CPUs <= 64, "%d CPUs, want 1 to 64", o.CPUs)
 	check(o.MemoryMiB >= 768, "%d MiB of memory, want 768 or more", o.MemoryMiB)
 	check(o.MemoryThrottling >= 0 && o.MemoryThrottling <= 1, "a memory throttling factor of %g, want 0 to 1", o.MemoryThrottling)
+	check(o.SwapMiB == 0 || o.Machine && o.SwapMiB > 0, "%d MiB of swap take a virtual machine", o.SwapMiB)
 	check(o.Machine || !o.RealZones, "zones that are real take a virtual machine")
 	check(!o.Machine || o.Threads == 1 && !o.RealZones || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
 	check(o.NUMAZones >= 0 && o.NUMAZones <= o.cpus(), "%d NUMA zones for %d CPUs", o.NUMAZones, o.cpus())

@@ -164,7 +164,7 @@ func RunMachine() error {
 	if os.Getpid() != 1 {
 		mount = func() error { return fakeNUMA(n.spec.NUMA) } // systemd has mounted the rest
 	}
-	if err := mount(); err != nil {
+	if err := errors.Join(mount(), swapOn(n.spec.SwapMiB)); err != nil {
 		return n.fail(spec.Mounted, err)
 	}
 	return n.run()

@@ -29,6 +29,8 @@ type Node struct {
 	Clock time.Time `json:"clock"`
 	// DiskBytes is the size of the node's root file system, which is memory. Ignored in a machine.
 	DiskBytes int64 `json:"diskBytes,omitempty"`
+	// SwapMiB is the swap of a machine.
+	SwapMiB int `json:"swapMiB,omitempty"`
 	// Root is an empty directory of the host where the node's root file system is put together, for nobody else to see.
 	Root string `json:"root,omitempty"`
 	// Binds are files and directories of the host to be seen read-only in the node, by their place there.

@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/test/e2e/node"
+)
+
+// swapRules would evict batch pods if more than %d bytes of memory were used, and drop files before.
+const swapRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: swap}
+spec:
+  rules:
+  - name: memory
+    metricRule: {name: memory_total_usage, value: "%d"}
+    actionName: make-room
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: make-room}
+spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}, eviction: {terminationGracePeriodSeconds: 1}}
+` + batchMakesRoom
+
+// swappingNode is a node with swap, of which a pod has some that does nothing.
+type swappingNode struct {
+	*deployed
+	cgroups      *node.Cgroups
+	idle, reader *corev1.Pod
+}
+
+// nodeMemory is what the agent says of the node's memory, in bytes.
+type nodeMemory struct{ total, used, swapped, use float64 }
+
+// memory reads it.
+func (n *swappingNode) memory(ctx context.Context) (m nodeMemory, err error) {
+	for series, to := range map[string]*float64{
+		"crane_agent_node_memory_bytes": &m.total, "crane_agent_node_memory_usage_bytes": &m.used, "crane_agent_node_memory_swapped_bytes": &m.swapped,
+		`crane_agent_elastic_memory_bytes{term="use"}`: &m.use,
+	} {
+		var problem error
+		*to, problem = n.metric(ctx, series)
+		err = errors.Join(err, problem)
+	}
+	return m, err
+}
+
+// file reads a number from a file of a pod's container.
+func (n *swappingNode) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
+	t.Helper()
+	text, err := n.cgroups.Read(t, n.path(pod)+"/"+name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+func (n *swappingNode) path(pod *corev1.Pod) string {
+	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+}
+
+// TestMemoryWithSwap: on a node with swap, what a pod has in swap is no memory that could be offered to others, and none that anybody is
+// evicted for. Where files are to make room, those of a pod go, and what others have in memory stays there.
+func TestMemoryWithSwap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	const swap, held, out = 192, 96, 40
+	s := start(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
+	run := func(name string, ask, limit corev1.ResourceList, args ...string) *corev1.Pod {
+		pod := s.Pod(name, "memory-hog", args, ask, limit)
+		pod.Labels = batch()
+		return s.Run(t, pod)
+	}
+	n := &swappingNode{
+		idle:   run("idle", node.Resources("", "512Mi"), node.Resources("", "768Mi"), "-mib", strconv.Itoa(held)),
+		reader: run("reader", nil, nil, "-mib", strconv.Itoa(held), "-file", "/tmp/cache"),
+	}
+	n.cgroups = s.Cgroups(t)
+	for pod, may := range map[*corev1.Pod]bool{n.idle: true, n.reader: false} {
+		if most, err := n.file(t, pod, "memory.swap.max"); err != nil || most > 0 != may {
+			t.Fatalf("the kubelet lets %s have %d bytes of swap, %v", pod.Name, most, err)
+		}
+	}
+	s.Eventually(t, "the memory is taken", func() error {
+		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
+			if has, err := n.file(t, pod, "memory.current"); err != nil || has < held*mebi {
+				return fmt.Errorf("%s has %d bytes, %w", pod.Name, has, err)
+			}
+		}
+		return nil
+	})
+	n.deployed = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--collect-interval=2s")
+	before := n.settled(t, 0)
+	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
+		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
+	}
+	// As a kernel does that is short of memory. It says so where it could not have back as much.
+	if err := n.cgroups.Write(t, n.path(n.idle)+"/memory.reclaim", strconv.Itoa(64*mebi)); err != nil {
+		t.Logf("swap out: %v", err)
+	}
+	after := n.settled(t, out*mebi)
+	inSwap, err := n.file(t, n.idle, "memory.swap.current")
+	if err != nil || inSwap < out*mebi {
+		t.Fatalf("%d bytes of the idle pod are in swap, %v", inSwap, err)
+	}
+	t.Logf("%d MiB in swap; in use %.0f MiB, was %.0f; elastic resources leave %.0f MiB to others, it was %.0f; by the kernel %.0f MiB in swap",
+		inSwap/mebi, after.used/mebi, before.used/mebi, after.use/mebi, before.use/mebi, after.swapped/mebi)
+
+	// A rule just above what is in use does nothing, though with what is in swap it would be too much.
+	remove := s.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
+	n.undisturbed(t, 20*time.Second)
+	remove()
+	// One that always fires takes the files, and no more into swap of one who has room in what it requests.
+	s.apply(t, memoryRules)
+	s.Eventually(t, "the files are dropped", func() error {
+		has, err := n.file(t, n.reader, "memory.current")
+		if err == nil && has > held/2*mebi {
+			err = fmt.Errorf("the reader has %d bytes", has)
+		}
+		return err
+	})
+	if now, err := n.file(t, n.idle, "memory.swap.current"); err != nil || now > inSwap+mebi {
+		t.Errorf("%d bytes of the idle pod are in swap, there were %d, %v", now, inSwap, err)
+	}
+	s.awaitSame(t, n.idle)
+	s.awaitSame(t, n.reader)
+}
+
+// settled returns what the agent says of the node when so much is in swap and ten looks in a row have shown that elastic resources leave that
+// to others as well.
+func (n *swappingNode) settled(t testing.TB, swapped float64) (m nodeMemory) {
+	t.Helper()
+	const slack = 24 * mebi // less than what is swapped out
+	good := 0
+	n.Eventually(t, "what is in swap counts", func() error {
+		var err error
+		if m, err = n.memory(t.Context()); err != nil {
+			return err
+		}
+		if m.swapped < swapped || m.use < m.used+m.swapped-slack {
+			good = 0
+			return fmt.Errorf("%+v", m)
+		}
+		if good++; good < 10 {
+			return fmt.Errorf("good for %d looks", good)
+		}
+		return nil
+	})
+	return m
+}
+
+// undisturbed looks on for a while: nobody is evicted or held down.
+func (n *swappingNode) undisturbed(t testing.TB, long time.Duration) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < long; {
+		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
+			n.awaitSame(t, pod)
+			if high, err := n.cgroups.Read(t, n.path(pod)+"/memory.high"); err == nil && high != "max" {
+				t.Fatalf("memory.high of %s is %s", pod.Name, high)
+			}
+		}
+	}
+}
