@@ -18,6 +18,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/controlplane"
 	"crane.io/crane/internal/realnode"
+	"crane.io/crane/internal/realnode/assets"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/test/e2e/node"
 )
@@ -75,6 +76,13 @@ func TestTheKubeletAssigns(t *testing.T) {
 		}
 		if nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
 			err = errors.Join(err, fmt.Errorf("%+v", nrt))
+		}
+		return err
+	})
+	s.Eventually(t, "a look asks the kubelet as well", func() error {
+		out, err := s.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
+		if err == nil && !strings.Contains(out, "Usable is what the kubelet leaves to pods, by the kubelet (/configz); CPUs that it keeps: 0") {
+			err = errors.New(out)
 		}
 		return err
 	})
