@@ -50,8 +50,9 @@ func (d *decision) victims(r *Rule, f *Finding, by Criterion) []*Pod {
 		// Who waits may be the cause or who suffers from it.
 		list = slices.DeleteFunc(list, func(p *Pod) bool { return p.Sensitive != "" })
 	}
-	if held := d.s.rules[r.Name].metric.Held; held != None {
-		list = slices.DeleteFunc(list, func(p *Pod) bool { return !p.holds(held) })
+	list = slices.DeleteFunc(list, func(p *Pod) bool { return !d.s.rules[r.Name].metric.counts(p) })
+	if above := d.above(r); len(above) > 0 {
+		slices.SortStableFunc(list, func(a, b *Pod) int { return first(above[a.UID], above[b.UID]) })
 	}
 	v := d.interfered(r)
 	if v == nil {
@@ -88,6 +89,32 @@ func (d *decision) victims(r *Rule, f *Finding, by Criterion) []*Pod {
 	}
 	return list
 }
+
+// counts tells whether a pod is a part of what a rule's metric counts, so that something taken from it can lower that.
+func (m Metric) counts(p *Pod) bool {
+	if m.Held != None {
+		return p.holds(m.Held)
+	}
+	return !m.elastic || p.Elastic
+}
+
+// above are the pods that are above a rule's value, by UID; none where its metric is not what each pod uses itself.
+func (d *decision) above(r *Rule) map[string]bool {
+	if !d.s.rules[r.Name].metric.own {
+		return nil
+	}
+	out := map[string]bool{}
+	samples, _ := d.o.samples(r.Metric)
+	for _, s := range samples {
+		if s.Value > r.Above && s.fresh(d.o.At, r.MaxAge) && (r.Selects == nil || r.Selects(s.Labels)) {
+			out[s.Labels[labelPod]] = true
+		}
+	}
+	return out
+}
+
+// labelPod is the label that says of which pod a series is, by its UID.
+const labelPod = "PodUid"
 
 // used is what a pod uses of a resource, 0 where it is not known.
 func (d *decision) used(p *Pod, of Resource, r *Rule) float64 {

@@ -33,6 +33,9 @@ func fired(metric string, o *Observation) Plan {
 		Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}, ThrottleMemory: &MemoryThrottling{}, Evict: &Evicting{}},
 	}}}
 	o.Samples = map[string][]Sample{metric: {{Value: 0.9, At: o.At}}}
+	for i := range o.Pods {
+		o.Samples[metric] = append(o.Samples[metric], Sample{Value: 0.9, At: o.At, Labels: map[string]string{labelPod: o.Pods[i].UID}})
+	}
 	return Decide(&policy, o, &State{})
 }
 

@@ -80,6 +80,9 @@ func (d *decision) look() []bool {
 // act plans what a rule that fires does, after what others have planned before it.
 func (d *decision) act(r *Rule, f *Finding) (throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	gap, quantified, why := d.gap(r, f)
+	if given(r.Metric) {
+		why = "nothing is taken and nobody evicted: what the metric says is not what pods use"
+	}
 	if why != "" {
 		f.Why = why
 		return nil, nil, nil

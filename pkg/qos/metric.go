@@ -36,6 +36,9 @@ type Metric struct {
 	// amount is how much of Of (millicores, bytes) one unit of the metric is; share that the unit is a share of the node's capacity.
 	amount float64
 	share  bool
+	// elastic tells that it counts pods on reclaimed capacity alone, own that each pod has its own series of what it uses itself: who
+	// is above the value comes first.
+	elastic, own bool
 }
 
 const (
@@ -87,16 +90,16 @@ func nodeMetrics() []Metric {
 		{Name: "network_sent_pckps", Unit: "packets/s", Settle: briefly},
 		{Name: "network_drop_in", Unit: "packets/s", Settle: briefly},
 		{Name: "network_drop_out", Unit: "packets/s", Settle: briefly},
-		{Name: "container_cpu_total_usage", Unit: "cores", Settle: briefly},
+		{Name: "container_cpu_total_usage", Unit: "cores", own: true, Settle: briefly},
 		{Name: "container_cpu_quota", Unit: "microseconds", Settle: briefly},
 		{Name: "container_cpu_period", Unit: "microseconds", Settle: briefly},
-		{Name: "container_mem_total_usage", Unit: "bytes", Settle: briefly},
+		{Name: "container_mem_total_usage", Unit: "bytes", own: true, Settle: briefly},
 		{Name: "container_cpu_limit", Unit: "shares", Settle: briefly},
 		{Name: "container_sched_run_queue_time", Unit: "microseconds/s", Settle: sampled},
 		{Name: "exclusive_cpu_idle", Unit: "millicores", Settle: briefly},
 		{Name: "ext_cpu_total_distribute", Unit: "percent", Held: CPU, Settle: briefly},
-		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Settle: briefly},
-		{Name: "ext_res_container_mem_total_usage", Unit: "bytes", Settle: briefly},
+		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Of: CPU, amount: milli, elastic: true, Settle: briefly},
+		{Name: "ext_res_container_mem_total_usage", Unit: "bytes", Of: Memory, amount: 1, elastic: true, Settle: briefly},
 
 		{Name: "node_cpu_usage_cores", Unit: "cores", Of: CPU, amount: milli, Settle: briefly},
 		{Name: "node_cpu_usage_ratio", Unit: "ratio", Of: CPU, amount: 1, share: true, Settle: briefly},
@@ -115,10 +118,10 @@ func nodeMetrics() []Metric {
 		{Name: "node_numa_memory_usage_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: briefly},
 		{Name: "container_run_queue_wait_ratio", Unit: "ratio", Settle: sampled},
-		{Name: "pod_disk_read_bytes_per_second", Unit: "bytes/s", Settle: sampled},
-		{Name: "pod_disk_write_bytes_per_second", Unit: "bytes/s", Settle: sampled},
-		{Name: "pod_disk_reads_per_second", Unit: "reads/s", Settle: sampled},
-		{Name: "pod_disk_writes_per_second", Unit: "writes/s", Settle: sampled},
+		{Name: "pod_disk_read_bytes_per_second", Unit: "bytes/s", own: true, Settle: sampled},
+		{Name: "pod_disk_write_bytes_per_second", Unit: "bytes/s", own: true, Settle: sampled},
+		{Name: "pod_disk_reads_per_second", Unit: "reads/s", own: true, Settle: sampled},
+		{Name: "pod_disk_writes_per_second", Unit: "writes/s", own: true, Settle: sampled},
 		{Name: "pod_cycles_per_instruction", Unit: "cycles", Settle: counted},
 	}
 }
@@ -174,7 +177,21 @@ func (r *Rule) ByPodDisks() bool {
 }
 
 // takes tells whether a rule takes any of a resource from pods.
-func (r *Rule) takes(of Resource) bool { return !aboutDisks(r.Metric) && r.Action.takes(of) }
+func (r *Rule) takes(of Resource) bool {
+	return !aboutDisks(r.Metric) && !given(r.Metric) && r.Action.takes(of)
+}
+
+// Given tells whether the metric says what there is, or what somebody has set, or what is left, and not what is used: nothing that is taken
+// from pods lowers it, so that a rule on it keeps new pods away and does nothing else.
+func (m Metric) Given() bool { return given(m.Name) }
+
+func given(metric string) bool {
+	switch metric {
+	case "cpu_core_numbers", "memory_total", "container_cpu_limit", "container_cpu_quota", "container_cpu_period", "exclusive_cpu_idle":
+		return true
+	}
+	return false
+}
 
 // Most is the most that the metric can be, infinite where there is no bound: a rule at it or above never fires. What pods hold of elastic
 // resources may be more than there is of these by now, and several threads may wait all the time.

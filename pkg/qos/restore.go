@@ -54,6 +54,9 @@ func (d *decision) room(p *Pod, of Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
+		if d.s.rules[r.Name].metric.elastic && !p.Elastic {
+			continue
+		}
 		takes := r.takes(of) && slices.Contains(p.Allowed, r.Action.Name)
 		if r.Preview || !takes && (r.Action.Evict == nil || d.findings[i].Of != of) {
 			continue

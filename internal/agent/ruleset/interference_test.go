@@ -28,6 +28,20 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	}
 }
 
+// TestNothingToTake: an action that takes something is named for a rule on what there is, and not on what is used.
+func TestNothingToTake(t *testing.T) {
+	for metric, want := range map[string]int{"memory_total": 1, "container_cpu_quota": 1, "memory_total_usage": 0} {
+		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 500}, actionName: a}]}\n---\n" +
+			head + "kind: AvoidanceAction\nspec: {eviction: {}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "does nothing for "+metric) {
+			t.Errorf("%s: %q", metric, problems)
+		}
+	}
+}
+
 // TestInterferenceExample: every part of the example has an effect.
 func TestInterferenceExample(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/interference.yaml")

@@ -120,6 +120,8 @@ func idle(r *qos.Rule) (out []string) {
 		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
 	case metric.AboutDisks() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk; the rule keeps new pods away and evicts where the action says so", r.Action.Name, r.Metric))
+	case metric.Given() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.Action.Name, r.Metric))
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.AboutMemory(): // An action of both is for rules of either.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
 	}

@@ -173,6 +173,23 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	}
 }
 
+// TestNothingToTake: for a rule on what there is, and not on what is used, nothing is done but keeping new pods away.
+func TestNothingToTake(t *testing.T) {
+	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{"evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {}}}
+	for _, metric := range []string{ensurancev1alpha1.MetricCPUCoreNumbers, ensurancev1alpha1.MetricExclusiveCPUIdle, ensurancev1alpha1.MetricCPUTotalUsage} {
+		for action := range facts.Actions {
+			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("10")},
+			}}}}
+			v := NodeQOS(q, facts)
+			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "does nothing for "+metric)
+			if want := action == "evict" && metric != ensurancev1alpha1.MetricCPUTotalUsage; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
+				t.Errorf("%s, %s: %+v", metric, action, v)
+			}
+		}
+	}
+}
+
 // TestContradictions needs actions that are known.
 func TestContradictions(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{

@@ -50,6 +50,9 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	if known.AboutDisks() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
 	}
+	if a := f.Actions[r.AvoidanceActionName]; known.Given() && (a.Throttle != nil || a.Eviction != nil) {
+		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.AvoidanceActionName, m.Name)
+	}
 	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
 		v.refuse(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))

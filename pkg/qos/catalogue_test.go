@@ -1,0 +1,169 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// TestCatalogue: of each metric that gocrane names, what victims are ordered by, the resource whose water mark counts, how much one unit
+// above the threshold is (0: it does not say, and one goes at a time), and who can be a victim.
+func TestCatalogue(t *testing.T) {
+	const anybody, elastic, own, holders, none = "any", "elastic", "own", "holders", "none"
+	const gap = 1.1 // a tenth more than is above
+	node := Node{CPUs: 8000, Memory: 1 << 30}
+	for name, want := range map[string]struct {
+		by  Criterion
+		of  Resource
+		gap float64
+		who string
+	}{
+		"cpu_total_usage":                   {ByCPU, CPU, gap, anybody},
+		"cpu_total_utilization":             {ByCPU, CPU, 80 * gap, anybody},
+		"cpu_load_1_min":                    {ByCPU, None, 0, anybody},
+		"cpu_load_5_min":                    {ByCPU, None, 0, anybody},
+		"cpu_load_15_min":                   {ByCPU, None, 0, anybody},
+		"cpu_core_numbers":                  {ByCPU, None, 0, none},
+		"exclusive_cpu_idle":                {ByCPU, None, 0, none},
+		"memory_total_usage":                {ByMemory, Memory, gap, anybody},
+		"memory_total_utilization":          {ByMemory, Memory, (1 << 30) * gap / 100, anybody},
+		"memory_total":                      {ByCPU, None, 0, none},
+		"disk_read_kibps":                   {ByDiskReadBytes, None, 0, anybody},
+		"disk_write_kibps":                  {ByDiskWriteBytes, None, 0, anybody},
+		"disk_read_iops":                    {ByDiskReads, None, 0, anybody},
+		"disk_read_utilization":             {ByDiskWork, None, 0, anybody},
+		"network_receive_kibps":             {ByCPU, None, 0, anybody},
+		"network_sent_kibps":                {ByCPU, None, 0, anybody},
+		"network_receive_pckps":             {ByCPU, None, 0, anybody},
+		"network_sent_pckps":                {ByCPU, None, 0, anybody},
+		"network_drop_in":                   {ByCPU, None, 0, anybody},
+		"network_drop_out":                  {ByCPU, None, 0, anybody},
+		"container_cpu_total_usage":         {ByCPU, None, 0, own},
+		"container_cpu_limit":               {ByCPU, None, 0, none},
+		"container_cpu_quota":               {ByCPU, None, 0, none},
+		"container_cpu_period":              {ByCPU, None, 0, none},
+		"container_sched_run_queue_time":    {ByCPU, None, 0, anybody},
+		"container_mem_total_usage":         {ByMemory, None, 0, own},
+		"ext_res_container_cpu_total_usage": {ByCPU, CPU, 1000 * gap, elastic},
+		"ext_res_container_mem_total_usage": {ByMemory, Memory, gap, elastic},
+		"ext_cpu_total_distribute":          {ByCPU, None, 0, holders},
+	} {
+		m, ok := Lookup(name)
+		if !ok || m.criterion() != want.by || m.Of != want.of {
+			t.Errorf("%s: by %s of %q, want %s of %q (%t)", name, m.criterion(), m.Of, want.by, want.of, ok)
+		}
+		o := &Observation{At: at(0), Node: node}
+		o.Node.UsedCPU, o.Node.UsedMemory = Measured[series.MilliCPU]{8000, at(0)}, Measured[series.Bytes]{1 << 30, at(0)}
+		for i, who := range []string{anybody, elastic, own, holders} {
+			p := Pod{
+				UID: who, Name: who, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, Elastic: who == elastic, HoldsCPU: who == holders,
+				UsedCPU: Measured[series.MilliCPU]{2000, at(0)}, UsedMemory: Measured[series.Bytes]{200 << 20, at(0)},
+				DiskRates: DiskRates{1000, 1000, 1 << 20, 1 << 20}, UsedDisks: Measured[DiskWork]{2032, at(0)},
+			}
+			o.Pods = append(o.Pods, p)
+		}
+		// One that holds or is elastic comes before others in any case: then any is elastic.
+		o.Samples = map[string][]Sample{name: {
+			{Value: 1.5, At: at(0), Labels: map[string]string{labelPod: anybody}}, {Value: 3, At: at(0), Labels: map[string]string{labelPod: own}},
+		}}
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+			Name: "r", Metric: name, Above: 2, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &Evicting{}},
+		}}}
+		plan := Decide(&policy, o, &State{})
+		f := plan.Rules[0]
+		if f.Phase != Firing || math.Abs(f.Gap-want.gap) > 1e-6*want.gap {
+			t.Errorf("%s: %s, %g has to go, want %g", name, f.Phase, f.Gap, want.gap)
+		}
+		who := want.who
+		if who == anybody {
+			who = elastic // Of all it is the first.
+		}
+		got := none
+		if len(plan.Evictions) > 0 {
+			got = plan.Evictions[0].Pod.Name
+		}
+		if len(plan.Evictions) > 1 || got != who {
+			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Why)
+		}
+		// A water mark holds for what the metric is of alone.
+		policy.Marks = map[Resource]series.Ratio{CPU: 1, Memory: 1}
+		held := Decide(&policy, o, &State{}).Rules[0].Withheld == ByWaterMark
+		if held != (want.of != None) {
+			t.Errorf("%s: held back by a water mark: %t", name, held)
+		}
+	}
+}
+
+// TestOwnUse: for a rule on what each pod uses itself the one goes that is above and that the rule selects, also where others come before
+// it; where that one may not be touched, those come that may, in their order.
+func TestOwnUse(t *testing.T) {
+	o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
+	for i, name := range []string{"small", "large", "largest"} {
+		o.Pods = append(o.Pods, Pod{
+			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measured[series.Bytes]{series.Bytes(1+i) << 30, at(0)},
+		})
+	}
+	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measured[series.Bytes]{4 << 30, at(0)}})
+	o.Samples = map[string][]Sample{}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		o.Samples["container_mem_total_usage"] = append(o.Samples["container_mem_total_usage"], Sample{Value: float64(p.UsedMemory.Value), At: at(0), Labels: map[string]string{labelPod: p.UID}})
+	}
+	for name, test := range map[string]struct {
+		above   float64
+		selects func(map[string]string) bool
+		want    string
+	}{
+		"the first above":  {1.5 * (1 << 30), nil, "large"},
+		"the largest":      {2.5 * (1 << 30), nil, "largest"},
+		"a selected one":   {0.5 * (1 << 30), func(l map[string]string) bool { return l[labelPod] == "largest" }, "largest"},
+		"one that may not": {0.5 * (1 << 30), func(l map[string]string) bool { return l[labelPod] == "static" }, "small"},
+	} {
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+			Name: "r", Metric: "container_mem_total_usage", Above: test.above, Selects: test.selects, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &Evicting{}},
+		}}}
+		if plan := Decide(&policy, o, &State{}); len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != test.want {
+			t.Errorf("%s: %+v, want %s", name, plan.Evictions, test.want)
+		}
+	}
+}
+
+// TestElasticRuleHoldsOthersNot: a rule on what elastic pods use, close to its value, keeps no other pod from getting back what it lost.
+func TestElasticRuleHoldsOthersNot(t *testing.T) {
+	for _, elastic := range []bool{false, true} {
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{
+			{Name: "cpu", Metric: "cpu_total_usage", Above: 6000, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}}},
+			{Name: "elastic", Metric: "ext_res_container_cpu_total_usage", Above: 2, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}}},
+		}}
+		var state State
+		quota := Unlimited
+		look := func(second int, cpu float64) Plan {
+			used := Measured[series.MilliCPU]{1000, at(second)}
+			o := &Observation{At: at(second), Node: Node{CPUs: 8000, Memory: 1 << 30}, Pods: []Pod{{
+				UID: "p", Name: "p", Class: BestEffort, Elastic: elastic, HoldsCPU: elastic, Allowed: []string{"act"}, UsedCPU: used,
+				Containers: []Container{{ID: "c", Quota: quota, UsedCPU: used}},
+			}}}
+			o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: cpu, At: o.At}}, "ext_res_container_cpu_total_usage": {{Value: 1.95, At: o.At}}}
+			plan := Decide(&policy, o, &state)
+			for _, step := range plan.Throttles {
+				state.Throttled(step)
+				quota = step.To
+			}
+			return plan
+		}
+		if look(0, 7000); quota == Unlimited {
+			t.Fatal("not throttled")
+		}
+		for i := range 20 {
+			look(1+i, 1000)
+		}
+		if (quota != Unlimited) != elastic {
+			t.Errorf("elastic %t: in the end it has %s", elastic, quota)
+		}
+	}
+}
