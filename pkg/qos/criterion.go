@@ -5,6 +5,7 @@ package qos
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -126,10 +127,10 @@ func (c Criterion) of(p *Pod, now time.Time, maxAge time.Duration) (float64, boo
 }
 
 // least is the figure below which a pod is not the cause of what disks show: the twentieth of what all pods have, and work that no disk
-// feels. Of cpu and memory it is the gap that says so.
+// feels. Of cpu and memory it is the gap that says so, and whatever is more than nothing counts here.
 func (c Criterion) least(o *Observation) float64 {
 	if c.resource() != Disks {
-		return 0
+		return math.SmallestNonzeroFloat64
 	}
 	if c == ByDiskWait {
 		return leastDiskWait
@@ -146,7 +147,15 @@ func (c Criterion) least(o *Observation) float64 {
 	return max(leastDiskShare*sum, leastDiskWork)
 }
 
-// says writes a pod's figure for people, in full where the metric alone does not say that it decides.
+// mention names it where the metric alone does not.
+func (c Criterion) mention() string {
+	if c.resource() == Disks {
+		return " by " + string(c)
+	}
+	return ""
+}
+
+// says writes a pod's figure for people.
 func (c Criterion) says(v float64, n *Node) string {
 	const mebi = 1 << 20
 	switch c {

@@ -96,7 +96,7 @@ func (d *decision) choose(r *Rule, f *Finding, by Criterion, gap float64, quanti
 			kept++
 		case !known && !held:
 			unmeasured++
-		case quantified && use < gap*trifle || (use <= 0 || use < least) && !held:
+		case quantified && use < gap*trifle || use < least && !held:
 			trifling++
 		case !d.s.refused[p.UID].IsZero():
 			refused++
@@ -115,10 +115,7 @@ func (d *decision) choose(r *Rule, f *Finding, by Criterion, gap float64, quanti
 		}
 	}
 	if n := kept + unmeasured + trifling + refused; n > 0 {
-		if by.resource() == Disks {
-			spared = " by " + string(by)
-		}
-		spared += fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
+		spared = by.mention() + fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
 	}
 	return chosen, spared
 }
