@@ -60,6 +60,7 @@ listen = %q
 default_runtime = "runc"
 apparmor_profile = "unconfined"
 hooks_dir = []
+disable_hostport_mapping = true
 pinns_path = %q
 [crio.runtime.runtimes.runc]
 runtime_path = %q

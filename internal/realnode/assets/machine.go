@@ -182,7 +182,7 @@ func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, erro
 	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": c.Images}
 	programs := append([]string{s.Kubelet}, c.Programs...)
 	if c.CRIO {
-		programs = append(programs, Conmon)
+		programs = append(programs, Conmon, "nsenter") // by the second CRI-O looks for a pod's address
 		for _, p := range crioPrograms() {
 			files["/opt/crane/crio/"+p] = filepath.Join(s.CRIO(), p)
 			programs = append(programs, filepath.Join(s.CRIO(), p))

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"crane.io/crane/internal/realnode"
 	"crane.io/crane/test/e2e/node"
 )
 
@@ -25,11 +24,6 @@ func enforceThrottle() []string {
 // agent goes on where the kubelet and the runtime are started anew under it. What is not to be touched never is.
 func TestThrottle(t *testing.T) {
 	testThrottle(t, start(t, node.Options{Restart: true}))
-}
-
-// TestThrottleWithCRIO is the same where CRI-O is the runtime.
-func TestThrottleWithCRIO(t *testing.T) {
-	testThrottle(t, start(t, node.Options{Restart: true, Runtime: realnode.CRIO}))
 }
 
 func testThrottle(t *testing.T, s site) {

@@ -1,0 +1,88 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/realnode"
+	"crane.io/crane/test/e2e/node"
+)
+
+// TestCRIO: where CRI-O is the runtime, which names groups in its own way, the agent sees the pods and what is in them, and throttles
+// and restores as with containerd.
+func TestCRIO(t *testing.T) {
+	s := start(t, node.Options{Restart: true, Runtime: realnode.CRIO})
+	t.Run("sees", func(t *testing.T) { testLook(t, s) })
+	t.Run("throttles", func(t *testing.T) { testThrottle(t, s) })
+}
+
+// testLook: one look, in which nothing is changed, knows pods by their names, measures them, and says which container would be held down.
+func testLook(t *testing.T, s site) {
+	busy := s.Pod("busy", "cpu-hog", []string{"-threads", "1"}, nil, nil)
+	busy.Labels = batch()
+	busy = s.Run(t, busy)
+	quiet := s.Run(t, s.Pod("quiet", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("50m", "16Mi")))
+	before := s.settings(t)
+	a := s.launcher(t)
+	rules := strings.NewReplacer("PodName: hog", "PodName: busy", "avoidanceThreshold: 2", "avoidanceThreshold: 1").Replace(throttleRules)
+	rules = a.write(t, "rules.yaml", rules)
+	s.Eventually(t, "a look", func() error {
+		cmd := exec.CommandContext(t.Context(), node.Command(command), "--dry-run", "--once", "--output=json", "--host-root="+a.Path("/"), "--rules="+rules,
+			"--kubeconfig="+a.kubeconfig, "--hostname-override="+a.Name(), "--state-dir="+a.dir, "--collect-interval=1s")
+		var complaints strings.Builder
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, complaints.String())
+		}
+		var r look
+		if err := json.Unmarshal(out, &r); err != nil {
+			return fmt.Errorf("%q: %w", out, err)
+		}
+		return r.check(string(busy.UID), string(quiet.UID))
+	})
+	if c := changes(before, s.settings(t)); len(c) > 0 {
+		t.Errorf("a look changed %s", strings.Join(c, "; "))
+	}
+	s.Delete(t, busy)
+	s.Delete(t, quiet)
+}
+
+// look is what is checked of what a look prints.
+type look struct {
+	Features []struct{ Name, Reason string }
+	Pods     []struct {
+		UID, Name, Class string
+		UsedCPU          *float64 `json:"usedCpu"`
+		WorkingSet       *int64   `json:"workingSet"`
+	}
+	Throttles []struct{ Pod, Container string }
+}
+
+func (r look) check(busy, quiet string) error {
+	classes := map[string]string{}
+	for _, p := range r.Pods {
+		if p.WorkingSet == nil || p.UsedCPU == nil || *p.WorkingSet <= 0 || p.Name == "busy" && *p.UsedCPU < 0.02 {
+			return fmt.Errorf("pod %s is not measured: %+v", p.Name, p)
+		}
+		classes[p.UID+" "+p.Name] = p.Class
+	}
+	if classes[busy+" busy"] != "BestEffort" || classes[quiet+" quiet"] != "Guaranteed" {
+		return fmt.Errorf("pods by class: %v", classes)
+	}
+	for _, f := range r.Features {
+		if f.Name == "runtime" && !strings.Contains(f.Reason, "/run/crio/crio.sock") {
+			return fmt.Errorf("feature %+v, want CRI-O's socket", f)
+		}
+	}
+	if len(r.Throttles) != 1 || !strings.Contains(r.Throttles[0].Pod, "busy") || r.Throttles[0].Container != "main" {
+		return fmt.Errorf("%+v would be throttled, want container main of pod busy", r.Throttles)
+	}
+	return nil
+}
