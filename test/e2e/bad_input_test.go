@@ -10,13 +10,14 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"crane.io/crane/internal/loopback"
 )
 
 // checkRefused is what every failure has in common: a code, nothing on stdout, one message that names the thing.
@@ -77,12 +78,16 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 	}
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		port, err := loopback.Hold(t.Context(), 0) // one that was free a moment ago may be that of a test beside this one
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Close()
-		checkRefused(t, execute(t, crane, "recommend", "--prometheus", "http://"+l.Addr().String()), "connection refused", l.Addr().String())
+		t.Cleanup(func() {
+			if err := port.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		checkRefused(t, execute(t, crane, "recommend", "--prometheus", "http://"+port.Address()), "connection refused", port.Address())
 	})
 	t.Run("TLS by an unknown authority", func(t *testing.T) {
 		t.Parallel()
