@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 			after := look(t, tree)
 			for uid, want := range map[string]float64{guaranteed: 0.5, alone: 1, bestEffort: 0} {
 				cores := float64(after[uid].Stat.CPUTime-before[uid].CPUTime) / float64(rec.Moments[1].At)
-				// The whole machine was emulated, on a host with other work.
-				if math.Abs(cores-want) > 0.15 {
+				// The whole machine was emulated, on a host with other work; to read it once took a second or more of the ten between.
+				if math.Abs(cores-want) > 0.2 {
 					t.Errorf("%s uses %g cores, want about %g", uid, cores, want)
 				}
 			}
