@@ -31,7 +31,7 @@ type variant struct {
 // Nodes are the recordings of real nodes that TestRecord of test/e2e/node makes: a kubelet, a runtime and a kernel, with four pods that run
 // the same programs under the same UIDs.
 func Nodes() []string {
-	return []string{"debian-hybrid-systemd-containerd", "debian-v2-cgroupfs-containerd", "debian-v2-systemd-containerd", "debian-v2-systemd-crio"}
+	return []string{"debian-hybrid-systemd-containerd", "debian-v2-cgroupfs-containerd", "debian-v2-systemd-containerd", "debian-v2-cgroupfs-crio", "debian-v2-systemd-crio"}
 }
 
 // Names are the other recordings: of a host whose groups a script made, two that are made by hand, and variants of these.
