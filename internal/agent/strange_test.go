@@ -17,22 +17,56 @@ func TestStrangeHosts(t *testing.T) {
 		flags     []string
 		want, not []string
 	}{
-		"no pressure": {"v2-systemd-containerd", []string{"proc/pressure"}, rules,
-			[]string{"node-pressure            unsupported: the kernel was built without PSI, or started with psi=0", "cpu     2.000    ", "unknown"}, nil},
-		"no cgroups": {"v2-systemd-containerd", []string{"sys/fs/cgroup"}, rules,
-			[]string{"no cgroup hierarchy with the cpu controller is mounted", "enforce-cpu-throttle     unsupported: there are no cgroups", "enforce-evict            off", "no PodQOS allows this action"}, []string{"Would "}},
-		"no /proc": {"v2-systemd-containerd", []string{"proc"}, rules,
-			[]string{"cpu     unknown  unknown", "Not measured: cpu: ", "mixed/cpu: ", "New pods would be kept away: no"}, []string{"Would "}},
-		"no /sys": {"v2-systemd-containerd", []string{"sys"}, rules,
-			[]string{"Note: which CPUs there are is not known", "numa                     unsupported"}, []string{"Would "}},
-		"hybrid": {"debian-hybrid-systemd-containerd", nil, rules,
-			[]string{"on: cgroup hybrid, driver systemd", "enforce-memory-throttle  unsupported: cgroup hybrid", "Usable is what the kubelet leaves to pods, by /var/lib/kubelet/config.yaml", "and 7 on which less happened"}, []string{"veth"}},
-		"other containers than the cluster knows": {"hybrid-cgroupfs", nil, rules,
-			[]string{"0 are throttled by another rule, 2 pods have no container that is known"}, []string{"Would "}},
-		"rules of another node": {"v2-systemd-containerd", nil, []string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=none"},
-			[]string{"Note: no rule of the 2 NodeQOS is for this node"}, []string{"RULE", "Would "}},
-		"rules for no pod": {"v2-systemd-containerd", nil, []string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=mixed"},
-			[]string{"nobody would be throttled or evicted", "mixed/cpu: no PodQOS allows this action on a pod of this node", "New pods would be kept away: yes"}, []string{"Would "}},
+		"no pressure": {
+			"v2-systemd-containerd",
+			[]string{"proc/pressure"},
+			rules,
+			[]string{"node-pressure            unsupported: the kernel was built without PSI, or started with psi=0", "cpu     2.000    ", "unknown"},
+			nil,
+		},
+		"no cgroups": {
+			"v2-systemd-containerd",
+			[]string{"sys/fs/cgroup"},
+			rules,
+			[]string{"no cgroup hierarchy with the cpu controller is mounted", "enforce-cpu-throttle     unsupported: there are no cgroups", "enforce-evict            off", "no PodQOS allows this action"},
+			[]string{"Would "},
+		},
+		"no /proc": {
+			"v2-systemd-containerd",
+			[]string{"proc"},
+			rules,
+			[]string{"cpu     unknown  unknown", "Not measured: cpu: ", "mixed/cpu: ", "New pods would be kept away: no"},
+			[]string{"Would "},
+		},
+		"no /sys": {
+			"v2-systemd-containerd",
+			[]string{"sys"},
+			rules,
+			[]string{"Note: which CPUs there are is not known", "numa                     unsupported"},
+			[]string{"Would "},
+		},
+		"hybrid": {
+			"debian-hybrid-systemd-containerd", nil, rules,
+			[]string{"on: cgroup hybrid, driver systemd", "enforce-memory-throttle  unsupported: cgroup hybrid", "Usable is what the kubelet leaves to pods, by /var/lib/kubelet/config.yaml", "and 7 on which less happened"},
+			[]string{"veth"},
+		},
+		"other containers than the cluster knows": {
+			"hybrid-cgroupfs", nil, rules,
+			[]string{"0 are throttled by another rule, 2 pods have no container that is known"},
+			[]string{"Would "},
+		},
+		"rules of another node": {
+			"v2-systemd-containerd", nil,
+			[]string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=none"},
+			[]string{"Note: no rule of the 2 NodeQOS is for this node"},
+			[]string{"RULE", "Would "},
+		},
+		"rules for no pod": {
+			"v2-systemd-containerd", nil,
+			[]string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=mixed"},
+			[]string{"nobody would be throttled or evicted", "mixed/cpu: no PodQOS allows this action on a pod of this node", "New pods would be kept away: yes"},
+			[]string{"Would "},
+		},
 	} {
 		out, err := runWithout(t, c.recording, c.without, append([]string{"--dry-run", "--once"}, c.flags...)...)
 		if err != nil {

@@ -6,6 +6,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -61,9 +62,7 @@ func (w settings) hard() map[string]string {
 	if w.Merge {
 		out = defaults
 	}
-	for signal, text := range w.EvictionHard {
-		out[signal] = text
-	}
+	maps.Copy(out, w.EvictionHard)
 	return out
 }
 

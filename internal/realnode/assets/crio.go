@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// CRIODir, below the directory of the binaries, has CRI-O and what it needs beside it. `make build-crio` makes it.
+// CRIODir is below the directory of the binaries, and has CRI-O and what it needs beside it. `make build-crio` makes it.
 const CRIODir = "crio"
 
 // Conmon watches over each container of CRI-O.
