@@ -1,12 +1,14 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package disruption knows what an API server says where a pod's disruption budgets keep it from being evicted. Whoever evicts asks here:
-// such an answer is about that pod, while one that looks like it (429, 500) may be about the API server, and about no pod at all.
+// Package disruption knows what an API server says of an eviction where a pod's disruption budgets keep it, and where it has not said what
+// became of it. Whoever evicts asks here: the one is about that pod, while an answer that looks like it (429, 500) may be about the API
+// server, and about no pod at all.
 package disruption
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -36,4 +38,11 @@ func Kept(err error) (why string, kept bool) {
 		}
 	}
 	return strings.Join(texts, "; "), kept
+}
+
+// Unanswered tells that an API server has not said what became of an eviction, of which budgets do not keep the pod: the pod may be ending
+// all the same.
+func Unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }

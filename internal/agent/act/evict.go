@@ -5,9 +5,7 @@ package act
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -101,7 +99,6 @@ func judge(err error) (result Result, why string, again, open bool) {
 	if why, kept := disruption.Kept(err); kept {
 		return Refused, why, false, false
 	}
-	var status apierrors.APIStatus
 	switch {
 	case err == nil:
 		return Evicted, "", false, true
@@ -116,7 +113,7 @@ func judge(err error) (result Result, why string, again, open bool) {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), noRight):
 		// Of no pod in particular. An API server that has just started says so of rights that it has not read yet.
 		return Failed, "it is not allowed: " + err.Error(), true, false
-	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError:
+	case disruption.Unanswered(err):
 		return Failed, "the API server has not answered: " + err.Error(), true, true
 	}
 	// What it says of this pod, such as a webhook's no.

@@ -55,8 +55,6 @@ func See(ctx context.Context, root host.Root, kubelet *KubeletReader, node *core
 		if reserved, err := f.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
-	}
-	if unknown == nil {
 		out.Problems = f.Problems()
 		if silent := kubelet.Silent(); silent != nil {
 			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet was asked for its configuration and did not say it: its file is read, in which flags and drop-in files are not seen: %v", silent))

@@ -161,16 +161,20 @@ func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 // what may, another write that was faster among it, is tried again at once.
 func TestAnnotationRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	annotate := func(t *testing.T, refusal error) looked {
+		t.Helper()
+		return look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return refusal
+			},
+		}, deployment("web"))
+	}
 	for name, refusal := range map[string]error{
 		"another owner": apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with \"kubectl\""),
 		"no rights":     apierrors.NewForbidden(resource, "web", errors.New("no")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
-				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-					return refusal
-				},
-			}, deployment("web"))
+			got := annotate(t, refusal)
 			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != refusedAgain {
 				t.Errorf("error %v, reason %s, %d events, again after %s", got.err, adopted(got), got.events, got.again)
 			}
@@ -181,11 +185,7 @@ func TestAnnotationRefused(t *testing.T) {
 		"overtaken":   apierrors.NewConflict(resource, "web", errors.New("changed")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
-				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-					return refusal
-				},
-			}, deployment("web"))
+			got := annotate(t, refusal)
 			if got.err == nil || adopted(got) != "" {
 				t.Errorf("error %v, reason %s", got.err, adopted(got))
 			}

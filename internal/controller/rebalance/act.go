@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -96,18 +95,12 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 			log.Error(err, "Evicting")
 		}
 		c.count("failed", m)
-		if unanswered(err) { // It may be on its way all the same, and counts as one that is.
+		if disruption.Unanswered(err) { // It may be on its way all the same, and counts as one that is.
 			c.rest(node, m.Pod.Workload, now)
 			return
 		}
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
 	}
-}
-
-// unanswered tells that an API server has not said what became of a request.
-func unanswered(err error) bool {
-	var status apierrors.APIStatus
-	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
 func (c *Controller) count(result string, m rebalance.Move) {
