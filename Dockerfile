@@ -17,7 +17,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath \
-      -ldflags "-s -w -X crane.io/crane/internal/version.version=${VERSION} $(if [ "${COMMAND}" = crane-scheduler ]; then cat hack/controlplane-ldflags; fi)" \
+      -ldflags "-s -w -X crane.io/crane/internal/component/version.version=${VERSION} $(if [ "${COMMAND}" = crane-scheduler ]; then cat hack/controlplane-ldflags; fi)" \
       -o /out/crane-binary ./cmd/${COMMAND}
 
 FROM ${RUN_IMAGE}

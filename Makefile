@@ -8,7 +8,7 @@ SHELL       := /bin/bash
 GO      ?= go
 BIN     := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X crane.io/crane/internal/version.version=$(VERSION)
+LDFLAGS := -s -w -X crane.io/crane/internal/component/version.version=$(VERSION)
 # Gives the Kubernetes binaries built from modules their version; the tests use the same file.
 KUBERNETES_LDFLAGS := $(shell cat hack/controlplane-ldflags)
 
@@ -19,7 +19,7 @@ FUZZTIME ?= 30s
 
 # Packages without the integration and system tests, which need a Kubernetes API server, and without those that link
 # Kubernetes itself: `go test -race` compiles what it is given even where there are no tests, which takes ten minutes there.
-UNIT = $(shell $(GO) list ./... | grep -v -e '/test/' -e '/internal/controlplane/server$$' -e '/cmd/controlplane$$' \
+UNIT = $(shell $(GO) list ./... | grep -v -e '/test/\(bench\|e2e\|integration\)' -e '/internal/testbed/controlplane/server$$' -e '/cmd/controlplane$$' \
 	-e '/internal/scheduler/app$$' -e '/cmd/crane-scheduler$$' -e '/internal/scheduler/simulate$$' -e '/internal/scheduler/simulate/engine$$')
 # Of those, the ones whose tests run in one goroutine: they are run without it.
 SIMULATOR = ./internal/scheduler/simulate ./internal/scheduler/simulate/engine
@@ -130,7 +130,7 @@ bench: build ## Print the figures: histogram, right-sizing, history of 10,000 co
 
 .PHONY: bench-nodeload
 bench-nodeload: $(BIN)/craned $(BIN)/controlplane ## Print queries, patches, CPU and memory of node loads on 5,000 nodes: an hour of decisions, and 8 minutes on an API server
-	$(GO) test -run '^$$' -bench Hour5000Nodes -benchtime 3x ./internal/controller/nodeload
+	$(GO) test -run '^$$' -bench Hour5000Nodes -benchtime 3x ./internal/nodeload/controller
 	$(GO) run ./test/bench/nodeload -for 8m
 
 .PHONY: bench-craned
@@ -147,7 +147,7 @@ bench-metric-adapter: $(BIN)/metric-adapter $(BIN)/controlplane ## Print the met
 
 .PHONY: bench-agent
 bench-agent: build-nodes ## Print what a tick of the agent takes at 110 pods, on a recorded tree and on a real node, and what it saves a pod beside a hog
-	$(GO) test -run '^$$' -bench 'Tick110' -benchmem ./internal/agent/sense
+	$(GO) test -run '^$$' -bench 'Tick110' -benchmem ./internal/agent/signals
 	CRANE_BIN=$(BIN) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/e2e/node/agent
 
 .PHONY: bench-scheduler

@@ -22,4 +22,4 @@ go test -run '^$' -bench 'Fit|Refresh|Observe' -cpu 1 ./pkg/forecast/auto | grep
 
 echo
 echo "10,000 series on two cores: all refreshed from state (checkpoint, new samples, forecast); heap of each"
-go test -run '^$' -bench RefreshFromState -benchtime 1x -cpu 2 ./internal/predictor | grep '^Benchmark'
+go test -run '^$' -bench RefreshFromState -benchtime 1x -cpu 2 ./internal/prediction/predictor | grep '^Benchmark'

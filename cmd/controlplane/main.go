@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"crane.io/crane/internal/controlplane/server"
+	"crane.io/crane/internal/testbed/controlplane/server"
 )
 
 func main() {

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"crane.io/crane/internal/realnode/janitor"
-	"crane.io/crane/internal/realnode/nodeinit"
-	"crane.io/crane/internal/realnode/workload"
+	"crane.io/crane/internal/testbed/realnode/cleanup"
+	"crane.io/crane/internal/testbed/realnode/nodeinit"
+	"crane.io/crane/internal/testbed/realnode/testprogram"
 )
 
 func main() {
@@ -38,7 +38,7 @@ func run(args []string) error {
 			if len(args) != 3 {
 				return fmt.Errorf("watch: want the entry of a session")
 			}
-			return janitor.Watch(args[2], os.Stdin)
+			return cleanup.Watch(args[2], os.Stdin)
 		}
 	}
 	// The kernel of a virtual machine starts us as /init, perhaps with words of its command line.
@@ -46,7 +46,7 @@ func run(args []string) error {
 		return nodeinit.BootMachine()
 	}
 	if len(args) < 2 {
-		return fmt.Errorf("want a role: init or one of %v", workload.Names())
+		return fmt.Errorf("want a role: init or one of %v", testprogram.Names())
 	}
-	return workload.Run(args[1], args[2:])
+	return testprogram.Run(args[1], args[2:])
 }

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"os"
 
-	"crane.io/crane/internal/realnode/command"
+	"crane.io/crane/internal/testbed/realnode/nodescommand"
 )
 
 func main() {
-	status, err := command.Run(os.Args[1:], os.Stdout, os.Stderr)
+	status, err := nodescommand.Run(os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nodes:", err)
 		status = max(status, 1)

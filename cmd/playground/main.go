@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"crane.io/crane/internal/playground"
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/testbed/playground"
 )
 
 func main() {

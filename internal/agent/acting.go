@@ -13,7 +13,7 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/tell"
+	tell "crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -230,7 +230,7 @@ func (f farewell) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		f.tell()
 	}
-	return err //nolint:wrapcheck // The manager's own.
+	return err
 }
 
 // events write beside who tells of something, from the start of the others to their end.

@@ -18,7 +18,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/tell"
+	tell "crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 

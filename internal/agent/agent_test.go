@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 // recordedClock brings a recording to its next moment while the agent waits.

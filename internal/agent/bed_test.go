@@ -12,9 +12,9 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
 	"crane.io/crane/internal/agent/ruleset"
 )
 
@@ -36,7 +36,7 @@ func (b bed) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manager) {
 		t.Fatal(err)
 	}
 	p := &parts{
-		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, pulse: pulse.New(b.clock), latest: &observe.Latest{}, view: b.view,
+		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, pulse: heartbeat.New(b.clock), latest: &observe.Latest{}, view: b.view,
 	}
 	if _, err := p.newTeller(t.Context()); err != nil {
 		t.Fatal(err)

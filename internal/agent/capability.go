@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"crane.io/crane/internal/agent/features"
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // unused says of features of the kernel why the agent leaves them as they are.
@@ -24,8 +24,8 @@ func (o *Options) unused() map[string]string {
 			out[feature] = "--enforce names nothing that uses it (" + strings.Join(users, ", ") + ")"
 		}
 	}
-	if !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
-		out[features.NUMA] = "--feature-gates has no " + string(gates.NodeResourceTopology) + "=true"
+	if !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
+		out[features.NUMA] = "--feature-gates has no " + string(featuregate.NodeResourceTopology) + "=true"
 	}
 	return out
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/pkg/qos/scenario"
 )
 

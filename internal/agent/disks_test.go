@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/gates"
+	gates "crane.io/crane/internal/component/featuregate"
 )
 
 // What --enforce can name: everything else the agent only says that it would do.

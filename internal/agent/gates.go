@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/component-base/featuregate"
 
-	"crane.io/crane/internal/gates"
+	gates "crane.io/crane/internal/component/featuregate"
 )
 
 // servedGates are those that have a function in the agent. What a part may change is --enforce's to say.

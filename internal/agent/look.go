@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/sense"
+	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -54,7 +54,7 @@ func look(ctx context.Context, o *Options, clk clock.WithTicker) (*report, error
 	if !state.KnowsPods {
 		pods.NameFromLogs(o.root())
 	}
-	var eyes sense.Sense
+	var eyes signals.Sense
 	observation := eyes.Observe(snapshot, pods, act.Tainted(state.Node))
 	r := &report{at: snapshot.At, node: o.node(), snapshot: snapshot, observation: observation, policy: policy, problems: problems, known: pods.Known()}
 	r.features, r.zones = o.features(present(layout, missing), missing, snapshot), o.seeZones(ctx, api, state.Node, clk)

@@ -16,13 +16,13 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/baselines"
-	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/recording"
-	"crane.io/crane/internal/agent/sense"
-	"crane.io/crane/internal/agent/tell"
+	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -40,13 +40,13 @@ type loop struct {
 
 	observer *observe.Observer
 	latest   *observe.Latest
-	eyes     sense.Sense
+	eyes     signals.Sense
 	known    *cluster.State // that policy and pods are made of
 	policy   qos.Policy
 	pods     inventory.Pods
 	state    qos.State
 	// bears is what the node can bear of reclaimed capacity; nil where nobody reckons that.
-	bears func() claim.Room
+	bears func() elasticrequest.Room
 
 	actors
 
@@ -128,7 +128,7 @@ func undo(journal *act.Journal, teller *tell.Teller, why string) error {
 		_, held := journal.Entry(e.Key)
 		return held
 	}), why)
-	return err //nolint:wrapcheck // The error names what could not be put back.
+	return err
 }
 
 // learn takes over what has changed about rules and pods.
@@ -147,8 +147,8 @@ func (l *loop) learn() {
 	l.policy, problems = policyOf(now, l.limits)
 	l.policy.Marks, l.policy.Untaken = marks, l.untaken()
 	l.pods = podsOf(now)
-	l.observer.SampleRunQueue(sense.RunQueues(l.policy.Rules))
-	l.observer.SampleTransfers(sense.TransfersEvery(l.policy.Rules, l.shown))
+	l.observer.SampleRunQueue(signals.RunQueues(l.policy.Rules))
+	l.observer.SampleTransfers(signals.TransfersEvery(l.policy.Rules, l.shown))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
 			l.log.Info("Cannot use a part of the rules", "problem", p)

@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/heartbeat"
 )
 
 // Manager is a part of the agent that runs from the start to the end. Parts are goroutines of their own that share nothing but immutable
@@ -38,7 +38,7 @@ const (
 type managers struct {
 	log   logr.Logger
 	clock clock.Clock
-	pulse *pulse.Pulse
+	pulse *heartbeat.Pulse
 	// stopBound is how long all of them may take to stop.
 	stopBound time.Duration
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/heartbeat"
 )
 
 // log keeps what happened, in order.
@@ -62,7 +62,7 @@ func (w *worker) untilTheEnd(ctx context.Context) error {
 
 func group(clk clock.WithTicker) (managers, *journalOf, func(name string) *worker) {
 	to := &journalOf{}
-	g := managers{log: logr.Discard(), clock: clk, pulse: pulse.New(clk), stopBound: time.Minute}
+	g := managers{log: logr.Discard(), clock: clk, pulse: heartbeat.New(clk), stopBound: time.Minute}
 	return g, to, func(name string) *worker {
 		w := &worker{name: name, to: to, beat: g.pulse.For(name)}
 		w.run = w.untilTheEnd

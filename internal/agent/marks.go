@@ -10,8 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -35,7 +35,7 @@ func (o *Options) newMarks(log logr.Logger, clk clock.WithTicker) (marks, error)
 }
 
 func decodeMarks(content []byte) (map[qos.Resource]series.Ratio, error) {
-	policy, err := nodeloadpolicy.Decode(content)
+	policy, err := policyfile.Decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("water marks: %w", err)
 	}

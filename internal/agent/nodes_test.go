@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 // TestNodes: a look at what real nodes were recorded with, whoever made their groups, knows the pods of a list by their groups, measures

@@ -14,9 +14,9 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/gates"
-	"crane.io/crane/internal/logging"
-	"crane.io/crane/internal/retired"
+	"crane.io/crane/internal/component/deprecatedflags"
+	gates "crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -103,7 +103,7 @@ func NewOptions() *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
-	fs.SetNormalizeFunc(retired.Dashes)
+	fs.SetNormalizeFunc(deprecatedflags.Dashes)
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing but the annotation of the Node that says which features there are, and with --once not that either.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
 	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(kindNames(), ", ")+".")
@@ -135,12 +135,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)
 	o.Log.AddFlags(fs)
-	retired.Add(fs, retiredFlags()) // After all others.
+	deprecatedflags.Add(fs, retiredFlags()) // After all others.
 }
 
 // Complete returns warnings: sentences about flags that were set and have no effect.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
-	return append(retired.Warnings(fs), gates.Warnings(fs, "crane-agent", served)...)
+	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", served)...)
 }
 
 func (o *Options) excess() (series.Ratio, error) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // parse reads a command line and returns the warnings.
@@ -67,7 +67,7 @@ func TestFlagsOfGocrane(t *testing.T) {
 
 func TestGates(t *testing.T) {
 	o, warnings, err := parse(t, "--dry-run", "--feature-gates=Analysis=true,NodeResourceTopology=true")
-	if err != nil || !o.FeatureGates.Enabled(gates.NodeResourceTopology) || !o.FeatureGates.Enabled(gates.NodeResource) || !o.FeatureGates.Enabled(gates.PodResource) || o.FeatureGates.Enabled(gates.CraneCPUManager) {
+	if err != nil || !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) || !o.FeatureGates.Enabled(featuregate.NodeResource) || !o.FeatureGates.Enabled(featuregate.PodResource) || o.FeatureGates.Enabled(featuregate.CraneCPUManager) {
 		t.Errorf("%v, %v", o, err)
 	}
 	if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Analysis has no effect") }) {

@@ -27,12 +27,12 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
+	tell "crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/internal/agent/tell"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -175,7 +175,7 @@ func (c *crowd) start(root string, node *corev1.Node, enforce []string) {
 	}
 	recorder := record.NewFakeRecorder(1000)
 	c.said = recorder.Events
-	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, pulse: pulse.New(c.clk), latest: &observe.Latest{}, view: c}
+	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, pulse: heartbeat.New(c.clk), latest: &observe.Latest{}, view: c}
 	p.teller = tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
 	a, beside, err := p.newActors(c.host.Tree())
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/agent/elastic"
+	"crane.io/crane/internal/agent/elasticresource"
 	"crane.io/crane/internal/agent/podresource"
-	"crane.io/crane/internal/agent/tell"
-	"crane.io/crane/internal/gates"
+	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/component/featuregate"
 	model "crane.io/crane/pkg/elastic"
 )
 
@@ -37,8 +37,8 @@ func (o *ReclaimOptions) validate() field.ErrorList {
 	return nil
 }
 
-func (o *ReclaimOptions) reserves() (elastic.Reserves, error) {
-	var out elastic.Reserves
+func (o *ReclaimOptions) reserves() (elasticresource.Reserves, error) {
+	var out elasticresource.Reserves
 	for name, text := range o.Reserved {
 		share, err := model.ParseReserve(text)
 		switch {
@@ -58,12 +58,12 @@ func (o *ReclaimOptions) reserves() (elastic.Reserves, error) {
 // newReclaiming puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
 func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) ([]Manager, error) {
 	var list []Manager
-	if p.FeatureGates.Enabled(gates.NodeResource) && p.api != nil {
+	if p.FeatureGates.Enabled(featuregate.NodeResource) && p.api != nil {
 		reserves, err := p.Reclaim.reserves()
 		if err != nil {
 			return nil, err
 		}
-		m := elastic.New(elastic.Config{
+		m := elasticresource.New(elasticresource.Config{
 			View: p.view, Latest: p.latest, Changed: p.nodeChanged, Client: p.api, Objects: p.api.objects, Namespace: p.Namespace, Reserves: reserves,
 			Enforce: p.enforces(enforceNodeResource), Clock: p.clock, Log: p.log, Beat: p.pulse.For("node-resource"), Did: did,
 		})
@@ -73,7 +73,7 @@ func (p *parts) newReclaiming(did func(tell.Action), l *loop, files act.Files) (
 		l.bears = m.Bears
 		list = append(list, m)
 	}
-	if p.FeatureGates.Enabled(gates.PodResource) {
+	if p.FeatureGates.Enabled(featuregate.PodResource) {
 		config := podresource.Config{View: p.view, Latest: p.latest, Layout: p.layout, Clock: p.clock, Log: p.log, Beat: p.pulse.For("pod-resource"), Did: did}
 		if p.enforces(enforcePodResource) {
 			memory, err := p.memoryJournal(files)

@@ -17,8 +17,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/agent/claim"
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
@@ -69,7 +69,7 @@ func TestHeldAboveTheOffer(t *testing.T) {
 		}
 	}
 	bears, known := series.MilliCPU(2000), false
-	l.bears = func() (room claim.Room) {
+	l.bears = func() (room elasticrequest.Room) {
 		if known {
 			room.CPU = &bears
 		}

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/recording"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/internal/agent/sense"
+	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -75,7 +75,7 @@ type player struct {
 
 	known  *cluster.State
 	policy qos.Policy
-	eyes   sense.Sense
+	eyes   signals.Sense
 	state  qos.State
 	// avoided tells that new pods would be kept away.
 	avoided bool

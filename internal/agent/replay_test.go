@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/agent/pulse"
+	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/recording"
 	"crane.io/crane/pkg/qos"
 )
@@ -28,7 +28,7 @@ func recorded(t *testing.T) (file, found string) {
 	m.web = 1
 	file = filepath.Join(t.TempDir(), "seen.gz")
 	clk := clocktesting.NewFakeClock(m.now)
-	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: pulse.New(clk).For("record")})
+	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: heartbeat.New(clk).For("record")})
 	if err != nil {
 		t.Fatal(err)
 	}

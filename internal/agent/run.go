@@ -18,16 +18,16 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/cpumanager"
-	"crane.io/crane/internal/agent/durable"
-	"crane.io/crane/internal/agent/export"
+	"crane.io/crane/internal/agent/cpupinning"
+	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/features"
+	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/httpserver"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
-	"crane.io/crane/internal/agent/serve"
-	"crane.io/crane/internal/agent/tell"
-	"crane.io/crane/internal/version"
+	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/usagemetrics"
+	"crane.io/crane/internal/component/version"
 )
 
 // parts are what managers are made of.
@@ -37,7 +37,7 @@ type parts struct {
 	log      logr.Logger
 	clock    clock.WithTicker
 	layout   cgroup.Layout
-	pulse    *pulse.Pulse
+	pulse    *heartbeat.Pulse
 	registry *prometheus.Registry
 	view     cluster.Source
 	// api and nodeChanged are nil where there is no API server.
@@ -48,7 +48,7 @@ type parts struct {
 	journal, memory *act.Journal
 	teller          *tell.Teller
 	// cpus is nil where nobody gives CPUs to containers.
-	cpus *cpumanager.Manager
+	cpus *cpupinning.Manager
 }
 
 // runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
@@ -60,7 +60,7 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		return fmt.Errorf("detect cgroups: %w", err)
 	}
 	p := &parts{
-		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, pulse: pulse.New(clk), registry: prometheus.NewRegistry(),
+		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, pulse: heartbeat.New(clk), registry: prometheus.NewRegistry(),
 		latest: &observe.Latest{},
 	}
 	unlock, err := p.lock()
@@ -129,12 +129,12 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if !p.serves() {
 		return list, nil
 	}
-	server, err := serve.Listen(ctx, serve.Config{
+	server, err := httpserver.Listen(ctx, httpserver.Config{
 		Address: p.BindAddress, Gather: p.registry, Profiling: p.Profiling,
 		Unhealthy: func() []string { return p.pulse.Late(p.MaxInactivity) }, Unready: p.pulse.Waiting,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the flag.
+		return nil, err
 	}
 	return append([]Manager{server}, list...), nil
 }
@@ -174,7 +174,7 @@ func (p *parts) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	file, err := durable.Lock(p.StateDir)
+	file, err := durablefile.Lock(p.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
@@ -207,7 +207,7 @@ func (p *parts) newAnnouncer() *features.Announcer {
 
 // registerBase adds what the agent measures and what it takes itself to /metrics.
 func (p *parts) registerBase() error {
-	return p.register(p.pulse, export.New(export.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
+	return p.register(p.pulse, usagemetrics.New(usagemetrics.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 

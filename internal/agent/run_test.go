@@ -20,9 +20,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/pulse"
 )
 
 // newParts is an agent on a machine that is put together and does not run.
@@ -37,7 +37,7 @@ func newParts(t *testing.T, m *machine, flags ...string) (*parts, []Manager, err
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(m.now)
-	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: pulse.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
+	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
 	list, err := p.managers(t.Context(), m.tree)
 	for _, manager := range list {
 		if s, ok := manager.(interface{ Close() }); ok {

@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/pkg/qos"
 )
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 const leastInactivity = 10 * time.Second
@@ -41,8 +41,8 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
-	if o.FeatureGates.Enabled(gates.CraneCPUManager) && !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
-		errs = append(errs, invalid("feature-gates", gates.CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", gates.NodeResourceTopology)))
+	if o.FeatureGates.Enabled(featuregate.CraneCPUManager) && !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
+		errs = append(errs, invalid("feature-gates", featuregate.CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", featuregate.NodeResourceTopology)))
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)

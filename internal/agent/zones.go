@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/agent/cpumanager"
+	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/features"
-	"crane.io/crane/internal/agent/tell"
+	tell "crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -38,7 +38,7 @@ type CPUOptions struct {
 }
 
 func defaultCPUOptions() CPUOptions {
-	return CPUOptions{Period: cpumanager.DefaultPeriod, Policy: string(numa.PolicyExclusive)}
+	return CPUOptions{Period: cpupinning.DefaultPeriod, Policy: string(numa.PolicyExclusive)}
 }
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
@@ -62,7 +62,7 @@ func (o *CPUOptions) validate() field.ErrorList {
 // newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
 // who knows which CPUs these are.
 func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
-	if !p.FeatureGates.Enabled(gates.NodeResourceTopology) {
+	if !p.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
 		return nil, nil
 	}
 	config := topology.Config{
@@ -74,18 +74,18 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
-	if !p.FeatureGates.Enabled(gates.CraneCPUManager) {
+	if !p.FeatureGates.Enabled(featuregate.CraneCPUManager) {
 		return list, nil
 	}
-	cpus := cpumanager.Config{
-		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpumanager.StateFile),
-		Predecessor: p.root().Path(p.KubeletRoot, cpumanager.StateFile), Policy: numa.Policy(p.CPUs.Policy),
+	cpus := cpupinning.Config{
+		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpupinning.StateFile),
+		Predecessor: p.root().Path(p.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(p.CPUs.Policy),
 		Period: p.CPUs.Period, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
 	}
 	if p.enforces(enforceCPUManager) {
 		cpus.Journal = p.journal
 	}
-	manager := cpumanager.NewManager(cpus)
+	manager := cpupinning.NewManager(cpus)
 	p.cpus = manager
 	if cpus.Journal != nil {
 		own(manager.Owned)
@@ -98,7 +98,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 
 // cpuFeature says whether containers get CPUs of their own on this node.
 func (p *parts) cpuFeature() features.Feature {
-	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", gates.CraneCPUManager)}
+	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", featuregate.CraneCPUManager)}
 	if p.cpus == nil {
 		return f
 	}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/adoption"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
 const adoptLong = `Adopt brings recommendations to their workloads: it sets adoptionType to Auto, and craned goes on from there (docs/adoption.md).
@@ -46,11 +46,11 @@ type adoptOptions struct {
 	output     string
 	// home is the namespace of craned.
 	home     string
-	adoption adoption.Options
+	adoption targetsnapshot.Options
 }
 
 func newAdoptCommand(s Streams) *cobra.Command {
-	o := &adoptOptions{adoption: adoption.NewOptions()}
+	o := &adoptOptions{adoption: targetsnapshot.NewOptions()}
 	cmd := &cobra.Command{
 		Use:     "adopt [NAME...]",
 		Short:   "Say what would be sent to adopt recommendations, or let craned adopt them",
@@ -87,7 +87,7 @@ func (o *adoptOptions) validate(names []string) error {
 		return fmt.Errorf("--output %q: want %s, %s or %s", o.output, outputTable, outputJSON, outputYAML)
 	}
 	_, err := o.adoption.Settings()
-	return err //nolint:wrapcheck // It names the flag.
+	return err
 }
 
 func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet, names []string) error {
@@ -133,7 +133,7 @@ func (o *adoptOptions) find(ctx context.Context, c client.Client, names []string
 	})
 	if len(names) == 0 {
 		for i := range list.Items { // What says nothing to a workload by itself is not asked about.
-			if adoption.StateKeys()[list.Items[i].Spec.Type] != "" {
+			if targetsnapshot.StateKeys()[list.Items[i].Spec.Type] != "" {
 				meant = append(meant, list.Items[i])
 			}
 		}
@@ -160,7 +160,7 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, meant []analys
 	for i := range meant {
 		rec := &meant[i]
 		before := rec.DeepCopy()
-		if adoption.StateKeys()[rec.Spec.Type] == "" {
+		if targetsnapshot.StateKeys()[rec.Spec.Type] == "" {
 			return fmt.Errorf("recommendation %s/%s: type %s is not adopted", rec.Namespace, rec.Name, rec.Spec.Type)
 		}
 		said := "is Auto already"
@@ -183,16 +183,16 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, meant []analys
 // preview decides for one Recommendation after the other.
 func (o *adoptOptions) preview(
 	ctx context.Context, s Streams, flags *pflag.FlagSet, c client.Client, meant, all []analysisv1alpha1.Recommendation,
-) ([]adoption.Preview, error) {
+) ([]targetsnapshot.Preview, error) {
 	note := func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) }
 	settings, err := o.settings(ctx, c, flags, note)
 	if err != nil {
 		return nil, err
 	}
-	previewer := adoption.Previewer{
-		Looker: adoption.Looker{Live: c, Kills: o.kills(ctx, c, note)}, Settings: settings, Book: o.book(ctx, c, note),
+	previewer := targetsnapshot.Previewer{
+		Looker: targetsnapshot.Looker{Live: c, Kills: o.kills(ctx, c, note)}, Settings: settings, Book: o.book(ctx, c, note),
 	}
-	var out []adoption.Preview
+	var out []targetsnapshot.Preview
 	for i := range meant {
 		one, err := previewer.Preview(ctx, &meant[i], all, time.Now())
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/adoption"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	decide "crane.io/crane/pkg/adoption"
 )
 
@@ -26,8 +26,8 @@ const adoptionFlags = "adoption-"
 
 // settings are those of the craned that runs, with the flags of this command in their place. Where it cannot be read, note is
 // told.
-func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pflag.FlagSet, note func(string, ...any)) (adoption.Settings, error) {
-	options := adoption.NewOptions()
+func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pflag.FlagSet, note func(string, ...any)) (targetsnapshot.Settings, error) {
+	options := targetsnapshot.NewOptions()
 	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	deployed.SetOutput(io.Discard)
 	options.AddFlags(deployed)
@@ -79,8 +79,8 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 }
 
 // kills is craned's record of OOM kills, nil where it cannot be read: then note is told.
-func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(string, ...any)) adoption.Ledger {
-	ledger := adoption.StoredKills{Reader: c, Namespace: o.home}
+func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.Ledger {
+	ledger := targetsnapshot.StoredKills{Reader: c, Namespace: o.home}
 	if _, err := ledger.Kills(ctx); err != nil {
 		note("OOM kills of pods that are gone are not known: %v.", err)
 		return nil
@@ -91,7 +91,7 @@ func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(str
 // book is what is under way in the cluster; note is told where that cannot be read.
 func (o *adoptOptions) book(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.Book {
 	book := decide.NewBook()
-	err := adoption.FillBook(ctx, book, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+	err := targetsnapshot.FillBook(ctx, book, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil

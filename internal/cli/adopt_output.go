@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/internal/adoption"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
 // adoptView is what a dry run says of one Recommendation.
@@ -45,7 +45,7 @@ type adoptRequest struct {
 	Body         map[string]any `json:"body"`
 }
 
-func viewOf(p adoption.Preview) adoptView {
+func viewOf(p targetsnapshot.Preview) adoptView {
 	rec := p.Recommendation
 	out := adoptView{
 		Recommendation: rec.Namespace + "/" + rec.Name, Type: string(rec.Spec.Type), Phase: string(p.Phase), Refused: p.Refused,
@@ -66,7 +66,7 @@ func viewOf(p adoption.Preview) adoptView {
 }
 
 // writePreviews writes what a dry run has found.
-func writePreviews(w io.Writer, output string, previews []adoption.Preview) error {
+func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview) error {
 	views := make([]adoptView, 0, len(previews))
 	for _, p := range previews {
 		views = append(views, viewOf(p))

@@ -176,7 +176,7 @@ func renderForecastTable(w io.Writer, report backtest.Report) error {
 		ratios.AppendRow(table.Row{m.Algorithm, figure(m.WAPERatio), figure(m.PinballRatio)})
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", scores.Render(), ratios.Render())
-	return err //nolint:wrapcheck // The caller says what was written.
+	return err
 }
 
 func figure(f backtest.Figure) string {

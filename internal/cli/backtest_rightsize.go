@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/metrics/csv"
-	"crane.io/crane/pkg/rightsize/backtest"
-	"crane.io/crane/pkg/rightsize/backtest/generate"
+	"crane.io/crane/pkg/rightsize/requestbacktest"
+	"crane.io/crane/pkg/rightsize/requestbacktest/generate"
 )
 
 const backtestRightsizeLong = `Backtest rightsize holds ways of sizing a container against series of real use. Each decides at every
@@ -61,7 +61,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.policies, "policy", nil, "way of sizing to replay, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, for CPU also crane-time-of-day, blocks-3h, or a policy file")
-	fs.StringVar(&o.resource, "resource", string(backtest.CPU), "what the series measure: cpu or memory")
+	fs.StringVar(&o.resource, "resource", string(requestbacktest.CPU), "what the series measure: cpu or memory")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
 	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
@@ -78,7 +78,7 @@ func (o *backtestRightsizeOptions) validate() error {
 		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
 	case o.generated > 0 && len(o.paths) > 0:
 		errs = append(errs, errors.New("--generated contradicts files: want one of them"))
-	case o.generated > 0 && o.resource != string(backtest.Memory):
+	case o.generated > 0 && o.resource != string(requestbacktest.Memory):
 		errs = append(errs, errors.New("--generated makes memory series: want --resource memory"))
 	case o.generated == 0 && len(o.paths) == 0:
 		errs = append(errs, errors.New("which series? Give files or directories, or --generated N"))
@@ -94,13 +94,13 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	if err := errors.Join(err, o.validate()); err != nil {
 		return usageError(err)
 	}
-	var all []backtest.Named
+	var all []requestbacktest.Named
 	if o.generated > 0 {
 		all = generate.Memory(o.seed, o.generated, o.days)
 	} else if all, err = readSeries(s.Err, o.paths); err != nil {
 		return err
 	}
-	report, err := backtest.Run(all, rules, backtest.Resource(o.resource))
+	report, err := requestbacktest.Run(all, rules, requestbacktest.Resource(o.resource))
 	if err != nil {
 		// What could not be scored is said, and the rest is still worth its report.
 		for line := range strings.Lines(err.Error()) {
@@ -122,22 +122,22 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 }
 
 // rules are those of the given names and policy files, in that order; all named ones where none is given.
-func (o *backtestRightsizeOptions) rules() ([]backtest.Rule, error) {
-	resource := backtest.Resource(o.resource)
+func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
+	resource := requestbacktest.Resource(o.resource)
 	if len(o.policies) == 0 {
-		return backtest.Rules(resource) //nolint:wrapcheck // It names what was given.
+		return requestbacktest.Rules(resource)
 	}
-	var rules []backtest.Rule
+	var rules []requestbacktest.Rule
 	for _, name := range o.policies {
 		if isPolicyFile(name) {
 			policy, err := loadPolicy(name)
 			if err != nil {
 				return nil, err
 			}
-			rules = append(rules, backtest.OfPolicy(policy, resource))
+			rules = append(rules, requestbacktest.OfPolicy(policy, resource))
 			continue
 		}
-		named, err := backtest.Rules(resource, name)
+		named, err := requestbacktest.Rules(resource, name)
 		if err != nil {
 			return nil, fmt.Errorf("--policy: %w", err)
 		}
@@ -148,8 +148,8 @@ func (o *backtestRightsizeOptions) rules() ([]backtest.Rule, error) {
 
 // readSeries reads files and directories. What is no series is skipped in a directory, with a line; a file that was
 // named must be one.
-func readSeries(warnings io.Writer, paths []string) ([]backtest.Named, error) {
-	var all []backtest.Named
+func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, error) {
+	var all []requestbacktest.Named
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -158,28 +158,28 @@ func readSeries(warnings io.Writer, paths []string) ([]backtest.Named, error) {
 		if !info.IsDir() {
 			file, err := csv.ReadFile(path)
 			if err != nil {
-				return nil, err //nolint:wrapcheck // It names file and line.
+				return nil, err
 			}
-			all = append(all, backtest.Named{Name: file.Name, Series: file.Series})
+			all = append(all, requestbacktest.Named{Name: file.Name, Series: file.Series})
 			continue
 		}
 		files, skipped, err := csv.ReadDir(path)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // It names file and line.
+			return nil, err
 		}
 		for _, skip := range skipped {
 			fmt.Fprintln(warnings, skip)
 		}
 		for _, file := range files {
-			all = append(all, backtest.Named{Name: file.Name, Series: file.Series})
+			all = append(all, requestbacktest.Named{Name: file.Name, Series: file.Series})
 		}
 	}
 	return all, nil
 }
 
-func renderBacktestTable(w io.Writer, report backtest.Report) error {
+func renderBacktestTable(w io.Writer, report requestbacktest.Report) error {
 	t := newFigureTable("SERIES", "POLICY", "SLACK", "VIOLATION", "OVERRUN", "OOM DAYS", "CHANGES/DAY")
-	row := func(name string, s backtest.Score) table.Row {
+	row := func(name string, s requestbacktest.Score) table.Row {
 		ooms := nothing
 		if s.OOMDays != nil {
 			ooms = fmt.Sprintf("%.4g", *s.OOMDays)
@@ -196,5 +196,5 @@ func renderBacktestTable(w io.Writer, report backtest.Report) error {
 		t.AppendRow(row("mean", s))
 	}
 	_, err := fmt.Fprintln(w, t.Render())
-	return err //nolint:wrapcheck // The caller says what was written.
+	return err
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/pkg/rightsize/backtest"
+	"crane.io/crane/pkg/rightsize/requestbacktest"
 )
 
 // runBacktest runs `crane backtest rightsize` and returns what it wrote and its error.
@@ -55,7 +55,7 @@ func TestBacktestRightsizeJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report backtest.Report
+	var report requestbacktest.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/pricebook"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
@@ -164,9 +164,9 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 	}
 	progress.phase("reading what pods use")
 	end := report.now.Truncate(time.Minute)
-	use, err := history.ReadPodUse(ctx, source, nil, end.Add(-o.length), end)
+	use, err := profile.ReadPodUse(ctx, source, nil, end.Add(-o.length), end)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It says what was read and from where.
+		return nil, err
 	}
 	report.withUse, report.sources = true, around.sources()
 	report.Allocation, err = allocate(o.book, cluster, use.Of)
@@ -186,7 +186,7 @@ func (o *costOptions) prometheusOrNone(ctx context.Context, s Streams) (*prometh
 	case !errors.Is(err, errNoKubeconfig):
 		fmt.Fprintf(s.Err, "Warning: %v; use is not counted\n", err)
 	}
-	return nil, nil //nolint:nilnil // None is an answer.
+	return nil, nil
 }
 
 func allocate(book *cost.PriceBook, cluster workload.Cluster, use func(namespace, pod string) (cost.Amounts, bool)) (cost.Allocation, error) {

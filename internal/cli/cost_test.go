@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )

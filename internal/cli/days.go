@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/metrics/profile"
 )
 
 // cacheFlags say where the days of the past are kept between runs.
@@ -26,7 +26,7 @@ func (c *cacheFlags) addFlags(fs *pflag.FlagSet) {
 }
 
 // open returns nil where nothing is to be kept, or where there is no place for it.
-func (c *cacheFlags) open(note func(string)) *history.Cache {
+func (c *cacheFlags) open(note func(string)) *profile.Cache {
 	if c.off {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (c *cacheFlags) open(note func(string)) *history.Cache {
 		}
 		dir = filepath.Join(base, "crane")
 	}
-	return &history.Cache{
-		Dir: dir, MaxAge: history.DefaultCacheAge, MaxBytes: history.DefaultCacheBytes, Now: time.Now, Note: note,
+	return &profile.Cache{
+		Dir: dir, MaxAge: profile.DefaultCacheAge, MaxBytes: profile.DefaultCacheBytes, Now: time.Now, Note: note,
 	}
 }

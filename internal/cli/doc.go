@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli holds the commands of `crane`, which is also a kubectl plugin (kubectl-crane). A command reads flags,
-// gathers through internal/metrics and internal/workload, decides with pkg/recommend and prints. It changes nothing in
+// gathers through internal/metrics and internal/kube/workload, decides with pkg/recommend and prints. It changes nothing in
 // a cluster.
 //
 // # Exit codes

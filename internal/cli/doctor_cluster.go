@@ -124,7 +124,7 @@ func (r right) String() string {
 	return r.verb + " " + name
 }
 
-// rights lists what is read of the API server: by internal/workload, and by internal/metrics/discover.
+// rights lists what is read of the API server: by internal/kube/workload, and by internal/metrics/discover.
 func (o *doctorOptions) rights() []right {
 	out := []right{}
 	for _, r := range [][2]string{
@@ -207,7 +207,7 @@ func mayI(ctx context.Context, client kubernetes.Interface, r right, namespace s
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, err //nolint:wrapcheck // lookAtRights says what was asked.
+		return false, err
 	}
 	return review.Status.Allowed, nil
 }

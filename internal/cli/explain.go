@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // explained finds the one workload that --explain names: by name, kind/name, namespace/name or namespace/kind/name.

@@ -70,7 +70,7 @@ func (p *prometheusFlags) locate(ctx context.Context, k *kubernetesFlags, note f
 	}
 	finder, err := discover.NewFinder(config)
 	if err != nil {
-		return err //nolint:wrapcheck // It names the API server.
+		return err
 	}
 	if p.service != "" {
 		choice, err := discover.ParseChoice(p.service)

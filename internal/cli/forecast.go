@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/registry"
-	"crane.io/crane/pkg/rightsize/backtest"
+	"crane.io/crane/pkg/rightsize/requestbacktest"
 	"crane.io/crane/pkg/series"
 )
 
@@ -167,7 +167,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 }
 
 // read returns the series of the files, or those that the query brings.
-func (o *forecastOptions) read(ctx context.Context, s Streams) ([]backtest.Named, error) {
+func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktest.Named, error) {
 	if o.query == "" {
 		return readSeries(s.Err, o.paths)
 	}
@@ -179,14 +179,14 @@ func (o *forecastOptions) read(ctx context.Context, s Streams) ([]backtest.Named
 	end := o.clock().UTC().Truncate(o.queryStepSize)
 	found, err := source.Range(ctx, o.query, metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the query and the server.
+		return nil, err
 	}
 	if len(found) > mostForecasts {
 		return nil, fmt.Errorf("the query brings %d series: want at most %d, sum or filter them", len(found), mostForecasts)
 	}
-	var all []backtest.Named
+	var all []requestbacktest.Named
 	for _, f := range found {
-		all = append(all, backtest.Named{Name: labelText(f.Labels), Series: f.Series})
+		all = append(all, requestbacktest.Named{Name: labelText(f.Labels), Series: f.Series})
 	}
 	return all, nil
 }

@@ -58,14 +58,14 @@ func holidayDates(text string) ([]string, error) {
 		return strings.Split(text, ","), nil
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the file.
+		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostHolidayBytes {
 		return nil, fmt.Errorf("%s: want a file of at most %d bytes", text, mostHolidayBytes)
 	}
 	content, err := os.ReadFile(text)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the file.
+		return nil, err
 	}
 	var dates []string
 	for line := range strings.Lines(string(content)) {

@@ -26,7 +26,7 @@ func (o *forecastOptions) render(s Streams, all []forecastOf) error {
 		return renderForecastsJSON(s.Out, all)
 	case outputSVG:
 		_, err := io.WriteString(s.Out, drawSVG(all))
-		return err //nolint:wrapcheck // The caller says what was written.
+		return err
 	}
 	width := o.width
 	if width == 0 {
@@ -43,7 +43,7 @@ func (o *forecastOptions) render(s Streams, all []forecastOf) error {
 			text = "\n" + text
 		}
 		if _, err := io.WriteString(s.Out, text); err != nil {
-			return err //nolint:wrapcheck // The caller says what was written.
+			return err
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/registry"
-	"crane.io/crane/pkg/rightsize/backtest"
+	"crane.io/crane/pkg/rightsize/requestbacktest"
 	"crane.io/crane/pkg/rightsize/schedule"
 )
 
@@ -150,7 +150,7 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 }
 
 // readUse returns the series of the files or the query, or the share of one pod of a workload.
-func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target []string) ([]backtest.Named, error) {
+func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target []string) ([]requestbacktest.Named, error) {
 	if target == nil {
 		return o.read(ctx, s)
 	}
@@ -164,7 +164,7 @@ func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target
 		Window: metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize},
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the query and the server.
+		return nil, err
 	}
 	use, ok := found[target[2]]
 	if !ok {
@@ -177,7 +177,7 @@ func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target
 	if o.pods > 1 {
 		name += fmt.Sprintf(", one of %d pods", o.pods)
 	}
-	return []backtest.Named{{Name: name, Series: use}}, nil
+	return []requestbacktest.Named{{Name: name, Series: use}}, nil
 }
 
 // reactionRule says when the request is raised although the plan does not.
@@ -202,7 +202,7 @@ func renderSchedules(w io.Writer, all []scheduleOf, settings schedule.Settings) 
 		_, err := fmt.Fprintf(w, "%s\nplan: %d changes, slack %.2f, %.2f %% of the time above; %s\n%s\n%s\n", one.name, one.plan.Changes,
 			one.plan.Slack, 100*one.plan.Risk, one.plan.Reason, t.Render(), reactionRule(settings))
 		if err != nil {
-			return err //nolint:wrapcheck // The caller says what was written.
+			return err
 		}
 	}
 	return nil

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/recommend/resource"
 )
 
@@ -64,7 +64,7 @@ func (o *recommendOptions) fromPrometheus(ctx context.Context, s Streams) (*repo
 		return nil, err
 	}
 	progress.phase(fmt.Sprintf("reading the history of %d workloads", len(workloads)))
-	usage, err := o.collect(ctx, s, source, progress, history.Request{
+	usage, err := o.collect(ctx, s, source, progress, profile.Request{
 		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.length, NodeGroups: limits.Nodes.Of,
 	})
 	if err != nil {
@@ -106,11 +106,11 @@ func (o *recommendOptions) needsRequests() bool {
 
 // collect reads the history, finished days from the cache where they are there.
 func (o *recommendOptions) collect(
-	ctx context.Context, s Streams, source *prometheus.Source, progress *progress, req history.Request,
-) (*history.Usage, error) {
+	ctx context.Context, s Streams, source *prometheus.Source, progress *progress, req profile.Request,
+) (*profile.Usage, error) {
 	note := func(text string) { progress.note(s.Err, "Warning: "+text) }
 	cache := o.cache.open(note)
-	usage, err := history.Collect(ctx, history.Source{Usage: source, OOMs: source, Cache: cache}, req)
+	usage, err := profile.Collect(ctx, profile.Source{Usage: source, OOMs: source, Cache: cache}, req)
 	if cache != nil && ctx.Err() != nil {
 		progress.note(s.Err, "Finished days are kept in "+cache.Dir+": the next run goes on from there.")
 	}
@@ -119,14 +119,14 @@ func (o *recommendOptions) collect(
 			note(err.Error())
 		}
 	}
-	return usage, err //nolint:wrapcheck // It says what was read and from where.
+	return usage, err
 }
 
 // probe says at once what the server lacks, rather than after a long reading.
 func (o *recommendOptions) probe(ctx context.Context, s Streams, source *prometheus.Source, progress *progress) error {
 	found, err := source.Glance(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // It names the server and says what to do.
+		return err
 	}
 	for _, w := range found.Warnings {
 		progress.note(s.Err, "Warning: "+w)
@@ -171,7 +171,7 @@ func (o *recommendOptions) fromFiles(ctx context.Context, s Streams) (*report, e
 	if workloads, err = o.narrow(workloads); err != nil {
 		return nil, err
 	}
-	usage, err := history.Collect(ctx, history.Source{Usage: source}, history.Request{
+	usage, err := profile.Collect(ctx, profile.Source{Usage: source}, profile.Request{
 		Workloads: workloads, End: end, Length: end.Sub(start),
 	})
 	if err != nil {

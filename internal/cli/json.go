@@ -160,7 +160,7 @@ func renderJSON(w io.Writer, r *report) error {
 	before, after, found := bytes.Cut(frame, []byte(noWorkloads))
 	if !found || len(workloads) == 0 {
 		_, err = w.Write(append(frame, '\n'))
-		return err //nolint:wrapcheck // The caller says what was written.
+		return err
 	}
 	buffer := bufio.NewWriter(w)
 	_, _ = buffer.Write(before) // Errors stay with the buffer: Flush returns the first.
@@ -178,7 +178,7 @@ func renderJSON(w io.Writer, r *report) error {
 	}
 	_, _ = buffer.WriteString("\n  ]")
 	_, _ = buffer.Write(append(after, '\n'))
-	return buffer.Flush() //nolint:wrapcheck // The caller says what was written.
+	return buffer.Flush()
 }
 
 // indented is a value as JSON for people, without a line end; the prefix begins each line but the first.

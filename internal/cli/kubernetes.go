@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/version"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/workload"
 )
 
 const (
@@ -128,7 +128,7 @@ func (k *kubernetesFlags) namespace(ctx context.Context, name string) error {
 		return err
 	}
 	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
-	return lister.Sources(kind).Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}) //nolint:wrapcheck // The caller looks at the reason alone.
+	return lister.Sources(kind).Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 }
 
 // server names the API server, for people.

@@ -56,7 +56,7 @@ func checkTableOrJSON(output string) error {
 func encodeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(value) //nolint:wrapcheck // The caller says what was written.
+	return encoder.Encode(value)
 }
 
 // renderYAML writes what renderJSON writes, with its field names. It encodes one workload at a time: the encoder keeps a

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/csv"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/rightsize"
 )
 

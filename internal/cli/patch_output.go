@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // patchHead is the first line of what is written for a repository.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
@@ -71,7 +71,7 @@ func patchReport(t *testing.T) *report {
 		if c.Role == workload.Init {
 			continue
 		}
-		rec := rightsize.Recommendation{Container: c.Name, Current: history.Current(c)}
+		rec := rightsize.Recommendation{Container: c.Name, Current: profile.Current(c)}
 		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
 		rec.Target = rightsize.Resources{CPURequest: ptr(series.MilliCPU(250)), MemoryRequest: ptr(series.Bytes(256 << 20))}
 		switch c.Name {

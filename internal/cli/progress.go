@@ -104,7 +104,7 @@ func (p *progress) stop() {
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // G115: a file descriptor fits.
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // terminalWidth is the width of a terminal in columns, 0 where w is none.
@@ -113,7 +113,7 @@ func terminalWidth(w io.Writer) int {
 	if !ok {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd())) //nolint:gosec // G115: a file descriptor fits.
+	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0
 	}

@@ -19,8 +19,8 @@ import (
 const (
 	envAddress  = "CRANE_PROMETHEUS_URL"
 	envUsername = "CRANE_PROMETHEUS_USERNAME"
-	envPassword = "CRANE_PROMETHEUS_PASSWORD" //nolint:gosec // G101: the name of a variable.
-	envToken    = "CRANE_PROMETHEUS_TOKEN"    //nolint:gosec // G101: the name of a variable.
+	envPassword = "CRANE_PROMETHEUS_PASSWORD"
+	envToken    = "CRANE_PROMETHEUS_TOKEN"
 )
 
 // prometheusFlags say where Prometheus is and how to be let in.

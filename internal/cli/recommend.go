@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/pricebook"
+	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/recommend"
@@ -75,14 +75,14 @@ func (o *recommendOptions) newReport(now time.Time) *report {
 }
 
 // inputOf is what is known of a workload, with the policy that it is sized by.
-func (o *recommendOptions) inputOf(w workload.Workload, usage *history.Usage, now time.Time) resource.Input {
+func (o *recommendOptions) inputOf(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
 	policy, why := o.policies.For(w.Subject())
 	in := usage.Resource(w, policy, now)
 	in.PolicyWhy = why
 	return in
 }
 
-func (r *report) add(w workload.Workload, plan resource.Plan, usage *history.Usage, in resource.Input) {
+func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usage, in resource.Input) {
 	now := in.Now
 	it := item{workload: w, plan: plan}
 	if in.PolicyWhy != "" {

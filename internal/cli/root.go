@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 )
 
 // Streams are where a command reads and writes.

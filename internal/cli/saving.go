@@ -13,7 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
 )
 
@@ -48,7 +48,7 @@ func (o *recommendOptions) price(ctx context.Context, out *report, around *surro
 	found := &prices{book: o.book}
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err() //nolint:wrapcheck // It is the user who ends it.
+		return ctx.Err()
 	case err != nil:
 		found.note = "the nodes could not be listed"
 		around.note(fmt.Sprintf("Warning: %v; savings are priced by the default of the price book", err))

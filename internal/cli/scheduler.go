@@ -100,7 +100,7 @@ func (o *explainOptions) askPod(ctx context.Context, client kubernetes.Interface
 	case err := <-failed:
 		return nil, fmt.Errorf("forwarding port %d: %w", o.port, err)
 	case <-ctx.Done():
-		return nil, ctx.Err() //nolint:wrapcheck // The user stopped it.
+		return nil, ctx.Err()
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {

@@ -151,7 +151,7 @@ func renderAutoscaleTable(w io.Writer, report replay.Report) error {
 		})
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", cases.Render(), totals.Render())
-	return err //nolint:wrapcheck // The caller says what was written.
+	return err
 }
 
 func ratioText(r *float64) string {

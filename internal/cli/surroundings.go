@@ -12,8 +12,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/workload"
 )
 
 // Where what is known of a cluster beside its history can come from.
@@ -72,7 +72,7 @@ func (e *surroundings) workloads(ctx context.Context) ([]workload.Workload, erro
 		e.note(fmt.Sprintf("Warning: %v; taking the workloads from Prometheus", err))
 	}
 	if found, err = e.state.Workloads(ctx); err != nil {
-		return nil, err //nolint:wrapcheck // It says what it is.
+		return nil, err
 	}
 	e.from.workloads, e.from.requestsUnknown = fromMetrics, !e.state.RequestsKnown()
 	return found, nil
@@ -104,7 +104,7 @@ func (e *surroundings) constraints(ctx context.Context) (workload.Constraints, e
 func (e *surroundings) metricConstraints(ctx context.Context) (workload.Constraints, error) {
 	scaled, err := e.state.Autoscalers(ctx)
 	if err != nil {
-		return workload.Constraints{}, err //nolint:wrapcheck // It says what it is.
+		return workload.Constraints{}, err
 	}
 	out, err := heed(ctx, scaled)
 	if err != nil {
@@ -113,11 +113,11 @@ func (e *surroundings) metricConstraints(ctx context.Context) (workload.Constrai
 	e.from.autoscalers = fromMetrics
 	largest, err := e.source.Constraints(ctx)
 	if err != nil {
-		return out, err //nolint:wrapcheck // It says what it is.
+		return out, err
 	}
 	out.MaxCPU, out.MaxMemory = largest.MaxCPU, largest.MaxMemory
 	if out.Nodes, err = e.state.NodeGroups(ctx); err != nil {
-		return out, err //nolint:wrapcheck // It says what it is.
+		return out, err
 	}
 	if out.MaxCPU == 0 || out.MaxMemory == 0 {
 		e.from.missing = append(e.from.missing, "kube_node_status_allocatable: the largest node is not known, so a recommendation may be larger than any")
@@ -143,7 +143,7 @@ func (e *surroundings) cluster(ctx context.Context, keys []string) (workload.Clu
 		e.note(fmt.Sprintf("Warning: %v; taking the nodes from Prometheus", err))
 	}
 	if out, err = e.state.Cluster(ctx, keys); err != nil {
-		return out, err //nolint:wrapcheck // It says what it is.
+		return out, err
 	}
 	e.from.nodes = fromMetrics
 	if len(out.Nodes) == 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 )

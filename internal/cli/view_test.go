@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // viewed applies flags to a report and returns namespace/kind/name/container of what is left, in order.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	shared "crane.io/crane/internal/adoption"
-	"crane.io/crane/internal/controller/adoption"
-	"crane.io/crane/internal/controller/targets"
-	newpods "crane.io/crane/internal/webhook/adoption"
+	"crane.io/crane/internal/adoption/controller"
+	"crane.io/crane/internal/adoption/targetindex"
+	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	newpods "crane.io/crane/internal/adoption/webhook"
 )
 
 // adoptionController is the name of what brings recommended values to their targets.
@@ -44,27 +44,27 @@ func (a *Adoption) validate() field.ErrorList {
 
 // addTargets adds the index by which the Recommendations of a target are found.
 func addTargets(ctx context.Context, p *parts) error {
-	return targets.AddIndex(ctx, p.mgr.GetFieldIndexer()) //nolint:wrapcheck // It says what was indexed.
+	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
 }
 
 // addAdoption adds what brings recommended values to their targets.
 func addAdoption(ctx context.Context, p *parts) error {
 	settings, err := p.Adoption.Settings()
 	if err != nil {
-		return err //nolint:wrapcheck // It names the flag.
+		return err
 	}
 	settings.DryRun = p.Adoption.DryRun
-	cfg := adoption.Config{
+	cfg := controller.Config{
 		Settings: settings,
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.source != nil {
-		cfg.Throttling = &adoption.PrometheusThrottling{Querier: p.source, Clock: clock.RealClock{}}
+		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: clock.RealClock{}}
 	}
 	if p.recorder != nil {
-		cfg.Kills, cfg.Wake = p.recorder, adoption.WakeOn(p.recorder.Tell)
+		cfg.Kills, cfg.Wake = p.recorder, controller.WakeOn(p.recorder.Tell)
 	}
-	if err := adoption.AddToManager(p.mgr, cfg); err != nil {
+	if err := controller.AddToManager(p.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
 	if !p.Webhook.Enabled || p.Adoption.DryRun {

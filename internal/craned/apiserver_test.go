@@ -176,6 +176,6 @@ func reply(w http.ResponseWriter, status int, body any) {
 
 func refuseWith(w http.ResponseWriter, status int, reason metav1.StatusReason) {
 	reply(w, status, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status), //nolint:gosec // It is a status.
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status),
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"crane.io/crane/internal/controller/ehpa"
-	"crane.io/crane/internal/controller/substitute"
+	"crane.io/crane/internal/autoscaling/controller/ehpa"
+	"crane.io/crane/internal/autoscaling/controller/substitute"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 

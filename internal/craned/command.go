@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 )
 
 // NewCommand returns the command of craned: flags, Complete, Validate, Run.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/gates"
-	"crane.io/crane/internal/retired"
+	"crane.io/crane/internal/component/deprecatedflags"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // Complete fills in what follows from the flags and returns warnings: sentences about flags that were set and have no
@@ -28,10 +28,10 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	o.requireConfiguration = fs.Changed("recommendation-configuration-file")
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
 
-	warnings := retired.Warnings(fs)
+	warnings := deprecatedflags.Warnings(fs)
 	if len(o.DataSources) > 0 && !slices.ContainsFunc(o.DataSources, keepsHistory) {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")
 	}
-	return append(warnings, gates.Warnings(fs, "craned", served)...)
+	return append(warnings, featuregate.Warnings(fs, "craned", served)...)
 }

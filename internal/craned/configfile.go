@@ -61,14 +61,14 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 func readConfigFile(name string) (map[string]any, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the file.
+		return nil, err
 	}
 	if info.Size() > maxConfigBytes {
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), maxConfigBytes)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // As above.
+		return nil, err
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {

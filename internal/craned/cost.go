@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	costcontroller "crane.io/crane/internal/controller/cost"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/pricebook"
+	costcontroller "crane.io/crane/internal/recommendation/controller/clustercost"
+	"crane.io/crane/internal/recommendation/pricebook"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"crane.io/crane/internal/controller/evpa"
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/autoscaling/controller/evpa"
+	"crane.io/crane/internal/metrics/profile"
 )
 
 // effectiveVPAController is the name of the controller behind EffectiveVerticalPodAutoscaler.
@@ -51,7 +51,7 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 func addVerticalAutoscaling(_ context.Context, p *parts) error {
 	cfg := evpa.Config{
 		// Recorded kills are looked at beside the history, so that one counts at once.
-		History: history.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
+		History: profile.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
 		Every:   p.VerticalAutoscaling.Every, Fresh: p.VerticalAutoscaling.Fresh,
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"crane.io/crane/internal/gates"
+	gates "crane.io/crane/internal/component/featuregate"
 )
 
 // feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.

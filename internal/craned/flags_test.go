@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/gates"
-	"crane.io/crane/internal/retired"
+	"crane.io/crane/internal/component/deprecatedflags"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // gocraneFlags are the flags of gocrane's craned with their defaults, as its manifests use them.
@@ -66,7 +66,7 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 			NewOptions().AddFlags(fs)
 			dashed := strings.ReplaceAll(name, "_", "-")
-			_, hasNone := fs.Lookup(dashed).Annotations[retired.Annotation]
+			_, hasNone := fs.Lookup(dashed).Annotations[deprecatedflags.Annotation]
 			if hasNone != slices.Contains(gone, dashed) {
 				t.Errorf("the flag is served; take it from the table of retired flags")
 			}
@@ -133,7 +133,7 @@ v: 2
 	}
 	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
 		o.LeaderElection.Enabled || o.Log.Verbosity != 2 || !o.requireConfiguration ||
-		!o.FeatureGates.Enabled(gates.ClusterNodePrediction) || o.FeatureGates.Enabled(gates.Analysis) {
+		!o.FeatureGates.Enabled(featuregate.ClusterNodePrediction) || o.FeatureGates.Enabled(featuregate.Analysis) {
 		t.Errorf("%+v", o)
 	}
 	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
@@ -218,7 +218,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("docs/craned.md does not tell of --%s", r.Name)
 		}
 	}
-	for name, spec := range gates.Specs() {
+	for name, spec := range featuregate.Specs() {
 		if !slices.ContainsFunc(strings.Split(page, "\n"), func(line string) bool {
 			cells := strings.Split(line, "|")
 			return len(cells) > 3 && strings.Contains(cells[1], "`"+string(name)+"`") &&

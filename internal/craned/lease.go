@@ -71,7 +71,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	if err == nil {
 		l.see(record.HolderIdentity)
 	}
-	return record, raw, err //nolint:wrapcheck // The elector tells errors apart.
+	return record, raw, err
 }
 
 // Create implements resourcelock.Interface.
@@ -88,7 +88,7 @@ func (l *lease) wrote(record resourcelock.LeaderElectionRecord, err error) error
 	if err == nil {
 		l.held.Store(record.HolderIdentity == l.Identity())
 	}
-	return err //nolint:wrapcheck // As above.
+	return err
 }
 
 // see compares who holds the lease with who did.

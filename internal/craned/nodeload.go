@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	nodeloadcontroller "crane.io/crane/internal/controller/nodeload"
-	"crane.io/crane/internal/nodeloadpolicy"
+	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
+	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/series"
 )
@@ -51,7 +51,7 @@ type NodeLoad struct {
 // usual period of 3 min; two hundredths of a node are less than what one pod of a usual size uses.
 func newNodeLoad() NodeLoad {
 	return NodeLoad{
-		PolicyFile: nodeloadpolicy.DefaultPath, Labels: []string{"node", "instance"}, Material: 0.02, APIQPS: 100, Workers: 10,
+		PolicyFile: policyfile.DefaultPath, Labels: []string{"node", "instance"}, Material: 0.02, APIQPS: 100, Workers: 10,
 	}
 }
 
@@ -92,21 +92,21 @@ func (n *NodeLoad) validate() field.ErrorList {
 func (n *NodeLoad) format() (nodeload.Format, error) {
 	zone, err := time.LoadLocation(n.TimeZone) // The empty name is UTC.
 	if err != nil {
-		return nodeload.Format{}, err //nolint:wrapcheck // The error names the zone.
+		return nodeload.Format{}, err
 	}
 	return nodeload.Format{Zone: zone}, nil
 }
 
 // openPolicy opens the policy file. Only the default path may be missing.
-func (n *NodeLoad) openPolicy(ctx context.Context) (*nodeloadpolicy.File, error) {
-	policy, err := nodeloadpolicy.Open(n.PolicyFile, nodeloadpolicy.DefaultInterval, clock.RealClock{})
+func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
+	policy, err := policyfile.Open(n.PolicyFile, policyfile.DefaultInterval, clock.RealClock{})
 	if errors.Is(err, fs.ErrNotExist) && !n.requirePolicy {
 		ctrl.LoggerFrom(ctx).Info("No node-load policy file; using the built-in policy", "file", n.PolicyFile)
-		builtin, err := nodeloadpolicy.Builtin()
+		builtin, err := policyfile.Builtin()
 		if err != nil {
 			return nil, err
 		}
-		return nodeloadpolicy.Fixed(builtin, clock.RealClock{}), nil
+		return policyfile.Fixed(builtin, clock.RealClock{}), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--policy-config-path: %w", err)
@@ -127,7 +127,7 @@ func leanNodes() map[client.Object]cache.ByObject {
 
 // addNodeLoad adds what writes the load of nodes.
 func addNodeLoad(
-	mgr manager.Manager, o *Options, policy *nodeloadpolicy.File, format nodeload.Format, sources nodeloadcontroller.Sources,
+	mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, sources nodeloadcontroller.Sources,
 ) (*nodeloadcontroller.Controller, error) {
 	burst := max(1, int(o.NodeLoad.APIQPS))
 	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, burst)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	oomcontroller "crane.io/crane/internal/controller/oom"
 	"crane.io/crane/internal/metrics"
+	oomcontroller "crane.io/crane/internal/recommendation/controller/oomrecord"
 	"crane.io/crane/pkg/oom"
 )
 

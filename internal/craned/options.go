@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
 
-	"crane.io/crane/internal/controller/rebalance"
-	"crane.io/crane/internal/gates"
-	"crane.io/crane/internal/logging"
+	"crane.io/crane/internal/component/deprecatedflags"
+	gates "crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/internal/metrics/promflags"
-	"crane.io/crane/internal/retired"
+	"crane.io/crane/internal/nodeload/controller/rebalancer"
 )
 
 // defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
@@ -69,7 +69,7 @@ type Options struct {
 	Autoscaling Autoscaling
 	// VerticalAutoscaling is for EffectiveVerticalPodAutoscalers.
 	VerticalAutoscaling VerticalAutoscaling
-	Rebalance           rebalance.Settings
+	Rebalance           rebalancer.Settings
 	OOM                 OOM
 	Adoption            Adoption
 	Webhook             Webhook
@@ -128,7 +128,7 @@ func NewOptions() *Options {
 		NodeLoad:                        newNodeLoad(),
 		Autoscaling:                     newAutoscaling(),
 		VerticalAutoscaling:             newVerticalAutoscaling(),
-		Rebalance:                       rebalance.DefaultSettings(),
+		Rebalance:                       rebalancer.DefaultSettings(),
 		OOM:                             newOOM(),
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
@@ -140,7 +140,7 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.SetNormalizeFunc(retired.Dashes)
+	fs.SetNormalizeFunc(deprecatedflags.Dashes)
 	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
 		"YAML file with values of flags, keyed by their names. What the command line sets wins.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
@@ -191,7 +191,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.FeatureGates.AddFlag(fs)
 
 	o.Log.AddFlags(fs)
-	retired.Add(fs, retiredFlags()) // After all others.
+	deprecatedflags.Add(fs, retiredFlags()) // After all others.
 }
 
 func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
@@ -38,7 +38,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if errs := o.Validate(); len(errs) > 0 || len(warnings) > 0 {
 		t.Errorf("errors %v, warnings %v", errs, warnings)
 	}
-	if o.Namespace != "crane-system" || !o.runs(recommendationController) || !o.FeatureGates.Enabled(gates.Analysis) {
+	if o.Namespace != "crane-system" || !o.runs(recommendationController) || !o.FeatureGates.Enabled(featuregate.Analysis) {
 		t.Errorf("%+v", o)
 	}
 	t.Setenv("CRANE_SYSTEM_NAMESPACE", "elsewhere")

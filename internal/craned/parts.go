@@ -11,11 +11,11 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	costcontroller "crane.io/crane/internal/controller/cost"
-	"crane.io/crane/internal/controller/oom"
+	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/predictor"
-	"crane.io/crane/internal/webhook/pods"
+	"crane.io/crane/internal/prediction/predictor"
+	costcontroller "crane.io/crane/internal/recommendation/controller/clustercost"
+	"crane.io/crane/internal/recommendation/controller/oomrecord"
 )
 
 // parts are what features are made of: the options, the manager, and what several features share. It lives while the
@@ -31,11 +31,11 @@ type parts struct {
 	// ledger prices things, also where the cost controller is not wanted.
 	ledger *costcontroller.Ledger
 	// recorder of OOM kills, nil where it is not wanted.
-	recorder *oom.Recorder
+	recorder *oomrecord.Recorder
 	// owner of models, nil until a feature asks models for it.
 	owner *predictor.Predictor
 	// mutators are asked about each new pod, in this order; a feature that has one appends it.
-	mutators []pods.Mutator
+	mutators []podwebhook.Mutator
 	// checkRecommender says why a rule's recommender could not run, nil where nobody runs them.
 	checkRecommender func(analysisv1alpha1.Recommender) error
 }

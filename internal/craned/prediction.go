@@ -15,10 +15,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"crane.io/crane/internal/controller/prediction"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/predictor"
+	"crane.io/crane/internal/prediction/controller"
+	"crane.io/crane/internal/prediction/predictor"
 )
 
 // Prediction are the settings of forecasts.
@@ -82,7 +82,7 @@ func (p *Prediction) validate() field.ErrorList {
 
 // addClusterNodePrediction adds the controller behind ClusterNodePrediction.
 func addClusterNodePrediction(ctx context.Context, p *parts) error {
-	if err := prediction.AddNodesToManager(ctx, p.mgr, clock.RealClock{}); err != nil {
+	if err := controller.AddNodesToManager(ctx, p.mgr, clock.RealClock{}); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	err = prediction.AddToManager(p.mgr, prediction.Config{
+	err = controller.AddToManager(p.mgr, controller.Config{
 		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 		Frequency: p.Prediction.UpdateFrequency, AtOnce: p.Prediction.AtOnce,
 	})

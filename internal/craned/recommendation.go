@@ -15,9 +15,9 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/controller/recommendation"
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/internal/recommendation/controller"
 )
 
 // addRecommendation adds the controllers behind RecommendationRule and Recommendation.
@@ -27,8 +27,8 @@ func addRecommendation(ctx context.Context, p *parts) error {
 		return err
 	}
 	p.checkRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
-	err = recommendation.AddToManager(ctx, p.mgr, recommendation.Config{
-		History:   history.Source{Usage: p.data.usage(), OOMs: p.oomKills(p.data.kills())},
+	err = controller.AddToManager(ctx, p.mgr, controller.Config{
+		History:   profile.Source{Usage: p.data.usage(), OOMs: p.oomKills(p.data.kills())},
 		Settings:  settings,
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,
@@ -43,8 +43,8 @@ func addRecommendation(ctx context.Context, p *parts) error {
 }
 
 // recommendationSettings opens the configuration file. Only the default path may be missing.
-func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[recommendation.Settings], error) {
-	path, parse := o.RecommendationConfigurationFile, recommendation.ParseSettings
+func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[controller.Settings], error) {
+	path, parse := o.RecommendationConfigurationFile, controller.ParseSettings
 	if o.requireConfiguration {
 		file, err := configfile.Open(path, configfile.DefaultInterval, clock.RealClock{}, parse)
 		if err != nil {
@@ -55,7 +55,7 @@ func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[r
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
 	}
-	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, clock.RealClock{}, parse, recommendation.BuiltinSettings())
+	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, clock.RealClock{}, parse, controller.BuiltinSettings())
 	if err != nil {
 		return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 	}

@@ -3,13 +3,13 @@
 
 package craned
 
-import "crane.io/crane/internal/retired"
+import "crane.io/crane/internal/component/deprecatedflags"
 
 // retiredFlags are gocrane's that have lost their meaning in craned. A flag that gets a meaning leaves this table and is added where its
 // meaning is.
-func retiredFlags() []retired.Flag {
+func retiredFlags() []deprecatedflags.Flag {
 	const dashboard = "there is no dashboard yet; the read routes of the web API are served without Grafana"
-	return append([]retired.Flag{
+	return append([]deprecatedflags.Flag{
 		{Name: "prometheus-bratelimit", Default: "false", Instead: "--prometheus-query-concurrency always holds"},
 		{Name: "seed-file", Instead: "there is no mock data source; use --datasource=csv with --csv-dir"},
 		{Name: "recommendation-config-file", Instead: "use --recommendation-configuration-file"},
@@ -21,5 +21,5 @@ func retiredFlags() []retired.Flag {
 		{Name: "server-enable-grafana", Default: "false", Instead: dashboard},
 		{Name: "server-grafana-config", Instead: dashboard},
 		{Name: "server-store", Default: "secret", Instead: dashboard},
-	}, retired.LogFlags()...)
+	}, deprecatedflags.LogFlags()...)
 }

@@ -23,7 +23,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 )
 
 // leaderElectionID is the name of the lease, as gocrane's.

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	nodeloadcontroller "crane.io/crane/internal/controller/nodeload"
-	"crane.io/crane/internal/controller/rebalance"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/nodeloadpolicy"
+	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
+	"crane.io/crane/internal/nodeload/controller/rebalancer"
+	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 )
 
-func addRebalanceFlags(fs *pflag.FlagSet, s *rebalance.Settings) {
+func addRebalanceFlags(fs *pflag.FlagSet, s *rebalancer.Settings) {
 	fs.BoolVar(&s.DryRun, "rebalance-dry-run", s.DryRun,
 		"Tell which pods would be moved off hot nodes, and move none. Only nodes with water marks in the policy are looked at.")
 	fs.DurationVar(&s.Interval, "rebalance-interval", s.Interval, "Time between two looks at the loads of nodes.")
@@ -35,7 +35,7 @@ func addRebalanceFlags(fs *pflag.FlagSet, s *rebalance.Settings) {
 	fs.StringSliceVar(&s.Protected, "rebalance-protected-namespaces", s.Protected, "Namespaces whose pods are never moved.")
 }
 
-func validateRebalance(s rebalance.Settings) field.ErrorList {
+func validateRebalance(s rebalancer.Settings) field.ErrorList {
 	var errs field.ErrorList
 	if s.Interval <= 0 {
 		errs = append(errs, notPositive("rebalance-interval", s.Interval))
@@ -109,15 +109,15 @@ func addScheduling(ctx context.Context, p *parts) error {
 }
 
 // addRebalance adds what moves pods off hot nodes.
-func addRebalance(mgr manager.Manager, o *Options, policy *nodeloadpolicy.File, format nodeload.Format, source *prometheus.Source) error {
+func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, source *prometheus.Source) error {
 	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("building the client of evictions: %w", err)
 	}
-	metrics := rebalance.NewMetrics()
-	controller, err := rebalance.New(rebalance.Config{
+	metrics := rebalancer.NewMetrics()
+	controller, err := rebalancer.New(rebalancer.Config{
 		Settings: o.Rebalance, Policy: policy, Format: format, Nodes: mgr.GetCache(), Live: mgr.GetAPIReader(),
-		Usage: source, Evictor: rebalance.APIEvictor{Client: clients.PolicyV1()},
+		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()},
 		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
 	})
 	if err != nil {

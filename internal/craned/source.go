@@ -14,13 +14,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/metrics/fallback"
 	"crane.io/crane/internal/metrics/grpc"
 	"crane.io/crane/internal/metrics/metricsserver"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/workload"
 )
 
 // Names of data sources as --datasource takes them.
@@ -138,14 +138,14 @@ func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, er
 	if s.prom == nil {
 		return "", fmt.Errorf("series %s: --datasource has no %s: %w", metric, dataSourceProm, metrics.ErrUnsupported)
 	}
-	return s.prom.Selector(metric, own...) //nolint:wrapcheck // The error says all.
+	return s.prom.Selector(metric, own...)
 }
 
 // newSource opens Prometheus. It sends nothing yet.
 func newSource(p Prometheus) (*prometheus.Source, error) {
 	cfg, err := p.Config()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the flag.
+		return nil, err
 	}
 	source, err := prometheus.New(cfg)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"crane.io/crane/internal/gates"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no
@@ -32,7 +32,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, validateRebalance(o.Rebalance)...)
 	errs = append(errs, o.OOM.validate()...)
 	errs = append(errs, o.Adoption.validate()...)
-	errs = append(errs, o.Webhook.validate(o.FeatureGates.Enabled(gates.QOSInitializer))...)
+	errs = append(errs, o.Webhook.validate(o.FeatureGates.Enabled(featuregate.QOSInitializer))...)
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
 	}

@@ -25,9 +25,9 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/controller/prediction"
+	"crane.io/crane/internal/craned/webapi"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/webapi"
+	"crane.io/crane/internal/prediction/controller"
 	"crane.io/crane/pkg/series"
 )
 
@@ -150,12 +150,12 @@ func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 func (p *parts) past(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {
-	query, err := prediction.QueryOf(tsp, metric, p.data.selector)
+	query, err := controller.QueryOf(tsp, metric, p.data.selector)
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
 	if query.Expression != "" {
-		return p.data.list.Range(ctx, query.Expression, w) //nolint:wrapcheck // The error says all.
+		return p.data.list.Range(ctx, query.Expression, w)
 	}
 	target := query.Target
 	if target.Name == "" {

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"crane.io/crane/internal/certificates"
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/webhook"
-	"crane.io/crane/internal/webhook/pods"
-	"crane.io/crane/internal/webhook/qosinitializer"
+	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/craned/admission"
+	"crane.io/crane/internal/craned/qosinitializer"
+	"crane.io/crane/internal/kube/certificates"
+	"crane.io/crane/internal/kube/podwebhook"
 )
 
 // Names of what config/webhook holds.
@@ -87,14 +87,14 @@ func addWebhooks(_ context.Context, p *parts) error {
 	if !p.Webhook.Enabled {
 		return nil
 	}
-	chain := pods.NewChain(p.mutators, systemNamespace, p.Namespace)
-	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{
+	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
+	endpoints, err := admission.Endpoints(admission.ClusterFacts{
 		Namespace: p.Namespace, Cache: p.mgr.GetCache(), Recommender: p.checkRecommender,
 	}, chain)
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}
-	options := webhook.ServerOptions{Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir}
+	options := admission.ServerOptions{Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir}
 	if options.CertDir == "" {
 		if options.Keeper, err = newKeeper(p); err != nil {
 			return err
@@ -103,7 +103,7 @@ func addWebhooks(_ context.Context, p *parts) error {
 			return fmt.Errorf("registering the metrics of certificates: %w", err)
 		}
 	}
-	server := webhook.NewServer(options, endpoints)
+	server := admission.NewServer(options, endpoints)
 	if err := ctrlmetrics.Registry.Register(chain); err != nil {
 		return fmt.Errorf("registering the metrics of pod mutations: %w", err)
 	}

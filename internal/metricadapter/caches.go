@@ -55,7 +55,7 @@ func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
 		}
 		c.synced[resource] = informer.HasSynced
 	}
-	return c, cranemetrics.AddIndexes(ctx, store) //nolint:wrapcheck // It says what it was about.
+	return c, cranemetrics.AddIndexes(ctx, store)
 }
 
 // ready tells why the caches cannot answer yet.

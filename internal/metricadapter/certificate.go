@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/certificates"
+	"crane.io/crane/internal/kube/certificates"
 )
 
 // certificateLook is the time between two looks at whether the keeper has another certificate. A look compares two pointers.
@@ -133,7 +133,7 @@ func (k *kept) await(ctx context.Context, check func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) //nolint:wrapcheck // The end has come, and its reason says it all.
+			return context.Cause(ctx)
 		case <-ticker.C:
 		}
 	}

@@ -39,7 +39,7 @@ func (c *customSources) add(name string, s customSource) {
 func (c *customSources) GetMetricByName(ctx context.Context, name types.NamespacedName, info provider.CustomMetricInfo, selector labels.Selector) (value *custom_metrics.MetricValue, err error) {
 	err = c.ask(info, func(s customSource) error {
 		value, err = s.GetMetricByName(ctx, name, info, selector)
-		return err //nolint:wrapcheck // It is a status, which wrapping would hide.
+		return err
 	})
 	return value, err
 }
@@ -48,7 +48,7 @@ func (c *customSources) GetMetricByName(ctx context.Context, name types.Namespac
 func (c *customSources) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (list *custom_metrics.MetricValueList, err error) {
 	err = c.ask(info, func(s customSource) error {
 		list, err = s.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
-		return err //nolint:wrapcheck // As above.
+		return err
 	})
 	return list, err
 }

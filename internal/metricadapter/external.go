@@ -43,7 +43,7 @@ func (e *externalSources) GetExternalMetric(ctx context.Context, namespace strin
 		start := time.Now()
 		list, err := s.GetExternalMetric(ctx, namespace, selector, info)
 		e.figures.observe("external", e.names[i], time.Since(start), err)
-		return list, err //nolint:wrapcheck // It is a status, which wrapping would hide.
+		return list, err
 	}
 	return nil, status.NotFound("%s: no rule finds series of it, and neither a remote adapter nor Crane itself serves it", info.Metric)
 }

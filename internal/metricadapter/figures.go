@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"crane.io/crane/internal/configfile"
+	"crane.io/crane/internal/component/configfile"
 )
 
 // figures are the metrics of the adapter about itself.
@@ -39,7 +39,7 @@ func newFigures(r prometheus.Registerer) (*figures, error) {
 	}
 	for _, c := range []prometheus.Collector{f.duration, f.requests} {
 		if err := r.Register(c); err != nil {
-			return nil, err //nolint:wrapcheck // It names the metric.
+			return nil, err
 		}
 	}
 	return f, nil
@@ -69,7 +69,7 @@ type counted struct {
 // RoundTrip implements http.RoundTripper.
 func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.requests.WithLabelValues(r.Method).Inc()
-	return c.next.RoundTrip(r) //nolint:wrapcheck // As if it were not here.
+	return c.next.RoundTrip(r)
 }
 
 // follow adds what is told of the file with the rules.
@@ -88,7 +88,7 @@ func (f *figures) follow(state func() configfile.State) error {
 		}),
 	} {
 		if err := f.registry.Register(g); err != nil {
-			return err //nolint:wrapcheck // It names the metric.
+			return err
 		}
 	}
 	return nil

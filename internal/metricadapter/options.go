@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/cmd/options"
 
-	"crane.io/crane/internal/logging"
+	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/internal/metrics/promflags"
 )
 

@@ -19,9 +19,9 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/metricadapter/cranemetrics"
-	"crane.io/crane/internal/scalingmetric"
-	"crane.io/crane/internal/version"
 )
 
 func isMetricsGroup(group string) bool {
@@ -77,9 +77,9 @@ func Run(ctx context.Context, o *Options) error {
 		if err != nil {
 			return err
 		}
-		return server.PrepareRun().RunWithContext(ctx) //nolint:wrapcheck // The server says what it was about.
+		return server.PrepareRun().RunWithContext(ctx)
 	})
-	return group.Wait() //nolint:wrapcheck // As above.
+	return group.Wait()
 }
 
 func (a *adapter) clientConfig() (*rest.Config, error) {

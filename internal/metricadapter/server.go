@@ -20,7 +20,7 @@ import (
 	generatedexternalmetrics "sigs.k8s.io/custom-metrics-apiserver/pkg/generated/openapi/externalmetrics"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 )
 
 const serverName = "crane-metric-adapter"
@@ -89,5 +89,5 @@ func (w wide) Authorize(ctx context.Context, a authorizer.Attributes) (authorize
 			return decision, reason, nil
 		}
 	}
-	return w.Authorizer.Authorize(ctx, a) //nolint:wrapcheck // It is the same question.
+	return w.Authorizer.Authorize(ctx, a)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"crane.io/crane/internal/pki"
+	"crane.io/crane/internal/kube/pki"
 )
 
 // reviews is an API server that is asked for rights.

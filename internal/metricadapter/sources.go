@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/configfile"
+	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/metricadapter/remote"
 	"crane.io/crane/internal/metricadapter/rules"
 	"crane.io/crane/internal/metrics/promadapter"
@@ -101,7 +101,7 @@ func (a *adapter) addRemote(context.Context) error {
 		Token: a.config.BearerToken, TokenFile: a.config.BearerTokenFile,
 	}, a.options.DiscoveryInterval, clock.RealClock{})
 	if err != nil {
-		return err //nolint:wrapcheck // It says what it was about.
+		return err
 	}
 	a.work = append(a.work, other.Run)
 	a.check("remote-adapter", other.Ready)

@@ -10,7 +10,7 @@ import (
 	"context"
 	"time"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/series"
 )
 

@@ -119,7 +119,7 @@ func value[T series.MilliCPU | series.Bytes](p *T) (int64, bool) {
 
 func (s *Size) set(a amount, v int64) {
 	if a.field == replicas {
-		n := int32(min(max(v, 0), 1<<31-1)) //nolint:gosec // G115: bounded on this line.
+		n := int32(min(max(v, 0), 1<<31-1))
 		s.Replicas = &n
 		return
 	}

@@ -206,7 +206,7 @@ func deal(cost Nanos, capacity int64, n int, holder func(i int) (held int64, sha
 
 // scale is cost*part/whole, rounded down; none is negative and part is at most whole, so that it fits.
 func scale(cost Nanos, part, whole int64) Nanos {
-	hi, lo := bits.Mul64(uint64(cost), uint64(part)) //nolint:gosec // G115: none is negative.
-	quotient, _ := bits.Div64(hi, lo, uint64(whole)) //nolint:gosec // G115: whole is above zero.
-	return Nanos(quotient)                           //nolint:gosec // G115: at most cost.
+	hi, lo := bits.Mul64(uint64(cost), uint64(part))
+	quotient, _ := bits.Div64(hi, lo, uint64(whole))
+	return Nanos(quotient)
 }

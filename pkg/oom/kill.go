@@ -92,7 +92,7 @@ func (k Kill) MarshalJSON() ([]byte, error) {
 	if k.Owner != (Owner{}) {
 		w.Owner = &k.Owner
 	}
-	return json.Marshal(w) //nolint:wrapcheck // It has no error that anybody could act on.
+	return json.Marshal(w)
 }
 
 // longest of a name in Kubernetes, in bytes.

@@ -28,8 +28,8 @@ const farthest = 1 << 37
 func (l *Ledger) MarshalBinary() ([]byte, error) {
 	out := make([]byte, 0, stateSize)
 	out = append(out, stateVersion)
-	out = binary.LittleEndian.AppendUint64(out, uint64(max(0, l.last.Unix()))) //nolint:gosec // G115: not negative.
-	out = binary.LittleEndian.AppendUint64(out, uint64(l.seen/time.Second))    //nolint:gosec // G115: spans are positive.
+	out = binary.LittleEndian.AppendUint64(out, uint64(max(0, l.last.Unix())))
+	out = binary.LittleEndian.AppendUint64(out, uint64(l.seen/time.Second))
 	for _, a := range append([]account{l.reactive}, l.ahead[:]...) {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.replicas)))
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.short)))
@@ -57,9 +57,9 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 		}
 		accounts[i] = a
 	}
-	l.last, l.seen, l.asked = time.Time{}, time.Duration(seen)*time.Second, nil //nolint:gosec // G115: bounded above.
+	l.last, l.seen, l.asked = time.Time{}, time.Duration(seen)*time.Second, nil
 	if last > 0 {
-		l.last = time.Unix(int64(last), 0).UTC() //nolint:gosec // G115: bounded above.
+		l.last = time.Unix(int64(last), 0).UTC()
 	}
 	l.reactive = accounts[0]
 	copy(l.ahead[:], accounts[1:])

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/loopback"
+	"crane.io/crane/internal/testbed/loopback"
 )
 
 // checkRefused is what every failure has in common: a code, nothing on stdout, one message that names the thing.

@@ -85,7 +85,7 @@ func newest(t *testing.T, s *session, now time.Time) (float64, error) {
 // patientPeak is the scenario of the demo without what is shown, and with more time.
 func patientPeak(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("../../internal/playground/scenario/demos/peak.yaml")
+	content, err := os.ReadFile("../../internal/testbed/playground/demo/demos/peak.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestPressureDemo(t *testing.T) {
 // endlessRush is the scenario of the demo without what is shown, whose rush does not end by itself.
 func endlessRush(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("../../internal/playground/scenario/demos/pressure.yaml")
+	content, err := os.ReadFile("../../internal/testbed/playground/demo/demos/pressure.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,14 +129,13 @@ func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Le
 		HolderIdentity: &b.cfg.Node, LeaseDurationSeconds: new(int32(max(b.cfg.Window.Seconds(), 1))), AcquireTime: &at, RenewTime: &at,
 	}
 	if last == nil {
-		//nolint:wrapcheck // The caller names the Lease and asks what kind of error it is.
 		return b.cfg.Leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{slotLabel: "true"}}, Spec: spec,
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	}
 	next := last.DeepCopy()
 	next.Spec = spec
-	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}) //nolint:wrapcheck // As above.
+	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 }
 
 // checked gives a slot back whose times are wrong: a clock that is ahead would find every slot free.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"crane.io/crane/internal/disruption"
+	disruption "crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -75,7 +75,6 @@ type APIEvictions struct{ Client kubernetes.Interface }
 
 // Evict implements EvictionClient.
 func (a APIEvictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
-	//nolint:wrapcheck // The caller names the pod and asks what kind of error it is.
 	return a.Client.CoreV1().RESTClient().Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
 		MaxRetries(0).Body(eviction).Do(ctx).Error()
 }

@@ -24,7 +24,7 @@ type KernelFiles struct{}
 func (KernelFiles) Write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
-		return err //nolint:wrapcheck // The error names the file.
+		return err
 	}
 	return errors.Join(writeOnce(f, value+"\n"), f.Close())
 }
@@ -47,5 +47,5 @@ func writeOnce(f *os.File, text string) error {
 	if said != nil {
 		return &os.PathError{Op: "write", Path: f.Name(), Err: said}
 	}
-	return err //nolint:wrapcheck // The error names the file.
+	return err
 }

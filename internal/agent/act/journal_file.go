@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
@@ -41,7 +41,7 @@ type journalFile struct {
 // OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
 // beside the empty journal, which can be used: what it held cannot be undone any more.
 func OpenJournal(path string, layout cgroup.Layout, files Files) (*Journal, error) {
-	j := &Journal{path: path, layout: layout, files: files, replace: durable.Replace, entries: map[string]*Entry{}}
+	j := &Journal{path: path, layout: layout, files: files, replace: durablefile.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"crane.io/crane/internal/agent/durable"
-	"crane.io/crane/internal/agent/durable/powerless"
+	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/durablefile/powerlossfs"
 )
 
 // counted is a kernel that tells of each write that was made.
@@ -68,7 +68,7 @@ func TestUnsynced(t *testing.T) {
 // unsynced does an action with an agent that ends at one of its steps, and returns what its journal may hold then.
 func (a action) unsynced(t *testing.T, n node, at int) (found [][]byte, died bool) {
 	t.Helper()
-	disk := powerless.New()
+	disk := powerlossfs.New()
 	step := func() {
 		if at--; at < 0 {
 			panic(killed{})
@@ -77,7 +77,7 @@ func (a action) unsynced(t *testing.T, n node, at int) (found [][]byte, died boo
 	disk.Step = step
 	died = dies(t, func() error {
 		j := n.open(t, counted{n.tree, step})
-		j.replace = func(path string, content []byte) error { return durable.ReplaceOn(disk, path, content) }
+		j.replace = func(path string, content []byte) error { return durablefile.ReplaceOn(disk, path, content) }
 		return a.do(n, j)
 	})
 	return disk.Survivors(n.journal), died

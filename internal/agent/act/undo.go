@@ -127,13 +127,13 @@ func (j *Journal) putBack(h *Held) error {
 	}
 	err = j.files.Write(path, h.Original)
 	if h.Original != "" || !errors.Is(err, syscall.ENOSPC) {
-		return err //nolint:wrapcheck // The caller names the file.
+		return err
 	}
 	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), h.File+".effective"))
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	return j.files.Write(path, strings.TrimSpace(string(effective))) //nolint:wrapcheck // The caller names the file.
+	return j.files.Write(path, strings.TrimSpace(string(effective)))
 }
 
 func (j *Journal) conditionsHold(e *Entry) bool {

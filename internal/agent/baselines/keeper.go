@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/qos"
 )
@@ -120,7 +120,7 @@ func (k *Keeper) Load(now time.Time) ([]qos.Baseline, error) {
 func read(path string) (c content, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return c, err //nolint:wrapcheck // Load says of which file.
+		return c, err
 	}
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, largest+1))
@@ -128,9 +128,9 @@ func read(path string) (c content, err error) {
 		err = fmt.Errorf("longer than %d bytes", largest)
 	}
 	if err == nil {
-		err = durable.Open(version, raw, &c)
+		err = durablefile.Open(version, raw, &c)
 	}
-	return c, err //nolint:wrapcheck // Load says of which file.
+	return c, err
 }
 
 // usable says why what was kept is of no use.
@@ -210,17 +210,17 @@ func (k *Keeper) replace(c *content) error {
 	dir := filepath.Dir(k.config.Path)
 	if k.config.Mkdir {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err //nolint:wrapcheck // The error names the directory.
+			return err
 		}
 	} else if _, err := os.Stat(dir); err != nil {
 		return errNoDirectory
 	}
-	sealed, err := durable.Seal(version, c)
+	sealed, err := durablefile.Seal(version, c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.config.Path, err)
 	}
 	if len(sealed) > largest {
 		return fmt.Errorf("%s: %d bytes are too many", k.config.Path, len(sealed))
 	}
-	return durable.Replace(k.config.Path, sealed) //nolint:wrapcheck // The error names the file.
+	return durablefile.Replace(k.config.Path, sealed)
 }

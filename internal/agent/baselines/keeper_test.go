@@ -16,7 +16,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"crane.io/crane/internal/agent/durable"
+	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/qos"
 )
@@ -124,11 +124,11 @@ func TestBadFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer, err := durable.Seal(version+1, content{Boot: "one", At: now(), Pods: learnt()})
+	newer, err := durablefile.Seal(version+1, content{Boot: "one", At: now(), Pods: learnt()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	journal, err := durable.Seal(version, []string{"somebody", "else's"})
+	journal, err := durablefile.Seal(version, []string{"somebody", "else's"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
 	err = Lines(content, func(line []byte) error {
 		var failed error
 		set, failed = numa.ParseCPUSet(string(line))
-		return failed //nolint:wrapcheck // The file is named below.
+		return failed
 	})
 	if err != nil {
 		return numa.CPUSet{}, fmt.Errorf("%s: %w", path, err)

@@ -19,12 +19,12 @@ func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
 	path := root.Path(parts...)
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the file.
+		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > MaxKubeletFile {
 		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, MaxKubeletFile)
 	}
-	return os.ReadFile(path) //nolint:wrapcheck // The error names the file.
+	return os.ReadFile(path)
 }
 
 // KubeletPolicy is the policy in a state file of the kubelet's in its directory, such as cpu_manager_state, in small letters; empty where the

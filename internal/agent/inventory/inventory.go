@@ -10,9 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"crane.io/crane/internal/agent/claim"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/podqos"
+	"crane.io/crane/internal/kube/podqos"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -23,8 +23,8 @@ type Pods struct {
 	// names are of pods that nothing else is known of.
 	names map[string][2]string
 	// held is the reclaimed capacity that all pods hold, offered what the node has of it.
-	held    claim.Amounts
-	offered claim.Room
+	held    elasticrequest.Amounts
+	offered elasticrequest.Room
 }
 
 // Pod is a pod that the cluster knows.
@@ -50,7 +50,7 @@ const defaultGrace = 30 * time.Second
 
 // New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
-	p := Pods{known: make(map[string]Pod, len(list)), held: claim.Held(list)}
+	p := Pods{known: make(map[string]Pod, len(list)), held: elasticrequest.Held(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to go.
@@ -63,19 +63,19 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
 
 // Offer tells what the node says it has: reclaimed capacity, of which pods may ask for some.
 func (p *Pods) Offer(node *corev1.Node) {
-	p.offered = claim.Room{}
+	p.offered = elasticrequest.Room{}
 	if node != nil {
-		p.offered = claim.RoomOf(node.Status.Allocatable)
+		p.offered = elasticrequest.RoomOf(node.Status.Allocatable)
 	}
 }
 
 // Bear tells what the node can bear of reclaimed capacity, where that is known better than from what it shows, which is never less than
 // what pods hold.
-func (p *Pods) Bear(room claim.Room) { p.offered = room }
+func (p *Pods) Bear(room elasticrequest.Room) { p.offered = room }
 
 // Distributed is the share of the node's reclaimed capacity that pods hold; more than 1 where it has shrunk since. It is not known of a
 // resource of which it is not known what the node has, or that it does not offer.
-func (p Pods) Distributed() claim.Shares { return p.offered.Shares(p.held) }
+func (p Pods) Distributed() elasticrequest.Shares { return p.offered.Shares(p.held) }
 
 // UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.
 func UID(pod *corev1.Pod) string {
@@ -87,7 +87,7 @@ func UID(pod *corev1.Pod) string {
 
 func known(uid string, pod *corev1.Pod, allowed []string) Pod {
 	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
-	claims := claim.All(pod)
+	claims := elasticrequest.All(pod)
 	out.qos = qos.Pod{
 		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.Class(pod)), Elastic: !claims.None(),
 		HoldsCPU: claims.CPU > 0, HoldsMemory: claims.Memory > 0,
@@ -138,7 +138,7 @@ func container(id string, spec *corev1.Container) qos.Container {
 		c.LimitMemory = series.Bytes(max(q.Value(), 0))
 	}
 	if c.Limit == 0 {
-		c.Limit = claim.Of(spec).CPU
+		c.Limit = elasticrequest.Of(spec).CPU
 	}
 	return c
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 // podFiles are the files of a pod's group in a recorded tree.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 // disks is a recorded host whose pod has done something to disks.

@@ -83,7 +83,7 @@ func onlineCPUs(root host.Root) ([]int, error) {
 	var reader host.Reader
 	set, err := reader.OnlineCPUs(root)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It says what is not known.
+		return nil, err
 	}
 	return slices.Collect(set.All()), nil
 }

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -46,7 +46,7 @@ type Config struct {
 	Log             logr.Logger
 	Beat            func(step string)
 	// Did tells of what was done.
-	Did func(tell.Action)
+	Did func(report.Action)
 }
 
 // Manager keeps the limits of pods on elastic resources. Its metrics are for one registry.
@@ -172,7 +172,7 @@ func (m *Manager) group(u unit, group string, w wish) {
 		if m.Journal == nil {
 			if m.told[key] != n.to {
 				m.told[key] = n.to
-				m.Did(m.action(u, n, tell.Would))
+				m.Did(m.action(u, n, report.Would))
 			}
 			continue
 		}
@@ -182,7 +182,7 @@ func (m *Manager) group(u unit, group string, w wish) {
 		}
 		delete(m.told, key)
 		m.count.wrote(n.aspect)
-		m.Did(m.action(u, n, tell.Done))
+		m.Did(m.action(u, n, report.Done))
 	}
 	if m.Journal != nil && m.groups.limited(group, w) {
 		if err := m.Memory.Undo(u.key(aspectPressure)); err != nil {
@@ -191,9 +191,9 @@ func (m *Manager) group(u unit, group string, w wish) {
 	}
 }
 
-func (m *Manager) action(u unit, n needed, outcome tell.Outcome) tell.Action {
-	return tell.Action{
-		Kind: tell.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
+func (m *Manager) action(u unit, n needed, outcome report.Outcome) report.Action {
+	return report.Action{
+		Kind: report.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
 		Why: "asks for elastic resources: " + n.aspect,
 	}
 }
@@ -206,7 +206,7 @@ func (m *Manager) failed(u unit, aspect string, err error) {
 		return
 	}
 	m.told[key] = err.Error()
-	m.Did(tell.Action{Kind: tell.PodResource, Outcome: tell.Failed, Pod: u.pod, Container: u.container, Why: "asks for elastic resources: " + aspect, Err: err.Error()})
+	m.Did(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Why: "asks for elastic resources: " + aspect, Err: err.Error()})
 }
 
 // clean puts back what the journal holds of pods that are gone, and of such as an agent before this one has changed.

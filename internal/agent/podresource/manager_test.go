@@ -26,9 +26,9 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/internal/agent/tell"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -45,7 +45,7 @@ type machine struct {
 	observe *observe.Observer
 	now     time.Time
 	pods    []*corev1.Pod
-	done    []tell.Action
+	done    []report.Action
 	journal *act.Journal
 	memory  *act.Journal
 	files   act.Files
@@ -102,7 +102,7 @@ func (m *machine) begin(enforce bool) {
 	}
 	c := Config{
 		View: m, Latest: m.latest, Layout: m.layout, Clock: clocktesting.NewFakeClock(m.now), Log: logr.Discard(), Beat: func(string) {},
-		Did: func(a tell.Action) { m.done = append(m.done, a) },
+		Did: func(a report.Action) { m.done = append(m.done, a) },
 	}
 	if enforce {
 		c.Journal, c.Memory = m.journal, m.memory
@@ -343,7 +343,7 @@ func TestEachOnItsOwn(t *testing.T) {
 	m.want(group("1"), map[string]string{cgroup.FileMax: "max 100000", cgroup.FileWeight: "79"})
 	m.want(group("2"), map[string]string{cgroup.FileMax: "100000 100000"})
 	m.want(podGroup, map[string]string{cgroup.FileMax: "400000 100000", cgroup.FileIdle: "1"})
-	failures := slices.DeleteFunc(slices.Clone(m.done), func(a tell.Action) bool { return a.Outcome != tell.Failed })
+	failures := slices.DeleteFunc(slices.Clone(m.done), func(a report.Action) bool { return a.Outcome != report.Failed })
 	if refused < 2 || len(failures) != 1 || !strings.Contains(failures[0].Err, "invalid argument") {
 		t.Errorf("refused %d times, told of %+v", refused, failures)
 	}
@@ -399,7 +399,7 @@ func TestDryRun(t *testing.T) {
 	if after := m.all(); after != before {
 		t.Errorf("writes:\n%s", after)
 	}
-	if len(m.done) != 9 || slices.ContainsFunc(m.done, func(a tell.Action) bool { return a.Outcome != tell.Would }) {
+	if len(m.done) != 9 || slices.ContainsFunc(m.done, func(a report.Action) bool { return a.Outcome != report.Would }) {
 		t.Errorf("%d actions: %+v", len(m.done), m.done)
 	}
 	m.end()
@@ -418,7 +418,7 @@ func TestFullDisk(t *testing.T) {
 	if after := m.all(); after != before {
 		t.Errorf("writes:\n%s", after)
 	}
-	if len(m.done) == 0 || m.done[0].Outcome != tell.Failed {
+	if len(m.done) == 0 || m.done[0].Outcome != report.Failed {
 		t.Errorf("%+v", m.done)
 	}
 	if !errors.Is(journal.Change(act.Unit{Key: "x/y", Changes: []act.Change{{Group: podGroup, File: cgroup.FileMax, Value: "1000 100000"}}}), act.ErrJournal) {

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
-	"crane.io/crane/internal/agent/claim"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/pkg/series"
 )
 
 // wish is what a group is to have; 0 for what is left alone.
 type wish struct {
 	// limits are the most that it may use.
-	limits claim.Amounts
+	limits elasticrequest.Amounts
 	// weight is its part of cpu where others want it too: that of a request of as much.
 	weight series.MilliCPU
 	// idle tells that it is to run when nobody else wants to.
@@ -33,7 +33,7 @@ type plan struct {
 // planOf plans for a pod; nil for one that claims nothing. The pod's group gets a limit where all containers have one, which is their sum,
 // as a kubelet counts. A container that requests cpu of the node's own has its weight from the kubelet, and a pod with one is not idle.
 func planOf(pod *corev1.Pod) *plan {
-	claims := claim.Containers(pod)
+	claims := elasticrequest.Containers(pod)
 	if len(claims) == 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func planOf(pod *corev1.Pod) *plan {
 		p.pod.limits.Memory = series.Bytes(limits.Memory().Value())
 	}
 	if len(own) == 0 {
-		p.pod.weight = claim.Held([]*corev1.Pod{pod}).CPU
+		p.pod.weight = elasticrequest.Held([]*corev1.Pod{pod}).CPU
 		p.pod.idle = p.pod.weight > 0
 	}
 	return p
@@ -86,7 +86,7 @@ func shadowOf(pod *corev1.Pod) (*corev1.Pod, bounds) {
 	limited := func(list []corev1.Container) []corev1.Container {
 		made := make([]corev1.Container, len(list))
 		for i := range list {
-			a := claim.Of(&list[i])
+			a := elasticrequest.Of(&list[i])
 			limits := corev1.ResourceList{}
 			own := list[i].Resources.Limits
 			cpu, memory := own[corev1.ResourceCPU], own[corev1.ResourceMemory]

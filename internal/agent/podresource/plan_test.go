@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/agent/claim"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/pkg/series"
 )
 
@@ -53,21 +53,21 @@ func TestPlan(t *testing.T) {
 		want wish
 		one  wish // of container 1
 	}{
-		"one": {podOf("u", asks("1", "elastic-cpu=2")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
+		"one": {podOf("u", asks("1", "elastic-cpu=2")), wish{elasticrequest.Amounts{CPU: 2000}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
 		"both resources": {
 			podOf("u", asks("1", "elastic-cpu=2", "elastic-memory=1Gi"), asks("2", "elastic-cpu=1", "elastic-memory=512Mi")),
-			wish{claim.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true},
-			wish{limits: claim.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
+			wish{elasticrequest.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true},
+			wish{limits: elasticrequest.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
 		},
-		"one without a limit": {podOf("u", asks("1", "elastic-cpu=2"), asks("2")), wish{claim.Amounts{}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000}},
-		"memory alone":        {podOf("u", asks("1", "elastic-memory=1Gi")), wish{limits: claim.Amounts{Memory: gi}}, wish{limits: claim.Amounts{Memory: gi}}},
+		"one without a limit": {podOf("u", asks("1", "elastic-cpu=2"), asks("2")), wish{elasticrequest.Amounts{}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
+		"memory alone":        {podOf("u", asks("1", "elastic-memory=1Gi")), wish{limits: elasticrequest.Amounts{Memory: gi}}, wish{limits: elasticrequest.Amounts{Memory: gi}}},
 		"beside one on the node's own cpu": {
 			podOf("u", asks("1", "elastic-cpu=2"), asks("2", "cpu=500m", "memory=1Gi")),
-			wish{limits: claim.Amounts{CPU: 2500}},
-			wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
+			wish{limits: elasticrequest.Amounts{CPU: 2500}},
+			wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 		"memory of the node's own": {
-			podOf("u", asks("1", "elastic-cpu=2", "memory=1Gi")), wish{claim.Amounts{CPU: 2000}, 2000, true}, wish{limits: claim.Amounts{CPU: 2000}, weight: 2000},
+			podOf("u", asks("1", "elastic-cpu=2", "memory=1Gi")), wish{elasticrequest.Amounts{CPU: 2000}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

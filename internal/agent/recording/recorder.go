@@ -129,5 +129,5 @@ func (r *Recorder) close() error {
 	}
 	err := r.file.Close()
 	r.file = nil
-	return err //nolint:wrapcheck // The error names the file.
+	return err
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 )
 
 // Parse reads a stream of YAML documents: NodeQOS, PodQOS and AvoidanceAction, and lists of them. Unknown fields, other kinds and two objects of one name

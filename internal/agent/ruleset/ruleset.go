@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/podqos"
+	"crane.io/crane/internal/kube/podqos"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -137,7 +137,7 @@ func idle(r *qos.Rule) (out []string) {
 // selects is a selector as a function; nil for all.
 func selects(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		return nil, nil //nolint:nilnil // no function chooses everything
+		return nil, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
@@ -34,7 +34,7 @@ func newFacts(machine *Machine, kubelet Kubelet, node *corev1.Node) *Facts {
 	if node != nil {
 		f.Labels = node.Labels
 		// What is no amount is as good as nothing.
-		f.Allocatable, _ = numawire.Amount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
+		f.Allocatable, _ = topologyconv.Amount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
 	}
 	return f
 }
@@ -75,7 +75,7 @@ func (f *Facts) reserveCPU(t *taken) []numa.Amount {
 		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
 	}
 	// It was read from a kubelet's configuration, which refuses what is no amount.
-	cpu, _ := numawire.Amount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
+	cpu, _ := topologyconv.Amount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
 	out, beyond := numa.Reserve(has, cpu)
 	if beyond > 0 {
 		t.problemf("the kubelet reserves %dm of cpu more than there is", beyond)
@@ -96,7 +96,7 @@ func (f *Facts) reserveMemory(t *taken) []numa.Amount {
 		all += numa.Amount(zones[i].Memory)
 		has[i] = numa.Amount(zones[i].Memory - zones[i].inHugePages())
 	}
-	reserved, _ := numawire.Amount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
+	reserved, _ := topologyconv.Amount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
 	reserved += k.Eviction.Of(all)
 	var named []numa.Amount
 	if k.StaticMemory && len(k.ReservedMemory) > 0 {
@@ -221,7 +221,7 @@ func (m *Machine) zone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zone {
 	all := numa.Amount(z.CPUs.Len()) * numa.Core
 	r := &topologyv1alpha1.ResourceInfo{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, ReservedCPUNums: int32(wholeCPUs(cpu))}
 	set := func(name corev1.ResourceName, capacity, allocatable numa.Amount) {
-		r.Capacity[name], r.Allocatable[name] = numawire.Quantity(numa.Resource(name), capacity), numawire.Quantity(numa.Resource(name), allocatable)
+		r.Capacity[name], r.Allocatable[name] = topologyconv.Quantity(numa.Resource(name), capacity), topologyconv.Quantity(numa.Resource(name), allocatable)
 	}
 	set(corev1.ResourceCPU, all, all-cpu)
 	if z.Memory > 0 {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
@@ -149,7 +149,7 @@ func TestReservationsAreRight(t *testing.T) {
 		if want := min(reservedMemory.Value(), memory); memory-usableMemory != want {
 			t.Fatalf("of %d bytes %d are left; the kubelet reserves %s", memory, usableMemory, reservedMemory.String())
 		}
-		zones, err := numawire.Zones(n)
+		zones, err := topologyconv.Zones(n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -93,9 +93,9 @@ func (c *configuration) kubelet() (Kubelet, error) {
 			q, err := resource.ParseQuantity(text)
 			sum := k.Reserved[name]
 			if err == nil {
-				if _, err = numawire.Amount(name, q); err == nil {
+				if _, err = topologyconv.Amount(name, q); err == nil {
 					sum.Add(q)
-					_, err = numawire.Amount(name, sum)
+					_, err = topologyconv.Amount(name, sum)
 				}
 			}
 			if err != nil {
@@ -129,7 +129,7 @@ func (c *configuration) reservedMemory() (map[int]numa.Amount, error) {
 		if !there {
 			continue
 		}
-		n, err := numawire.Amount(corev1.ResourceMemory, q)
+		n, err := topologyconv.Amount(corev1.ResourceMemory, q)
 		if err != nil {
 			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
 		}

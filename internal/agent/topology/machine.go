@@ -101,7 +101,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	}
 	if len(m.Zones) == 0 {
 		if err != nil {
-			return nil, err //nolint:wrapcheck // It says what is not known.
+			return nil, err
 		}
 		m.Zones = []Zone{s.whole(online)}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
 )
 

@@ -23,7 +23,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/agent/report"
 )
 
 const (
@@ -59,7 +59,7 @@ type Config struct {
 	// DryRun logs what would be written.
 	DryRun bool
 	// Did is told of each write.
-	Did   func(tell.Action)
+	Did   func(report.Action)
 	Clock clock.WithTicker
 	Log   logr.Logger
 	Beat  func(step string)
@@ -216,12 +216,12 @@ func (m *Manager) settle(now time.Time, did deed, changed bool, want *topologyv1
 	case m.config.DryRun && !changed:
 		return
 	}
-	a := tell.Action{Kind: tell.NodeZones, Outcome: tell.Done, To: describe(want), Why: "the NodeResourceTopology is made"}
+	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Why: "the NodeResourceTopology is made"}
 	if did == patch {
 		a.Why = "the node, or what the kubelet reserves of it, has changed"
 	}
 	if m.config.DryRun {
-		a.Outcome = tell.Would
+		a.Outcome = report.Would
 	}
 	m.config.Did(a)
 }

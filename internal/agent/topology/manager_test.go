@@ -25,8 +25,8 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/internal/agent/tell"
 )
 
 // bed is a manager before an API server that is not there.
@@ -55,7 +55,7 @@ func newBed(t *testing.T, change func(*Config)) *bed {
 	}
 	c := Config{
 		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", Clock: b.clock, Beat: func(string) {},
-		Did: func(a tell.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Why+" "+a.To) },
+		Did: func(a report.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Why+" "+a.To) },
 		Log: funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	}
 	if change != nil {

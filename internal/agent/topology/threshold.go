@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -55,7 +55,7 @@ func parseThreshold(text string) (Threshold, error) {
 	if err != nil {
 		return Threshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}
-	n, err := numawire.Amount(corev1.ResourceMemory, q)
+	n, err := topologyconv.Amount(corev1.ResourceMemory, q)
 	if err != nil {
 		return Threshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}

@@ -20,8 +20,8 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metricadapter/status"
-	"crane.io/crane/internal/scalingmetric"
 )
 
 // Provider implements provider.ExternalMetricsProvider for Crane's own metrics.

@@ -17,8 +17,8 @@ import (
 	promconfig "github.com/prometheus/common/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/metricadapter/status"
-	"crane.io/crane/internal/version"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
-	"crane.io/crane/internal/pki"
+	"crane.io/crane/internal/kube/pki"
 )
 
 // other is an adapter that answers with a page for each path.

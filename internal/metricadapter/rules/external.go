@@ -13,10 +13,10 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metricadapter/status"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
-	"crane.io/crane/internal/scalingmetric"
 )
 
 // External serves the external metrics of a Provider.

@@ -88,15 +88,15 @@ func (r *Resources) named(name string) (resourceInfo, error) {
 func describe(mapper meta.RESTMapper, name schema.GroupResource) (resourceInfo, error) {
 	gvr, err := mapper.ResourceFor(name.WithVersion(""))
 	if err != nil {
-		return resourceInfo{}, err //nolint:wrapcheck // find says what it was about.
+		return resourceInfo{}, err
 	}
 	kind, err := mapper.KindFor(gvr)
 	if err != nil {
-		return resourceInfo{}, err //nolint:wrapcheck // As above.
+		return resourceInfo{}, err
 	}
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return resourceInfo{}, err //nolint:wrapcheck // As above.
+		return resourceInfo{}, err
 	}
 	singular, err := mapper.ResourceSingularizer(gvr.Resource)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 )
 
 // maxFiles bounds the files of a Dir that are looked at.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/series"
 )
 

@@ -142,7 +142,7 @@ func ParseChoice(text string) (Choice, error) {
 		if err != nil || n == 0 {
 			return Choice{}, wrong
 		}
-		c.Port = int32(n) //nolint:gosec // G115: at most 16 bits.
+		c.Port = int32(n)
 	}
 	return c, nil
 }

@@ -42,7 +42,7 @@ func stream[Reader, Piece any](
 // Usage implements metrics.UsageReader.
 func (l *List) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
 	return stream(ctx, l, "history", visit, func(r metrics.UsageReader, visit func(metrics.Chunk) error) error {
-		return r.Usage(ctx, req, visit) //nolint:wrapcheck // first names the source.
+		return r.Usage(ctx, req, visit)
 	})
 }
 
@@ -52,7 +52,7 @@ func (l *List) OOMKills(ctx context.Context, w metrics.Window, namespaces []stri
 		return nil
 	}
 	return stream(ctx, l, "oom kills", visit, func(r metrics.OOMReader, visit func(metrics.OOMKill) error) error {
-		return r.OOMKills(ctx, w, namespaces, visit) //nolint:wrapcheck // As above.
+		return r.OOMKills(ctx, w, namespaces, visit)
 	})
 }
 
@@ -62,14 +62,14 @@ func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string,
 		return nil
 	}
 	return stream(ctx, l, "heaps", visit, func(r metrics.HeapReader, visit func(metrics.Heap) error) error {
-		return r.Heaps(ctx, w, namespaces, visit) //nolint:wrapcheck // As above.
+		return r.Heaps(ctx, w, namespaces, visit)
 	})
 }
 
 // Now implements metrics.RealtimeReader.
 func (l *List) Now(ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error) error {
 	return stream(ctx, l, "present use", visit, func(r metrics.RealtimeReader, visit func(metrics.Reading) error) error {
-		return r.Now(ctx, resource, namespaces, visit) //nolint:wrapcheck // As above.
+		return r.Now(ctx, resource, namespaces, visit)
 	})
 }
 

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/series"
 )
 
@@ -73,7 +73,7 @@ func New(config Config) (*Source, error) {
 }
 
 // Close ends the connection.
-func (s *Source) Close() error { return s.conn.Close() } //nolint:wrapcheck // It says all.
+func (s *Source) Close() error { return s.conn.Close() }
 
 // Ask tells whether the server can be connected to: the protocol has no cheaper question.
 func (s *Source) Ask(ctx context.Context) error {

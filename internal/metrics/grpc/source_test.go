@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 )
 
 var now = time.Date(2026, 3, 2, 0, 10, 0, 0, time.UTC)

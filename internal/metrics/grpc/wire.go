@@ -57,7 +57,7 @@ func appendInt(b []byte, number protowire.Number, n int64) []byte {
 	if n == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(n)) //nolint:gosec // An int64 on the wire is its two's complement.
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), uint64(n))
 }
 
 func appendMessage(b []byte, number protowire.Number, message []byte) []byte {
@@ -67,7 +67,7 @@ func appendMessage(b []byte, number protowire.Number, message []byte) []byte {
 func (r request) marshal() []byte {
 	var of []byte
 	for i, text := range r.of.fields {
-		of = appendText(of, protowire.Number(i+1), text) //nolint:gosec // At most five fields.
+		of = appendText(of, protowire.Number(i+1), text)
 	}
 	metric := appendMessage(appendText(nil, 1, r.metric), r.of.number, of)
 	b := appendMessage(nil, 1, metric)
@@ -128,7 +128,7 @@ func (s *timeSeries) unmarshal(data []byte) error {
 			err := eachField(value.bytes, func(number protowire.Number, value field) error {
 				switch number {
 				case 1:
-					one.seconds = int64(value.number) //nolint:gosec // As above.
+					one.seconds = int64(value.number)
 				case 2:
 					one.value = math.Float64frombits(value.number)
 				}

@@ -140,7 +140,7 @@ func fill(t *template.Template, series string, own, extra []prometheus.Matcher, 
 	byName := map[string]string{}
 	for _, m := range slices.Concat(own, extra) {
 		if err := m.Validate(); err != nil {
-			return "", err //nolint:wrapcheck // It names the label.
+			return "", err
 		}
 		parts = append(parts, m.String())
 		byName[m.Label] = m.Value

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 )
 
 // TestHeldMemory: the largest working set of an hour less the least page cache in it, whoever scrapes the container twice;

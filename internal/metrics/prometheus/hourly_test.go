@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 )
 
 const hourlyHours = 3

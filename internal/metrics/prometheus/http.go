@@ -13,7 +13,7 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 
-	"crane.io/crane/internal/version"
+	"crane.io/crane/internal/component/version"
 )
 
 // idleTimeout closes connections that nobody used for a while; usage comes in bursts, once in many minutes.

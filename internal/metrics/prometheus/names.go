@@ -6,7 +6,7 @@ package prometheus
 import (
 	"strings"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // ownerFromName guesses the workload from the name that the controller of each kind gives to its pods. It is what

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // Metrics of kube-state-metrics that say who owns what.

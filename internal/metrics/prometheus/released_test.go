@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // TestAReleasedPrometheusReadsTheSame reads one history from the embedded engine and from the prometheus of the machine,

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/promserver"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/pkg/series"
 )
 

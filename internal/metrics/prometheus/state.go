@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/promserver"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 func TestProbe(t *testing.T) {

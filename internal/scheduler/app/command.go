@@ -19,18 +19,18 @@ import (
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/scheduler/dynamic"
 	"crane.io/crane/internal/scheduler/noderesourcetopology"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/internal/scheduler/simulate"
-	"crane.io/crane/internal/version"
 )
 
 // NewCommand returns the command of crane-scheduler. It takes kube-scheduler's flags.
 func NewCommand() *cobra.Command {
 	// One scheme decodes the file, the other gives defaults to plugin arguments and converts them.
-	config.AddToScheme(scheme.Scheme)
-	config.AddToScheme(configv1.GetPluginArgConversionScheme())
+	pluginconfig.AddToScheme(scheme.Scheme)
+	pluginconfig.AddToScheme(configv1.GetPluginArgConversionScheme())
 
 	cmd := upstream.NewSchedulerCommand(plugins()...)
 	cmd.Use = "crane-scheduler"

@@ -19,8 +19,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/nodeloadpolicy"
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/series"
 )
@@ -42,18 +42,18 @@ type Factory struct {
 	history    *History
 
 	mu       sync.Mutex
-	plugins  []*Plugin                       // guarded by mu; only ever added to
-	policies map[string]*nodeloadpolicy.File // by path; guarded by mu
-	serving  map[string]bool                 // by address; guarded by mu
-	watching bool                            // guarded by mu
-	known    bool                            // metrics are registered; guarded by mu
+	plugins  []*Plugin                   // guarded by mu; only ever added to
+	policies map[string]*policyfile.File // by path; guarded by mu
+	serving  map[string]bool             // by address; guarded by mu
+	watching bool                        // guarded by mu
+	known    bool                        // metrics are registered; guarded by mu
 }
 
 // NewFactory makes a Factory on a clock.
 func NewFactory(clk clock.WithTicker, registries Registries) *Factory {
 	return &Factory{
 		clock: clk, metrics: NewMetrics(), registries: registries, history: &History{},
-		policies: map[string]*nodeloadpolicy.File{}, serving: map[string]bool{},
+		policies: map[string]*policyfile.File{}, serving: map[string]bool{},
 	}
 }
 
@@ -62,9 +62,9 @@ func (f *Factory) History() *History { return f.history }
 
 // New makes the plugin of one profile. It fails where arguments or the policy file are bad. Its goroutines end with ctx.
 func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	args, err := config.DynamicArgsFrom(obj)
+	args, err := pluginconfig.DynamicArgsFrom(obj)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the plugin and the field.
+		return nil, err
 	}
 	zone, err := time.LoadLocation(args.TimeZone)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	f.plugins = append(f.plugins, p)
 	go p.expire(ctx, f.clock)
 	f.explain(ctx, args.ExplainAddress)
-	if args.History == config.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
+	if args.History == pluginconfig.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
 		f.watching = true
 		go watchRecommendations(ctx, handle.KubeConfig(), f.clock, f.history, f.metrics.workloads.Set)
 	}
@@ -113,7 +113,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 func (p *Plugin) start(m *Metrics, r recorder) error {
 	rules, err := nodeload.NewRules(p.policies.Policy(), p.strategy)
 	if err != nil {
-		return err //nolint:wrapcheck // The caller says whose rules.
+		return err
 	}
 	p.rules.Store(rules)
 	p.metrics = m.of(p.profile)
@@ -157,13 +157,13 @@ func (f *Factory) register() error {
 }
 
 // policy opens a file that no other profile has opened, and follows it; needs mu.
-func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*nodeloadpolicy.File, error) {
+func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*policyfile.File, error) {
 	if file, open := f.policies[path]; open {
 		return file, nil
 	}
-	file, err := nodeloadpolicy.Open(path, nodeloadpolicy.DefaultInterval, f.clock)
+	file, err := policyfile.Open(path, policyfile.DefaultInterval, f.clock)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The error names the path.
+		return nil, err
 	}
 	f.policies[path] = file
 	if f.registries.Policies != nil {

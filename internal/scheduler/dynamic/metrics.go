@@ -67,7 +67,7 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 		m.workloads, m.noEvent,
 	} {
 		if err := register(metric); err != nil {
-			return err //nolint:wrapcheck // The registry names the metric.
+			return err
 		}
 	}
 	return nil

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/pkg/nodeload"
 )
 
 // Name of the plugin.
-const Name = config.DynamicName
+const Name = pluginconfig.DynamicName
 
 // stateKey is where a cycle is kept.
 const stateKey fwk.StateKey = "crane.io/" + Name

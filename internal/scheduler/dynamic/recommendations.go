@@ -75,7 +75,7 @@ func haveRecommendations(kubeconfig *rest.Config) error {
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s is not served", analysisv1alpha1.GroupVersion)
 	}
-	return err //nolint:wrapcheck // It names the URL.
+	return err
 }
 
 // followRecommendations makes the history follow an informer of Recommendations.

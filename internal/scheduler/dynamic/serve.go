@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // ExplainPath is where explanations are served: with ?pod=NAMESPACE/NAME that of the latest attempt to place the pod, in
@@ -24,7 +24,7 @@ const ExplainPath = "/explain/scheduling"
 
 // explain serves explanations on an address; needs mu. That it cannot is no reason not to schedule.
 func (f *Factory) explain(ctx context.Context, address string) {
-	if address == config.ExplainNone || f.serving[address] {
+	if address == pluginconfig.ExplainNone || f.serving[address] {
 		return
 	}
 	f.serving[address] = true

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -125,7 +125,7 @@ func (s *store) place(account *numa.Node, pod *corev1.Pod, p numa.Placement) {
 }
 
 func (s *store) readResult(pod *corev1.Pod, encoded string) reading {
-	p, err := numawire.DecodeResult(encoded)
+	p, err := topologyconv.DecodeResult(encoded)
 	if err != nil {
 		s.invalidResult(pod, err)
 	}

@@ -5,7 +5,7 @@ package noderesourcetopology
 
 import (
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -26,7 +26,7 @@ func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 		singleZone: t.CraneManagerPolicy.TopologyManagerPolicy != topology.TopologyManagerPolicyNone,
 	}
 	var err error
-	if c.zones, err = numawire.Zones(t); err != nil {
+	if c.zones, err = topologyconv.Zones(t); err != nil {
 		return nil, err
 	}
 	c.empty = &numa.Node{}

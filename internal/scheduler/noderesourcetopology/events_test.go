@@ -15,7 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // TestHints: a pod is woken by what can help it and by nothing else.
@@ -33,7 +33,7 @@ func TestHints(t *testing.T) {
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	other := annotated(topology.AnnotationPodTopologyAwareness, "false")
 	rejecting := newPlugin(t)
-	rejecting.missing = config.MissingTopologyReject
+	rejecting.missing = pluginconfig.MissingTopologyReject
 	for _, c := range []struct {
 		what          string
 		hint          fwk.QueueingHintFn

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // readyTimeout bounds how long the first pods with whole CPUs wait for an API server that answers no list of
@@ -40,7 +40,7 @@ func (f *Factory) Metrics() []metrics.Registerable { return f.core.metrics.all()
 // New makes an instance of the plugin; it is a factory as the scheduler's registry wants it. The first one starts to watch
 // pods and NodeResourceTopologies, until ctx is done. It waits for neither: the first pod with whole CPUs does.
 func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	a, err := config.NodeResourceTopologyMatchArgsFrom(args)
+	a, err := pluginconfig.NodeResourceTopologyMatchArgsFrom(args)
 	if err != nil {
 		return nil, err
 	}

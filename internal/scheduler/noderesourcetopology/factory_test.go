@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // handle is the part of a fwk.Handle that New uses.
@@ -72,8 +72,8 @@ func TestProfilesShareZones(t *testing.T) {
 	if _, err := f.New(ctx, &runtime.Unknown{}, h); err == nil {
 		t.Error("arguments of another type: no error")
 	}
-	args := &config.NodeResourceTopologyMatchArgs{}
-	config.SetNodeResourceTopologyMatchDefaults(args)
+	args := &pluginconfig.NodeResourceTopologyMatchArgs{}
+	pluginconfig.SetNodeResourceTopologyMatchDefaults(args)
 	var profiles []fixture
 	for range 2 {
 		p, err := f.New(ctx, args, h)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // Name of the plugin in a scheduler's configuration.
-const Name = config.NodeResourceTopologyMatchName
+const Name = pluginconfig.NodeResourceTopologyMatchName
 
 // Reasons that a pod's events show. The scheduler counts nodes by reason, so that these name what the pod asks and nothing
 // of a node.
@@ -46,7 +46,7 @@ type Plugin struct {
 	queue   fwk.PodActivator
 	client  kubernetes.Interface
 	aware   []corev1.ResourceName
-	missing config.MissingTopology
+	missing pluginconfig.MissingTopology
 	ready   <-chan struct{}
 	// snapshot returns a node as the scheduler sees it in this cycle.
 	snapshot func(node string) (fwk.NodeInfo, error)
@@ -112,7 +112,7 @@ func (p *Plugin) countUnknown(v verdict) {
 	if v == zoneless {
 		reason = "zoneless"
 	}
-	if p.missing == config.MissingTopologyReject {
+	if p.missing == pluginconfig.MissingTopologyReject {
 		result = "reject"
 	}
 	p.core.metrics.unknown.WithLabelValues(reason, result).Inc()

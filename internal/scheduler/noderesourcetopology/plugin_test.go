@@ -21,7 +21,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // cycleState is a fwk.CycleState of which the plugin uses three methods.
@@ -197,7 +197,7 @@ func newPlugin(t testing.TB, topologies ...*topology.NodeResourceTopology) fixtu
 	f.Plugin = &Plugin{
 		snapshot: func(node string) (fwk.NodeInfo, error) { return f.info(node), nil },
 		core:     NewFactory().core, queue: f.queue, client: fake.NewClientset(), aware: []corev1.ResourceName{corev1.ResourceCPU},
-		missing: config.MissingTopologyPass, ready: ready,
+		missing: pluginconfig.MissingTopologyPass, ready: ready,
 	}
 	for _, o := range topologies {
 		f.core.topologyChanged(klog.Background(), o)
@@ -219,7 +219,7 @@ func TestFilter(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod     *corev1.Pod
 		node    *topology.NodeResourceTopology
-		missing config.MissingTopology
+		missing pluginconfig.MissingTopology
 		aware   []corev1.ResourceName
 		code    fwk.Code
 		reason  string
@@ -243,9 +243,9 @@ func TestFilter(t *testing.T) {
 		"of a ReplicaSet":            {pod: whole("p", "64", ownedBy("ReplicaSet")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
 		"cpu is not minded":          {pod: whole("p", "64"), node: nrt("n", 4), aware: []corev1.ResourceName{"memory"}, code: fwk.Skip},
 		"nothing known":              {pod: whole("p", "64")},
-		"nothing known, refused":     {pod: whole("p", "64"), missing: config.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology"},
+		"nothing known, refused":     {pod: whole("p", "64"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology"},
 		"no zones":                   {pod: whole("p", "1"), node: nrt("n")},
-		"no zones, refused":          {pod: whole("p", "1"), node: nrt("n"), missing: config.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology with NUMA zones"},
+		"no zones, refused":          {pod: whole("p", "1"), node: nrt("n"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology with NUMA zones"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newPlugin(t)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -50,7 +50,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 	var r *request
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if numawire.WholeCPUs(&c.Resources) == 0 {
+		if topologyconv.WholeCPUs(&c.Resources) == 0 {
 			continue
 		}
 		if r == nil {
@@ -58,7 +58,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 		}
 		for _, name := range aware {
 			if q, ok := c.Resources.Requests[name]; ok {
-				a, err := numawire.Amount(name, q)
+				a, err := topologyconv.Amount(name, q)
 				if err != nil {
 					a = numa.MaxAmount // more than any zone has
 				}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -183,7 +183,7 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 		return verdict, nil
 	}
 	p, _ := account.Assign(r.on(n.topology))
-	encoded, err := numawire.EncodeResult(p)
+	encoded, err := topologyconv.EncodeResult(p)
 	if err != nil {
 		return unknown, err
 	}

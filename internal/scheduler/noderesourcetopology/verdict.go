@@ -3,7 +3,7 @@
 
 package noderesourcetopology
 
-import "crane.io/crane/internal/scheduler/config"
+import "crane.io/crane/internal/scheduler/pluginconfig"
 
 // verdict is what the store says of a request on a node.
 type verdict int
@@ -26,12 +26,12 @@ const (
 )
 
 // passes says whether a pod may go there, where nodes without topology are treated as given.
-func (v verdict) passes(missing config.MissingTopology) bool {
+func (v verdict) passes(missing pluginconfig.MissingTopology) bool {
 	switch v {
 	case fits, unmanaged:
 		return true
 	case unknown, zoneless:
-		return missing != config.MissingTopologyReject
+		return missing != pluginconfig.MissingTopologyReject
 	default:
 		return false
 	}

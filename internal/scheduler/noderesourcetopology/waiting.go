@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/config"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
 // maxWaiting bounds the pods that are remembered. Those beyond it are tried again by the scheduler's own five minutes.
@@ -27,7 +27,7 @@ type waiting struct {
 type waiter struct {
 	pod     *corev1.Pod
 	request *request
-	missing config.MissingTopology
+	missing pluginconfig.MissingTopology
 	queue   fwk.PodActivator
 }
 

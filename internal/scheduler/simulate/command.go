@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"crane.io/crane/internal/scheduler/simulate/report"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
+	"crane.io/crane/internal/scheduler/simulate/summary"
 )
 
 // Options of the command.
@@ -83,11 +83,11 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return found.Write(cmd.OutOrStdout(), o.Output) //nolint:wrapcheck // It says what could not be written.
+			return found.Write(cmd.OutOrStdout(), o.Output)
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Scenarios, "scenario", o.Scenarios, "scenarios by name ("+strings.Join(scenario.Names(), ", ")+") or paths of files; all for all that are built in")
+	f.StringSliceVar(&o.Scenarios, "scenario", o.Scenarios, "scenarios by name ("+strings.Join(simscenario.Names(), ", ")+") or paths of files; all for all that are built in")
 	f.StringSliceVar(&o.Policies, "policies", nil, "policies to compare; without, the usual ones")
 	f.IntVar(&o.Nodes, "nodes", 0, "number of nodes; 0 for the scenario's")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "runs of each policy, each with a seed of its own")
@@ -95,7 +95,7 @@ func NewCommand() *cobra.Command {
 	f.DurationSliceVar(&o.Delays, "delays", nil, "delays of metrics; without, the scenario's")
 	f.StringVar(&o.Traces, "traces", o.Traces, "folder with the CSV files that scenarios of traces name")
 	f.StringVar(&o.PolicyFile, "policy-file", "", "DynamicSchedulerPolicy of Crane's plugin; without, the built-in one")
-	f.StringVarP(&o.Output, "output", "o", o.Output, "output: "+strings.Join(report.Formats(), ", "))
+	f.StringVarP(&o.Output, "output", "o", o.Output, "output: "+strings.Join(summary.Formats(), ", "))
 	f.IntVar(&o.Parallel, "parallel", o.Parallel, "runs at once")
 	f.BoolVar(&o.Herd, "herd", false, "instead of scenarios: a burst of equal pods on nodes of which one looks idle, with metrics that stand still")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "do not tell about progress")
@@ -105,7 +105,7 @@ func NewCommand() *cobra.Command {
 func (o *Options) validate() error {
 	switch {
 	case len(o.Scenarios) == 0:
-		return fmt.Errorf("--scenario: want one of %s, or a file", strings.Join(scenario.Names(), ", "))
+		return fmt.Errorf("--scenario: want one of %s, or a file", strings.Join(simscenario.Names(), ", "))
 	case o.Seeds < 1 || o.Seeds > maxSeeds:
 		return fmt.Errorf("--seeds %d: want 1 to %d", o.Seeds, maxSeeds)
 	case o.Parallel < 1:
@@ -113,22 +113,22 @@ func (o *Options) validate() error {
 	case o.Nodes < 0:
 		return fmt.Errorf("--nodes %d: want 0 or more", o.Nodes)
 	}
-	if slices.Contains(report.Formats(), o.Output) && (!o.Herd || o.Output != "svg") {
+	if slices.Contains(summary.Formats(), o.Output) && (!o.Herd || o.Output != "svg") {
 		return nil
 	}
-	return fmt.Errorf("--output %q: want one of %s", o.Output, strings.Join(report.Formats(), ", "))
+	return fmt.Errorf("--output %q: want one of %s", o.Output, strings.Join(summary.Formats(), ", "))
 }
 
 // load reads a scenario by its name, or from a file where there is a file of that name.
-func load(name string) (*scenario.Scenario, error) {
+func load(name string) (*simscenario.Scenario, error) {
 	if !strings.ContainsAny(name, "./") {
-		return scenario.Named(name) //nolint:wrapcheck // It says which name is unknown.
+		return simscenario.Named(name)
 	}
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
-	s, err := scenario.Parse(content)
+	s, err := simscenario.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

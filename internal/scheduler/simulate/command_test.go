@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/nodeloadpolicy"
-	"crane.io/crane/internal/scheduler/simulate/report"
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/internal/scheduler/simulate/summary"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -56,7 +56,7 @@ func TestCommand(t *testing.T) {
 	if n := strings.Count(progress, " run "); n != 2*(2+2) {
 		t.Errorf("%d runs:\n%s", n, progress)
 	}
-	var found report.Report
+	var found summary.Report
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +132,11 @@ func TestPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	builtin, err := nodeloadpolicy.Builtin()
+	builtin, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, nodeloadpolicy.BuiltinFile()) || !reflect.DeepEqual(files.usual.read, builtin) {
+	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, policyfile.BuiltinFile()) || !reflect.DeepEqual(files.usual.read, builtin) {
 		t.Errorf("another policy than the built-in one is simulated, %v", err)
 	}
 	read := files.rebalanced.read

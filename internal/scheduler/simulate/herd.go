@@ -45,7 +45,7 @@ func herd(ctx context.Context, o *Options, out io.Writer) error {
 	for _, p := range chosen {
 		h, err := engine.RunHerd(ctx, nodes, herdPods, p.name, p.build)
 		if err != nil {
-			return err //nolint:wrapcheck // It names the policy.
+			return err
 		}
 		found = append(found, h)
 	}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/simulate/engine"
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/pkg/nodeload"
@@ -102,7 +102,7 @@ func choose(all []policy, names []string) ([]policy, error) {
 // openPolicies reads the named file, or puts the built-in ones into dir where none is named.
 func openPolicies(named, dir string) (policyFiles, error) {
 	if named == "" {
-		usual, err := putPolicy(filepath.Join(dir, "policy.yaml"), nodeloadpolicy.BuiltinFile())
+		usual, err := putPolicy(filepath.Join(dir, "policy.yaml"), policyfile.BuiltinFile())
 		if err != nil {
 			return policyFiles{}, err
 		}
@@ -117,7 +117,7 @@ func openPolicies(named, dir string) (policyFiles, error) {
 	if err != nil {
 		return policyFiles{}, fmt.Errorf("reading the policy file: %w", err)
 	}
-	read, err := nodeloadpolicy.Decode(content)
+	read, err := policyfile.Decode(content)
 	if err != nil {
 		return policyFiles{}, fmt.Errorf("policy file %s: %w", named, err)
 	}
@@ -126,7 +126,7 @@ func openPolicies(named, dir string) (policyFiles, error) {
 }
 
 func putPolicy(path string, content []byte) (policyFile, error) {
-	read, err := nodeloadpolicy.Decode(content)
+	read, err := policyfile.Decode(content)
 	if err != nil {
 		return policyFile{}, fmt.Errorf("built-in policy: %w", err)
 	}

@@ -19,14 +19,14 @@ import (
 
 	"crane.io/crane/internal/scheduler/simulate/engine"
 	"crane.io/crane/internal/scheduler/simulate/quality"
-	"crane.io/crane/internal/scheduler/simulate/report"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
+	"crane.io/crane/internal/scheduler/simulate/summary"
 )
 
 // Run simulates what the options ask for. progress is told of each run that ends; nil for nobody. A scenario whose trace is not
 // there is skipped, and the report says so.
-func Run(ctx context.Context, o *Options, progress io.Writer) (*report.Report, error) {
+func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, error) {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the policy file: %w", err)
@@ -42,9 +42,9 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*report.Report, e
 	}
 	names := o.Scenarios
 	if len(names) == 1 && names[0] == "all" {
-		names = scenario.Names()
+		names = simscenario.Names()
 	}
-	found := &report.Report{}
+	found := &summary.Report{}
 	for _, name := range names {
 		s, err := load(name)
 		if err != nil {
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*report.Report, e
 // comparison is one scenario with all its delays, seeds and policies.
 type comparison struct {
 	options  *Options
-	scenario *scenario.Scenario
+	scenario *simscenario.Scenario
 	policies []policy
 
 	mu       sync.Mutex
@@ -78,14 +78,14 @@ type comparison struct {
 	ended    int // guarded by mu
 }
 
-func (c *comparison) run(ctx context.Context) ([]report.Scenario, error) {
-	worlds := make([]*world.World, c.options.Seeds)
+func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
+	worlds := make([]*simcluster.World, c.options.Seeds)
 	seeds := make([]uint64, c.options.Seeds)
 	for i := range seeds {
 		seeds[i] = c.options.FirstSeed + uint64(i)
 		var err error
 		if worlds[i], err = c.world(seeds[i]); errors.Is(err, fs.ErrNotExist) {
-			return []report.Scenario{{Name: c.scenario.Name, Description: c.scenario.Description, Skipped: err.Error()}}, nil
+			return []summary.Scenario{{Name: c.scenario.Name, Description: c.scenario.Description, Skipped: err.Error()}}, nil
 		} else if err != nil {
 			return nil, err
 		}
@@ -102,19 +102,19 @@ func (c *comparison) run(ctx context.Context) ([]report.Scenario, error) {
 	for i, p := range c.policies {
 		names[i] = p.name
 	}
-	shown := make([]report.Scenario, len(delays))
+	shown := make([]summary.Scenario, len(delays))
 	for d, delay := range delays {
 		runs := map[string][]quality.Run{}
 		for i, p := range c.policies {
 			runs[p.name] = results[d][i]
 		}
-		shown[d] = report.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
+		shown[d] = summary.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
 	}
 	return shown, nil
 }
 
 // simulate fills results by delay, policy and seed. What reads no metrics is run once for all delays.
-func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds []uint64, worlds []*world.World) ([][][]quality.Run, error) {
+func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds []uint64, worlds []*simcluster.World) ([][][]quality.Run, error) {
 	results := make([][][]quality.Run, len(delays))
 	for d := range delays {
 		results[d] = make([][]quality.Run, len(c.policies))
@@ -154,7 +154,7 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 		}
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // Each error says which run it was.
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("simulating %s: %w", c.scenario.Name, err)
@@ -179,10 +179,10 @@ func (c *comparison) done(policy string, seed uint64, delay time.Duration, run q
 }
 
 // world draws the world of a seed, or reads it from the trace. The error is fs.ErrNotExist where a file of the trace is not there.
-func (c *comparison) world(seed uint64) (*world.World, error) {
+func (c *comparison) world(seed uint64) (*simcluster.World, error) {
 	s := c.scenario
 	if s.Trace == nil {
-		w, err := world.Generate(s, seed)
+		w, err := simcluster.Generate(s, seed)
 		if err != nil {
 			return nil, fmt.Errorf("world of seed %d: %w", seed, err)
 		}
@@ -198,7 +198,7 @@ func (c *comparison) world(seed uint64) (*world.World, error) {
 		return nil, fmt.Errorf("pods of the trace: %w", err)
 	}
 	defer pods.Close()
-	w, err := world.FromTrace(s, nodes, pods, seed)
+	w, err := simcluster.FromTrace(s, nodes, pods, seed)
 	if err != nil {
 		return nil, fmt.Errorf("trace in %s: %w", c.options.Traces, err)
 	}

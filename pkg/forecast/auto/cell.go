@@ -33,7 +33,7 @@ func packShare(v float32) uint16 {
 	case code > largestShare:
 		return largestShare
 	}
-	return uint16(code) //nolint:gosec // G115: within 2^11 and 2^16-2.
+	return uint16(code)
 }
 
 func unpackShare(code uint16) float32 {

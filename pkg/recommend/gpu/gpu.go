@@ -46,7 +46,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		Use: r.Share("gpu-usage-utilization", 0.02), Memory: series.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
 		Percentile: r.Share("percentile", 1), Hours: r.Hours("history-length", 168, 1, 90*24),
 	}
-	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+	return s, r.Err()
 }
 
 // Input is what is known of one workload.

@@ -49,7 +49,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 			Key: "min-cpu-target-utilization", Value: config["min-cpu-target-utilization"], Allowed: "must be at most max-cpu-target-utilization",
 		}
 	}
-	return s, err //nolint:wrapcheck // It names key and value.
+	return s, err
 }
 
 // margin is what is added to the use of a pod's containers where a target is derived from it, gocrane's.

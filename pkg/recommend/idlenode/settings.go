@@ -42,5 +42,5 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		CPUPercentile: r.Share("cpu-percentile", 0.99), MemoryPercentile: r.Share("memory-percentile", 0.99),
 		Hours: r.Hours("history-length", 168, 1, 90*24), EmptyHours: r.Hours("empty-for", 24, 1, 90*24),
 	}
-	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+	return s, r.Err()
 }

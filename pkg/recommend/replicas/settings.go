@@ -53,5 +53,5 @@ func Read(r *settings.Reader) Settings {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Read(r)
-	return s, r.Err() //nolint:wrapcheck // It names key and value.
+	return s, r.Err()
 }

@@ -58,7 +58,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		ReceivePercentile: r.Share("net-receive-percentile", 0.95), TransmitPercentile: r.Share("net-transfer-percentile", 0.95),
 		Hours: r.Hours("history-length", 168, 1, 90*24),
 	}
-	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+	return s, r.Err()
 }
 
 // Input is what is known of one Service.

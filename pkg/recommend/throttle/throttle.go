@@ -46,7 +46,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		Hours:     r.Hours("history-length", 168, 1, 90*24), LeastHours: r.Hours("min-history", 24, 1, 90*24),
 	}
 	s.LeastHours = min(s.LeastHours, s.Hours)
-	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+	return s, r.Err()
 }
 
 const (

@@ -42,7 +42,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		Hours: r.Hours("history-length", 168, 1, 90*24),
 	}
 	if err := r.Err(); err != nil {
-		return s, err //nolint:wrapcheck // The errors name their keys.
+		return s, err
 	}
 	if s.Receive == 0 && s.Transmit == 0 {
 		return s, &settings.Error{

@@ -36,7 +36,7 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{Hours: r.Hours("unused-for", 168, 1, 90*24)}
-	return s, r.Err() //nolint:wrapcheck // The errors name their keys.
+	return s, r.Err()
 }
 
 // Phase of a volume, by the names of Kubernetes.

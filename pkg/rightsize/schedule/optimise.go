@@ -183,10 +183,10 @@ func (o *optimiser) arrive(hour, changes, level int, stay, move []state) state {
 	if hour == 0 {
 		return o.first(changes, level)
 	}
-	best := state{cost: stay[level].cost, from: int32(level)} //nolint:gosec // G115: below most.
+	best := state{cost: stay[level].cost, from: int32(level)}
 	for from := range move {
 		if cost := move[from].cost + o.settings.ChangeCost; cost < best.cost && o.mayMove(o.levels[from], o.levels[level]) {
-			best = state{cost: cost, from: int32(from)} //nolint:gosec // G115: below most.
+			best = state{cost: cost, from: int32(from)}
 		}
 	}
 	return best

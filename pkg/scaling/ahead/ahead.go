@@ -72,7 +72,7 @@ func (f *Follower) State() []byte {
 
 // Restore goes on from a state. The error wraps scaling.ErrState and leaves the follower as it was.
 func (f *Follower) Restore(state []byte) error {
-	return f.ledger.UnmarshalBinary(state) //nolint:wrapcheck // It says what it is.
+	return f.ledger.UnmarshalBinary(state)
 }
 
 // Knows tells whether a sample of that time has been booked already, by the account that State returned.

@@ -36,7 +36,7 @@ func NewAhead(cfg Config, model Forecaster) (*Ahead, error) {
 	}
 	follower, err := ahead.New(plant, window)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It says what it is.
+		return nil, err
 	}
 	return &Ahead{Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, plant: plant, model: model, follower: follower}, nil
 }

@@ -48,5 +48,5 @@ func (p *pass) Forecast(horizon time.Duration) (forecast.Forecast, error) {
 		known.forecast, known.err = p.model.Forecast(horizon)
 		p.origins[p.at] = known
 	}
-	return known.forecast, known.err //nolint:wrapcheck // It is the model's own.
+	return known.forecast, known.err
 }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // craned is the process that is measured; its log is a file.

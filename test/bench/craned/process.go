@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // craned is the process that is measured.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // shape is the size of a data set.

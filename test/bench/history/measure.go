@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // measure reads the data set, building it first if there is none, and prints the table.

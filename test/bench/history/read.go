@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/workload"
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/series"
 )
@@ -83,7 +83,7 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 	}
 	seen := &counting{UsageReader: source, pods: map[metrics.ContainerKey]bool{}}
 	begin := time.Now()
-	usage, err := history.Collect(ctx, history.Source{Usage: seen, OOMs: source}, history.Request{
+	usage, err := profile.Collect(ctx, profile.Source{Usage: seen, OOMs: source}, profile.Request{
 		Workloads: workloads, End: s.end, Length: s.end.Sub(s.start()),
 	})
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/metricadapter/direct"
-	"crane.io/crane/internal/process"
-	"crane.io/crane/internal/scalingmetric"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/directapiservice"
+	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -151,7 +151,7 @@ func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (
 	if err != nil {
 		return nil, err
 	}
-	if objects, err = direct.Objects(objects, port); err != nil {
+	if objects, err = directapiservice.Objects(objects, port); err != nil {
 		return nil, err
 	}
 	applier, err := manifest.NewApplier(c.control.Config(), "bench")

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/test/bench/measure"
 )
 

@@ -22,7 +22,7 @@ import (
 	policyv1alpha1 "crane.io/crane/api/policy/v1alpha1"
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/config"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 )
 
 const (

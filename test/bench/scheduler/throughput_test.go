@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 )
 
 // patience bounds a run. 5,000 pods take about half a minute on two idle cores.

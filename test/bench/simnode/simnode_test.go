@@ -22,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode"
 )
 
 // steady is a load that never changes.

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"crane.io/crane/internal/realnode"
+	"crane.io/crane/internal/testbed/realnode"
 )
 
 // hostCgroups is where the pod of Cgroups sees the node's cgroups.

@@ -6,7 +6,7 @@ package node_test
 import (
 	"testing"
 
-	"crane.io/crane/internal/simnode/kernel/conformance"
+	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 	"crane.io/crane/test/e2e/node"
 )
 

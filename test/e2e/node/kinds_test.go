@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"crane.io/crane/internal/realnode"
-	"crane.io/crane/internal/realnode/nodeinit"
+	"crane.io/crane/internal/testbed/realnode"
+	"crane.io/crane/internal/testbed/realnode/nodeinit"
 	"crane.io/crane/test/e2e/node"
 )
 

@@ -12,7 +12,7 @@
 //
 // Main starts the test binary a second time inside the namespaces, where everything listens on addresses of its own and
 // nothing is left at the end, whatever the end is. Where the machine cannot run nodes, Start skips with the reason. The
-// machinery is internal/realnode; this package is what tests need around it.
+// machinery is internal/testbed/realnode; this package is what tests need around it.
 package node
 
 import (
@@ -29,11 +29,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/realnode"
-	"crane.io/crane/internal/realnode/assets"
-	"crane.io/crane/internal/realnode/doctor"
-	"crane.io/crane/internal/realnode/sandbox"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/realnode"
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/doctor"
+	"crane.io/crane/internal/testbed/realnode/sandbox"
 )
 
 // Options describe a node; the zero value is the fastest kind that the host can.

@@ -8,7 +8,7 @@ import (
 	"path"
 	"testing"
 
-	"crane.io/crane/internal/simnode/kernel/conformance"
+	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 )
 
 // Play does steps in a new group of a node with cgroup v2, and returns what the kernel has answered.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 
-	"crane.io/crane/internal/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/assets"
 )
 
 // Bounds of a wait for a pod; an emulated machine is twenty times slower than this one.
@@ -30,7 +30,7 @@ const (
 )
 
 // Image is the name of the image of a test program: pause, cpu-hog, memory-hog, latency-server, latency-client or cgroups.
-// See internal/realnode/workload for their arguments.
+// See internal/testbed/realnode/testprogram for their arguments.
 func Image(program string) string { return assets.ImageName(program) }
 
 // Pod returns a pod that runs program on this node: with the requests and limits of resources as in "cpu=100m,memory=32Mi".

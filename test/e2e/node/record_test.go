@@ -18,12 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"crane.io/crane/internal/realnode"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/realnode"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/test/e2e/node"
 )
 
-// recordEnv names a directory for recordings of nodes, such as internal/simnode/kernel/recorded.
+// recordEnv names a directory for recordings of nodes, such as internal/testbed/simnode/kernel/recorded.
 const recordEnv = "CRANE_NODES_RECORD"
 
 // TestRecord records what an agent reads of nodes with pods of each QoS class, twice, as package kernel reads it. It changes nothing

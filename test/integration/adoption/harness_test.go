@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/test/integration/harness"
 )

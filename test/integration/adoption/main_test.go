@@ -21,8 +21,8 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode"
 	"crane.io/crane/test/integration/harness"
 	"crane.io/crane/test/integration/harness/fleet"
 )

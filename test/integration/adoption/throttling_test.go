@@ -19,9 +19,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	controller "crane.io/crane/internal/controller/adoption"
+	"crane.io/crane/internal/adoption/controller"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/pkg/adoption"
 )
 

@@ -27,11 +27,11 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/elastic"
+	"crane.io/crane/internal/agent/elasticresource"
 	agenthost "crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/agent/tell"
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/pkg/series"
 )
 
@@ -84,9 +84,9 @@ func (o *offering) start() {
 	watcher := cluster.NewWatcher(cluster.Config{
 		Client: clients, Dynamic: objects, Node: o.name, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
 	})
-	m := elastic.New(elastic.Config{
+	m := elasticresource.New(elasticresource.Config{
 		View: watcher, Latest: o.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,
-		Clock: o.clock, Log: logr.Discard(), Did: func(tell.Action) {},
+		Clock: o.clock, Log: logr.Discard(), Did: func(report.Action) {},
 		Beat: func(string) {
 			select {
 			case o.beats <- struct{}{}:

@@ -22,8 +22,8 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/test/integration/harness"
 )
 

@@ -28,10 +28,10 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	agenthost "crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/numawire"
+	"crane.io/crane/internal/kube/topologyconv"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -114,7 +114,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	// What the scheduler's plugin makes of it.
-	read, err := numawire.Zones(o)
+	read, err := topologyconv.Zones(o)
 	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
 		t.Errorf("%+v, %v", read, err)
 	}
@@ -177,7 +177,7 @@ func (k *keeper) start(view cluster.View) {
 	}
 	k.Manager = topology.NewManager(topology.Config{
 		Root: agenthost.Root(k.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
-		Did: func(tell.Action) {},
+		Did: func(report.Action) {},
 		Log: funcr.New(func(_, args string) {
 			k.mu.Lock()
 			defer k.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // TestExamplesAreAccepted applies the objects of examples/ without keeping them, and decodes the files that are none.
 func TestExamplesAreAccepted(t *testing.T) {
 	const folder = "../../../examples"
-	// A price book is no object; internal/pricebook tests the example.
+	// A price book is no object; internal/recommendation/pricebook tests the example.
 	for name, objects := range read(t, folder, "pricebook.yaml") {
 		t.Run(name, func(t *testing.T) {
 			for _, object := range objects {

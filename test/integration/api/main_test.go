@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // namespace holds the namespaced objects of all tests; what each test makes has names of its own.

@@ -26,7 +26,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/scalingmetric"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
 
 // metricsAPI serves metrics.k8s.io and external.metrics.k8s.io behind the API server's aggregation: what pods use is what the test

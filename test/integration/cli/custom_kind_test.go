@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 )
 
 const rolloutDefinition = `

@@ -15,7 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 

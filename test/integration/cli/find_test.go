@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode/tunnel"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
 // namespace makes one that stays: deleting takes longer than the tests.

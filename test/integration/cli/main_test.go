@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"crane.io/crane/internal/cli"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/promserver"
-	"crane.io/crane/internal/simnode/tunnel"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
 // What all tests share: starting it takes longer than any of them.

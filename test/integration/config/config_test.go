@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 func manifests(t *testing.T) []*unstructured.Unstructured {

@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 )
 
 func putConfigMap(ctx context.Context, client kubernetes.Interface, name string) error {
@@ -284,7 +284,6 @@ func runParent() int {
 
 func TestKilledParentLeavesNoChild(t *testing.T) {
 	dir := t.TempDir()
-	//nolint:gosec // the test binary itself
 	parent := exec.CommandContext(t.Context(), os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+dir, controlplane.BinaryEnv+"="+binary(t))
 	parent.Stderr = os.Stderr

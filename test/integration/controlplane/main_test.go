@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // shared is the control plane of the tests that neither stop nor break it.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 )
 
 const gameServerCRD = `

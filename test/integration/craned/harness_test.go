@@ -25,8 +25,8 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 

@@ -26,9 +26,9 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/webhook/direct"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -83,10 +83,10 @@ func configure(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	for _, o := range all {
-		if !direct.IsConfiguration(o) {
+		if !directwebhook.IsConfiguration(o) {
 			continue
 		}
-		local, err := direct.Configuration(o, address)
+		local, err := directwebhook.Configuration(o, address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // app is a Deployment with one pod and one container, and what the history says of it.

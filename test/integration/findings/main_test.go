@@ -16,8 +16,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 

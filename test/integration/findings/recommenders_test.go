@@ -25,12 +25,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/controller/recommendation"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/recommendation/controller"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -71,8 +71,8 @@ func startOn(t *testing.T, usage func(*rest.Config) metrics.UsageReader) (stop f
 		t.Fatal(err)
 	}
 	clk := testingclock.NewFakeClock(now)
-	err = recommendation.AddToManager(t.Context(), mgr, recommendation.Config{
-		History: history.Source{Usage: usage(config)}, Settings: configfile.Fixed(recommendation.BuiltinSettings(), clk),
+	err = controller.AddToManager(t.Context(), mgr, controller.Config{
+		History: profile.Source{Usage: usage(config)}, Settings: configfile.Fixed(controller.BuiltinSettings(), clk),
 		Namespace: "crane-system", Outdated: 24 * time.Hour, Registry: prom.NewRegistry(), Clock: clk,
 	})
 	if err != nil {

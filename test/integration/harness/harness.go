@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/config"
-	"crane.io/crane/internal/loopback"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/webhook/direct"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/loopback"
 )
 
 // Build builds a command of this module.
@@ -49,7 +49,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !direct.IsConfiguration(o) && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !directwebhook.IsConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
@@ -91,7 +91,7 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration, c client.Reader, namespace string) {
 	t.Helper()
 	Eventually(ctx, t, bound, "a service account for pods of "+namespace, func(ctx context.Context) error {
-		return c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}) //nolint:wrapcheck // The test says what it wanted.
+		return c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
 }
 
@@ -99,11 +99,11 @@ func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration,
 func Get(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return "", err //nolint:wrapcheck // The test says what it wanted.
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", err //nolint:wrapcheck // As above.
+		return "", err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

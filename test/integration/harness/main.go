@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // Suite is what the tests of a package share: starting it takes longer than any of the tests.

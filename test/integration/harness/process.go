@@ -38,7 +38,7 @@ type Log struct {
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.buf.Write(p) //nolint:wrapcheck // A buffer has no errors.
+	return l.buf.Write(p)
 }
 
 func (l *Log) String() string {
@@ -89,7 +89,7 @@ func (p *Process) Kill() {
 
 // Signal sends a signal, such as SIGSTOP for a process that hangs.
 func (p *Process) Signal(s os.Signal) error {
-	return p.cmd.Process.Signal(s) //nolint:wrapcheck // The test says what it wanted.
+	return p.cmd.Process.Signal(s)
 }
 
 // Stop asks the process to end, as a kubelet does. One that has ended stays so.

@@ -22,14 +22,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/pki"
+	"crane.io/crane/internal/kube/pki"
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // get asks the adapter itself, as a kubelet does, or with a token of an administrator of the adapter's metrics.
 func (a adapter) get(ctx context.Context, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // A kubelet does not verify either.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.address+path, http.NoBody)
 	if err != nil {

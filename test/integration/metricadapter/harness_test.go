@@ -31,10 +31,10 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/metricadapter/direct"
-	"crane.io/crane/internal/scalingmetric"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/directapiservice"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -67,7 +67,7 @@ func lead(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, err = direct.Objects(objects, number); err != nil {
+	if objects, err = directapiservice.Objects(objects, number); err != nil {
 		t.Fatal(err)
 	}
 	applier, err := manifest.NewApplier(control.Config(), "metric-adapter-test")

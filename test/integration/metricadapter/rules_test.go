@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	customv1beta2 "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // rulesText is as prometheus-adapter's users write it.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 const marked = header + `spec:

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"crane.io/crane/internal/promserver"
-	"crane.io/crane/internal/simnode/metricsapi"
+	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/internal/testbed/simnode/metricsapi"
 )
 
 const sources = header + `spec:

@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/promserver"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 

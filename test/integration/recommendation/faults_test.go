@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/metrics"
 )
 

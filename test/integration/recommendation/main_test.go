@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 

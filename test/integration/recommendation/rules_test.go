@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/controller/recommendation"
+	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/controller"
 )
 
 // TestAskedFor: lowering the run number of one Recommendation has that one evaluated, at once, and no other.
@@ -153,7 +153,7 @@ func TestConfigurationReloaded(t *testing.T) {
 		}
 	}
 	write("- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
-	file, err := configfile.Open(path, 50*time.Millisecond, clock.RealClock{}, recommendation.ParseSettings)
+	file, err := configfile.Open(path, 50*time.Millisecond, clock.RealClock{}, controller.ParseSettings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,11 +30,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/configfile"
-	"crane.io/crane/internal/controller/recommendation"
-	"crane.io/crane/internal/history"
+	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/workload"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/internal/recommendation/controller"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/test/integration/harness"
 )
@@ -135,7 +135,7 @@ type world struct {
 // setup is what a test wants otherwise.
 type setup struct {
 	wrap     func(http.RoundTripper) http.RoundTripper
-	settings *configfile.File[recommendation.Settings]
+	settings *configfile.File[controller.Settings]
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {
@@ -182,10 +182,10 @@ func (w *world) start(s setup) {
 		w.t.Fatal(err)
 	}
 	if s.settings == nil {
-		s.settings = configfile.Fixed(recommendation.BuiltinSettings(), clock.RealClock{})
+		s.settings = configfile.Fixed(controller.BuiltinSettings(), clock.RealClock{})
 	}
-	err = recommendation.AddToManager(w.t.Context(), mgr, recommendation.Config{
-		History: history.Source{Usage: w.past}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
+	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{
+		History: profile.Source{Usage: w.past}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
 		Registry: w.registry, Clock: clock.RealClock{},
 	})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/test/integration/harness"
 )
 

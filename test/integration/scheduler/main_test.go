@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"crane.io/crane/internal/controlplane"
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode"
-	"crane.io/crane/internal/simnode/tunnel"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
 	"crane.io/crane/test/integration/harness/fleet"
 )
 

@@ -25,9 +25,9 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/webhook/direct"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -71,10 +71,10 @@ func configurations(t *testing.T, address string) []*unstructured.Unstructured {
 	}
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
-		if !direct.IsConfiguration(o) {
+		if !directwebhook.IsConfiguration(o) {
 			continue
 		}
-		local, err := direct.Configuration(o, address)
+		local, err := directwebhook.Configuration(o, address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"crane.io/crane/internal/pki"
+	"crane.io/crane/internal/kube/pki"
 )
 
 // TestCranedDownBlocksNoPod: with craned dead, and with craned that takes a call and never answers, pods are created. What does wait

@@ -26,10 +26,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/certificates"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/webhook"
-	"crane.io/crane/internal/webhook/pods"
+	"crane.io/crane/internal/craned/admission"
+	"crane.io/crane/internal/kube/certificates"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -100,8 +100,8 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain := pods.NewChain(nil)
-	endpoints, err := webhook.Endpoints(webhook.ClusterFacts{Namespace: namespace}, chain)
+	chain := podwebhook.NewChain(nil)
+	endpoints, err := admission.Endpoints(admission.ClusterFacts{Namespace: namespace}, chain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := webhook.NewServer(webhook.ServerOptions{Host: host, Port: n, Keeper: keeper}, endpoints)
+	server := admission.NewServer(admission.ServerOptions{Host: host, Port: n, Keeper: keeper}, endpoints)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()

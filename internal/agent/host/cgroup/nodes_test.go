@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/simnode/kernel"
+	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
 // alone is the pod with a CPU for itself.

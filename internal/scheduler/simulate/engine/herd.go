@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"crane.io/crane/internal/scheduler/simulate/peer"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
 // frozen is when a burst comes: from then on no metric changes any more.
@@ -39,10 +39,10 @@ type Herd struct {
 func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer.Env) peer.Policy) (Herd, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
-	b := world.NewBurst(nodes, size, frozen)
-	spec := &scenario.Scenario{Name: "herd", Metrics: scenario.Metrics{
+	b := simcluster.NewBurst(nodes, size, frozen)
+	spec := &simscenario.Scenario{Name: "herd", Metrics: simscenario.Metrics{
 		Scrape:  metav1.Duration{Duration: 30 * time.Second},
-		Outages: []scenario.Outage{{From: metav1.Duration{Duration: frozen}, For: metav1.Duration{Duration: time.Hour}}},
+		Outages: []simscenario.Outage{{From: metav1.Duration{Duration: frozen}, For: metav1.Duration{Duration: time.Hour}}},
 	}}
 	sim, err := newSimulation(ctx, spec, b.World, 1, policy)
 	if err != nil {
@@ -74,7 +74,7 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 	return sim.herd(b, name), nil
 }
 
-func (s *simulation) herd(b *world.Burst, name string) Herd {
+func (s *simulation) herd(b *simcluster.Burst, name string) Herd {
 	h := Herd{Policy: name, Pods: len(b.Pods) - len(b.On), Waiting: len(s.pending), PodShare: b.PodShare()}
 	on := make([]int, len(b.Nodes))
 	for pod := len(b.On); pod < len(b.Pods); pod++ {

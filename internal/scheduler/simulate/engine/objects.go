@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	podsPerNode   = 250
 )
 
-func nodeObject(n world.Node) *corev1.Node {
+func nodeObject(n simcluster.Node) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(n.CPU), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(int64(n.Memory), resource.BinarySI),
@@ -34,7 +34,7 @@ func nodeObject(n world.Node) *corev1.Node {
 }
 
 // podObject is a pod as a ReplicaSet would have made it. Its UID is its index.
-func podObject(w *world.World, pod int, created metav1.Time) *corev1.Pod {
+func podObject(w *simcluster.World, pod int, created metav1.Time) *corev1.Pod {
 	p := &w.Pods[pod]
 	object := podOf(p.Workload)
 	object.Name += "-" + strconv.Itoa(pod)

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/scheduler/config"
 	"crane.io/crane/internal/scheduler/dynamic"
+	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/series"
@@ -32,8 +32,8 @@ type Ours struct {
 
 // Build gives the default profile with Crane's plugin Dynamic, and the writer of its metrics.
 func (o Ours) Build(env peer.Env) peer.Policy {
-	args := &config.DynamicArgs{PolicyConfigPath: o.PolicyPath, Strategy: o.Strategy, ExplainAddress: config.ExplainNone, History: config.HistoryNone}
-	config.SetDynamicDefaults(args)
+	args := &pluginconfig.DynamicArgs{PolicyConfigPath: o.PolicyPath, Strategy: o.Strategy, ExplainAddress: pluginconfig.ExplainNone, History: pluginconfig.HistoryNone}
+	pluginconfig.SetDynamicDefaults(args)
 	factory := dynamic.NewFactory(virtualClock{env: env}, dynamic.Registries{})
 	if o.History {
 		teach(env, factory.History())

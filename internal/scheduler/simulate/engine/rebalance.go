@@ -37,7 +37,7 @@ type rebalancer struct {
 func newRebalancer(sim *simulation, policy *nodeload.Policy) (*rebalancer, error) {
 	rules, err := nodeload.NewRules(policy, nodeload.Strategy{})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It says what is wrong with the policy.
+		return nil, err
 	}
 	n := len(sim.world.Nodes)
 	r := &rebalancer{

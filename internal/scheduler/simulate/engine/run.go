@@ -14,8 +14,8 @@ import (
 
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/internal/scheduler/simulate/quality"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
 // Pods that found no node are tried again after the first pause, then after twice as long each time, up to the last. Upstream tries
@@ -38,7 +38,7 @@ type waiting struct {
 const sampleEvery = time.Minute
 
 // Run schedules a world with a policy. It fails where a plugin fails, or where a pod was placed that has no room.
-func Run(ctx context.Context, s *scenario.Scenario, w *world.World, seed uint64, policy func(peer.Env) peer.Policy) (quality.Run, error) {
+func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (quality.Run, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
 	sim, err := newSimulation(ctx, s, w, seed, policy)

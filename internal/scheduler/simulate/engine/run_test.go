@@ -17,19 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/nodeloadpolicy"
+	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/simulate/engine"
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/internal/scheduler/simulate/quality"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 	"crane.io/crane/pkg/nodeload"
 )
 
 // small is half an hour of twenty nodes.
-func small(t *testing.T, name string) *scenario.Scenario {
+func small(t *testing.T, name string) *simscenario.Scenario {
 	t.Helper()
-	s, err := scenario.Named(name)
+	s, err := simscenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func policyOf(t *testing.T, relative string) (string, *nodeload.Policy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := nodeloadpolicy.Decode(content)
+	policy, err := policyfile.Decode(content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func policyOf(t *testing.T, relative string) (string, *nodeload.Policy) {
 
 func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	t.Helper()
-	path, policy := policyOf(t, "internal/nodeloadpolicy/default.yaml")
+	path, policy := policyOf(t, "internal/nodeload/policyfile/default.yaml")
 	o := engine.Ours{PolicyPath: path, Policy: policy, Strategy: "Spread", Weight: 5, History: true}
 	if change != nil {
 		change(&o)
@@ -72,9 +72,9 @@ func gocranePolicy(t *testing.T, o *engine.Ours) {
 	o.PolicyPath, o.Policy = policyOf(t, "examples/dynamic-scheduler-policy.yaml")
 }
 
-func run(t *testing.T, s *scenario.Scenario, seed uint64, p func(peer.Env) peer.Policy) quality.Run {
+func run(t *testing.T, s *simscenario.Scenario, seed uint64, p func(peer.Env) peer.Policy) quality.Run {
 	t.Helper()
-	w, err := world.Generate(s, seed)
+	w, err := simcluster.Generate(s, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (b broken) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInf
 
 func TestRunFails(t *testing.T) {
 	s := small(t, "steady")
-	w, err := world.Generate(s, 1)
+	w, err := simcluster.Generate(s, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,16 +23,16 @@ import (
 
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/internal/scheduler/simulate/quality"
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
 // simulation is the state of a run. One goroutine owns it.
 type simulation struct {
-	spec   *scenario.Scenario
-	world  *world.World
-	truth  *world.Truth
-	meter  *world.Meter
+	spec   *simscenario.Scenario
+	world  *simcluster.World
+	truth  *simcluster.Truth
+	meter  *simcluster.Meter
 	seed   uint64
 	policy peer.Policy
 	events events
@@ -68,10 +68,10 @@ type simulation struct {
 	err           error
 }
 
-func newSimulation(ctx context.Context, s *scenario.Scenario, w *world.World, seed uint64, policy func(peer.Env) peer.Policy) (*simulation, error) {
+func newSimulation(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (*simulation, error) {
 	metrics.Register() // upstream's cache and framework count; nobody reads it here
 	sim := &simulation{
-		spec: s, world: w, truth: world.NewTruth(w), meter: world.NewMeter(s.Metrics, len(w.Nodes), seed), seed: seed,
+		spec: s, world: w, truth: simcluster.NewTruth(w), meter: simcluster.NewMeter(s.Metrics, len(w.Nodes), seed), seed: seed,
 		epoch: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), logger: klog.FromContext(ctx),
 		cache: internalcache.New(ctx, nil, false), snapshot: internalcache.NewEmptySnapshot(),
 		nodeIndex: make(map[string]int, len(w.Nodes)), nodes: make([]*corev1.Node, len(w.Nodes)), pods: make([]*corev1.Pod, len(w.Pods)),
@@ -188,17 +188,17 @@ func (s *simulation) remove(pod int) {
 
 // tie decides between nodes of one score.
 func (s *simulation) tie(pod *corev1.Pod, node string) uint64 {
-	return world.Hash(s.seed, uint64(podIndex(pod)), uint64(s.nodeIndex[node]))
+	return simcluster.Hash(s.seed, uint64(podIndex(pod)), uint64(s.nodeIndex[node]))
 }
 
 // The methods of peer.Env.
 
 var _ peer.Env = &simulation{}
 
-func (s *simulation) Spec() *scenario.Scenario     { return s.spec }
-func (s *simulation) World() *world.World          { return s.world }
-func (s *simulation) Truth() *world.Truth          { return s.truth }
-func (s *simulation) Meter() *world.Meter          { return s.meter }
+func (s *simulation) Spec() *simscenario.Scenario  { return s.spec }
+func (s *simulation) World() *simcluster.World     { return s.world }
+func (s *simulation) Truth() *simcluster.Truth     { return s.truth }
+func (s *simulation) Meter() *simcluster.Meter     { return s.meter }
 func (s *simulation) Now() time.Duration           { return s.now }
 func (s *simulation) Clock() time.Time             { return s.epoch.Add(s.now) }
 func (s *simulation) WriterClock() time.Time       { return s.Clock().Add(s.spec.Metrics.ClockSkew.Duration) }
@@ -207,7 +207,7 @@ func (s *simulation) Pod(pod *corev1.Pod) int      { return podIndex(pod) }
 func (s *simulation) At(t time.Duration, f func()) { s.events.add(max(t, s.now), f) }
 
 func (s *simulation) Random(a, b int) float64 {
-	return float64(world.Hash(s.seed, uint64(a), uint64(b))>>11) / (1 << 53)
+	return float64(simcluster.Hash(s.seed, uint64(a), uint64(b))>>11) / (1 << 53)
 }
 
 func (s *simulation) Annotate(node int, annotations map[string]string) {

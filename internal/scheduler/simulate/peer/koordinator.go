@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
 )
 
 // Defaults of Koordinator's LoadAware plugin and of its node agent.
@@ -157,7 +157,7 @@ func (k *koordinator) removed(pod, node int) {
 }
 
 // estimate of a pod by its requests.
-func estimate(p *world.Pod) (cpu, memory float64) {
+func estimate(p *simcluster.Pod) (cpu, memory float64) {
 	return cpuFactor * float64(p.CPU), memoryFactor * float64(p.Memory)
 }
 

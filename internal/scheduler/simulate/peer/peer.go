@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
 // Env is the simulated cluster as a policy's parts see it. All of it is called from one goroutine at a time.
 type Env interface {
-	Spec() *scenario.Scenario
-	World() *world.World
-	Truth() *world.Truth
-	Meter() *world.Meter
+	Spec() *simscenario.Scenario
+	World() *simcluster.World
+	Truth() *simcluster.Truth
+	Meter() *simcluster.Meter
 	// Now is the time since the start of the simulation; Clock is what the scheduler's clock shows then, and WriterClock the
 	// clock of whoever writes metrics.
 	Now() time.Duration
@@ -68,6 +68,6 @@ type Policy struct {
 func index(env Env, info fwk.NodeInfo) int { return env.Node(info.Node().Name) }
 
 // share of a node's CPU that a pod uses or requests.
-func share(milli float64, w *world.World, node int) float64 {
+func share(milli float64, w *simcluster.World, node int) float64 {
 	return milli / float64(w.Nodes[node].CPU)
 }

@@ -14,32 +14,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"crane.io/crane/internal/scheduler/simulate/scenario"
-	"crane.io/crane/internal/scheduler/simulate/world"
+	"crane.io/crane/internal/scheduler/simulate/simcluster"
+	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // bed is an environment whose time stands still until it is moved.
 type bed struct {
-	spec  *scenario.Scenario
-	world *world.World
-	truth *world.Truth
-	meter *world.Meter
+	spec  *simscenario.Scenario
+	world *simcluster.World
+	truth *simcluster.Truth
+	meter *simcluster.Meter
 	now   time.Duration
 }
 
 func newBed() *bed {
-	b := &bed{spec: &scenario.Scenario{Metrics: scenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
-	b.world = world.NewBurst(4, 10, 0).World
-	b.truth, b.meter = world.NewTruth(b.world), world.NewMeter(b.spec.Metrics, 4, 1)
+	b := &bed{spec: &simscenario.Scenario{Metrics: simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
+	b.world = simcluster.NewBurst(4, 10, 0).World
+	b.truth, b.meter = simcluster.NewTruth(b.world), simcluster.NewMeter(b.spec.Metrics, 4, 1)
 	return b
 }
 
-func (b *bed) Spec() *scenario.Scenario        { return b.spec }
-func (b *bed) World() *world.World             { return b.world }
-func (b *bed) Truth() *world.Truth             { return b.truth }
-func (b *bed) Meter() *world.Meter             { return b.meter }
+func (b *bed) Spec() *simscenario.Scenario     { return b.spec }
+func (b *bed) World() *simcluster.World        { return b.world }
+func (b *bed) Truth() *simcluster.Truth        { return b.truth }
+func (b *bed) Meter() *simcluster.Meter        { return b.meter }
 func (b *bed) Now() time.Duration              { return b.now }
 func (b *bed) Clock() time.Time                { return epoch.Add(b.now) }
 func (b *bed) WriterClock() time.Time          { return b.Clock() }
@@ -48,7 +48,7 @@ func (b *bed) Node(name string) int            { i, _ := strconv.Atoi(name[len("
 func (b *bed) Pod(pod *corev1.Pod) int         { i, _ := strconv.Atoi(string(pod.UID)); return i }
 func (b *bed) Annotate(int, map[string]string) {}
 func (b *bed) Random(a, c int) float64 {
-	return float64(world.Hash(1, uint64(a), uint64(c))>>11) / (1 << 53)
+	return float64(simcluster.Hash(1, uint64(a), uint64(c))>>11) / (1 << 53)
 }
 
 // info is a NodeInfo that has no more than its node.

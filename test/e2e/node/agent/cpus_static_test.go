@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/realnode"
-	"crane.io/crane/internal/realnode/assets"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/realnode"
+	"crane.io/crane/internal/testbed/realnode/assets"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/test/e2e/node"
 )

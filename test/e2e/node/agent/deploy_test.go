@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/config"
-	"crane.io/crane/internal/manifest"
+	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/test/e2e/node"
 	"crane.io/crane/test/integration/harness"
 )

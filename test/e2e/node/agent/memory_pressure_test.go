@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	"crane.io/crane/internal/agent/tell"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/test/e2e/node"
 )
 
@@ -119,13 +119,13 @@ func (n *tightNode) used() (int64, error) {
 }
 
 // audit is the agent's audit file.
-func (n *tightNode) audit() (out []tell.Record, err error) {
+func (n *tightNode) audit() (out []report.Record, err error) {
 	text, err := n.Exec(n.t, n.log, "/nodekit", "cgroups", "read", "/state/audit.log")
 	if err != nil {
 		return nil, err
 	}
 	for line := range strings.Lines(text) {
-		var r tell.Record
+		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			return out, err // One that is being written.
 		}
@@ -243,10 +243,10 @@ func (n *tightNode) calmAgain() {
 }
 
 // records waits until the audit file tells of the end.
-func (n *tightNode) records() (out []tell.Record) {
+func (n *tightNode) records() (out []report.Record) {
 	n.t.Helper()
 	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
-		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r tell.Record) bool { return r.Action == tell.Untaint }) {
+		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r report.Record) bool { return r.Action == report.Untaint }) {
 			err = fmt.Errorf("its last line is %+v", out[max(len(out)-1, 0):])
 		}
 		return err
@@ -255,27 +255,27 @@ func (n *tightNode) records() (out []tell.Record) {
 }
 
 // tellsInOrder: the rule, the files, the eviction, the end of the rule, and what was given back; of nobody but who was meant.
-func (n *tightNode) tellsInOrder(records []tell.Record) {
+func (n *tightNode) tellsInOrder(records []report.Record) {
 	n.t.Helper()
-	first := func(what string, match func(*tell.Record) bool) time.Time {
-		i := slices.IndexFunc(records, func(r tell.Record) bool { return match(&r) })
+	first := func(what string, match func(*report.Record) bool) time.Time {
+		i := slices.IndexFunc(records, func(r report.Record) bool { return match(&r) })
 		if i < 0 {
 			n.t.Errorf("the audit file does not tell of %s", what)
 			return time.Time{}
 		}
 		return records[i].Time
 	}
-	done := func(kind tell.Kind, pod string) func(*tell.Record) bool {
-		return func(r *tell.Record) bool { return r.Action == kind && r.Outcome == tell.Done && r.Pod == pod }
+	done := func(kind report.Kind, pod string) func(*report.Record) bool {
+		return func(r *report.Record) bool { return r.Action == kind && r.Outcome == report.Done && r.Pod == pod }
 	}
-	fires := first("the rule", func(r *tell.Record) bool { return r.Action == tell.RuleFires })
-	dropped := first("files that are dropped", func(r *tell.Record) bool {
-		return done(tell.MemoryThrottle, "reader")(r) && r.FreesBytes != nil && *r.FreesBytes > mebi
+	fires := first("the rule", func(r *report.Record) bool { return r.Action == report.RuleFires })
+	dropped := first("files that are dropped", func(r *report.Record) bool {
+		return done(report.MemoryThrottle, "reader")(r) && r.FreesBytes != nil && *r.FreesBytes > mebi
 	})
-	kept := first("growth that is held", done(tell.MemoryThrottle, "grows"))
-	evicted := first("the eviction", done(tell.Evict, "grows"))
-	ends := first("the end of the rule", func(r *tell.Record) bool { return r.Action == tell.RuleEnds && r.Time.After(evicted) })
-	given := first("limits that are given back", func(r *tell.Record) bool { return done(tell.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
+	kept := first("growth that is held", done(report.MemoryThrottle, "grows"))
+	evicted := first("the eviction", done(report.Evict, "grows"))
+	ends := first("the end of the rule", func(r *report.Record) bool { return r.Action == report.RuleEnds && r.Time.After(evicted) })
+	given := first("limits that are given back", func(r *report.Record) bool { return done(report.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
 	if !slices.IsSortedFunc([]time.Time{fires, dropped, evicted, ends, given}, time.Time.Compare) || kept.After(evicted) {
 		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s", fires, dropped, kept, evicted, ends, given)
 	}
@@ -283,9 +283,9 @@ func (n *tightNode) tellsInOrder(records []tell.Record) {
 	var freed float64
 	for _, r := range records {
 		switch {
-		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == tell.Evict && r.Pod != "grows":
+		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == report.Evict && r.Pod != "grows":
 			n.t.Errorf("somebody else was touched: %+v", r)
-		case done(tell.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
+		case done(report.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
 			if steps++; r.FreesBytes != nil {
 				freed += *r.FreesBytes
 			}

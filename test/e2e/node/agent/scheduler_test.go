@@ -20,9 +20,9 @@ import (
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/config"
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/manifest"
-	"crane.io/crane/internal/process"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/test/e2e/node"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/realnode"
+	"crane.io/crane/internal/testbed/realnode"
 	"crane.io/crane/test/e2e/node"
 )
 

@@ -28,10 +28,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"crane.io/crane/internal/realnode/assets"
-	"crane.io/crane/internal/realnode/doctor"
-	"crane.io/crane/internal/realnode/hostcg"
-	"crane.io/crane/internal/realnode/janitor"
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/cleanup"
+	"crane.io/crane/internal/testbed/realnode/doctor"
+	"crane.io/crane/internal/testbed/realnode/hostcgroup"
 )
 
 const (
@@ -92,7 +92,7 @@ func up(t *testing.T, args ...string) *session {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(s.out, lines.Text())
-		if found := regexp.MustCompile(`kubeconfig\s+(\S+/` + janitor.Prefix + `([0-9a-f]+)/\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+		if found := regexp.MustCompile(`kubeconfig\s+(\S+/` + cleanup.Prefix + `([0-9a-f]+)/\S+)`).FindStringSubmatch(lines.Text()); found != nil {
 			s.kubeconfig, s.id = found[1], found[2]
 		}
 		if strings.HasPrefix(lines.Text(), "Ctrl-C") {
@@ -129,16 +129,16 @@ func (s *session) client(t *testing.T) kubernetes.Interface {
 // left lists what there is of the session on this machine.
 func (s *session) left(t *testing.T) []string {
 	t.Helper()
-	host, err := hostcg.Detect()
+	host, err := hostcgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := host.Plan(janitor.Prefix + s.id)
+	group, err := host.Plan(cleanup.Prefix + s.id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	paths := append(slices.Clone(group.Dirs), filepath.Join(janitor.BaseDir, s.id), filepath.Join(os.TempDir(), janitor.Prefix+s.id))
+	paths := append(slices.Clone(group.Dirs), filepath.Join(cleanup.BaseDir, s.id), filepath.Join(os.TempDir(), cleanup.Prefix+s.id))
 	for _, path := range paths {
 		if _, err := os.Lstat(path); err == nil {
 			found = append(found, path)
@@ -302,7 +302,7 @@ func TestKilledWithItsWatcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.done
-	if _, err := os.Stat(filepath.Join(janitor.BaseDir, s.id)); err != nil {
+	if _, err := os.Stat(filepath.Join(cleanup.BaseDir, s.id)); err != nil {
 		t.Fatalf("the entry of the session is gone without a watcher: %v", err)
 	}
 	next := up(t, "--nodes", "1")

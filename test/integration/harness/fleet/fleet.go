@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/internal/controlplane"
-	"crane.io/crane/internal/simnode"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode"
 )
 
 // bound is how long the nodes may take to be ready.

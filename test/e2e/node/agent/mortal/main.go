@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command mortal changes limits of a container on a real kernel as the agent does, once for each write to a file of the kernel, is killed
-// with SIGKILL before or after it, and undoes what is left as the agent's next start does:
+// with SIGKILL before or after it, and undoes what is left as the agent's next start does.
 //
 //	mortal ROOT DIR GROUP
 //
@@ -75,7 +75,7 @@ func killed(ctx context.Context, l life, dir string, out io.Writer) error {
 		}
 	}
 	_, err = fmt.Fprintf(out, "killed at %d points, at %d with changes in force\n", deaths, held)
-	return err //nolint:wrapcheck // To the standard output.
+	return err
 }
 
 // once lives one life and undoes it. left is the number of settings that were others than before.
@@ -107,7 +107,7 @@ func (l life) once(ctx context.Context, layout cgroup.Layout, out io.Writer) (di
 		when = "after"
 	}
 	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, left); err != nil {
-		return true, left, err //nolint:wrapcheck // To the standard output.
+		return true, left, err
 	}
 	_, journal, err := l.open(act.KernelFiles{})
 	if err != nil {

@@ -1,0 +1,120 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+)
+
+// annotationManager owns the annotations that craned writes on targets. It owns nothing else, so that they can be told apart
+// and taken back.
+const annotationManager = "craned-recommendation"
+
+// refusedAgain is when an annotation is tried again that is somebody else's, or not allowed, and when a target is looked for again that is
+// gone: what changes that is not watched.
+const refusedAgain = 10 * time.Minute
+
+// annotationFor returns the annotation that carries recommendations of a type.
+func annotationFor(kind analysisv1alpha1.AnalysisType) (string, bool) {
+	switch kind {
+	case analysisv1alpha1.AnalysisTypeResource:
+		return analysisv1alpha1.AnnotationResourceRecommendation, true
+	case analysisv1alpha1.AnalysisTypeReplicas:
+		return analysisv1alpha1.AnnotationReplicasRecommendation, true
+	case analysisv1alpha1.AnalysisTypeHPA:
+		return analysisv1alpha1.AnnotationHPARecommendation, true
+	default:
+		return "", false
+	}
+}
+
+// kindsOf are the types of Recommendations that there are, sorted.
+func kindsOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisType {
+	var out []analysisv1alpha1.AnalysisType
+	for i := range all {
+		if !slices.Contains(out, all[i].Spec.Type) {
+			out = append(out, all[i].Spec.Type)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// annotate brings the annotation of the target in line with the value of a Recommendation. What somebody has to change
+// is said in the verdict; the error is for what may go away by itself, a conflict that is not of owners among it.
+func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (verdict, error) {
+	annotation, known := annotationFor(rec.Spec.Type)
+	if !known {
+		return verdict{}, nil
+	}
+	wait, err := r.writeOnce(ctx, rec, target, annotation)
+	switch {
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), again: refusedAgain}, nil
+	case err != nil && !apierrors.IsNotFound(err): // Where it is gone its deletion event comes.
+		return verdict{}, err
+	}
+	return verdict{again: wait}, nil
+}
+
+// writeOnce writes the annotation, once: a cache that does not show the write yet is waited for.
+func (r *Reconciler) writeOnce(
+	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string,
+) (wait time.Duration, err error) {
+	key := writtenKey{targetindex.KeyOf(rec.Spec.TargetRef), annotation}
+	if target.GetAnnotations()[annotation] == rec.Status.RecommendedValue {
+		r.written.forget(key)
+		return 0, nil
+	}
+	if wait := r.written.wait(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now()); wait > 0 {
+		return wait, nil
+	}
+	if err := r.apply(ctx, rec, target, annotation); err != nil {
+		return 0, err
+	}
+	r.written.note(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now())
+	return 0, nil
+}
+
+// apply writes the one annotation, not by force: if somebody else owns it, that is theirs to say. The UID makes sure
+// that an object which was deleted meanwhile is not made anew.
+func (r *Reconciler) apply(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string) error {
+	ref := rec.Spec.TargetRef
+	apply := reference(ref, target)
+	apply.SetAnnotations(map[string]string{annotation: rec.Status.RecommendedValue})
+	// Each type has a manager of its own: applying one annotation must not take another away.
+	manager := annotationManager
+	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
+		manager += "-" + string(rec.Spec.Type)
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager)); err != nil {
+		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
+	}
+	// No event: what was written is there to be read, and after a round over a whole cluster there would be as many events as
+	// workloads.
+	return nil
+}
+
+// reference is an object with nothing in it but who it is.
+func reference(ref corev1.ObjectReference, target client.Object) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetAPIVersion(ref.APIVersion)
+	out.SetKind(ref.Kind)
+	out.SetNamespace(ref.Namespace)
+	out.SetName(ref.Name)
+	out.SetUID(target.GetUID())
+	return out
+}

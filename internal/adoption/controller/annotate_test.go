@@ -1,0 +1,252 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/pkg/adoption"
+)
+
+const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
+
+// looked is what became of one Recommendation after one look at its target.
+type looked struct {
+	rec        *analysisv1alpha1.Recommendation
+	target     *appsv1.Deployment
+	events     int
+	again      time.Duration
+	err        error
+	reconciler *Reconciler
+}
+
+var web = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+// look looks at the target of one Recommendation beside other objects.
+func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) looked {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
+		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
+		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.Values).Build()
+	recorder := events.NewFakeRecorder(100)
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
+	result, err := out.reconciler.Reconcile(t.Context(), targetindex.KeyOf(rec.Spec.TargetRef))
+	out.again, out.err = result.RequeueAfter, err
+	out.events = len(recorder.Events)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, out.target)); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func deployment(name string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u-x"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("2")}},
+		}}}}},
+	}
+}
+
+func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1alpha1.Recommendation {
+	return &analysisv1alpha1.Recommendation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
+			Labels: map[string]string{analysisv1alpha1.LabelRuleUID: "uid"},
+		},
+		Spec: analysisv1alpha1.RecommendationSpec{
+			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: adoption,
+		},
+		Status: analysisv1alpha1.RecommendationStatus{
+			RecommendationContent: analysisv1alpha1.RecommendationContent{RecommendedValue: sampleValue},
+		},
+	}
+}
+
+func adopted(l looked) string {
+	c := meta.FindStatusCondition(l.rec.Status.Conditions, analysisv1alpha1.ConditionAdopted)
+	if c == nil {
+		return ""
+	}
+	return c.Reason
+}
+
+func TestAdoption(t *testing.T) {
+	broken := adoptable("broken", analysisv1alpha1.AdoptionTypeStatus)
+	broken.Status.RecommendedValue = "resourceRequest: ["
+	empty := adoptable("empty", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	empty.Status.RecommendedValue = ""
+	recovered := adoptable("recovered", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	recovered.Status.Conditions = []metav1.Condition{{Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: "Earlier"}}
+	older := adoptable("a-older", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	older.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
+	onlyStatus := adoptable("b-older", analysisv1alpha1.AdoptionTypeStatus)
+	onlyStatus.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
+	for name, c := range map[string]struct {
+		rec        *analysisv1alpha1.Recommendation
+		others     []client.Object
+		annotation string
+		reason     string
+	}{
+		"status only":        {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatus)},
+		"annotation":         {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), annotation: sampleValue},
+		"no value yet":       {rec: empty},
+		"unreadable value":   {rec: broken, reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue},
+		"obstacle gone":      {rec: recovered, annotation: sampleValue},
+		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, annotation: sampleValue, reason: reasonOtherRule},
+		"an older one aside": {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{onlyStatus}, annotation: sampleValue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := look(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			if a := got.target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; a != c.annotation {
+				t.Errorf("annotation %q, want %q", a, c.annotation)
+			}
+			if r := adopted(got); r != c.reason {
+				t.Errorf("condition Adopted has reason %q, want %q", r, c.reason)
+			}
+			if cpu := got.target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "2" {
+				t.Errorf("the workload was changed: it requests %s", cpu)
+			}
+		})
+	}
+}
+
+// TestStatusOfWhatIsNotAdopted: how far adoption had come is not said any more of what is not carried out.
+func TestStatusOfWhatIsNotAdopted(t *testing.T) {
+	for _, kind := range []analysisv1alpha1.AdoptionType{analysisv1alpha1.AdoptionTypeStatus, analysisv1alpha1.AdoptionTypeStatusAndAnnotation} {
+		rec := adoptable("x", kind)
+		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: "Resting", Message: "as recommended", Steps: 2}
+		got := look(t, rec, interceptor.Funcs{}, deployment("web"))
+		if got.err != nil || got.rec.Status.Adoption != nil || got.events != 0 {
+			t.Errorf("%s: %+v, %d events, %v", kind, got.rec.Status.Adoption, got.events, got.err)
+		}
+	}
+}
+
+// TestAnnotationRefused: what will not go away by itself becomes a condition and an event, and is tried again after a while;
+// what may, another write that was faster among it, is tried again at once.
+func TestAnnotationRefused(t *testing.T) {
+	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	annotate := func(t *testing.T, refusal error) looked {
+		t.Helper()
+		return look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return refusal
+			},
+		}, deployment("web"))
+	}
+	for name, refusal := range map[string]error{
+		"another owner": apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with \"kubectl\""),
+		"no rights":     apierrors.NewForbidden(resource, "web", errors.New("no")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := annotate(t, refusal)
+			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != refusedAgain {
+				t.Errorf("error %v, reason %s, %d events, again after %s", got.err, adopted(got), got.events, got.again)
+			}
+		})
+	}
+	for name, refusal := range map[string]error{
+		"unavailable": apierrors.NewServiceUnavailable("soon"),
+		"overtaken":   apierrors.NewConflict(resource, "web", errors.New("changed")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := annotate(t, refusal)
+			if got.err == nil || adopted(got) != "" {
+				t.Errorf("error %v, reason %s", got.err, adopted(got))
+			}
+		})
+	}
+}
+
+// TestTargetGone: a user's own Recommendation says that its target is gone; one of a rule is deleted by its own controller.
+func TestTargetGone(t *testing.T) {
+	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
+	own.Labels = nil
+	if got := look(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone || got.again != refusedAgain {
+		t.Errorf("%+v", got)
+	}
+	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestKindGone(t *testing.T) {
+	rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	got := look(t, rec, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
+				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	if got.err != nil || got.rec == nil || adopted(got) != reasonTargetGone {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOneWriteForOneValue: looks in quick succession write the annotation once while the cache does not show it; one
+// that is taken away later is written again.
+func TestOneWriteForOneValue(t *testing.T) {
+	applied := 0
+	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			applied++ // The fake API forgets it, as a cache that is behind would.
+			return nil
+		},
+	}, deployment("web"))
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	result, err := got.reconciler.Reconcile(t.Context(), web)
+	if err != nil || applied != 1 || result.RequeueAfter != cacheLag {
+		t.Errorf("%v, %v after %d writes", result, err, applied)
+	}
+	clock, ok := got.reconciler.Clock.(*clocktesting.FakePassiveClock)
+	if !ok {
+		t.Fatal("no fake clock")
+	}
+	clock.SetTime(clock.Now().Add(cacheLag))
+	if result, err = got.reconciler.Reconcile(t.Context(), web); err != nil || applied != 2 || result.RequeueAfter != 0 {
+		t.Errorf("%v, %v after %d writes; somebody took the annotation away", result, err, applied)
+	}
+	if _, err = got.reconciler.Reconcile(t.Context(), web); err != nil || len(got.reconciler.written.entries) != 1 {
+		t.Errorf("%v, %d entries", err, len(got.reconciler.written.entries))
+	}
+}

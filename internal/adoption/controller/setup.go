@@ -1,0 +1,139 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/workload"
+)
+
+// targetsAtOnce is how many targets are looked after at once.
+const targetsAtOnce = 8
+
+// Config is what the controller needs from outside.
+type Config struct {
+	Settings shared.Settings
+	// Kills and Throttling see Reconciler.
+	Kills      shared.Ledger
+	Throttling shared.Throttling
+	// Wake are targets to look at, beside those that the API server tells of; nil for none.
+	Wake <-chan event.TypedGenericEvent[targetindex.Key]
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.PassiveClock
+}
+
+// AddToManager adds the controller to a manager that has not started. The index of package targets has to be there.
+func AddToManager(mgr manager.Manager, cfg Config) error {
+	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
+	r.Kills, r.Throttling = cfg.Kills, cfg.Throttling
+	if err := cfg.Registry.Register(r.Metrics); err != nil {
+		return fmt.Errorf("registering the metrics of adoption: %w", err)
+	}
+	b := builder.TypedControllerManagedBy[targetindex.Key](mgr).
+		Named("adoption").
+		WithOptions(controller.TypedOptions[targetindex.Key]{MaxConcurrentReconciles: targetsAtOnce}).
+		Watches(&analysisv1alpha1.Recommendation{}, ofRecommendations())
+	for _, kind := range workload.WatchedKinds() {
+		b = b.Watches(kind.Object, ofTargets(kind.GVK), builder.WithPredicates(ofInterest()))
+	}
+	if cfg.Wake != nil {
+		b = b.WatchesRawSource(source.TypedChannel(cfg.Wake, handler.TypedFuncs[targetindex.Key, targetindex.Key]{
+			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[targetindex.Key], q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
+				q.Add(e.Object)
+			},
+		}))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("building the controller of adoption: %w", err)
+	}
+	return nil
+}
+
+// ofRecommendations maps a Recommendation to its target; where it names another one than before, to both.
+func ofRecommendations() handler.TypedEventHandler[client.Object, targetindex.Key] {
+	return handler.TypedFuncs[client.Object, targetindex.Key]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
+			enqueue(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
+			enqueue(q, e.ObjectOld)
+			enqueue(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
+			enqueue(q, e.Object)
+		},
+	}
+}
+
+func enqueue(q workqueue.TypedRateLimitingInterface[targetindex.Key], o client.Object) {
+	if rec, ok := o.(*analysisv1alpha1.Recommendation); ok {
+		q.Add(targetindex.KeyOf(rec.Spec.TargetRef))
+	}
+}
+
+// ofTargets maps a workload to itself.
+func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targetindex.Key] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []targetindex.Key {
+		return []targetindex.Key{{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}}
+	})
+}
+
+// ofInterest lets through what adoption has to react to: a target that is gone, or new; a change of an annotation or the label
+// of ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
+func ofInterest() predicate.Predicate {
+	adopted := func(o client.Object) bool {
+		for _, key := range shared.StateKeys() {
+			if _, ok := o.GetAnnotations()[key]; ok {
+				return true
+			}
+		}
+		return false
+	}
+	return predicate.Funcs{
+		// One that is made later may be made anew, for a Recommendation that has waited for it.
+		CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList || adopted(e.Object) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if adopted(e.ObjectNew) && e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
+				return true
+			}
+			if e.ObjectOld.GetLabels()[analysisv1alpha1.LabelAdoption] != e.ObjectNew.GetLabels()[analysisv1alpha1.LabelAdoption] {
+				return true
+			}
+			for _, key := range []string{
+				analysisv1alpha1.AnnotationResourceRecommendation,
+				analysisv1alpha1.AnnotationReplicasRecommendation,
+				analysisv1alpha1.AnnotationHPARecommendation,
+				analysisv1alpha1.AnnotationAdoption,
+				analysisv1alpha1.AnnotationReplicasAdoption,
+				analysisv1alpha1.AnnotationAdoptTemplate,
+			} {
+				if e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key] {
+					return true
+				}
+			}
+			return false
+		},
+	}
+}

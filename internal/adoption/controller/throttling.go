@@ -1,0 +1,101 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// throttlingWindow is that of the rates; it holds some scrapes.
+	throttlingWindow = 5 * time.Minute
+	// throttlingPods bounds the pods of one question.
+	throttlingPods = 100
+	// throttlingTimeout bounds one question: an answer that comes late is no better than none.
+	throttlingTimeout = 5 * time.Second
+	// throttlingRest is how long a source that did not answer is left alone.
+	throttlingRest = time.Minute
+)
+
+// Querier evaluates PromQL.
+type Querier interface {
+	Selector(metric string, own ...prometheus.Matcher) (string, error)
+	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
+}
+
+// PrometheusThrottling asks Prometheus for cAdvisor's counters of CFS periods.
+type PrometheusThrottling struct {
+	Querier Querier
+	Clock   clock.PassiveClock
+
+	mu    sync.Mutex
+	quiet time.Time // until when nothing is asked
+}
+
+// Throttled implements Throttling.
+func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio {
+	t.mu.Lock()
+	quiet := t.Clock.Now().Before(t.quiet)
+	t.mu.Unlock()
+	if len(pods) == 0 || quiet {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, throttlingTimeout)
+	defer cancel()
+	worst, err := t.ask(ctx, pods)
+	if err != nil {
+		t.mu.Lock()
+		t.quiet = t.Clock.Now().Add(throttlingRest)
+		t.mu.Unlock()
+		ctrl.LoggerFrom(ctx).WithName("adoption").V(1).Info("Throttling is not known", "namespace", pods[0].Namespace, "reason", err.Error())
+		return nil
+	}
+	return worst
+}
+
+func (t *PrometheusThrottling) ask(ctx context.Context, pods []corev1.Pod) (*series.Ratio, error) {
+	names := make([]string, 0, len(pods))
+	for i := range pods[:min(len(pods), throttlingPods)] {
+		names = append(names, regexp.QuoteMeta(pods[i].Name))
+	}
+	rate := func(metric string) (string, error) {
+		selector, err := t.Querier.Selector(metric,
+			prometheus.Matcher{Label: "namespace", Op: "=", Value: pods[0].Namespace},
+			prometheus.Matcher{Label: "pod", Op: "=~", Value: strings.Join(names, "|")},
+			prometheus.Matcher{Label: "container", Op: "!=", Value: ""})
+		return fmt.Sprintf("sum by (pod, container) (rate(%s[%s]))", selector, throttlingWindow), err
+	}
+	throttled, err := rate("container_cpu_cfs_throttled_periods_total")
+	if err != nil {
+		return nil, fmt.Errorf("asking for throttled periods: %w", err)
+	}
+	periods, err := rate("container_cpu_cfs_periods_total")
+	if err != nil {
+		return nil, fmt.Errorf("asking for CFS periods: %w", err)
+	}
+	samples, err := t.Querier.Vector(ctx, "max("+throttled+" / "+periods+")", t.Clock.Now())
+	if err != nil {
+		return nil, fmt.Errorf("asking for throttling: %w", err)
+	}
+	for _, s := range samples {
+		if s.Value >= 0 && s.Value <= 1 { // Not so for NaN, which a container without work gives.
+			share := series.Ratio(s.Value)
+			return &share, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,132 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/oom"
+)
+
+// Preview is what a craned would do next for one Recommendation, as if its adoptionType were Auto.
+type Preview struct {
+	Recommendation *analysisv1alpha1.Recommendation
+	// Phase is how far adoption has come today.
+	Phase adoption.Phase
+	// Refused says why nothing is adopted; empty where it is.
+	Refused string
+	// Plan is what is decided; its summary and remarks say why.
+	Plan     adoption.Plan
+	Requests []Request
+}
+
+// Previewer previews one Recommendation after the other, each with what those before it have taken of the budgets.
+type Previewer struct {
+	Looker
+	Settings Settings
+	Book     *adoption.Book
+}
+
+// Preview decides as a craned does, and sends nothing. all are the Recommendations that may have the same target.
+func (p Previewer) Preview(
+	ctx context.Context, rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation, now time.Time,
+) (Preview, error) {
+	rec = rec.DeepCopy()
+	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
+	out := Preview{Recommendation: rec}
+	if out.Refused = refused(rec, all); out.Refused != "" {
+		return out, nil
+	}
+	ref := rec.Spec.TargetRef
+	kind, ok := KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
+	if !ok {
+		out.Refused = fmt.Sprintf("pods of a %s are not adopted", ref.Kind)
+		return out, nil
+	}
+	scene, err := p.Look(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	if apierrors.IsNotFound(err) {
+		out.Refused = "the target does not exist"
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	of := rec.Spec.Type
+	state, err := StateOf(scene.Object, of)
+	if err != nil {
+		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateKeys()[of], err)
+		return out, nil
+	}
+	in, bar, err := p.Input(ctx, scene, Question{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
+	if err != nil {
+		return out, err
+	}
+	entry := scene.BookKey(of)
+	in.Room = p.Book.Room(entry, in.Policy, now)
+	in.Room.Closed = p.Settings.Closed(now)
+	out.Phase, out.Refused, out.Plan = state.Phase, bar.Message, adoption.Decide(in)
+	p.Book.Set(entry, out.Plan.State)
+	out.Requests, err = scene.Requests(of, state, out.Plan)
+	return out, err
+}
+
+// refused says why a Recommendation has no say, whatever its target.
+func refused(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation) string {
+	switch {
+	case StateKeys()[rec.Spec.Type] == "":
+		return fmt.Sprintf("recommendations of type %s are not adopted", rec.Spec.Type)
+	case rec.Status.RecommendedValue == "":
+		return "nothing is recommended yet"
+	}
+	same := []analysisv1alpha1.Recommendation{*rec}
+	for i := range all {
+		o := &all[i]
+		if o.UID != rec.UID && sameTarget(o.Spec.TargetRef, rec.Spec.TargetRef) {
+			same = append(same, *o)
+		}
+	}
+	if first := Speaker(same, rec.Spec.Type); first != nil && first.UID != rec.UID {
+		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name)
+	}
+	return ""
+}
+
+func sameTarget(a, b corev1.ObjectReference) bool {
+	kind := func(r corev1.ObjectReference) schema.GroupKind {
+		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
+	}
+	return kind(a) == kind(b) && a.Namespace == b.Namespace && a.Name == b.Name
+}
+
+// StoredKills reads the ledger of OOM kills where craned keeps it.
+type StoredKills struct {
+	Reader    client.Reader
+	Namespace string
+}
+
+// Kills implements Ledger. Parts that are no records are left out.
+func (k StoredKills) Kills(ctx context.Context) ([]oom.Kill, error) {
+	var cm corev1.ConfigMap
+	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: oom.ConfigMap}, &cm)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMap, err)
+	}
+	ledger, _, err := oom.Read(cm.Data[oom.Key])
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMap, err)
+	}
+	return ledger.Kills(), nil
+}

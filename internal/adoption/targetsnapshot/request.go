@@ -1,0 +1,220 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/adoption"
+)
+
+// Request is one write. Each names the UID, and the version, that it is meant for, so that one which somebody overtook is refused.
+type Request struct {
+	// Object is what is addressed; Subresource the part of it, empty for itself.
+	Object      *unstructured.Unstructured
+	Subresource string
+	// Type of the patch: a server-side apply, by force, or a merge; empty where Body is created.
+	Type types.PatchType
+	// Manager owns what is written.
+	Manager string
+	Body    *unstructured.Unstructured
+	// Why is one line on what it is for.
+	Why string
+}
+
+// String names what is addressed, as kubectl does: pods/web-1/resize.
+func (r Request) String() string {
+	name := strings.ToLower(r.Object.GetKind()) + "s/" + r.Object.GetName()
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	return name
+}
+
+// ManagerOf is the field manager of what is adopted of a type. What it owns can be told apart, and given back.
+func ManagerOf(kind analysisv1alpha1.AnalysisType) string {
+	return "craned-adoption-" + strings.ToLower(string(kind))
+}
+
+// Identity is the target with nothing in it but who it is.
+func (s *Scene) Identity() *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(s.Kind.GVK)
+	out.SetNamespace(s.Object.GetNamespace())
+	out.SetName(s.Object.GetName())
+	out.SetUID(s.Object.GetUID())
+	return out
+}
+
+// version is the identity with the version that was seen.
+func (s *Scene) version() *unstructured.Unstructured {
+	out := s.Identity()
+	out.SetResourceVersion(s.Object.GetResourceVersion())
+	return out
+}
+
+// StateRequest writes the state into its annotation; nil where it is there.
+func (s *Scene) StateRequest(of analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
+	old, err := before.Text()
+	if err != nil {
+		return nil, err
+	}
+	text, err := after.Text()
+	if err != nil || text == old {
+		return nil, err
+	}
+	body, why := s.version(), "what was adopted is forgotten"
+	if text != "" { // An apply without the annotation takes it away.
+		body.SetAnnotations(map[string]string{StateKeys()[of]: text})
+		why = "written down first: what there was, and what shall be"
+	}
+	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: ManagerOf(of) + "-state", Body: body, Why: why}, nil
+}
+
+// ResizeRequest gives one pod its new size in place; nil where the pod is none of the scene's.
+func (s *Scene) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.Change) *Request {
+	for i := range s.Pods {
+		if string(s.Pods[i].UID) != c.UID {
+			continue
+		}
+		why := fmt.Sprintf("from %s to %s", c.From, c.To)
+		if c.Restarts {
+			why += "; its containers restart for it"
+		}
+		body := ResizeOf(&s.Pods[i], c.To)
+		return &Request{Object: body, Subresource: "resize", Type: types.ApplyPatchType, Manager: ManagerOf(of), Body: body, Why: why}
+	}
+	return nil
+}
+
+// EvictRequest asks for the eviction of one pod, which disruption budgets may refuse.
+func (s *Scene) EvictRequest(e adoption.Eviction) *Request {
+	pod := &unstructured.Unstructured{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	pod.SetNamespace(s.Object.GetNamespace())
+	pod.SetName(e.Pod)
+	pod.SetUID(types.UID(e.UID))
+	body := &unstructured.Unstructured{Object: object{"deleteOptions": object{"preconditions": object{"uid": e.UID}}}}
+	body.SetGroupVersionKind(policyv1.SchemeGroupVersion.WithKind("Eviction"))
+	body.SetNamespace(pod.GetNamespace())
+	body.SetName(e.Pod)
+	return &Request{Object: pod, Subresource: "eviction", Body: body, Why: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Why)}
+}
+
+// ScaleRequest sets the number of replicas through the subresource scale.
+func (s *Scene) ScaleRequest(to int32) *Request {
+	body := s.version()
+	body.SetAPIVersion("autoscaling/v1")
+	body.SetKind("Scale")
+	body.Object["spec"] = object{"replicas": int64(to)}
+	return &Request{
+		Object: s.Identity(), Subresource: "scale", Type: types.ApplyPatchType, Manager: ManagerOf(analysisv1alpha1.AnalysisTypeReplicas),
+		Body: body, Why: fmt.Sprintf("to %d replicas", to),
+	}
+}
+
+// TargetsRequest moves targets of the autoscaler that Crane owns; nil where there is none.
+func (s *Scene) TargetsRequest(to []adoption.Target) *Request {
+	o := s.scaler.object
+	if o == nil || len(to) == 0 {
+		return nil
+	}
+	metrics, _, err := unstructured.NestedSlice(o.Object, "spec", "metrics") // A deep copy.
+	if err != nil {
+		return nil
+	}
+	var parts []string
+	for _, t := range to {
+		for _, m := range metrics {
+			if share := shareOf(m, t); share != nil {
+				share["averageUtilization"] = int64(t.Percent)
+			}
+		}
+		parts = append(parts, t.String())
+	}
+	who := &unstructured.Unstructured{}
+	who.SetGroupVersionKind(o.GroupVersionKind())
+	who.SetNamespace(o.GetNamespace())
+	who.SetName(o.GetName())
+	who.SetUID(o.GetUID())
+	body := &unstructured.Unstructured{Object: object{
+		"metadata": object{"uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion()},
+		"spec":     object{"metrics": metrics},
+	}}
+	return &Request{
+		Object: who, Type: types.MergePatchType, Manager: ManagerOf(analysisv1alpha1.AnalysisTypeResource), Body: body,
+		Why: "the autoscaler acts at the use at which it acted before: " + strings.Join(parts, "; "),
+	}
+}
+
+// shareOf is the target of a metric, where it is the one that is meant.
+func shareOf(metric any, t adoption.Target) map[string]any {
+	m, _ := metric.(map[string]any)
+	key, name := "resource", "cpu"
+	if t.Container != "" {
+		key = "containerResource"
+	}
+	if t.Memory {
+		name = "memory"
+	}
+	source, _ := m[key].(map[string]any)
+	container, _ := source["container"].(string)
+	target, _ := source["target"].(map[string]any)
+	if source["name"] != name || container != t.Container || target["averageUtilization"] == nil {
+		return nil
+	}
+	return target
+}
+
+// TemplateRequest writes the size into the pod template as ours, or gives it back to whom it was taken from: as a merge in
+// that one's name, after which nothing of it is ours.
+func (s *Scene) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
+	body := s.version()
+	spec := object{"template": TemplateOf(s.spec, *plan.Template)}
+	if s.Kind.GVK.Kind == "CronJob" {
+		spec = object{"jobTemplate": object{"spec": spec}}
+	}
+	body.Object["spec"] = spec
+	out := &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: ManagerOf(of), Body: body, Why: "by a roll-out: " + plan.Template.String()}
+	if plan.Restore && before.Owner != "" {
+		out.Type, out.Manager = types.StrategicMergePatchType, before.Owner
+	}
+	return out
+}
+
+// Requests are all that a plan wants to be sent, in the order in which they are sent. Those to the target name the version that
+// was seen; the ones behind the first name the version that the first has made.
+func (s *Scene) Requests(of analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
+	state, err := s.StateRequest(of, before, plan.State)
+	if err != nil {
+		return nil, err
+	}
+	all := []*Request{state, s.TargetsRequest(plan.Targets)}
+	for _, c := range plan.Changes {
+		all = append(all, s.ResizeRequest(of, c))
+	}
+	for _, e := range plan.Evictions {
+		all = append(all, s.EvictRequest(e))
+	}
+	if plan.Replicas != nil {
+		all = append(all, s.ScaleRequest(*plan.Replicas))
+	}
+	if plan.Template != nil {
+		all = append(all, s.TemplateRequest(of, plan, before))
+	}
+	var out []Request
+	for _, r := range all {
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook gives new pods of adopted workloads the requests that are adopted, so that a pod which replaces another
+// need not be resized first. What is adopted is written down on the workload; this package reads it there, and decides
+// nothing.
+package webhook
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/podwebhook"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// Workload is what the webhook has to know of a workload, and of its namespace.
+type Workload struct {
+	Annotations, Labels map[string]string
+	NamespaceLabels     map[string]string
+}
+
+// Finder finds workloads, in memory. What it does not know is not there.
+type Finder func(kind, namespace, name string) (Workload, bool)
+
+// Mutator implements pods.Mutator.
+type Mutator struct{ Find Finder }
+
+// Name implements pods.Mutator.
+func (Mutator) Name() string { return "adoption" }
+
+// Mutate implements pods.Mutator.
+func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
+	kind, name, ok := owner(pod)
+	if !ok {
+		return nil, nil
+	}
+	w, ok := m.Find(kind, pod.Namespace, name)
+	if !ok || off(w.Labels) || off(w.NamespaceLabels) {
+		return nil, nil
+	}
+	state, err := adoption.ParseState(w.Annotations[analysisv1alpha1.AnnotationAdoption])
+	if err != nil {
+		return nil, fmt.Errorf("%s %s/%s: %w", kind, pod.Namespace, name, err)
+	}
+	return operations(pod, state), nil
+}
+
+func off(labels map[string]string) bool {
+	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
+}
+
+// ofCronJob is how Kubernetes names the Jobs of a CronJob.
+var ofCronJob = regexp.MustCompile(`^(.+)-[0-9]+$`)
+
+// owner names the workload of a new pod by its controller, and by how Kubernetes names what stands between.
+func owner(pod *corev1.Pod) (kind, name string, ok bool) {
+	of := metav1.GetControllerOfNoCopy(pod)
+	if of == nil {
+		return "", "", false
+	}
+	switch of.Kind {
+	case "StatefulSet", "DaemonSet":
+		return of.Kind, of.Name, true
+	case "ReplicaSet":
+		name, ok = strings.CutSuffix(of.Name, "-"+pod.Labels["pod-template-hash"])
+		return "Deployment", name, ok
+	case "Job":
+		if m := ofCronJob.FindStringSubmatch(of.Name); m != nil {
+			return "CronJob", m[1], true
+		}
+	}
+	return "", "", false
+}
+
+// operations turn what the pod asks for into what is adopted. A container that does not ask for what its template asked for
+// when adoption began is left alone: its owner has said something else since.
+func operations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
+	size, ok := state.ForNewPods()
+	if !ok {
+		return nil
+	}
+	changed := pod.DeepCopy()
+	var out []podwebhook.Operation
+	for _, part := range []struct {
+		path string
+		list []corev1.Container
+	}{{"initContainers", changed.Spec.InitContainers}, {"containers", changed.Spec.Containers}} {
+		for i := range part.list {
+			c := &part.list[i]
+			to, adopted := size.Containers[c.Name]
+			if !adopted || !same(shared.Resources(c.Resources), state.Earlier.Containers[c.Name]) || same(shared.Resources(c.Resources), to) {
+				continue
+			}
+			give(&c.Resources, to)
+			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", part.path, i), Value: c.Resources})
+		}
+	}
+	// A pod that was guaranteed its resources stays so; one that was promised nothing may be promised something.
+	if len(out) > 0 && guaranteed(pod) && !guaranteed(changed) {
+		return nil
+	}
+	return out
+}
+
+func guaranteed(pod *corev1.Pod) bool { return shared.Pod(pod).Guaranteed() }
+
+// same tells whether two containers ask for the same.
+func same(a, b rightsize.Resources) bool {
+	return equal(a.CPURequest, b.CPURequest) && equal(a.CPULimit, b.CPULimit) &&
+		equal(a.MemoryRequest, b.MemoryRequest) && equal(a.MemoryLimit, b.MemoryLimit)
+}
+
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// give sets what is adopted and leaves the rest: other resources, and what the size does not speak of.
+func give(to *corev1.ResourceRequirements, size rightsize.Resources) {
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, q *apiresource.Quantity) {
+		if q == nil {
+			return
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = *q
+	}
+	set(&to.Requests, corev1.ResourceCPU, cpu(size.CPURequest))
+	set(&to.Requests, corev1.ResourceMemory, memory(size.MemoryRequest))
+	set(&to.Limits, corev1.ResourceCPU, cpu(size.CPULimit))
+	set(&to.Limits, corev1.ResourceMemory, memory(size.MemoryLimit))
+}
+
+func cpu(v *series.MilliCPU) *apiresource.Quantity {
+	if v == nil {
+		return nil
+	}
+	return apiresource.NewMilliQuantity(int64(*v), apiresource.DecimalSI)
+}
+
+func memory(v *series.Bytes) *apiresource.Quantity {
+	if v == nil {
+		return nil
+	}
+	return apiresource.NewQuantity(int64(*v), apiresource.BinarySI)
+}

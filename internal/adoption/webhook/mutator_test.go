@@ -1,0 +1,118 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/kube/podwebhook"
+)
+
+var _ podwebhook.Mutator = Mutator{}
+
+const watching = `{"phase":"Watching","earlier":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},` +
+	`"before":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},"current":{"containers":{"app":{"cpuRequest":800,"memoryRequest":268435456}}},"steps":1}`
+
+func aPod(cpu, memory string, change ...func(*corev1.Pod)) *corev1.Pod {
+	controller := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", GenerateName: "web-5d4f-", Labels: map[string]string{"pod-template-hash": "5d4f"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f", Controller: &controller}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "proxy"},
+			{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: apiresource.MustParse(cpu), corev1.ResourceMemory: apiresource.MustParse(memory), "example.com/card": apiresource.MustParse("1"),
+			}}},
+		}},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func TestMutate(t *testing.T) {
+	const want = `[{"op":"add","path":"/spec/containers/1/resources","value":{"requests":{"cpu":"800m","example.com/card":"1","memory":"256Mi"}}}]`
+	adopted := Workload{Annotations: map[string]string{"analysis.crane.io/adoption": watching}}
+	disabled := map[string]string{"analysis.crane.io/adoption": "disabled"}
+	for name, c := range map[string]struct {
+		pod      *corev1.Pod
+		workload Workload
+		want     string
+		fails    bool
+	}{
+		"adopted":                  {aPod("1", "512Mi"), adopted, want, false},
+		"as adopted":               {aPod("800m", "256Mi"), adopted, "null", false},
+		"the owner said otherwise": {aPod("2", "512Mi"), adopted, "null", false},
+		"not adopted":              {aPod("1", "512Mi"), Workload{}, "null", false},
+		"opted out":                {aPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, Labels: disabled}, "null", false},
+		"namespace opted out":      {aPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, NamespaceLabels: disabled}, "null", false},
+		"no owner":                 {aPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences = nil }), adopted, "null", false},
+		"another owner":            {aPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Game" }), adopted, "null", false},
+		"another template":         {aPod("1", "512Mi", func(p *corev1.Pod) { p.Labels = nil }), adopted, "null", false},
+		"nonsense":                 {aPod("1", "512Mi"), Workload{Annotations: map[string]string{"analysis.crane.io/adoption": "{"}}, "null", true},
+		"another container":        {aPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "x" }), adopted, "null", false},
+	} {
+		m := Mutator{Find: func(kind, namespace, name string) (Workload, bool) {
+			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web"
+		}}
+		before := c.pod.DeepCopy()
+		got, err := m.Mutate(c.pod)
+		text, encodeErr := json.Marshal(got)
+		if encodeErr != nil {
+			t.Fatal(encodeErr)
+		}
+		if string(text) != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: %s, %v, want %s", name, text, err, c.want)
+		}
+		if !equality.Semantic.DeepEqual(before, c.pod) {
+			t.Errorf("%s: the pod was changed", name)
+		}
+	}
+}
+
+// TestGuaranteedStays: a pod that is guaranteed its resources is not made Burstable.
+func TestGuaranteedStays(t *testing.T) {
+	pod := aPod("1", "512Mi", func(p *corev1.Pod) {
+		p.Spec.Containers = p.Spec.Containers[1:]
+		delete(p.Spec.Containers[0].Resources.Requests, "example.com/card")
+		p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests.DeepCopy()
+	})
+	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":1000,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
+		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
+	m := Mutator{Find: func(string, string, string) (Workload, bool) {
+		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true
+	}}
+	if got, err := m.Mutate(pod); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	controller := true
+	for of, want := range map[[2]string]string{
+		{"StatefulSet", "db"}: "StatefulSet db", {"DaemonSet", "log"}: "DaemonSet log", {"Job", "night-29283"}: "CronJob night", {"Job", "now"}: " ",
+		{"ReplicaSet", "other"}: " ",
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Labels:          map[string]string{"pod-template-hash": "5d4f"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: of[0], Name: of[1], Controller: &controller}},
+		}}
+		kind, name, ok := owner(pod)
+		if !ok {
+			kind, name = "", ""
+		}
+		if got := kind + " " + name; got != want {
+			t.Errorf("%v: %q, want %q", of, got, want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpupinning
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"crane.io/crane/pkg/numa"
+)
+
+var (
+	activeDesc     = prometheus.NewDesc("crane_agent_cpu_manager_active", "1 where containers are given CPUs of their own, 0 where the agent stands aside.", nil, nil)
+	cpusDesc       = prometheus.NewDesc("crane_agent_cpu_manager_cpus", "CPUs that a container has alone, and those that all others share.", []string{"set"}, nil)
+	containersDesc = prometheus.NewDesc("crane_agent_cpu_manager_containers", "Containers with CPUs by a policy, and those that do not get what they ask for.", []string{"state"}, nil)
+	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.", []string{"outcome"}, nil)
+)
+
+// counts are since the start.
+type counts struct{ moved, mended, failed atomic.Int64 }
+
+// Describe implements prometheus.Collector.
+func (m *Manager) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{activeDesc, cpusDesc, containersDesc, writesDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Manager) Collect(to chan<- prometheus.Metric) {
+	s := m.Status()
+	active := 0.0
+	gauge := func(d *prometheus.Desc, value int, label string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), label)
+	}
+	if s.Active {
+		active = 1
+		gauge(cpusDesc, s.Exclusive.Len(), "exclusive")
+		gauge(cpusDesc, s.Shared.Len(), "shared")
+		gauge(containersDesc, s.Containers, "assigned")
+		gauge(containersDesc, s.Refused, "refused")
+	}
+	to <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, active)
+	for outcome, n := range map[string]*atomic.Int64{"moved": &m.counts.moved, "mended": &m.counts.mended, "failed": &m.counts.failed} {
+		to <- prometheus.MustNewConstMetric(writesDesc, prometheus.CounterValue, float64(n.Load()), outcome)
+	}
+}
+
+// Owned are the CPUs that containers have alone; false where this manager gives none. It is safe for concurrent use.
+func (m *Manager) Owned() (cpus numa.CPUSet, ok bool) {
+	s := m.Status()
+	return s.Exclusive, s.Active
+}

@@ -1,0 +1,139 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpupinning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/inventory"
+	"crane.io/crane/internal/kube/topologyconv"
+	"crane.io/crane/pkg/cpumanager"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
+)
+
+// podFacts is what matters of a pod.
+type podFacts struct {
+	*corev1.Pod
+
+	uid string // that of its cgroup
+	// ended has no processes any more.
+	ended bool
+	// spared keeps off the reserved CPUs although it shares.
+	spared bool
+	// containers are names by the runtime's id.
+	containers map[string]string
+	// claim is nil for pods that only share.
+	claim *cpumanager.Pod
+	// problem says why a pod that seems to want CPUs of its own shares; empty for none.
+	problem string
+}
+
+func (p *podFacts) name() string { return p.Namespace + "/" + p.Name }
+
+// podsOf reads a node's pods, those that came first first: what they have they keep. policy is that of pods that name none.
+func podsOf(list []*corev1.Pod, policy numa.Policy) []podFacts {
+	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b *corev1.Pod) int {
+		return cmp.Or(began(a).Compare(began(b)), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	out := make([]podFacts, 0, len(sorted))
+	for _, pod := range sorted {
+		p := podFacts{
+			Pod: pod, uid: inventory.UID(pod), containers: map[string]string{},
+			ended:  pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+			spared: pod.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] == "true",
+		}
+		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range statuses {
+				if _, id, ok := strings.Cut(statuses[i].ContainerID, "://"); ok && id != "" {
+					p.containers[id] = statuses[i].Name
+				}
+			}
+		}
+		if !p.ended {
+			p.claim, p.problem = claimOf(pod, p.uid, policy)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func began(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// claimOf is what a pod may have: the zones that the scheduler wrote on it, for its containers that ask for whole CPUs.
+func claimOf(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
+	result, ok := pod.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]
+	if !ok || result == "" {
+		return nil, ""
+	}
+	if named, ok := pod.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy]; ok {
+		if IsPolicy(named) {
+			policy = numa.Policy(named)
+		} else {
+			problem = fmt.Sprintf("its annotation %s is %.40q, which is no policy: %s holds", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
+		}
+	}
+	if policy == numa.PolicyNone {
+		return nil, problem
+	}
+	placement, err := topologyconv.DecodeResult(result)
+	if err != nil {
+		return nil, fmt.Sprintf("the zones that it was given cannot be read: %v", err)
+	}
+	claim = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
+	for _, share := range placement {
+		// More CPUs than there are numbers of is the same as too many.
+		claim.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		r := inForce(pod, c)
+		n := topologyconv.WholeCPUs(r)
+		if n == 0 || n > numa.MaxCPU+1 {
+			continue
+		}
+		limit, err := topologyconv.Amount(corev1.ResourceMemory, r.Limits[corev1.ResourceMemory])
+		if err != nil {
+			limit = 0
+		}
+		claim.Containers = append(claim.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
+	}
+	if len(claim.Containers) == 0 {
+		return nil, problem
+	}
+	return claim, problem
+}
+
+// inForce are a container's resources as the kubelet has applied them: while a resize waits the spec is ahead.
+func inForce(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		if s.Name != c.Name || s.Resources == nil {
+			continue
+		}
+		_, requested := s.Resources.Requests[corev1.ResourceCPU]
+		_, limited := s.Resources.Limits[corev1.ResourceCPU]
+		if requested && limited {
+			return s.Resources
+		}
+	}
+	return &c.Resources
+}
+
+// IsPolicy tells whether a text names a policy.
+func IsPolicy(text string) bool {
+	return slices.Contains([]numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}, numa.Policy(text))
+}

@@ -1,0 +1,156 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpupinning
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/pkg/cpumanager"
+	"crane.io/crane/pkg/numa"
+)
+
+// StateFile is the name of the state file in the kubelet's directory, which is gocrane's.
+const StateFile = "crane_cpu_manager_state"
+
+const (
+	// stateVersion is that of the file's form. gocrane's has a policyName and no version.
+	stateVersion = 1
+	// maxState and maxHoldings bound what is read: 4096 containers take less than 1 MiB.
+	maxState    = 4 << 20
+	maxHoldings = numa.MaxHolders
+)
+
+// entry is a holding in the file.
+type entry struct {
+	Pod       string         `json:"pod"`
+	Container string         `json:"container"`
+	Policy    numa.Policy    `json:"policy"`
+	CPUs      string         `json:"cpus,omitempty"`
+	Zones     map[string]int `json:"zones,omitempty"`
+}
+
+// gocraneState is the file of gocrane's agent: the checkpoint V2 of the kubelet of Kubernetes 1.22. Its checksum, of a dump of Go's own
+// structures, is not looked at; that assignments are possible is.
+type gocraneState struct {
+	PolicyName    string                       `json:"policyName"`
+	DefaultCPUSet string                       `json:"defaultCpuSet"`
+	Entries       map[string]map[string]string `json:"entries"`
+}
+
+// parseState reads a state file, ours or gocrane's. Nothing that cannot be is returned: not two holdings of a container, no number that is
+// no CPU's. Whether the CPUs are there and free is decided where they are taken over.
+func parseState(content []byte) ([]cpumanager.Holding, error) {
+	if len(content) > maxState {
+		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxState)
+	}
+	var head struct {
+		Version    *int    `json:"version"`
+		PolicyName *string `json:"policyName"`
+	}
+	if err := json.Unmarshal(content, &head); err != nil {
+		return nil, fmt.Errorf("no JSON: %w", err)
+	}
+	var out []cpumanager.Holding
+	var err error
+	if head.Version == nil && head.PolicyName != nil {
+		out, err = parseGocrane(content)
+	} else {
+		out, err = parseOwn(content)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > maxHoldings {
+		return nil, fmt.Errorf("%d containers, want at most %d", len(out), maxHoldings)
+	}
+	if err := cpumanager.Validate(out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func parseOwn(content []byte) ([]cpumanager.Holding, error) {
+	var entries []entry
+	if err := durablefile.Open(stateVersion, content, &entries); err != nil {
+		return nil, err
+	}
+	out := make([]cpumanager.Holding, 0, len(entries))
+	for _, e := range entries {
+		cpus, err := numa.ParseCPUSet(e.CPUs)
+		if err != nil {
+			return nil, fmt.Errorf("container %.80q: %w", e.Pod+"/"+e.Container, err)
+		}
+		out = append(out, cpumanager.Holding{ID: cpumanager.ID{Pod: e.Pod, Container: e.Container}, Policy: e.Policy, CPUs: cpus, Zones: e.Zones})
+	}
+	return out, nil
+}
+
+func parseGocrane(content []byte) ([]cpumanager.Holding, error) {
+	var s gocraneState
+	if err := json.Unmarshal(content, &s); err != nil {
+		return nil, fmt.Errorf("of gocrane: %w", err)
+	}
+	if _, err := numa.ParseCPUSet(s.DefaultCPUSet); err != nil {
+		return nil, fmt.Errorf("of gocrane: defaultCpuSet: %w", err)
+	}
+	var out []cpumanager.Holding
+	for _, pod := range slices.Sorted(maps.Keys(s.Entries)) {
+		for _, container := range slices.Sorted(maps.Keys(s.Entries[pod])) {
+			cpus, err := numa.ParseCPUSet(s.Entries[pod][container])
+			if err != nil {
+				return nil, fmt.Errorf("of gocrane: container %.80q: %w", pod+"/"+container, err)
+			}
+			out = append(out, cpumanager.Holding{ID: cpumanager.ID{Pod: pod, Container: container}, CPUs: cpus})
+		}
+	}
+	return out, nil
+}
+
+func encodeState(holdings []cpumanager.Holding) ([]byte, error) {
+	entries := make([]entry, len(holdings))
+	for i, h := range holdings {
+		entries[i] = entry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
+	}
+	return durablefile.Seal(stateVersion, entries)
+}
+
+// errDamaged tells of a state file that cannot be understood.
+var errDamaged = errors.New("is damaged")
+
+// readState reads a state file; one that is not there is empty, and found tells that it is there.
+func readState(path string) (holdings []cpumanager.Holding, found bool, err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxState) {
+		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxState)
+	}
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, true, fmt.Errorf("state of CPUs: %w", err)
+	}
+	if holdings, err = parseState(content); err != nil {
+		return nil, true, fmt.Errorf("state of CPUs: %s %w: %w", path, errDamaged, err)
+	}
+	return holdings, true, nil
+}
+
+// setAside moves a damaged file to path.bad, for people to look at.
+func setAside(path string) error {
+	if err := os.Rename(path, path+".bad"); err != nil {
+		return fmt.Errorf("state of CPUs: move it aside: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cpupinning
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"crane.io/crane/pkg/cpumanager"
+	"crane.io/crane/pkg/numa"
+)
+
+func someHoldings() []cpumanager.Holding {
+	return []cpumanager.Holding{
+		{ID: cpumanager.ID{Pod: "p", Container: "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(1, 2, 9), Zones: map[string]int{"node0": 3}},
+		{ID: cpumanager.ID{Pod: "p", Container: "b"}, Policy: numa.PolicyNUMA, Zones: map[string]int{"node0": 1, "node2": 2}},
+	}
+}
+
+func TestState(t *testing.T) {
+	content, err := encodeState(someHoldings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parseState(content); err != nil || !reflect.DeepEqual(got, someHoldings()) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for want, bad := range map[string]string{
+		"no JSON":              string(content[:len(content)-3]),
+		"has version 2":        strings.Replace(string(content), `"version":1`, `"version":2`, 1),
+		"another checksum":     strings.Replace(string(content), "1-2,9", "1-2,8", 1),
+		"bytes, want at most":  strings.Repeat(" ", maxState) + "{}",
+		"has version 0":        "{}",
+		"of gocrane":           `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
+		"defaultCpuSet":        `{"policyName":"static","defaultCpuSet":"x"}`,
+		"cannot unmarshal":     `{"policyName":"static","entries":[]}`,
+		"names no container":   `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
+		"containers, want at ": `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + many(maxHoldings+1) + `}}}`,
+	} {
+		if got, err := parseState([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %d holdings, %v, want %q", bad, len(got), err, want)
+		}
+	}
+}
+
+func many(n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = fmt.Sprintf(`"c%d":"1"`, i)
+	}
+	return strings.Join(parts, ",")
+}
+
+// TestGocraneState reads the checkpoint V2 of gocrane's agent; its checksum is not looked at.
+func TestGocraneState(t *testing.T) {
+	got, err := parseState([]byte(`{"policyName":"static","defaultCpuSet":"0,4-63","entries":{"0f0e":{"main":"1-2","side":"1-2"},"aa":{"x":"3"}},"checksum":4162093546}`))
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := cpumanager.Holding{ID: cpumanager.ID{Pod: "0f0e", Container: "side"}, CPUs: numa.NewCPUSet(1, 2)}
+	if !reflect.DeepEqual(got[1], want) {
+		t.Errorf("%+v, want %+v", got[1], want)
+	}
+}
+
+func TestReadState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), StateFile)
+	if got, found, err := readState(path); got != nil || found || err != nil {
+		t.Errorf("no file: %v, %v", got, err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := readState(path); err == nil {
+		t.Errorf("a directory: %v", got)
+	}
+}
+
+func FuzzParseState(f *testing.F) {
+	own, err := encodeState(someHoldings())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(own)
+	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"1-2"}},"checksum":1}`))
+	f.Add([]byte(`{"version":1,"checksum":0,"content":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		holdings, err := parseState(content)
+		if err != nil {
+			return
+		}
+		again, err := encodeState(holdings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := parseState(again); err != nil || len(back) != len(holdings) {
+			t.Fatalf("%q became %q: %v", content, again, err)
+		}
+		// What was read may be asked for and given, whatever it says.
+		layout, err := numa.NewLayout([]numa.Thread{{CPU: 0, Zone: "node0"}, {CPU: 1, Core: 1, Zone: "node0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, holdings, asClaims(holdings))
+		if plan.Shared == (numa.CPUSet{}) {
+			t.Fatalf("%q leaves nothing to share", content)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package durablefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReplace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	for _, content := range []string{"one", "another"} {
+		if err := Replace(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if _, err := os.Stat(path + ".tmp"); !os.IsNotExist(err) {
+		t.Errorf("something was left beside the file: %v", err)
+	}
+}
+
+// TestReplaceFails: whatever goes wrong, the old content stays.
+func TestReplaceFails(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	if err := Replace(path, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	// A directory in the place of the temporary file is in the way, as a full disk would be.
+	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, []byte("new")); err == nil {
+		t.Error("no error")
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := Replace(filepath.Join(dir, "nowhere", "state"), nil); err == nil {
+		t.Error("no error without a directory")
+	}
+}
+
+func TestSeal(t *testing.T) {
+	sealed, err := Seal(3, map[string]int{"a": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	if err := Open(3, sealed, &got); err != nil || got["a"] != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for want, bad := range map[string]string{
+		"no JSON":          string(sealed[:len(sealed)/2]),
+		"version 4":        strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
+		"another checksum": strings.Replace(string(sealed), `"a":1`, `"a":2`, 1),
+	} {
+		if err := Open(3, []byte(bad), &got); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
+		}
+	}
+	if err := Open(3, sealed, new(int)); err == nil || !strings.Contains(err.Error(), "content") {
+		t.Errorf("into a number: %v", err)
+	}
+}
+
+// TestLock: a directory is one process's at a time, and free when that is done with it.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	file, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("the second has it as well: %v", err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err = Lock(dir)
+	if err != nil {
+		t.Fatal("it is not free again: ", err)
+	}
+	defer file.Close()
+	if _, err := Lock(filepath.Join(dir, "nowhere")); err == nil {
+		t.Error("no error without a directory")
+	}
+}

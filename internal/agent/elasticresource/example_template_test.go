@@ -1,0 +1,48 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// TestExampleTemplate: the template that Crane ships makes PromQL of a Node, in metrics that the agent finds.
+func TestExampleTemplate(t *testing.T) {
+	content, err := os.ReadFile("../../../examples/noderesource-tsp-template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cm corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(content, &cm); err != nil {
+		t.Fatal(err)
+	}
+	if cm.Name != predictionv1alpha1.NodeResourceTemplateConfigMap {
+		t.Errorf("name %s", cm.Name)
+	}
+	spec, err := render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], theNode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, ok := identifierOf(&spec, name); !ok {
+			t.Errorf("nothing of %s", name)
+		}
+	}
+	for _, m := range spec.PredictionMetrics {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(m.ExpressionQuery.Expression); err != nil {
+			t.Errorf("%s: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
+		}
+		if !strings.Contains(m.ExpressionQuery.Expression, `(n1|10.0.0.1)(:\\d+)?`) {
+			t.Errorf("%s is about %s", m.ResourceIdentifier, m.ExpressionQuery.Expression)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/series"
+)
+
+// TestExclusive: what containers have alone and leave idle is not offered: the most of it since the last decision.
+func TestExclusive(t *testing.T) {
+	var u usage
+	at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	known := func(v series.MilliCPU) observe.Known[series.MilliCPU] {
+		return observe.Known[series.MilliCPU]{Value: v, OK: true}
+	}
+	for _, idle := range []observe.Known[series.MilliCPU]{known(500), known(1500), {}, known(1000)} {
+		at = at.Add(time.Second)
+		u.add(&observe.Snapshot{At: at, Node: observe.Node{UsedCPU: known(2000), ExclusiveIdle: idle}}, nil)
+	}
+	if cpu, _ := u.take(); cpu.Exclusive != 1500 || cpu.Total != 2000 {
+		t.Errorf("%+v, want 1500m idle", cpu)
+	}
+	at = at.Add(time.Second)
+	u.add(&observe.Snapshot{At: at, Node: observe.Node{UsedCPU: known(2000)}}, nil)
+	if cpu, _ := u.take(); cpu.Exclusive != 0 {
+		t.Errorf("%+v, want nothing of the span before", cpu)
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	model "crane.io/crane/pkg/elastic"
+	"crane.io/crane/pkg/series"
+)
+
+// shown is what a node advertises of a resource: the lesser of capacity and allocatable, where somebody has written one of them alone.
+func shown(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity, absent bool) {
+	capacity, ok := node.Status.Capacity[name]
+	if !ok {
+		return capacity, true
+	}
+	if allocatable, ok := node.Status.Allocatable[name]; ok && allocatable.Cmp(capacity) < 0 {
+		return allocatable, false
+	}
+	return capacity, false
+}
+
+func shownCPU(node *corev1.Node) (series.MilliCPU, bool) {
+	q, absent := shown(node, ensurancev1alpha1.ResourceReclaimedCPU)
+	return series.MilliCPU(min(max(q.Value(), 0), mostShown) * 1000), absent
+}
+
+func shownMemory(node *corev1.Node) (series.Bytes, bool) {
+	q, absent := shown(node, ensurancev1alpha1.ResourceReclaimedMemory)
+	return series.Bytes(max(q.Value(), 0)), absent
+}
+
+// mostShown bounds cores that somebody else has written, so that they are no overflow in thousandths.
+const mostShown = 1 << 40
+
+// change is what is written of a Node: amounts that are nil are left as they are.
+type change struct {
+	cpu    *series.MilliCPU
+	memory *series.Bytes
+	// remove takes a resource away whose amount is 0, instead of showing 0.
+	remove     bool
+	annotation string
+}
+
+// patch is a strategic merge patch of the Node's status with the two resources and the annotation alone. It names the Node's UID, so that
+// the API server refuses it for another Node of the same name.
+func (c change) patch(node *corev1.Node) ([]byte, error) {
+	amounts := map[corev1.ResourceName]*string{}
+	put := func(name corev1.ResourceName, v int64) {
+		if v == 0 && c.remove {
+			amounts[name] = nil
+			return
+		}
+		amounts[name] = new(resource.NewQuantity(v, resource.DecimalSI).String())
+	}
+	if c.cpu != nil {
+		put(ensurancev1alpha1.ResourceReclaimedCPU, int64(*c.cpu)/1000)
+	}
+	if c.memory != nil {
+		put(ensurancev1alpha1.ResourceReclaimedMemory, int64(*c.memory))
+	}
+	body := map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "annotations": map[string]string{ensurancev1alpha1.AnnotationElasticResources: c.annotation}},
+	}
+	if len(amounts) > 0 {
+		body["status"] = map[string]any{"capacity": amounts, "allocatable": amounts}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("patch of Node %s: %w", node.Name, err)
+	}
+	return raw, nil
+}
+
+// reserveOf is the share of a resource that is never offered: the Node's annotation, else the flag's.
+func reserveOf(node *corev1.Node, annotation string, otherwise series.Ratio) (series.Ratio, string) {
+	value, ok := node.Annotations[annotation]
+	if !ok {
+		return otherwise, ""
+	}
+	r, err := model.ParseReserve(value)
+	if err != nil {
+		return 0, fmt.Sprintf("annotation %s: %v", annotation, err)
+	}
+	return r, ""
+}

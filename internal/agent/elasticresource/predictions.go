@@ -1,0 +1,168 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// fieldManager is who writes.
+const fieldManager = "crane-agent"
+
+// ensureEvery is how many readings of the prediction there are for one of the template.
+const ensureEvery = 10
+
+// predictions keeps the node's TimeSeriesPrediction as the template wants it, and knows the last that was read. sync is called by one
+// goroutine, known by any.
+type predictions struct {
+	core      kubernetes.Interface
+	objects   dynamic.Interface
+	namespace string
+	write     bool
+	log       logr.Logger
+
+	mu    sync.Mutex
+	state expected
+
+	turn     int
+	template bool // there is one
+	told     string
+}
+
+// known is the state of the last sync.
+func (p *predictions) known() expected {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// sync reads the template now and then, and the object each time. What cannot be read stays as it was; a forecast says itself when it ends.
+func (p *predictions) sync(ctx context.Context, node *corev1.Node) {
+	now, err := p.look(ctx, node)
+	switch {
+	case err != nil:
+		p.tell("The forecast of the node cannot be kept up", err.Error())
+		now = p.known()
+		if now.tsp == nil {
+			now = expected{wanted: true, why: err.Error()}
+		}
+	case !now.wanted:
+		p.tell("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
+	default:
+		p.tell("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = now
+}
+
+// tell logs what has changed.
+func (p *predictions) tell(message, why string) {
+	if text := message + why; text != p.told {
+		p.told = text
+		p.log.Info(message, "why", why)
+	}
+}
+
+func (p *predictions) look(ctx context.Context, node *corev1.Node) (expected, error) {
+	resource := p.objects.Resource(predictionv1alpha1.GroupVersion.WithResource("timeseriespredictions")).Namespace(p.namespace)
+	name := predictionv1alpha1.NodeResourcePrefix + node.Name
+	// The API server's cache will do: forecasts are written once in a window.
+	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	var have *predictionv1alpha1.TimeSeriesPrediction
+	if err == nil {
+		have, err = typed(raw)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return expected{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
+	}
+	if p.turn++; p.turn%ensureEvery == 1 || have == nil && p.template {
+		if have, err = p.ensure(ctx, resource, node, have); err != nil {
+			p.turn = 0 // at the next reading
+			return expected{}, err
+		}
+	}
+	return expected{tsp: have, wanted: have != nil || p.template}, nil
+}
+
+func typed(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+	out := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+		return nil, fmt.Errorf("is none: %w", err)
+	}
+	return out, nil
+}
+
+// ensure brings the object in line with the template, if there is one, and returns it; where nothing is to be changed, what it would be.
+func (p *predictions) ensure(
+	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction,
+) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+	where := p.namespace + "/" + predictionv1alpha1.NodeResourceTemplateConfigMap
+	cm, err := p.core.CoreV1().ConfigMaps(p.namespace).Get(ctx, predictionv1alpha1.NodeResourceTemplateConfigMap, metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		p.template = false
+		return have, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", where, err)
+	}
+	p.template = true
+	text, ok := cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
+	if !ok {
+		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
+	}
+	spec, err := render(text, node)
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
+	}
+	want := prediction(p.namespace, node, spec)
+	if have != nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
+		return have, nil
+	}
+	if !p.write {
+		if have == nil {
+			have = want
+		}
+		return have, nil
+	}
+	made, err := apply(ctx, resource, want)
+	if err != nil {
+		return nil, fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	return made, nil
+}
+
+func apply(ctx context.Context, resource dynamic.ResourceInterface, want *predictionv1alpha1.TimeSeriesPrediction) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	made, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return nil, err
+	}
+	return typed(made)
+}
+
+// readEvery is the time between two readings, to which some is added at random, so that nodes that started together ask apart.
+const (
+	readEvery  = time.Minute
+	readJitter = 0.2
+)

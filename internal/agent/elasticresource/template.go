@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"text/template"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// maxSpec bounds what a template makes, in bytes.
+const maxSpec = 256 << 10
+
+// render makes the spec of the node's TimeSeriesPrediction of a template over the Node as JSON, as in {{.metadata.name}}. A key that the
+// node does not have is an error: a query with "<no value>" would be about nothing.
+func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredictionSpec, error) {
+	var spec predictionv1alpha1.TimeSeriesPredictionSpec
+	t, err := template.New(predictionv1alpha1.NodeResourceTemplateKey).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return spec, fmt.Errorf("template: %w", err)
+	}
+	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
+	if err != nil {
+		return spec, fmt.Errorf("template: %w", err)
+	}
+	var out bounded
+	if err := t.Execute(&out, data); err != nil {
+		return spec, fmt.Errorf("template: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
+		return spec, fmt.Errorf("what the template makes is no spec of a TimeSeriesPrediction: %w", err)
+	}
+	if len(spec.PredictionMetrics) == 0 {
+		return spec, errors.New("what the template makes has no predictionMetrics")
+	}
+	spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindNode, Name: node.Name}
+	if spec.PredictionWindowSeconds == 0 {
+		spec.PredictionWindowSeconds = predictionv1alpha1.DefaultPredictionWindowSeconds
+	}
+	return spec, nil
+}
+
+// bounded is a buffer that refuses what is too much.
+type bounded struct{ buf bytes.Buffer }
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > maxSpec {
+		return 0, fmt.Errorf("it makes more than %d bytes", maxSpec)
+	}
+	return b.buf.Write(p)
+}
+
+const kindNode = "Node"
+
+// prediction is the object that the agent keeps for its node. It goes with the Node.
+func prediction(namespace string, node *corev1.Node, spec predictionv1alpha1.TimeSeriesPredictionSpec) *predictionv1alpha1.TimeSeriesPrediction {
+	return &predictionv1alpha1.TimeSeriesPrediction{
+		TypeMeta: metav1.TypeMeta{APIVersion: predictionv1alpha1.GroupVersion.String(), Kind: "TimeSeriesPrediction"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: predictionv1alpha1.NodeResourcePrefix + node.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: kindNode, Name: node.Name, UID: node.UID}},
+		},
+		Spec: spec,
+	}
+}

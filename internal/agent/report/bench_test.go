@@ -1,0 +1,32 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-logr/logr"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// BenchmarkPlan tells of a tick of ten rules, two of which fire and five of which are in preview.
+func BenchmarkPlan(b *testing.B) {
+	t := New(Config{Node: "n", Enforced: func(Kind) bool { return true }, Log: logr.Discard(), Clock: clocktesting.NewFakeClock(at)})
+	plan := qos.Plan{}
+	for i := range 10 {
+		f := finding(qos.Calm)
+		f.Rule, f.Preview = fmt.Sprint("mixed/r", i), i%2 == 0
+		if i > 7 {
+			f.Phase = qos.Firing
+		}
+		plan.Rules = append(plan.Rules, f)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		t.Plan(&plan)
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"crane.io/crane/pkg/qos"
+)
+
+// gocrane's subcomponents and steps.
+const (
+	schedule = "schedule"
+	throttle = "throttle"
+	evict    = "evict"
+	avoid    = "avoid"
+	restore  = "restore"
+)
+
+// types of gocrane's analyzer; the last has a blank at its end there.
+const (
+	typeScheduling = "enableScheduling"
+	typeAvoidance  = "avoidance"
+	typeRestore    = "restore"
+	typeError      = "analyzeError "
+)
+
+// metrics are what is counted. Those of crane_craneAgent_ have gocrane's names and labels; the others are in base units.
+type metrics struct {
+	analyzer         *prometheus.GaugeVec
+	analyzed         *prometheus.CounterVec
+	executor         *prometheus.GaugeVec
+	executed, failed *prometheus.CounterVec
+	evicted          prometheus.Counter
+
+	actions, previews          *prometheus.CounterVec
+	firing, gapCores, gapBytes *prometheus.GaugeVec
+	previewCores, previewBytes *prometheus.GaugeVec
+	withheld                   *prometheus.CounterVec
+	suppressed                 prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	key, step := []string{"key", "type"}, []string{"subcomponent", "step"}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	return &metrics{
+		analyzer: gauge("crane_craneAgent_analyzer_status", "1 where the last judgement of a rule was this.", key...),
+		analyzed: counter("crane_craneAgent_analyzer_status_total", "How often a rule began to fire (avoidance) and ended (restore).", key...),
+		executor: gauge("crane_craneAgent_executor_status", "1 where the last plan takes (avoid) or gives back (restore) by this, and it is carried out.", step...),
+		executed: counter("crane_craneAgent_executor_status_total", "Actions that were carried out.", step...),
+		failed:   counter("crane_craneAgent_executor_error_total", "Actions that could not be carried out.", step...),
+		evicted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_craneAgent_executor_evict_total", Help: "Pods that were evicted."}),
+
+		actions:      counter("crane_agent_actions_total", "Actions by what came of them; would is one that --enforce does not name, counted once while its rule fires.", "action", "outcome"),
+		previews:     counter("crane_agent_preview_actions_total", "Actions that rules in preview would take, each counted once while its rule fires.", "rule", "action"),
+		firing:       gauge("crane_agent_rule_firing", "1 while a rule has fired and has not ended.", "rule", "preview"),
+		gapCores:     gauge("crane_agent_rule_gap_cores", "How much cpu has to go until a rule that fires is content.", "rule"),
+		gapBytes:     gauge("crane_agent_rule_gap_bytes", "How much memory has to go until a rule that fires is content.", "rule"),
+		previewCores: gauge("crane_agent_preview_freed_cores", "How much cpu the last plan of a rule in preview would free.", "rule"),
+		previewBytes: gauge("crane_agent_preview_freed_bytes", "How much memory the last plan of a rule in preview would free.", "rule"),
+		withheld:     counter("crane_agent_evictions_withheld_total", "How often a rule that fires came to evict nobody, or not all, by why.", "rule", "by"),
+		suppressed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_agent_events_suppressed_total", Help: "Events that were not written because one of the same thing was within a minute."}),
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.analyzer, m.analyzed, m.executor, m.executed, m.failed, m.evicted, m.actions, m.previews, m.firing, m.gapCores, m.gapBytes,
+		m.previewCores, m.previewBytes, m.withheld, m.suppressed,
+	}
+}
+
+// keyOf is gocrane's name of a rule.
+func keyOf(rule string) string { return strings.Replace(rule, "/", ".", 1) }
+
+// forget takes away the series of a rule that is no more.
+func (m *metrics) forget(rule string) {
+	labels := prometheus.Labels{"rule": rule}
+	for _, v := range []interface{ DeletePartialMatch(l prometheus.Labels) int }{
+		m.previews, m.firing, m.gapCores, m.gapBytes, m.previewCores, m.previewBytes, m.withheld,
+	} {
+		v.DeletePartialMatch(labels)
+	}
+	m.analyzer.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
+	m.analyzed.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
+}
+
+// rule shows how a rule stands.
+func (m *metrics) rule(key string, f *qos.Finding, fires bool) {
+	m.analyzer.WithLabelValues(key, typeAvoidance).Set(number(f.Phase == qos.Firing))
+	m.analyzer.WithLabelValues(key, typeRestore).Set(number(!fires))
+	m.analyzer.WithLabelValues(key, typeError).Set(number(f.Phase == qos.Unknown || f.Phase == qos.Held))
+	// A rule may become a preview, or one on another resource.
+	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
+	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(number(fires))
+	gap := max(f.Gap-f.Going, 0)
+	if f.Phase != qos.Firing {
+		gap = 0
+	}
+	if f.Of == qos.CPU {
+		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
+	} else {
+		m.gapCores.DeleteLabelValues(f.Rule)
+	}
+	if f.Of == qos.Memory {
+		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
+	} else {
+		m.gapBytes.DeleteLabelValues(f.Rule)
+	}
+}
+
+// done counts an action that was carried out, or not.
+func (m *metrics) done(a *Action) {
+	m.actions.WithLabelValues(string(a.Kind), string(a.Outcome)).Inc()
+	part, step := a.Kind.gocrane()
+	if part == "" {
+		return
+	}
+	switch a.Outcome {
+	case Done:
+		m.executed.WithLabelValues(part, step).Inc()
+		if a.Kind == Evict {
+			m.evicted.Inc()
+		}
+	case Failed, Refused:
+		m.failed.WithLabelValues(part, step).Inc()
+	case Would, Previewed, Withheld, Gone:
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// milli is how many millicores a core has.
+const milli = 1000

@@ -1,0 +1,203 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usagemetrics
+
+import (
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/inventory"
+	"crane.io/crane/internal/agent/observe"
+)
+
+// stale is the age from which on a snapshot is not shown: series of a loop that hangs end, instead of standing still.
+const stale = time.Minute
+
+// Config is what a Collector works with.
+type Config struct {
+	// Latest is what the observer publishes.
+	Latest *observe.Latest
+	// Pods are those of the node, for their names; nil where they are not known.
+	Pods  func() []*corev1.Pod
+	Clock clock.PassiveClock
+}
+
+// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to eighteen for each of the
+// pods, 21 where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
+type Collector struct{ config Config }
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a collector, to be registered once.
+func New(config Config) *Collector { return &Collector{config: config} }
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		observedDesc, problemDesc, podsDesc, nodeCPUsDesc, nodeCPUDesc, nodeMemoryDesc, nodeMemoryUsedDesc, nodeSwappedDesc, nodeLoadDesc, nodeStalledDesc,
+		diskReadDesc, diskWriteDesc, diskReadsDesc, diskWritesDesc, diskBusyDesc, networkReceiveDesc, networkTransmitDesc,
+		exclusiveIdleDesc, zoneMemoryDesc, zoneUsedDesc, podQueueDesc, podThreadsDesc, podSampledDesc,
+		podCPUDesc, podThrottledDesc, podLimitDesc, podMemoryDesc, podWorkingSetDesc, podRSSDesc, podCacheDesc, podStalledDesc,
+		podDiskReadDesc, podDiskWriteDesc, podDiskReadsDesc, podDiskWritesDesc, podCyclesDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.config.Latest.Load()
+	if s == nil {
+		return
+	}
+	out := sink{ch}
+	out.gauge(observedDesc, float64(s.At.UnixMilli())/1000)
+	if age := c.config.Clock.Since(s.At); age > stale {
+		return
+	}
+	out.gauge(podsDesc, float64(len(s.Pods)))
+	for of := range s.Problems {
+		out.gauge(problemDesc, 1, of)
+	}
+	out.node(&s.Node)
+	out.devices(s)
+	c.pods(out, s)
+}
+
+// sink takes metrics.
+type sink struct{ ch chan<- prometheus.Metric }
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.send(d, prometheus.GaugeValue, v, labels)
+}
+
+func (s sink) send(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels []string) {
+	for i, l := range labels {
+		if !utf8.ValidString(l) {
+			labels[i] = strconv.QuoteToASCII(l) // An interface may be called nearly anything.
+		}
+	}
+	s.ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+}
+
+func (s sink) node(n *observe.Node) {
+	if n.CPUs.OK {
+		s.gauge(nodeCPUsDesc, float64(n.CPUs.Value))
+	}
+	if n.UsedCPU.OK {
+		s.gauge(nodeCPUDesc, cores(float64(n.UsedCPU.Value)))
+	}
+	if n.Memory.OK {
+		s.gauge(nodeMemoryDesc, float64(n.Memory.Value.Total))
+		s.gauge(nodeMemoryUsedDesc, float64(n.Memory.Value.Total-n.Memory.Value.Available))
+		s.gauge(nodeSwappedDesc, float64(n.Memory.Value.Swapped))
+	}
+	if n.Load.OK {
+		for i, minutes := range [...]string{"1", "5", "15"} {
+			s.gauge(nodeLoadDesc, n.Load.Value[i], minutes)
+		}
+	}
+	s.stalled(nodeStalledDesc, n.Pressure)
+	if n.ExclusiveIdle.OK {
+		s.gauge(exclusiveIdleDesc, cores(float64(n.ExclusiveIdle.Value)))
+	}
+	for i := range n.Zones {
+		if z := &n.Zones[i]; z.Memory.OK {
+			name := topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID)
+			s.gauge(zoneMemoryDesc, float64(z.Memory.Value.Total), name)
+			s.gauge(zoneUsedDesc, float64(z.Memory.Value.Used()), name)
+		}
+	}
+}
+
+func cores(milli float64) float64 { return milli / 1000 }
+
+func (s sink) stalled(d *prometheus.Desc, p observe.Pressures, labels ...string) {
+	p.Each(func(resource string, v host.Pressure) {
+		s.send(d, prometheus.CounterValue, v.Some.Total.Seconds(), slices.Concat(labels, []string{resource, "some"}))
+		s.send(d, prometheus.CounterValue, v.Full.Total.Seconds(), slices.Concat(labels, []string{resource, "full"}))
+	})
+}
+
+func (s sink) devices(snapshot *observe.Snapshot) {
+	for i := range snapshot.Disks {
+		d := &snapshot.Disks[i]
+		if !d.Rate.OK {
+			continue
+		}
+		r := d.Rate.Value
+		s.gauge(diskReadDesc, r.ReadBytes, d.Name)
+		s.gauge(diskWriteDesc, r.WriteBytes, d.Name)
+		s.gauge(diskReadsDesc, r.Reads, d.Name)
+		s.gauge(diskWritesDesc, r.Writes, d.Name)
+		s.gauge(diskBusyDesc, float64(r.Busy), d.Name)
+	}
+	for i := range snapshot.Interfaces {
+		if f := &snapshot.Interfaces[i]; f.Rate.OK {
+			s.gauge(networkReceiveDesc, f.Rate.Value.ReceivedBytes, f.Name)
+			s.gauge(networkTransmitDesc, f.Rate.Value.SentBytes, f.Name)
+		}
+	}
+}
+
+func (c *Collector) pods(out sink, s *observe.Snapshot) {
+	names := map[string]*corev1.Pod{}
+	if c.config.Pods != nil {
+		for _, p := range c.config.Pods() {
+			names[inventory.UID(p)] = p
+		}
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if i > 0 && s.Pods[i-1].UID == p.UID {
+			continue // They are in the order of their UIDs; two groups of one pod would be one series twice.
+		}
+		labels := []string{"", "", p.UID}
+		if known := names[p.UID]; known != nil {
+			labels[0], labels[1] = known.Namespace, known.Name
+		}
+		out.pod(p, labels)
+	}
+}
+
+func (s sink) pod(p *observe.Pod, labels []string) {
+	if p.UsedCPU.OK {
+		s.gauge(podCPUDesc, cores(float64(p.UsedCPU.Value)), labels...)
+	}
+	if p.Throttled.OK {
+		s.gauge(podThrottledDesc, float64(p.Throttled.Value), labels...)
+	}
+	if p.Limit.OK && !p.Limit.Value.Unlimited() {
+		s.gauge(podLimitDesc, p.Limit.Value.Cores(), labels...)
+	}
+	if m := p.Memory; m.OK {
+		s.gauge(podMemoryDesc, float64(m.Value.Used), labels...)
+		s.gauge(podWorkingSetDesc, float64(m.Value.WorkingSet), labels...)
+		s.gauge(podRSSDesc, float64(m.Value.RSS), labels...)
+		s.gauge(podCacheDesc, float64(m.Value.Cache), labels...)
+	}
+	s.stalled(podStalledDesc, p.Pressure, labels...)
+	if c := p.Cycles; c.OK {
+		s.gauge(podCyclesDesc, c.Value.PerInstruction, labels...)
+	}
+	if t := p.Transfer; t.OK {
+		s.gauge(podDiskReadDesc, t.Value.ReadBytes, labels...)
+		s.gauge(podDiskWriteDesc, t.Value.WriteBytes, labels...)
+		s.gauge(podDiskReadsDesc, t.Value.Reads, labels...)
+		s.gauge(podDiskWritesDesc, t.Value.Writes, labels...)
+	}
+	if q := p.RunQueue(); q.OK {
+		s.gauge(podQueueDesc, q.Value.Waiting, labels...)
+		s.gauge(podThreadsDesc, float64(q.Value.Threads), labels...)
+		s.gauge(podSampledDesc, float64(q.Value.Sampled), labels...)
+	}
+}

@@ -1,0 +1,48 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"context"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/kube/optionalcrd"
+)
+
+// ScaledObjects looks for KEDA's autoscalers. Those that scale have an HPA, which is seen as such; this finds those that are
+// paused. It is asked only before an HPA is made.
+type ScaledObjects struct{ kind *optionalcrd.Kind }
+
+// NewScaledObjects lists them from the API server.
+func NewScaledObjects(live client.Reader, mapper meta.RESTMapper) *ScaledObjects {
+	return &ScaledObjects{optionalcrd.New(schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}, live, mapper)}
+}
+
+// On returns the name of a ScaledObject on a target; empty for none, and where the cluster knows no such kind.
+func (s *ScaledObjects) On(ctx context.Context, now time.Time, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
+	list, err := s.kind.List(ctx, namespace, now)
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		target, _, err := unstructured.NestedStringMap(list[i].Object, "spec", "scaleTargetRef")
+		if err != nil || target["name"] == "" {
+			continue // KEDA refuses it as well.
+		}
+		kind := target["kind"]
+		if kind == "" {
+			kind = "Deployment"
+		}
+		if targetKey(autoscalingv2.CrossVersionObjectReference{APIVersion: target["apiVersion"], Kind: kind, Name: target["name"]}) == targetKey(ref) {
+			return "ScaledObject " + list[i].GetName(), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,181 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Queries says where the past of a metric is found: by the annotation of the user, by a rule of prometheus-adapter's
+// configuration, or by what is usual.
+type Queries struct {
+	// Selector writes a selector of the source, with the conditions of the configuration added.
+	Selector func(metric string, own ...prometheus.Matcher) (string, error)
+	// Pods are conditions that select the pods of a workload by their names.
+	Pods func(namespace, kind, name string) []prometheus.Matcher
+	// Rules returns the rules of prometheus-adapter's configuration as they are now, nil for none; known is false until they have
+	// been read.
+	Rules func() (rules *promadapter.Rules, known bool)
+}
+
+// of returns the query of a metric; resourceIdentifier and algorithm are left to the caller. An error is a sentence.
+func (q *Queries) of(
+	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
+) (predictionv1alpha1.PredictionMetric, error) {
+	if m.Type == autoscalingv2.ObjectMetricSourceType {
+		return predictionv1alpha1.PredictionMetric{}, errObject
+	}
+	if text := strings.TrimSpace(ehpa.Annotations[autoscalingv1alpha1.AnnotationMetricQueryPrefix+identifier]); text != "" {
+		return expression(text), nil
+	}
+	ref := fullRef(ehpa.Spec.ScaleTargetRef)
+	pods := q.Pods(ehpa.Namespace, ref.Kind, ref.Name)
+	if rules, _ := q.Rules(); rules != nil {
+		text, found, err := byRule(rules, m, ehpa.Namespace, pods)
+		if err != nil {
+			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("the rule of prometheus-adapter's configuration: %w", err)
+		}
+		if found {
+			return expression(text), nil
+		}
+	}
+	return q.usual(m, pods)
+}
+
+func expression(text string) predictionv1alpha1.PredictionMetric {
+	return predictionv1alpha1.PredictionMetric{
+		Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
+	}
+}
+
+// byRule asks the configuration of prometheus-adapter.
+func byRule(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (string, bool, error) {
+	ask := promadapter.Question{Namespace: namespace, Matchers: pods}
+	switch m.Type {
+	case autoscalingv2.ResourceMetricSourceType:
+		return rules.Resource(string(m.Resource.Name), ask)
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		ask.Container = m.ContainerResource.Container
+		return rules.Resource(string(m.ContainerResource.Name), ask)
+	case autoscalingv2.PodsMetricSourceType:
+		more, err := matchers(m.Pods.Metric.Selector)
+		if err != nil {
+			return "", false, err
+		}
+		ask.Matchers = slices.Concat(ask.Matchers, more)
+		return rules.Custom(m.Pods.Metric.Name, ask)
+	case autoscalingv2.ExternalMetricSourceType:
+		more, err := matchers(m.External.Metric.Selector)
+		if err != nil {
+			return "", false, err
+		}
+		ask.Matchers = more
+		return rules.External(m.External.Metric.Name, ask)
+	}
+	return "", false, nil
+}
+
+// usual is what is forecast where nobody says how: the use of the workload, or the sum of the metric.
+func (q *Queries) usual(m *autoscalingv2.MetricSpec, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+	switch m.Type {
+	case autoscalingv2.ResourceMetricSourceType:
+		name := m.Resource.Name
+		if err := knownResource(name); err != nil {
+			return predictionv1alpha1.PredictionMetric{}, err
+		}
+		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &name}, nil
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		return q.container(m.ContainerResource, pods)
+	case autoscalingv2.PodsMetricSourceType:
+		return q.sum(m.Pods.Metric, pods)
+	case autoscalingv2.ExternalMetricSourceType:
+		return q.sum(m.External.Metric, nil)
+	}
+	return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metrics of type %s are not forecast", m.Type)
+}
+
+func knownResource(name corev1.ResourceName) error {
+	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+		return nil
+	}
+	return fmt.Errorf("what is used of %s is not known: say it in the annotation %s%s%s",
+		name, autoscalingv1alpha1.AnnotationMetricQueryPrefix, prefixResource, name)
+}
+
+// container sums the use of one container over the pods; a container that two jobs scrape counts once.
+func (q *Queries) container(m *autoscalingv2.ContainerResourceMetricSource, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+	if err := knownResource(m.Name); err != nil {
+		return predictionv1alpha1.PredictionMetric{}, err
+	}
+	pods = append(slices.Clone(pods), prometheus.Matcher{Label: "container", Op: "=", Value: m.Container})
+	metric, form := "container_memory_working_set_bytes", "sum(max by (namespace, pod, container) (%s))"
+	if m.Name == corev1.ResourceCPU {
+		metric, form = "container_cpu_usage_seconds_total", "sum(max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
+	}
+	text, err := q.Selector(metric, pods...)
+	if err != nil {
+		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("container %s: %w", m.Container, err)
+	}
+	return expression(fmt.Sprintf(form, text)), nil
+}
+
+// sum is the metric summed up.
+func (q *Queries) sum(m autoscalingv2.MetricIdentifier, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+	more, err := matchers(m.Selector)
+	if err != nil {
+		return predictionv1alpha1.PredictionMetric{}, err
+	}
+	text, err := q.Selector(m.Name, slices.Concat(pods, more)...)
+	if err != nil {
+		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metric %s: %w", m.Name, err)
+	}
+	return expression("sum(" + text + ")"), nil
+}
+
+// matchers writes a label selector as conditions, in an order that stays.
+func matchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, error) {
+	if selector == nil {
+		return nil, nil
+	}
+	var out []prometheus.Matcher
+	for label, value := range selector.MatchLabels {
+		out = append(out, prometheus.Matcher{Label: label, Op: "=", Value: value})
+	}
+	for _, e := range selector.MatchExpressions {
+		m := prometheus.Matcher{Label: e.Key}
+		quoted := make([]string, len(e.Values))
+		for i, v := range e.Values {
+			quoted[i] = regexp.QuoteMeta(v)
+		}
+		m.Value = strings.Join(quoted, "|")
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			m.Op = "=~"
+		case metav1.LabelSelectorOpNotIn:
+			m.Op = "!~"
+		case metav1.LabelSelectorOpExists:
+			m.Op, m.Value = "!=", ""
+		case metav1.LabelSelectorOpDoesNotExist:
+			m.Op, m.Value = "=", ""
+		default:
+			return nil, errors.New("selector: operator " + string(e.Operator) + ": want In, NotIn, Exists or DoesNotExist")
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b prometheus.Matcher) int { return strings.Compare(a.String(), b.String()) })
+	return out, nil
+}

@@ -1,0 +1,530 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/pkg/scaling"
+)
+
+func condition(e *scaler, kind string) string {
+	c := meta.FindStatusCondition(e.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+// forecast writes a flat forecast from the clock's time on.
+func (b *bench) forecast(t testing.TB, name, skill string, value float64) {
+	t.Helper()
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
+		t.Fatal(err)
+	}
+	made := metav1.NewTime(b.clock.Now())
+	m := predictionv1alpha1.PredictionMetricStatus{
+		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, UpdateTime: &made, LastSampleTime: &made,
+		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
+	}
+	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // all of it, in pods that are as full as the HPA wants them
+		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
+	}
+	for i := range 120 {
+		m.Prediction[0].Samples = append(m.Prediction[0].Samples, predictionv1alpha1.Sample{
+			Value: strconv.FormatFloat(value, 'f', 5, 64), Timestamp: made.Add(time.Duration(i) * time.Minute).Unix(),
+		})
+	}
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
+	if err := b.Client.Status().Update(t.Context(), tsp); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// decides writes what the HPA controller would.
+func (b *bench) decides(t testing.TB, name string, current, desired, percent int32) {
+	t.Helper()
+	h := b.hpa(t, name)
+	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: new(int64(1)), CurrentReplicas: current, DesiredReplicas: desired,
+		CurrentMetrics: []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
+			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: &percent},
+		}}},
+		Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionTrue, Reason: "ValidMetricFound"}},
+	}
+	if err := b.Client.Status().Update(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSteadyStateWritesNothing: what has not changed is not written, though the clock goes on and values move a little.
+func TestSteadyStateWritesNothing(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web(func(e *scaler) {
+		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(60))}}
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "night", Start: "0 22 * * *", End: "0 6 * * *", TargetReplicas: 3}}
+	}))
+	b.reconcile(t, "web")
+	b.forecast(t, "ehpa-web", "0.5", 0.3)
+	b.decides(t, "ehpa-web", 4, 4, 58)
+	b.reconcile(t, "web")
+	e, _ := b.reconcile(t, "web")
+	if condition(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || condition(e, "PredictionReady") != "True/Predicting" {
+		t.Fatalf("conditions %+v", e.Status.Conditions)
+	}
+	since := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime
+	for i := range 40 {
+		b.clock.Step(15 * time.Second)
+		b.decides(t, "ehpa-web", 4, 4, 57+int32(i%4))
+		if _, n := b.reconcile(t, "web"); n > 0 {
+			t.Fatalf("round %d: %d writes", i, n)
+		}
+	}
+	b.decides(t, "ehpa-web", 4, 6, 90)
+	e, n := b.reconcile(t, "web")
+	if n == 0 || *e.Status.ExpectReplicas != 6 || e.Status.Winner != "resource.cpu" {
+		t.Errorf("%d writes, status %+v", n, e.Status)
+	}
+	if got := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime; !got.Equal(&since) {
+		t.Errorf("Ready since %s, was %s: it moved without a transition", got, since)
+	}
+}
+
+// TestForecastRunsOut: an autoscaler whose forecast is not made anew drops it when it ends, by the clock alone.
+func TestForecastRunsOut(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.reconcile(t, "web")
+	b.forecast(t, "ehpa-web", "0.5", 3)
+	b.reconcile(t, "web")
+	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
+		t.Fatalf("%d metrics", n)
+	}
+	b.clock.Step(119*time.Minute + time.Second)
+	e, _ := b.reconcile(t, "web")
+	if got := condition(e, "PredictionReady"); got != "False/PredictionIgnored" || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
+		t.Errorf("PredictionReady %s with %d metrics", got, len(b.hpa(t, "ehpa-web").Spec.Metrics))
+	}
+}
+
+// TestAdapterAway: a forecast is given to no HPA while nobody serves it, and taken from one only when that lasts.
+func TestAdapterAway(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.served = Served{}
+	b.reconcile(t, "web")
+	b.forecast(t, "ehpa-web", "0.5", 3)
+	for _, c := range []struct {
+		served Served
+		want   int
+		says   string
+	}{
+		{Served{}, 1, "False/MetricsAPIMissing"},
+		{Served{Now: true}, 2, "True/Predicting"},
+		{Served{}, 2, "True/Predicting"},
+		{Served{Gone: true}, 1, "False/MetricsAPIMissing"},
+		{Served{}, 1, "False/MetricsAPIMissing"},
+	} {
+		b.served = c.served
+		e, _ := b.reconcile(t, "web")
+		if got := len(b.hpa(t, "ehpa-web").Spec.Metrics); got != c.want || condition(e, "PredictionReady") != c.says {
+			t.Errorf("%+v: %d metrics, %s; want %d, %s", c.served, got, condition(e, "PredictionReady"), c.want, c.says)
+		}
+	}
+}
+
+// TestContradictoryBounds: what the schema refuses may be stored from before; then nothing is touched.
+func TestContradictoryBounds(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.reconcile(t, "web")
+	e, _ := b.reconcile(t, "web")
+	e.Spec.MaxReplicas = 1
+	if err := b.Client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	e, _ = b.reconcile(t, "web")
+	if got := condition(e, "Ready"); got != "False/InvalidSpec" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
+		t.Errorf("%s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
+	}
+}
+
+// TestTargetThatMovesOn: when the new target does not exist, the HPA of the old one goes: nobody asks for it any more.
+func TestTargetThatMovesOn(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web())
+	b.reconcile(t, "web")
+	e, _ := b.reconcile(t, "web")
+	e.Spec.ScaleTargetRef.Name = "gone"
+	if err := b.Client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	e, _ = b.reconcile(t, "web")
+	if got := condition(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
+		t.Errorf("%s, HPA %+v", got, b.hpa(t, "ehpa-web"))
+	}
+}
+
+// TestOneForecastForATarget: of two autoscalers of a target, only the prediction of the one that scales is found by the metric
+// adapter.
+func TestOneForecastForATarget(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web(), web(func(e *scaler) {
+		e.Name, e.UID, e.CreationTimestamp = "young", "uid-of-young", metav1.NewTime(noon().Add(time.Hour))
+	}))
+	key := scalingmetric.Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
+	listed := func(name string) bool {
+		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
+			t.Fatal(err)
+		}
+		return key.SelectsPrediction(tsp)
+	}
+	b.reconcile(t, "web")
+	young, _ := b.reconcile(t, "young")
+	if condition(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
+		t.Errorf("%s, found: old %v, young %v", condition(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
+	}
+	old, _ := b.reconcile(t, "web")
+	if err := b.Client.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || condition(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
+		t.Errorf("after the old one: %s, found %v", condition(young, "Ready"), listed("ehpa-young"))
+	}
+	b.reconcile(t, "young") // sees the HPA that it made
+	if _, n := b.reconcile(t, "young"); n > 0 {
+		t.Errorf("%d writes for nothing", n)
+	}
+}
+
+// TestCronFloor: the floor is that of the highest open window, within maxReplicas, and the next look is when it changes.
+func TestCronFloor(t *testing.T) {
+	b := newBench(t, deployment("web", 4), web(func(e *scaler) {
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
+			{CronName: "noon", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 8},
+			{CronName: "peak", Start: "30 12 * * *", End: "0 13 * * *", TargetReplicas: 90},
+		}
+	}))
+	for after, want := range map[time.Duration]int32{0: 8, 30 * time.Minute: 20, time.Hour: 2} {
+		b.clock.SetTime(noon().Add(after))
+		b.reconcile(t, "web")
+		if got := *b.hpa(t, "ehpa-web").Spec.MinReplicas; got != want {
+			t.Errorf("%s after noon: minReplicas %d, want %d", after, got, want)
+		}
+	}
+	b.clock.SetTime(noon().Add(time.Minute))
+	o, err := b.observe(t.Context(), web(func(e *scaler) {
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "peak", Start: "30 12 * * *", End: "0 13 * * *"}}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := decide(o, b.Queries, Settings{})
+	if got := p.again(o); got != 29*time.Minute {
+		t.Errorf("looks again in %s, want 29m", got)
+	}
+}
+
+// TestPredictionNeverScalesBelowCurrentMetrics plays random loads and forecasts through the algorithm: with a forecast there are
+// never fewer replicas than without.
+func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 40 {
+		current, use, cores := 1+r.Int32N(20), r.Float64(), 6*r.Float64()
+		with := previewOf(t, current, use, &cores)
+		without := previewOf(t, current, use, nil)
+		if with.expected < without.expected {
+			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, with.expected, without.expected)
+		}
+	}
+}
+
+// previewOf computes one round for pods that use a share of 250m, with a forecast in cores.
+func previewOf(t *testing.T, current int32, use float64, forecast *float64) *preview {
+	t.Helper()
+	var pods []scaling.Pod
+	for range current {
+		pods = append(pods, scaling.Pod{Use: use * 0.25, Request: 0.25})
+	}
+	e := web(func(e *scaler) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview })
+	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
+	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
+	b := newBench(t, deployment("web", current), e, theirs)
+	b.values["resource.cpu"] = Value{Pods: pods}
+	b.reconcile(t, "web")
+	if forecast != nil {
+		b.forecast(t, "ehpa-web", "0.5", *forecast)
+	}
+	b.clock.Step(time.Minute)
+	o, err := b.observe(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := decide(o, b.Queries, b.Settings)
+	if !p.compute {
+		t.Fatalf("nothing is computed: %+v", p.ready)
+	}
+	return b.Preview.Decide(t.Context(), o, p)
+}
+
+func TestPreviewSaysWhy(t *testing.T) {
+	cores := 1.8
+	p := previewOf(t, 4, 0.3, &cores)
+	if p.expected != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.why, "limited to 8") {
+		t.Errorf("%+v", p)
+	}
+	if len(p.proposals) != 2 || *p.proposals[0].Replicas != 2 || *p.proposals[1].Replicas != 12 || p.proposals[1].Target != "150m" {
+		t.Errorf("%+v", p.proposals)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	b := newBench(t)
+	var list *metav1.APIResourceList
+	var err error
+	p := &Probe{List: func() (*metav1.APIResourceList, error) { return list, err }, Grace: time.Minute, Clock: b.clock}
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "")
+	served := &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "other"}, {Name: autoscalingv1alpha1.MetricPrediction}}}
+	for i, c := range []struct {
+		list *metav1.APIResourceList
+		err  error
+		step time.Duration
+		want Served
+	}{
+		{served, nil, 0, Served{Now: true}},
+		{nil, errors.New("connection refused"), time.Hour, Served{Now: true}},
+		{nil, notFound, 0, Served{}},
+		{nil, apierrors.NewTooManyRequests("busy", 1), time.Second, Served{}},
+		{nil, apierrors.NewServiceUnavailable("the adapter is gone"), 58 * time.Second, Served{}},
+		{nil, apierrors.NewInternalError(errors.New("etcd")), time.Minute, Served{}},
+		{&metav1.APIResourceList{}, nil, 2 * time.Second, Served{Gone: true}},
+		{served, nil, time.Second, Served{Now: true}},
+		{nil, notFound, time.Hour, Served{}},
+	} {
+		b.clock.Step(c.step)
+		list, err = c.list, c.err
+		p.ask()
+		if got := p.Served(); got != c.want {
+			t.Errorf("round %d: %+v, want %+v", i, got, c.want)
+		}
+	}
+}
+
+func TestQueries(t *testing.T) {
+	external := func(name string, selector map[string]string) autoscalingv2.MetricSpec {
+		return autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: name, Selector: &metav1.LabelSelector{MatchLabels: selector}},
+		}}
+	}
+	container := autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+		Name: corev1.ResourceMemory, Container: "main",
+	}}
+	pods := autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "requests"}}}
+	object := autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{}}
+	b := newBench(t)
+	ruled, err := promadapter.Parse([]byte("externalRules: [{seriesQuery: depth, name: {as: queue}, metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>})'}]"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotated := map[string]string{"metric-query.autoscaling.crane.io/external.queue": "sum(mine)", "metric-query.autoscaling.crane.io/": "sum(nothing)"}
+	for name, c := range map[string]struct {
+		metric autoscalingv2.MetricSpec
+		rules  *promadapter.Rules
+		notes  map[string]string
+		want   string
+		err    string
+	}{
+		"cpu is the workload's":       {utilization(corev1.ResourceCPU, 50), ruled, nil, "ResourceQuery cpu", ""},
+		"nobody knows a gpu":          {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
+		"a sum with sorted labels":    {external("queue", map[string]string{"b": "2", "a": "1", "c": `"`}), nil, nil, `sum(queue{a="1",b="2",c="\""})`, ""},
+		"the rule before the usual":   {external("queue", map[string]string{"a": "1"}), ruled, nil, `sum(max(depth{a="1"}))`, ""},
+		"the annotation before rules": {external("queue", nil), ruled, annotated, "sum(mine)", ""},
+		"pods of the workload":        {pods, nil, nil, `sum(requests{namespace="shop",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}"})`, ""},
+		"one container": {
+			container, nil, nil,
+			`sum(max by (namespace, pod, container) (container_memory_working_set_bytes{namespace="shop",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}",container="main"}))`, "",
+		},
+		"objects are not forecast": {object, nil, nil, "", "not forecast"},
+	} {
+		b.rules = c.rules
+		got, err := b.Queries.of(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, identifier(&c.metric))
+		text := string(got.Type)
+		if got.ResourceQuery != nil {
+			text += " " + string(*got.ResourceQuery)
+		}
+		if got.ExpressionQuery != nil {
+			text = got.ExpressionQuery.Expression
+		}
+		if text != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
+}
+
+// TestRulesAreReadLate: until prometheus-adapter's configuration has been read, a query that it gave stays; one that changes has
+// another forecast, with its past to read.
+func TestRulesAreReadLate(t *testing.T) {
+	rules, err := promadapter.Parse([]byte("resourceRules: {cpu: {containerQuery: 'busy{<<.LabelMatchers>>}'}}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, deployment("web", 2), web())
+	query := func() string {
+		t.Helper()
+		b.reconcile(t, "web")
+		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
+			t.Fatal(err)
+		}
+		if q := tsp.Spec.PredictionMetrics[0].ExpressionQuery; q != nil {
+			return q.Expression
+		}
+		return ""
+	}
+	b.rules = rules
+	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
+		t.Fatalf("by the rule: %q", got)
+	}
+	b.rules, b.unread = nil, true
+	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
+		t.Errorf("before it is read: %q", got)
+	}
+	b.unread = false
+	if got := query(); got != "" {
+		t.Errorf("without a rule: %q", got)
+	}
+}
+
+func TestRulesFollower(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &RulesFollower{File: path}
+	if _, err := f.look(t.Context()); err == nil {
+		t.Error("a file that is not there is read")
+	}
+	if _, known := f.Current(); known {
+		t.Error("what has not been read is known")
+	}
+	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
+	changed, err := f.look(t.Context())
+	rules, known := f.Current()
+	if err != nil || !changed || !known || rules == nil {
+		t.Errorf("%v, %v, %v", changed, known, err)
+	}
+	if changed, err := f.look(t.Context()); changed || err != nil {
+		t.Errorf("what is the same has changed: %v", err)
+	}
+	write("externalRules: [{}]")
+	changed, err = f.look(t.Context())
+	if again, _ := f.Current(); changed || err == nil || again != rules {
+		t.Errorf("bad rules are in force: %v", err)
+	}
+
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
+	b := newBench(t, m)
+	f = &RulesFollower{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
+	if changed, err := f.look(t.Context()); !changed || err != nil {
+		t.Errorf("%v, %v", changed, err)
+	}
+	f.Key = "other"
+	if _, err := f.look(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPropagation(t *testing.T) {
+	p := Propagation{Labels: []string{"team"}, AnnotationPrefixes: []string{"cost/"}}
+	b := newBench(t, deployment("web", 2), web(func(e *scaler) {
+		e.Labels = map[string]string{"team": "shop", "other": "x"}
+		e.Annotations = map[string]string{"cost/center": "7", "note": "x"}
+	}))
+	b.Settings.Propagation = p
+	e, _ := b.reconcile(t, "web")
+	h := b.hpa(t, "ehpa-web")
+	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
+		t.Errorf("%v %v", h.Labels, h.Annotations)
+	}
+	h.Annotations["theirs"] = "stays"
+	if err := b.Client.Update(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	delete(e.Annotations, "cost/center")
+	if err := b.Client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile(t, "web")
+	if h = b.hpa(t, "ehpa-web"); h.Annotations["theirs"] != "stays" || h.Annotations["cost/center"] != "" {
+		t.Errorf("%v", h.Annotations)
+	}
+	if _, n := b.reconcile(t, "web"); n > 0 {
+		t.Errorf("%d writes for nothing", n)
+	}
+}
+
+func TestIdentifiersAreUnique(t *testing.T) {
+	container := func(name string) autoscalingv2.MetricSpec {
+		return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Container: name}}
+	}
+	got := identifiers([]autoscalingv2.MetricSpec{
+		utilization("cpu", 1), container("a"), container("b"), utilization("cpu", 2), container("b"),
+	})
+	want := []string{"resource.cpu", "container-resource.cpu", "container-resource.cpu.b", "resource.cpu.2", "container-resource.cpu.b.2"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("a", 253)
+	if n := objectName(long); len(n) > 253 || n == objectName(long[1:]) {
+		t.Errorf("%d characters", len(n))
+	}
+	if v := labelValue(long); len(v) > 63 {
+		t.Errorf("%d characters", len(v))
+	}
+}
+
+// BenchmarkReconcileSteady is the cost of a look at an autoscaler of 5,000 that has nothing to do.
+func BenchmarkReconcileSteady(b *testing.B) {
+	objects := []client.Object{}
+	const scalers = 500 // The fake client, unlike a cache, walks all objects for an index.
+	for i := range scalers {
+		name := fmt.Sprintf("web-%d", i)
+		objects = append(objects, deployment(name, 4), web(func(e *scaler) {
+			e.Name, e.UID, e.Spec.ScaleTargetRef.Name = name, types.UID("uid-of-"+name), name
+		}))
+	}
+	k := newBench(b, objects...)
+	k.reconcile(b, "web-0")
+	k.forecast(b, "ehpa-web-0", "0.5", 0.3)
+	k.decides(b, "ehpa-web-0", 4, 4, 58)
+	k.reconcile(b, "web-0")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, n := k.reconcile(b, "web-0"); n > 0 {
+			b.Fatalf("%d writes", n)
+		}
+	}
+}

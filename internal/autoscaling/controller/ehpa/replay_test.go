@@ -1,0 +1,219 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/prediction/controller"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast/auto"
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/scaling/replay"
+	"crane.io/crane/pkg/series"
+)
+
+// past serves one series as a source of history does: what is over, and nothing later.
+type past struct{ load series.Series }
+
+func (p past) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest) (map[string]series.Series, error) {
+	out := series.Series{Start: r.Window.Start, Step: r.Window.Step}
+	for at := r.Window.Start; at.Before(r.Window.End) && at.Before(time.Now()); at = at.Add(r.Window.Step) {
+		v := series.Gap()
+		if i := int(at.Sub(p.load.Start) / p.load.Step); !at.Before(p.load.Start) && i < len(p.load.Values) {
+			v = p.load.Values[i]
+		}
+		out.Values = append(out.Values, v)
+	}
+	return map[string]series.Series{r.Names[0]: out}, nil
+}
+
+func (past) NodeUsage(context.Context, metrics.NodesRequest) (map[string]series.Series, error) {
+	return nil, metrics.ErrUnsupported
+}
+
+func (past) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
+	return nil, metrics.ErrUnsupported
+}
+
+func (past) Instant(context.Context, string, time.Time) ([]metrics.Sample, error) {
+	return nil, metrics.ErrUnsupported
+}
+
+// cluster is a way of scaling for the replay that goes through what a cluster has: the owner of models with its reads, the controllers
+// of TimeSeriesPredictions and of EffectiveHorizontalPodAutoscalers, and what the metric adapter makes of their statuses.
+type cluster struct {
+	replay.Reactive
+	t           *testing.T
+	bench       *bench
+	predictions *controller.Reconciler
+	looked      time.Time
+	version     string
+	writes      int
+	replicas    []int32
+}
+
+func (*cluster) Name() string { return "cluster" }
+
+// Propose lets the virtual time pass, looks at what is due, and asks for replicas as the HPA controller does: of the metrics that the HPA
+// has, with the values that the adapter gives.
+func (c *cluster) Propose(v replay.View) ([]scaling.Proposal, int32) {
+	c.replicas = append(c.replicas, v.Current)
+	time.Sleep(time.Until(v.Now))
+	synctest.Wait()
+	c.bench.clock.SetTime(v.Now)
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
+	if v.Now.Sub(c.looked) >= 30*time.Second {
+		c.looked = v.Now
+		if _, err := c.predictions.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if err := c.bench.Client.Get(c.t.Context(), key, tsp); err != nil {
+		c.t.Fatal(err)
+	}
+	if tsp.ResourceVersion != c.version {
+		c.bench.reconcile(c.t, "web")
+		c.version = tsp.ResourceVersion
+		c.writes++
+	}
+	out, _ := c.Reactive.Propose(v)
+	for _, m := range c.bench.hpa(c.t, "ehpa-web").Spec.Metrics {
+		if m.Type != autoscalingv2.ExternalMetricSourceType {
+			continue
+		}
+		one := scaling.Proposal{Metric: m.External.Metric.Name}
+		forecast, err := scalingmetric.Prediction(tsp, m.External.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier], v.Now)
+		if one.Err = err; err == nil {
+			value := scalingmetric.Amount(forecast.Value)
+			one.Replicas, one.Err = scaling.Total(value.AsApproximateFloat64(), m.External.Target.AverageValue.AsApproximateFloat64(), v.Current, c.Tolerance)
+		}
+		out = append(out, one)
+	}
+	return out, 0
+}
+
+// observed notes what replicas a scaler has.
+type observed struct {
+	replay.Scaler
+	replicas []int32
+}
+
+func (o *observed) Propose(v replay.View) ([]scaling.Proposal, int32) {
+	o.replicas = append(o.replicas, v.Current)
+	return o.Scaler.Propose(v)
+}
+
+// office is load that is five times as high from nine to five, with noise, that comes within two minutes.
+func office(start time.Time, length time.Duration) series.Series {
+	s := series.Series{Start: start, Step: time.Minute}
+	for m := range int(length / time.Minute) {
+		day := float64(m % (24 * 60))
+		up := math.Max(0, math.Min(1, (day-9*60)/2)) * math.Max(0, math.Min(1, (17*60-day)/30))
+		s.Values = append(s.Values, 2+8*up+0.1*float64(m%7)+0.2*math.Sin(float64(m)/31))
+	}
+	return s
+}
+
+// TestClusterScalesAsTheReplay plays a series through the controllers in virtual time and through `crane simulate autoscale`'s scaler.
+//
+// Both go through the same account. What may differ: a cluster publishes its forecasts up to a minute later each hour (the status is
+// looked at every 30 s), reads samples in batches, and writes values with five decimals. So a few rounds differ at the edges of a jump; what
+// the replay reports must not.
+func TestClusterScalesAsTheReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// From seven in the morning, so that the time passes in which things happen; and until seven in the evening.
+		const morning, hours = 7 * time.Hour, 12
+		const warmup = 7*24*time.Hour + morning
+		time.Sleep(morning)
+		load := office(time.Now().Add(-warmup), warmup+hours*time.Hour)
+		cfg := replay.Config{
+			Capacity: 0.25, Target: 0.6, Startup: 3 * time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
+			Behavior: scaling.DefaultBehavior(5 * time.Minute), Bounds: scaling.Bounds{Min: 2, Max: 500}, Warmup: warmup,
+		}
+		reactive := replay.Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}
+		alone, err := replay.Run(cfg, load, reactive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		simulated, err := replay.NewAhead(cfg, auto.NewModel(load.Step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &observed{Scaler: simulated}
+		wantScore, err := replay.Run(cfg, load, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		settings := predictor.DefaultConfig()
+		settings.Source = past{load}
+		owner, err := predictor.New(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = owner.Start(ctx) }()
+		b := newBench(t, deployment("web", 20), web(func(e *scaler) {
+			e.Spec.MaxReplicas = 500
+			e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "3m"}
+		}))
+		b.clock.SetTime(time.Now())
+		got := &cluster{Reactive: reactive, t: t, bench: b, predictions: &controller.Reconciler{
+			Client: b.Client, Predictor: owner, Metrics: controller.NewMetrics(owner.Accuracy), Frequency: 30 * time.Second, Clock: b.clock,
+		}}
+		b.reconcile(t, "web")
+		b.reconcile(t, "web")
+		// craned reads the past before anything else happens.
+		if _, err := got.predictions.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		gotScore, err := replay.Run(cfg, load, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		same := 0
+		for i := range want.replicas {
+			if want.replicas[i] == got.replicas[i] {
+				same++
+			}
+		}
+		share := float64(same) / float64(len(want.replicas))
+		t.Logf("reactive %+v", alone)
+		t.Logf("replay   %+v (%s)", wantScore, simulated.Choice().Why)
+		t.Logf("cluster  %+v; %.2f %% of %d rounds alike; %d writes of the prediction", gotScore, 100*share, len(want.replicas), got.writes)
+		if share < 0.99 {
+			t.Errorf("%.2f %% of the rounds have the replay's replicas", 100*share)
+		}
+		if alone.UnderCapacity < 3*time.Minute || gotScore.UnderCapacity > alone.UnderCapacity/3 {
+			t.Errorf("under capacity for %s, and %s without a forecast", gotScore.UnderCapacity, alone.UnderCapacity)
+		}
+		if d := (gotScore.UnderCapacity - wantScore.UnderCapacity).Abs(); d > 2*time.Minute {
+			t.Errorf("under capacity for %s, in the replay for %s", gotScore.UnderCapacity, wantScore.UnderCapacity)
+		}
+		if d := math.Abs(gotScore.ReplicaHours/wantScore.ReplicaHours - 1); d > 0.005 {
+			t.Errorf("%.1f replica hours, in the replay %.1f", gotScore.ReplicaHours, wantScore.ReplicaHours)
+		}
+		// One write in a window, and the first ones.
+		if most := hours + 3; got.writes > most {
+			t.Errorf("%d writes of the prediction in %d windows", got.writes, hours)
+		}
+	})
+}

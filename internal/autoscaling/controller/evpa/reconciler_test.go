@@ -1,0 +1,482 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evpa
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/pkg/oom"
+	"crane.io/crane/pkg/series"
+)
+
+const ns = "shop"
+
+// past is a history of constant use of the container app of Deployment web.
+type past struct {
+	cores, bytes float64
+	err          error
+	asked        int
+}
+
+func (p *past) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	p.asked++
+	v := p.cores
+	switch req.Resource {
+	case metrics.CPU:
+	case metrics.Memory:
+		v = p.bytes
+	default:
+		return nil
+	}
+	if p.err != nil {
+		return p.err
+	}
+	for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
+		s := series.Series{Start: day.Start(), Step: 5 * time.Minute, Values: make([]float64, 288)}
+		for i := range s.Values {
+			if s.Values[i] = v; !day.Start().Add(time.Duration(i) * s.Step).Before(req.End) {
+				s.Values[i] = series.Gap()
+			}
+		}
+		key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: "Deployment", Name: "web"}, Pod: "web-1", Container: "app"}
+		if err := visit(metrics.Chunk{Key: key, Series: s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type nobody map[targetindex.Key]string
+
+func (n nobody) In(context.Context, string, time.Time) (map[targetindex.Key]string, error) {
+	return n, nil
+}
+
+type ledger []oom.Kill
+
+func (l *ledger) Kills(context.Context) ([]oom.Kill, error) { return *l, nil }
+
+type metric struct {
+	value float64
+	err   error
+}
+
+func (m *metric) Value(context.Context, string, string, string, time.Time) (float64, error) {
+	return m.value, m.err
+}
+
+// fixture is a reconciler on an API server that is made up.
+type fixture struct {
+	*Reconciler
+	t      *testing.T
+	past   *past
+	kills  *ledger
+	metric *metric
+	clock  *clocktesting.FakePassiveClock
+	writes int
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		t: t, past: &past{cores: 0.2, bytes: 100 << 20}, kills: &ledger{}, metric: &metric{err: errors.New("nobody serves it")},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, &analysisv1alpha1.Recommendation{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				f.writes++
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				f.writes++
+				return c.Patch(ctx, o, p, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				f.writes++
+				return c.Delete(ctx, o, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				f.writes++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}).Build()
+	f.Reconciler = &Reconciler{
+		Client: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
+		History: profile.Source{Usage: f.past}, Kills: f.kills, Others: nobody{}, External: f.metric,
+		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Every: time.Minute, Fresh: 15 * time.Minute,
+	}
+	return f
+}
+
+// look reconciles once and returns the autoscaler.
+func (f *fixture) look() *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+	f.t.Helper()
+	if _, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
+		f.t.Fatal(err)
+	}
+	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
+	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, e); err != nil {
+		f.t.Fatal(err)
+	}
+	return e
+}
+
+// pass lets time go by.
+func (f *fixture) pass(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+
+// own is the autoscaler's Recommendation; nil for none.
+func (f *fixture) own() *analysisv1alpha1.Recommendation {
+	f.t.Helper()
+	rec := &analysisv1alpha1.Recommendation{}
+	err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: ns, Name: "evpa-web"}, rec)
+	if client.IgnoreNotFound(err) != nil {
+		f.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return rec
+}
+
+func deployment(cpu, memory string) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	requests := corev1.ResourceList{}
+	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+		if text != "" {
+			requests[name] = resource.MustParse(text)
+		}
+	}
+	replicas := int32(2)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", UID: "web-uid"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: requests}}}},
+			},
+		},
+	}
+}
+
+func vpa(mode autoscalingv1alpha1.UpdateMode, edit ...func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", UID: "evpa-uid"},
+		Spec: autoscalingv1alpha1.EffectiveVerticalPodAutoscalerSpec{
+			TargetRef:    autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"},
+			UpdatePolicy: &autoscalingv1alpha1.PodUpdatePolicy{UpdateMode: &mode},
+			ResourceEstimators: []autoscalingv1alpha1.ResourceEstimator{{
+				Type: "Percentile", Config: map[string]string{"cpu-request-percentile": "0.99"},
+			}},
+		},
+	}
+	for _, f := range edit {
+		f(e)
+	}
+	return e
+}
+
+func decisionOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1.ResourceName) autoscalingv1alpha1.VerticalDecision {
+	for _, d := range e.Status.Decisions {
+		if d.Resource == name {
+			return d
+		}
+	}
+	return autoscalingv1alpha1.VerticalDecision{}
+}
+
+func wantCondition(t *testing.T, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, kind, reason, text string) {
+	t.Helper()
+	c := meta.FindStatusCondition(e.Status.Conditions, kind)
+	if c == nil || c.Reason != reason || !strings.Contains(c.Message, text) {
+		t.Errorf("condition %s: %+v, want %s, %q", kind, c, reason, text)
+	}
+}
+
+// TestNothingNewNothingWritten: while nothing changes, no look writes anything, and history is read as often as it counts as new.
+func TestNothingNewNothingWritten(t *testing.T) {
+	for _, mode := range []autoscalingv1alpha1.UpdateMode{autoscalingv1alpha1.UpdateModeOff, autoscalingv1alpha1.UpdateModeAuto} {
+		f := newFixture(t, deployment("1", "512Mi"), vpa(mode))
+		f.look()
+		f.pass(time.Second)
+		f.look()
+		f.writes, f.past.asked = 0, 0
+		for range 60 {
+			f.pass(time.Minute)
+			f.look()
+		}
+		if f.writes > 0 {
+			t.Errorf("%s: %d writes in an hour without a change", mode, f.writes)
+		}
+		if asked := f.past.asked; asked < 4 || asked > 20 {
+			t.Errorf("%s: history was asked for %d times in an hour", mode, asked)
+		}
+	}
+}
+
+// TestMetrics: what is recommended is a gauge under gocrane's name, once for each target, and goes with the autoscaler.
+func TestMetrics(t *testing.T) {
+	second := vpa(autoscalingv1alpha1.UpdateModeOff)
+	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
+	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeOff), second)
+	e := f.look()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(f.Metrics)
+	gathered := func() string {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(families)
+	}
+	if text := gathered(); strings.Count(text, "gauge:") != 2 || !strings.Contains(text, `name:"owner_name"  value:"web"`) && !strings.Contains(text, `"web"`) {
+		t.Error(text)
+	}
+	for _, o := range []client.Object{e, second} {
+		if err := f.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := gathered(); strings.Contains(text, "gauge:") {
+		t.Error(text)
+	}
+}
+
+// TestModes: each mode but Off writes a Recommendation that says how it reaches pods, and Off takes it away.
+func TestModes(t *testing.T) {
+	for mode, reach := range map[autoscalingv1alpha1.UpdateMode]analysisv1alpha1.AdoptionReach{
+		autoscalingv1alpha1.UpdateModeInitial: analysisv1alpha1.AdoptionReachNewPods, autoscalingv1alpha1.UpdateModeRecreate: analysisv1alpha1.AdoptionReachRecreate,
+		autoscalingv1alpha1.UpdateModeInPlace: analysisv1alpha1.AdoptionReachInPlace, autoscalingv1alpha1.UpdateModeAuto: analysisv1alpha1.AdoptionReachInPlaceOrRecreate,
+	} {
+		three := int32(3)
+		f := newFixture(t, deployment("1", "512Mi"), vpa(mode, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.UpdatePolicy.MinReplicas = &three }))
+		f.look()
+		rec := f.own()
+		if rec == nil || rec.Spec.Adoption.Reach != reach || *rec.Spec.Adoption.MinReplicas != 3 || rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto ||
+			!strings.Contains(rec.Status.RecommendedValue, "cpu: 23") || rec.Spec.TargetRef.APIVersion != "apps/v1" {
+			t.Fatalf("%s: %+v", mode, rec)
+		}
+		e := f.look()
+		off := autoscalingv1alpha1.UpdateModeOff
+		e.Spec.UpdatePolicy.UpdateMode = &off
+		if err := f.Client.Update(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		f.look()
+		if rec := f.own(); rec != nil {
+			t.Errorf("%s, then Off: %+v", mode, rec)
+		}
+	}
+}
+
+// TestUnknownMode: what an API server of another version may have let through is told, and nothing is applied.
+func TestUnknownMode(t *testing.T) {
+	f := newFixture(t, deployment("1", "512Mi"), vpa("InPlaceOrRecreate"))
+	e := f.look()
+	wantCondition(t, e, "Ready", "UnknownUpdateMode", `"InPlaceOrRecreate" is not known`)
+	if f.own() != nil || e.Status.Recommendation == nil {
+		t.Errorf("%+v, %+v", f.own(), e.Status)
+	}
+}
+
+// TestSourceFails: what was decided stays in force, the last recommendation stays in the status, and the failure is a condition.
+func TestSourceFails(t *testing.T) {
+	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
+	before := f.look()
+	value := f.own().Status.RecommendedValue
+	f.past.err = errors.New("connection refused")
+	f.pass(time.Hour)
+	e := f.look()
+	wantCondition(t, e, "Estimating", "EstimatorFailed", "connection refused")
+	wantCondition(t, e, "Ready", "NoEstimate", "connection refused")
+	if fmt.Sprint(e.Status.Recommendation) != fmt.Sprint(before.Status.Recommendation) || len(e.Status.ResourceEstimators) != 1 {
+		t.Errorf("%+v, before %+v", e.Status, before.Status)
+	}
+	rec := f.own()
+	if rec == nil || rec.Status.RecommendedValue != value || !meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
+		t.Errorf("%+v", rec)
+	}
+	f.past.err = nil
+	e = f.look()
+	wantCondition(t, e, "Estimating", "AllAnswer", "")
+	if rec := f.own(); meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) != nil || rec.Status.RecommendedValue != value {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// TestExternal: a metric is asked for what it says, and NaN, nothing and an error are failures.
+func TestExternal(t *testing.T) {
+	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeOff, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators, autoscalingv1alpha1.ResourceEstimator{
+			Type: "External", Priority: 1, Config: map[string]string{"cpu-metric-name": "need", "margin-fraction": "0.5", "metric-selector": "a=b"},
+		})
+	}))
+	for name, c := range map[string]struct {
+		metric metric
+		wins   string
+		failed bool
+	}{
+		"a value": {metric{value: 2}, "External", false}, "NaN": {metric{value: math.NaN()}, "Percentile", true}, "zero": {metric{}, "Percentile", true},
+		"negative": {metric{value: -1}, "Percentile", true}, "infinite": {metric{value: math.Inf(1)}, "Percentile", true},
+		"an error": {metric{err: errors.New("not found")}, "Percentile", true},
+	} {
+		*f.metric = c.metric
+		e := f.look()
+		d := decisionOf(e, corev1.ResourceCPU)
+		if d.Estimator != c.wins || meta.IsStatusConditionFalse(e.Status.Conditions, "Estimating") != c.failed {
+			t.Errorf("%s: %+v, %+v", name, d, e.Status.Conditions)
+		}
+		if c.wins == "Percentile" && d.Action != autoscalingv1alpha1.VerticalActionHold {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if c.wins == "External" && e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue() != 3000 {
+			t.Errorf("%s: %+v", name, e.Status.Recommendation)
+		}
+	}
+}
+
+// TestOneValue: of an external metric with several values, with an old one or with none, nothing is taken.
+func TestOneValue(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(ago time.Duration) externalv1beta1.ExternalMetricValue {
+		return externalv1beta1.ExternalMetricValue{Value: resource.MustParse("1500m"), Timestamp: metav1.NewTime(now.Add(-ago))}
+	}
+	for name, c := range map[string]struct {
+		list []externalv1beta1.ExternalMetricValue
+		want float64
+	}{
+		"one": {[]externalv1beta1.ExternalMetricValue{at(time.Minute)}, 1.5}, "none": {nil, 0}, "two": {[]externalv1beta1.ExternalMetricValue{at(0), at(0)}, 0},
+		"old": {[]externalv1beta1.ExternalMetricValue{at(time.Hour)}, 0},
+	} {
+		if got, err := only(c.list, now); got != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestKillRaisesBeforeTheWindowOfLowering: a kill counts at once, and nothing is lowered in the window after it.
+func TestKillRaises(t *testing.T) {
+	f := newFixture(t, deployment("230m", "120Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
+	f.look()
+	*f.kills = ledger{{
+		Namespace: ns, Pod: "web-1", Container: "app", Memory: 120 << 20, At: f.clock.Now(), Owner: oom.Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+	}}
+	f.pass(time.Minute)
+	e := f.look()
+	d := decisionOf(e, corev1.ResourceMemory)
+	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 220<<20 || d.RaisedAt == nil {
+		t.Fatalf("%+v", d)
+	}
+	if !strings.Contains(f.own().Status.RecommendedValue, "220Mi") {
+		t.Errorf("%s", f.own().Status.RecommendedValue)
+	}
+	*f.kills = nil
+	f.pass(time.Hour)
+	if d := decisionOf(f.look(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestGivesBackWhatIsNoLongerControlled: memory that was set and is left to the owner again goes back to what the template says.
+func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
+	f := newFixture(t, deployment("1", "64Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
+	f.look()
+	if !strings.Contains(f.own().Status.RecommendedValue, "memory: 11") {
+		t.Fatalf("%s", f.own().Status.RecommendedValue)
+	}
+	e := f.look()
+	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
+		ContainerName: "*", ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
+	}}}
+	if err := f.Client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	f.look()
+	if !strings.Contains(f.own().Status.RecommendedValue, "memory: 64Mi") {
+		t.Errorf("%s", f.own().Status.RecommendedValue)
+	}
+}
+
+// TestBadTargets are told, each in its own words, and lead to nothing else.
+func TestBadTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		target       autoscalingv2.CrossVersionObjectReference
+		reason, text string
+	}{
+		"not there":       {autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "db"}, "TargetNotFound", "Deployment db does not exist"},
+		"no version":      {autoscalingv2.CrossVersionObjectReference{Kind: "Game", Name: "x"}, "TargetUnreadable", "needs an apiVersion"},
+		"part of a whole": {autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1"}, "TargetUnreadable", "belongs to another object"},
+	} {
+		controller := true
+		part := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "web-1",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web-uid", Controller: &controller}},
+		}, Spec: appsv1.ReplicaSetSpec{Template: deployment("1", "").Spec.Template}}
+		f := newFixture(t, deployment("1", "512Mi"), part, vpa(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+			e.Spec.TargetRef = c.target
+		}))
+		e := f.look()
+		wantCondition(t, e, "Ready", c.reason, c.text)
+		if f.own() != nil {
+			t.Errorf("%s: %+v", name, f.own())
+		}
+	}
+}
+
+// TestReleases takes gocrane's finalizer off, so that its objects can go.
+func TestReleases(t *testing.T) {
+	e := vpa(autoscalingv1alpha1.UpdateModeOff)
+	e.Finalizers = []string{gocraneFinalizer}
+	f := newFixture(t, deployment("1", "512Mi"), e)
+	if err := f.Client.Delete(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(e), e); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package substitute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/firstseen"
+	"crane.io/crane/internal/kube/workload"
+)
+
+const (
+	// every is the time between two looks: the HPA controller's sync period.
+	every = 15 * time.Second
+	// staleAfter is how long an answer of the HPA may differ from what the workload has before it is asked anew. The time
+	// bounds the writes where both go on disagreeing.
+	staleAfter = 5 * time.Minute
+	atOnce     = 4
+)
+
+// Reconciler keeps one Substitute.
+type Reconciler struct {
+	Client  client.Client
+	Targets *workload.Scales
+	Clock   clock.PassiveClock
+
+	// asked is since when somebody wants another scale than there is.
+	asked firstseen.Onsets
+}
+
+// AddToManager adds the controller to a manager that has not started.
+func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
+	err := builder.ControllerManagedBy(mgr).
+		Named("substitute").
+		For(&autoscalingv1alpha1.Substitute{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
+		Complete(&Reconciler{
+			Client:  mgr.GetClient(),
+			Targets: &workload.Scales{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
+			Clock:   clk,
+		})
+	if err != nil {
+		return fmt.Errorf("building the controller of substitutes: %w", err)
+	}
+	return nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := &autoscalingv1alpha1.Substitute{}
+	err := r.Client.Get(ctx, req.NamespacedName, s)
+	if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
+		r.asked.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the substitute %s: %w", req, err)
+	}
+	target, err := r.Targets.Get(ctx, refOf(s))
+	if errors.Is(err, workload.ErrNoTarget) || errors.Is(err, workload.ErrNoScale) {
+		return ctrl.Result{RequeueAfter: every}, nil // Who made it says so.
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("the target of the substitute %s: %w", req, err)
+	}
+	if s, err = r.writeStatus(ctx, s, target); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.askAnew(ctx, s, target); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: every}, nil
+}
+
+func refOf(s *autoscalingv1alpha1.Substitute) workload.Ref {
+	ref := s.Spec.SubstituteTargetRef
+	return workload.Ref{Namespace: s.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
+}
+
+// writeStatus returns the object as it is then.
+func (r *Reconciler) writeStatus(
+	ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale,
+) (*autoscalingv1alpha1.Substitute, error) {
+	status := autoscalingv1alpha1.SubstituteStatus{LabelSelector: target.Selector, Replicas: target.Counted}
+	if s.Status == status {
+		return s, nil
+	}
+	changed := s.DeepCopy()
+	changed.Status = status
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return nil, fmt.Errorf("writing the status of the substitute %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return changed, nil
+}
+
+// askAnew sets spec.replicas back to what the workload has, where the HPA's answer has differed for long.
+func (r *Reconciler) askAnew(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
+	key := client.ObjectKeyFromObject(s)
+	if s.Spec.Replicas != nil && *s.Spec.Replicas == target.Replicas {
+		r.asked.Forget(key)
+		return nil
+	}
+	if s.Spec.Replicas != nil && r.asked.Since(key, r.Clock.Now()) < staleAfter {
+		return nil
+	}
+	changed := s.DeepCopy()
+	replicas := target.Replicas
+	changed.Spec.Replicas = &replicas
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return fmt.Errorf("setting the substitute %s back: %w", key, err)
+	}
+	r.asked.Forget(key)
+	return nil
+}

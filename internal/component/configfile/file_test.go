@@ -1,0 +1,79 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package configfile_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/component/configfile"
+)
+
+func decode(raw []byte) (string, error) {
+	if strings.HasPrefix(string(raw), "bad") {
+		return "", errors.New("it is bad")
+	}
+	return string(raw), nil
+}
+
+// TestOptionalFile: a file that is not there yet counts from when it is; a bad one, and one that goes, leave the last good
+// content in force and are told once.
+func TestOptionalFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	f, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default")
+	if err != nil || f.Content() != "default" {
+		t.Fatalf("%v, %v", f, err)
+	}
+	var loaded, refused []string
+	look := func() {
+		f.Look(configfile.Observer[string]{
+			Loaded:  func(s string) { loaded = append(loaded, s) },
+			Refused: func(err error) { refused = append(refused, err.Error()) },
+		})
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	if len(refused) != 0 || f.State().Invalid {
+		t.Errorf("that nothing is there is told: %v", refused)
+	}
+	write("one")
+	look()
+	look()
+	write("bad")
+	look()
+	look()
+	if f.Content() != "one" || len(loaded) != 1 || len(refused) != 1 || !f.State().Invalid {
+		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
+	}
+	write("two")
+	look()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if f.Content() != "two" || len(loaded) != 2 || len(refused) != 2 {
+		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
+	}
+	if s := f.State(); s.Failed != 2 || s.Succeeded != 3 {
+		t.Errorf("%+v", s)
+	}
+	write("bad")
+	if _, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default"); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a bad file at the start: %v", err)
+	}
+	if _, err := configfile.Open(path, 0, clock.RealClock{}, decode); err == nil {
+		t.Error("an interval of 0")
+	}
+}

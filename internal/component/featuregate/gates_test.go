@@ -1,0 +1,44 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package featuregate
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
+)
+
+// TestGates: every gate is there with its default, and one that is set without having an effect is told of, once and by its whole name.
+func TestGates(t *testing.T) {
+	all := New()
+	for name, spec := range Specs() {
+		if all.Enabled(name) != spec.Default {
+			t.Errorf("%s is %t", name, all.Enabled(name))
+		}
+	}
+	if len(all.GetAll()) < len(Specs()) {
+		t.Errorf("%d of %d gates", len(all.GetAll()), len(Specs()))
+	}
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	all.AddFlag(fs)
+	served := func(f featuregate.Feature) bool { return f == NodeResource }
+	if got := Warnings(fs, "x", served); got != nil {
+		t.Errorf("warnings of what was not set: %q", got)
+	}
+	if err := fs.Parse([]string{"--feature-gates=NodeResourceTopology=true,NodeResource=false,Analysis=true"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"--feature-gates: Analysis has no effect on this x", "--feature-gates: NodeResourceTopology has no effect on this x"}
+	if got := Warnings(fs, "x", served); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if all.Enabled(NodeResource) || !all.Enabled(NodeResourceTopology) {
+		t.Error("the flag sets nothing")
+	}
+	if err := fs.Parse([]string{"--feature-gates=Unheard=true"}); err == nil {
+		t.Error("an unknown gate is taken")
+	}
+}

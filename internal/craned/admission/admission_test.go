@@ -1,0 +1,86 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"crane.io/crane/internal/kube/podwebhook"
+)
+
+// ask sends a request to the endpoint at a path.
+func ask(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
+	t.Helper()
+	endpoints, err := Endpoints(ClusterFacts{Namespace: "crane-system"}, podwebhook.NewChain(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range endpoints {
+		if e.Path == path {
+			return e.hook.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				UID: "u", Operation: operation, Name: "x", Namespace: "shop",
+				Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(old)},
+			}})
+		}
+	}
+	t.Fatalf("nobody serves %s", path)
+	return admission.Response{}
+}
+
+const (
+	ehpaPath = "autoscaling-crane-io-v1alpha1-effectivehorizontalpodautoscaler"
+	badZone  = `{"metadata":{"name":"x"%s},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"crons":[{"name":"a","timezone":"Mars","start":"0 8 * * *","end":"0 9 * * *","targetReplicas":2}]}}`
+)
+
+func TestRefusalNamesTheField(t *testing.T) {
+	object := strings.Replace(badZone, "%s", "", 1)
+	answer := ask(t, "/validate-"+ehpaPath, admissionv1.Create, object, "")
+	if answer.Allowed || answer.Result.Code != 422 || len(answer.Result.Details.Causes) != 1 || answer.Result.Details.Causes[0].Field != "spec.crons[0].timezone" {
+		t.Errorf("%+v", answer.Result)
+	}
+	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Update, object, object); !answer.Allowed || len(answer.Warnings) == 0 {
+		t.Errorf("unchanged: %+v, warnings %q", answer.Result, answer.Warnings)
+	}
+	deleting := strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
+	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Update, deleting, strings.Replace(object, "Mars", "UTC", 1)); !answer.Allowed {
+		t.Errorf("being deleted: %+v", answer.Result)
+	}
+	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Delete, "", object); !answer.Allowed {
+		t.Errorf("a deletion: %+v", answer.Result)
+	}
+}
+
+func TestWarningsAreBounded(t *testing.T) {
+	var rules []string
+	for range 100 {
+		rules = append(rules, `{"kind":"Node"}`)
+	}
+	answer := ask(t, "/validate-analysis-crane-io-v1alpha1-recommendationrule", admissionv1.Create,
+		`{"spec":{"resourceSelectors":[`+strings.Join(rules, ",")+`],"recommenders":[],"namespaceSelector":{"matchNames":["a"]}}}`, "")
+	if !answer.Allowed || len(answer.Warnings) != maxWarnings+1 || !strings.HasPrefix(answer.Warnings[maxWarnings], "and ") {
+		t.Errorf("%d warnings", len(answer.Warnings))
+	}
+}
+
+func TestDefaultsTouchNothingElse(t *testing.T) {
+	answer := ask(t, "/mutate-"+ehpaPath, admissionv1.Create, strings.Replace(badZone, "%s", "", 1), "")
+	text, err := json.Marshal(answer.Patches)
+	if err != nil || string(text) != `[{"op":"add","path":"/spec/scaleTargetRef/apiVersion","value":"apps/v1"}]` {
+		t.Errorf("%s, %v", text, err)
+	}
+	for name, object := range map[string]string{
+		"cannot be read": `{"spec":{"maxReplicas":"many"}}`, "nothing": ``, "no object": `[]`,
+		"being deleted": strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1),
+	} {
+		if answer := ask(t, "/mutate-"+ehpaPath, admissionv1.Create, object, ""); !answer.Allowed || len(answer.Patches) > 0 {
+			t.Errorf("%s: %+v", name, answer)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/craned/admission/validation"
+	"crane.io/crane/internal/kube/podwebhook"
+)
+
+// Endpoint is one webhook: what it is asked about, and where.
+type Endpoint struct {
+	Path    string
+	Kind    schema.GroupVersionKind
+	Mutates bool
+
+	hook *admission.Webhook
+}
+
+// Endpoints are all that there are. The manifests of config/webhook name the same.
+func Endpoints(actions ClusterFacts, chain *podwebhook.Chain) ([]Endpoint, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	facts := actions // Only rules and pods name actions; nobody else waits for a cache that is starting.
+	facts.Cache = nil
+	analysis, prediction := analysisv1alpha1.GroupVersion.WithKind, predictionv1alpha1.GroupVersion.WithKind
+	autoscaling, ensurance := autoscalingv1alpha1.GroupVersion.WithKind, ensurancev1alpha1.GroupVersion.WithKind
+	pod := corev1.SchemeGroupVersion.WithKind("Pod")
+	return []Endpoint{
+		validating(scheme, analysis("RecommendationRule"), facts, validation.RecommendationRule),
+		validating(scheme, analysis("Recommendation"), facts, validation.Recommendation),
+		validating(scheme, analysis("Analytics"), facts, validation.Analytics),
+		validating(scheme, analysis("ConfigSet"), facts, validation.ConfigSet),
+		validating(scheme, prediction("TimeSeriesPrediction"), facts, validation.TimeSeriesPrediction),
+		validating(scheme, prediction("ClusterNodePrediction"), facts, validation.ClusterNodePrediction),
+		validating(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), facts, validation.EffectiveHorizontalPodAutoscaler),
+		validating(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), facts, validation.EffectiveVerticalPodAutoscaler),
+		validating(scheme, ensurance("NodeQOS"), actions, validation.NodeQOS),
+		validating(scheme, ensurance("PodQOS"), actions, validation.PodQOS),
+		validating(scheme, ensurance("AvoidanceAction"), facts, validation.AvoidanceAction),
+		validating(scheme, topologyv1alpha1.GroupVersion.WithKind("NodeResourceTopology"), facts, validation.NodeResourceTopology),
+
+		defaulting(scheme, analysis("Recommendation"), validation.DefaultRecommendation),
+		defaulting(scheme, analysis("Analytics"), validation.DefaultAnalytics),
+		defaulting(scheme, prediction("TimeSeriesPrediction"), validation.DefaultTimeSeriesPrediction),
+		defaulting(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), validation.DefaultEffectiveHorizontalPodAutoscaler),
+		defaulting(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), validation.DefaultEffectiveVerticalPodAutoscaler),
+		{Path: pathOf("mutate", pod), Kind: pod, Mutates: true, hook: &admission.Webhook{Handler: chain}},
+	}, nil
+}
+
+// pathOf is gocrane's and controller-runtime's: /validate-<group>-<version>-<kind>, with dashes for dots.
+func pathOf(verb string, kind schema.GroupVersionKind) string {
+	return "/" + verb + "-" + strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme,
+		ensurancev1alpha1.AddToScheme, topologyv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme of webhooks: %w", err)
+		}
+	}
+	return scheme, nil
+}

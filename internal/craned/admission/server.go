@@ -1,0 +1,94 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"crane.io/crane/internal/kube/certificates"
+)
+
+// ServerOptions say where webhooks are served and with which certificate.
+type ServerOptions struct {
+	// Host is the address to listen on, empty for all.
+	Host string
+	Port int
+	// CertDir holds tls.crt and tls.key of whoever keeps certificates himself; empty for those of Keeper.
+	CertDir string
+	Keeper  *certificates.Keeper
+}
+
+// Server serves webhooks, on every replica, from before caches fill until after everything else has stopped. It runs the Keeper of
+// its certificates, since nothing can be served without.
+type Server struct {
+	ctrlwebhook.Server
+
+	keeper *certificates.Keeper
+}
+
+// NewServer returns a server of endpoints.
+func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
+	options := ctrlwebhook.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir}
+	s := &Server{}
+	minimum := func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }
+	options.TLSOpts = []func(*tls.Config){minimum}
+	if o.CertDir == "" {
+		s.keeper = o.Keeper
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = s.keeper.GetCertificate })
+	}
+	s.Server = ctrlwebhook.NewServer(options)
+	for _, e := range endpoints {
+		s.Register(e.Path, e.hook)
+	}
+	return s
+}
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	if s.keeper == nil {
+		return s.serve(ctx)
+	}
+	// The manager gives webhooks a context without its logger.
+	ctx, cancel := context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx)))
+	var keeping sync.WaitGroup
+	var kept error
+	keeping.Go(func() {
+		defer cancel() // Without certificates there is nothing to serve.
+		kept = s.keeper.Run(ctx)
+	})
+	err := s.serve(ctx)
+	cancel()
+	keeping.Wait()
+	if err == nil && kept != nil {
+		return fmt.Errorf("keeping certificates: %w", kept)
+	}
+	return err
+}
+
+func (s *Server) serve(ctx context.Context) error {
+	if err := s.Server.Start(ctx); err != nil {
+		return fmt.Errorf("serving webhooks: %w", err)
+	}
+	return nil
+}
+
+// Check fails while the API server would find nobody here, or somebody whom it does not trust.
+func (s *Server) Check(req *http.Request) error {
+	if s.keeper != nil {
+		if err := s.keeper.Check(); err != nil {
+			return fmt.Errorf("webhooks: %w", err)
+		}
+	}
+	if err := s.StartedChecker()(req); err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	return nil
+}

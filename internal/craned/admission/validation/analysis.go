@@ -1,0 +1,165 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/series"
+)
+
+// RecommendationRule looks at a rule.
+func RecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	anyNamespace := r.Spec.NamespaceSelector.Any
+	v.add(resourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+	for i, s := range r.Spec.ResourceSelectors {
+		if clusterScoped(s.Kind) && !anyNamespace {
+			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
+		}
+	}
+	v.add(namespaceSelector(r.Spec.NamespaceSelector, spec.Child("namespaceSelector")))
+	v.add(recommenders(r.Spec.Recommenders, f, spec.Child("recommenders")))
+	if text := strings.TrimSpace(r.Spec.RunInterval); text != "" {
+		if d, err := series.ParseDuration(text); err != nil {
+			v.refuse(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
+		} else if d <= 0 {
+			v.refuse(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out for one round"))
+		}
+	}
+	return v
+}
+
+func resourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *field.Path) Verdict {
+	var v Verdict
+	if len(selectors) == 0 {
+		v.warnf(path, "is empty: nothing is selected")
+	}
+	for i, s := range selectors {
+		v.refuse(apiVersion(s.APIVersion, path.Index(i).Child("apiVersion"))...)
+		v.refuse(labelSelector(s.LabelSelector, path.Index(i).Child("labelSelector"))...)
+	}
+	for _, i := range duplicates(selectors, func(s analysisv1alpha1.ResourceSelector) string {
+		return strings.Join([]string{s.APIVersion, s.Kind, s.Name, s.LabelSelector.String()}, "|")
+	}) {
+		v.warnf(path.Index(i), "stands in the list already")
+	}
+	return v
+}
+
+func namespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field.Path) Verdict {
+	var v Verdict
+	switch {
+	case s.Any && len(s.MatchNames) > 0:
+		v.warnf(path.Child("matchNames"), "has no effect: any is true")
+	case !s.Any && len(s.MatchNames) == 0:
+		v.warnf(path, "selects no namespace; set any: true, or name some in matchNames")
+	}
+	for _, i := range duplicates(s.MatchNames, itself) {
+		v.warnf(path.Child("matchNames").Index(i), "%s stands in the list already", s.MatchNames[i])
+	}
+	return v
+}
+
+func recommenders(list []analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
+	var v Verdict
+	if len(list) == 0 {
+		v.warnf(path, "is empty: nothing is recommended")
+	}
+	// Two of one name would write one Recommendation in turns.
+	for _, i := range duplicates(list, func(r analysisv1alpha1.Recommender) string { return r.Name }) {
+		v.refuse(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
+	}
+	for i, r := range list {
+		v.add(recommender(r, f, path.Index(i)))
+	}
+	return v
+}
+
+// recommender warns of a name or a setting that the configuration in force does not take. It may with the next one, and the rule
+// says so in its condition Ready until then.
+func recommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
+	var v Verdict
+	if f.Recommender == nil {
+		return v
+	}
+	if err := f.Recommender(r); err != nil {
+		v.warnf(path, "cannot run: %v", err)
+	}
+	return v
+}
+
+// Analytics looks at the older form of a rule.
+func Analytics(a *analysisv1alpha1.Analytics, f Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	v.add(resourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+	v.add(recommender(analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}, f, spec.Child("type")))
+	v.add(completionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+	for i, s := range a.Spec.ResourceSelectors {
+		if clusterScoped(s.Kind) && a.Namespace != f.Namespace {
+			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
+		}
+	}
+	return v
+}
+
+func completionStrategy(s *analysisv1alpha1.CompletionStrategy, path *field.Path) Verdict {
+	var v Verdict
+	if s != nil && s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical && s.PeriodSeconds != nil {
+		v.warnf(path.Child("periodSeconds"), "has no effect: only %s repeats an analysis", analysisv1alpha1.CompletionStrategyPeriodical)
+	}
+	return v
+}
+
+// Recommendation looks at a Recommendation that somebody other than Crane writes.
+func Recommendation(r *analysisv1alpha1.Recommendation, f Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	ref := r.Spec.TargetRef
+	v.refuse(apiVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+	// With a target elsewhere the right to write here would be a right to write there. Crane's own namespace is for targets
+	// without one, and its objects are Crane's.
+	if r.Namespace != f.Namespace && ref.Namespace != r.Namespace && (ref.Namespace != "" || clusterScoped(ref.Kind)) {
+		v.refuse(field.Invalid(spec.Child("targetRef", "namespace"), ref.Namespace,
+			"must be the namespace of the Recommendation, "+r.Namespace))
+	}
+	if r.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto && slices.Contains([]analysisv1alpha1.AnalysisType{
+		analysisv1alpha1.AnalysisTypeIdleNode, analysisv1alpha1.AnalysisTypeVolume, analysisv1alpha1.AnalysisTypeService,
+	}, r.Spec.Type) {
+		v.warnf(spec.Child("adoptionType"), "Auto applies nothing for %s: nodes, volumes and services are never deleted by Crane", r.Spec.Type)
+	}
+	v.add(completionStrategy(r.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+	return v
+}
+
+// ConfigSet looks at the overrides of gocrane's first recommenders.
+func ConfigSet(*analysisv1alpha1.ConfigSet, Facts) Verdict {
+	var v Verdict
+	v.warnf(field.NewPath("configs"), "has no effect: set config in the recommenders of a RecommendationRule")
+	return v
+}
+
+// secondsPerDay is how often an analysis is repeated that does not say so.
+const secondsPerDay = 24 * 60 * 60
+
+// DefaultAnalytics fills in what gocrane meant to.
+func DefaultAnalytics(a *analysisv1alpha1.Analytics) { defaultStrategy(a.Spec.CompletionStrategy) }
+
+// DefaultRecommendation fills in what gocrane meant to.
+func DefaultRecommendation(r *analysisv1alpha1.Recommendation) {
+	defaultStrategy(r.Spec.CompletionStrategy)
+	completeRef(&r.Spec.TargetRef)
+}
+
+func defaultStrategy(s *analysisv1alpha1.CompletionStrategy) {
+	if s != nil && s.CompletionStrategyType == analysisv1alpha1.CompletionStrategyPeriodical && (s.PeriodSeconds == nil || *s.PeriodSeconds == 0) {
+		s.PeriodSeconds = new(int64(secondsPerDay))
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/pkg/scaling"
+)
+
+// EffectiveHorizontalPodAutoscaler looks at how a workload is to be scaled.
+func EffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, _ Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	s := &e.Spec
+	v.refuse(apiVersion(s.ScaleTargetRef.APIVersion, spec.Child("scaleTargetRef", "apiVersion"))...)
+	for i := range s.Crons {
+		v.add(cron(&s.Crons[i], s, spec.Child("crons").Index(i)))
+	}
+	// The schema says so too; it does not for an object that comes past the API server's list map.
+	for _, i := range duplicates(s.Crons, func(c autoscalingv1alpha1.CronSpec) string { return c.CronName }) {
+		v.refuse(field.Duplicate(spec.Child("crons").Index(i).Child("name"), s.Crons[i].CronName))
+	}
+	v.add(replicas(s, spec))
+	v.add(hpaMetrics(s.Metrics, spec.Child("metrics")))
+	v.add(behavior(s.Behavior, spec.Child("behavior")))
+	v.add(predictionOf(s.Prediction, spec.Child("prediction")))
+	v.add(metricQueries(e))
+	return v
+}
+
+func cron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, path *field.Path) Verdict {
+	var v Verdict
+	location := time.UTC
+	if c.TimeZone != nil {
+		var err error
+		// The name Local would be another place in each pod.
+		if location, err = time.LoadLocation(*c.TimeZone); err != nil || *c.TimeZone == "Local" {
+			v.refuse(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
+			location = time.UTC
+		}
+	}
+	if _, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), location, c.TargetReplicas); err != nil {
+		v.refuse(field.Invalid(path, string(c.Start)+" to "+string(c.End), strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	if c.TargetReplicas > s.MaxReplicas {
+		v.warnf(path.Child("targetReplicas"), "%d is more than maxReplicas: the target gets %d", c.TargetReplicas, s.MaxReplicas)
+	}
+	if s.MinReplicas != nil && c.TargetReplicas <= *s.MinReplicas {
+		v.warnf(path.Child("targetReplicas"), "has no effect: the target never has fewer than %d", *s.MinReplicas)
+	}
+	return v
+}
+
+func replicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, spec *field.Path) Verdict {
+	var v Verdict
+	if s.MinReplicas != nil && *s.MinReplicas == s.MaxReplicas {
+		v.warnf(spec.Child("maxReplicas"), "equals minReplicas: the target always has %d", s.MaxReplicas)
+	}
+	if s.MinReplicas != nil && *s.MinReplicas == 0 {
+		v.warnf(spec.Child("minReplicas"), "0 needs the feature gate HPAScaleToZero of the API server, and a metric of the type Object or External")
+	}
+	if s.SpecificReplicas != nil && s.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview {
+		v.warnf(spec.Child("specificReplicas"), "has no effect: the strategy is not %s", autoscalingv1alpha1.ScaleStrategyPreview)
+	}
+	return v
+}
+
+func hpaMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Verdict {
+	var v Verdict
+	for i, m := range metrics {
+		at := path.Index(i)
+		for _, s := range []struct {
+			selector *metav1.LabelSelector
+			path     *field.Path
+		}{
+			{selectorOf(m.Pods, func(p *autoscalingv2.PodsMetricSource) *metav1.LabelSelector { return p.Metric.Selector }), at.Child("pods", "metric", "selector")},
+			{selectorOf(m.Object, func(o *autoscalingv2.ObjectMetricSource) *metav1.LabelSelector { return o.Metric.Selector }), at.Child("object", "metric", "selector")},
+			{selectorOf(m.External, func(x *autoscalingv2.ExternalMetricSource) *metav1.LabelSelector { return x.Metric.Selector }), at.Child("external", "metric", "selector")},
+		} {
+			v.refuse(labelSelector(s.selector, s.path)...)
+		}
+	}
+	for _, i := range duplicates(metrics, func(m autoscalingv2.MetricSpec) string { return m.String() }) {
+		v.warnf(path.Index(i), "stands in the list already")
+	}
+	return v
+}
+
+func selectorOf[T any](source *T, selector func(*T) *metav1.LabelSelector) *metav1.LabelSelector {
+	if source == nil {
+		return nil
+	}
+	return selector(source)
+}
+
+func behavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path) Verdict {
+	var v Verdict
+	if b == nil {
+		return v
+	}
+	for name, rules := range map[string]*autoscalingv2.HPAScalingRules{"scaleUp": b.ScaleUp, "scaleDown": b.ScaleDown} {
+		if rules != nil && rules.SelectPolicy != nil && *rules.SelectPolicy == autoscalingv2.DisabledPolicySelect && len(rules.Policies) > 0 {
+			v.warnf(path.Child(name, "policies"), "has no effect: selectPolicy is Disabled")
+		}
+	}
+	slices.Sort(v.Warnings)
+	return v
+}
+
+func predictionOf(p *autoscalingv1alpha1.Prediction, path *field.Path) Verdict {
+	var v Verdict
+	if p == nil {
+		return v
+	}
+	if p.PredictionAlgorithm == nil {
+		v.warnf(path, "has no effect: without predictionAlgorithm nothing is forecast")
+		return v
+	}
+	a := p.PredictionAlgorithm
+	v.add(algorithm(predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP, Percentile: a.Percentile},
+		path.Child("predictionAlgorithm")))
+	return v
+}
+
+// metricQueries looks at the annotations that say how the past of a metric is found.
+func metricQueries(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Verdict {
+	var v Verdict
+	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
+		id, ours := strings.CutPrefix(key, autoscalingv1alpha1.AnnotationMetricQueryPrefix)
+		if !ours {
+			continue
+		}
+		path := field.NewPath("metadata", "annotations").Key(key)
+		if e.Spec.Prediction == nil || e.Spec.Prediction.PredictionAlgorithm == nil {
+			v.warnf(path, "has no effect: nothing is forecast of metric %s", id)
+			continue
+		}
+		v.add(expression(e.Annotations[key], path))
+	}
+	return v
+}
+
+// DefaultEffectiveHorizontalPodAutoscaler names what everybody would mean: the version of the target, and the zone of a clock.
+func DefaultEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
+	if ref := &e.Spec.ScaleTargetRef; ref.APIVersion == "" {
+		ref.APIVersion = versionOf(ref.Kind)
+	}
+	for i := range e.Spec.Crons {
+		if zone := e.Spec.Crons[i].TimeZone; zone == nil || *zone == "" {
+			e.Spec.Crons[i].TimeZone = new("UTC")
+		}
+	}
+}

@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	predictioncontroller "crane.io/crane/internal/prediction/controller"
+	"crane.io/crane/pkg/forecast/registry"
+)
+
+// maxExpression is the length in bytes up to which an expression is read: the reader calls itself for each nested parenthesis, and
+// an object may hold a million of them.
+const maxExpression = 16 << 10
+
+// expression warns of PromQL that Prometheus would refuse, or that gives no instant vector. It is a warning and no error: the source
+// of history may be another one, with a language of its own or one that goes beyond PromQL.
+func expression(text string, path *field.Path) Verdict {
+	var v Verdict
+	if len(text) > maxExpression {
+		v.warnf(path, "is longer than %d bytes and was not read", maxExpression)
+		return v
+	}
+	expr, err := parse(text)
+	switch {
+	case err != nil:
+		v.warnf(path, "Prometheus could not read this: %v", err)
+	case expr.Type() != parser.ValueTypeVector:
+		v.warnf(path, "gives a %s; only an instant vector can be forecast", parser.DocumentedType(expr.Type()))
+	}
+	return v
+}
+
+// parse turns a panic of the parser into an error: it reads what anybody may send.
+func parse(text string) (expr parser.Expr, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser failed: %v", r)
+		}
+	}()
+	return parser.NewParser(parser.Options{EnableExperimentalFunctions: true}).ParseExpr(text)
+}
+
+// algorithm checks the settings of the forecaster that is named, and warns of those of others.
+func algorithm(a predictionv1alpha1.Algorithm, path *field.Path) Verdict {
+	var v Verdict
+	if _, err := registry.New(string(a.AlgorithmType), predictioncontroller.OptionsOf(a)); err != nil {
+		settings := path
+		if a.AlgorithmType != "" {
+			settings = path.Child(string(a.AlgorithmType))
+		}
+		v.refuse(field.Invalid(settings, string(a.AlgorithmType), err.Error()))
+	}
+	if a.DSP != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypeDSP {
+		v.warnf(path.Child("dsp"), "has no effect: the algorithm is %s", algorithmName(a))
+	}
+	if a.Percentile != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypePercentile {
+		v.warnf(path.Child("percentile"), "has no effect: the algorithm is %s", algorithmName(a))
+	}
+	return v
+}
+
+func algorithmName(a predictionv1alpha1.Algorithm) string {
+	if a.AlgorithmType == "" {
+		return registry.Auto
+	}
+	return string(a.AlgorithmType)
+}

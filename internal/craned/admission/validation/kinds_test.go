@@ -1,0 +1,361 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// look finds the verdict on an object by its kind.
+func look(t *testing.T, kind string, content map[string]any, f Facts) (Verdict, bool) {
+	t.Helper()
+	switch kind {
+	case "RecommendationRule":
+		return verdict(t, content, f, RecommendationRule), true
+	case "Recommendation":
+		return verdict(t, content, f, Recommendation), true
+	case "Analytics":
+		return verdict(t, content, f, Analytics), true
+	case "EffectiveHorizontalPodAutoscaler":
+		return verdict(t, content, f, EffectiveHorizontalPodAutoscaler), true
+	case "EffectiveVerticalPodAutoscaler":
+		return verdict(t, content, f, EffectiveVerticalPodAutoscaler), true
+	case "TimeSeriesPrediction":
+		return verdict(t, content, f, TimeSeriesPrediction), true
+	case "ClusterNodePrediction":
+		return verdict(t, content, f, ClusterNodePrediction), true
+	case "NodeQOS":
+		return verdict(t, content, f, NodeQOS), true
+	case "PodQOS":
+		return verdict(t, content, f, PodQOS), true
+	case "AvoidanceAction":
+		return verdict(t, content, f, AvoidanceAction), true
+	case "NodeResourceTopology":
+		return verdict(t, content, f, NodeResourceTopology), true
+	}
+	return Verdict{}, false
+}
+
+func verdict[T any](t *testing.T, content map[string]any, f Facts, look func(*T, Facts) Verdict) Verdict {
+	t.Helper()
+	o := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
+		t.Fatal(err)
+	}
+	return look(o, f)
+}
+
+// TestExamplesAreAccepted: what Crane ships as an example is neither refused nor warned of.
+func TestExamplesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("../../../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	facts := Facts{Namespace: "crane-system", Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
+		"throttle-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict-batch": {Eviction: &ensurancev1alpha1.EvictionAction{}},
+		"make-room-on-disks": {}, "hold-back-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}},
+	}}
+	looked := 0
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := manifest.ParseString(string(raw))
+		if err != nil {
+			continue // A file of another kind, such as a price book.
+		}
+		for _, o := range objects {
+			v, known := look(t, o.GetKind(), o.Object, facts)
+			if known {
+				looked++
+			}
+			if len(v.Errors) > 0 || len(v.Warnings) > 0 {
+				t.Errorf("%s, %s %s: %v, warnings %q", name, o.GetKind(), o.GetName(), v.Errors, v.Warnings)
+			}
+		}
+	}
+	if looked < 5 {
+		t.Errorf("only %d objects were looked at", looked)
+	}
+}
+
+func TestEmptyObjectsDoNoHarm(t *testing.T) {
+	for _, kind := range []string{
+		"RecommendationRule", "Recommendation", "Analytics", "EffectiveHorizontalPodAutoscaler", "EffectiveVerticalPodAutoscaler",
+		"TimeSeriesPrediction", "ClusterNodePrediction", "NodeQOS", "PodQOS", "AvoidanceAction", "NodeResourceTopology",
+	} {
+		if _, known := look(t, kind, map[string]any{}, Facts{}); !known {
+			t.Errorf("%s is not looked at", kind)
+		}
+	}
+	DefaultTimeSeriesPrediction(&predictionv1alpha1.TimeSeriesPrediction{})
+	DefaultAnalytics(&analysisv1alpha1.Analytics{})
+	DefaultRecommendation(&analysisv1alpha1.Recommendation{})
+	DefaultEffectiveHorizontalPodAutoscaler(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
+	DefaultEffectiveVerticalPodAutoscaler(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{})
+}
+
+func TestRatchet(t *testing.T) {
+	bad := func(i int, value string) *field.Error {
+		return field.Invalid(field.NewPath("a").Index(i).Child("b"), value, "no")
+	}
+	for name, test := range map[string]struct {
+		before, after field.ErrorList
+		refused       int
+		warned        int
+	}{
+		"the same":                  {field.ErrorList{bad(0, "x")}, field.ErrorList{bad(0, "x")}, 0, 1},
+		"moved in the list":         {field.ErrorList{bad(0, "x")}, field.ErrorList{bad(3, "x")}, 0, 1},
+		"another value":             {field.ErrorList{bad(0, "x")}, field.ErrorList{bad(0, "y")}, 1, 0},
+		"one more of the same":      {field.ErrorList{bad(0, "x")}, field.ErrorList{bad(0, "x"), bad(1, "x")}, 1, 1},
+		"mended":                    {field.ErrorList{bad(0, "x")}, nil, 0, 0},
+		"new":                       {nil, field.ErrorList{bad(0, "x")}, 1, 0},
+		"one mended, one as it was": {field.ErrorList{bad(0, "x"), bad(1, "y")}, field.ErrorList{bad(0, "y")}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Ratchet(Verdict{Errors: test.before}, Verdict{Errors: test.after})
+			if len(got.Errors) != test.refused || len(got.Warnings) != test.warned {
+				t.Errorf("refused %v, warned %q", got.Errors, got.Warnings)
+			}
+		})
+	}
+}
+
+// TestDistributedAboveAll: a rule on the share of elastic cpu that pods hold is for shares above 100 %.
+func TestDistributedAboveAll(t *testing.T) {
+	for metric, warned := range map[string]bool{ensurancev1alpha1.MetricExtCPUTotalDistribute: false, ensurancev1alpha1.MetricCPUTotalUtilization: true} {
+		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+			Name: "r", AvoidanceActionName: "evict", MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("110")},
+		}}}}
+		if v := NodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
+			t.Errorf("%s: %+v", metric, v)
+		}
+	}
+}
+
+// TestNoThrottleOfDisks: an action that throttles does nothing of it for a rule about disks, and an action that does not is no matter.
+func TestNoThrottleOfDisks(t *testing.T) {
+	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
+		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{CPUThrottle: &ensurancev1alpha1.CPUThrottle{StepCPURatio: 10}}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}},
+	}}
+	for _, metric := range []string{"pod_interference_io_ratio", "pod_disk_write_bytes_per_second", "disk_read_iops", "node_disk_busy_ratio", "node_pressure_io_full_avg60_ratio", "pod_interference_cpu_ratio"} {
+		for action := range facts.Actions {
+			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("100m")},
+			}}}}
+			v := NodeQOS(q, facts)
+			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "throttles nothing for "+metric)
+			if want := action == "throttle" && metric != "pod_interference_cpu_ratio"; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
+				t.Errorf("%s, %s: %+v", metric, action, v)
+			}
+		}
+	}
+}
+
+// TestNothingToTake: for a rule on what there is, and not on what is used, nothing is done but keeping new pods away.
+func TestNothingToTake(t *testing.T) {
+	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{"evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {}}}
+	for _, metric := range []string{ensurancev1alpha1.MetricCPUCoreNumbers, ensurancev1alpha1.MetricExclusiveCPUIdle, ensurancev1alpha1.MetricCPUTotalUsage} {
+		for action := range facts.Actions {
+			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("10")},
+			}}}}
+			v := NodeQOS(q, facts)
+			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "does nothing for "+metric)
+			if want := action == "evict" && metric != ensurancev1alpha1.MetricCPUTotalUsage; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
+				t.Errorf("%s, %s: %+v", metric, action, v)
+			}
+		}
+	}
+}
+
+// TestContradictions needs actions that are known.
+func TestContradictions(t *testing.T) {
+	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
+		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {},
+	}}
+	rule := func(name, action, value string) ensurancev1alpha1.Rule {
+		return ensurancev1alpha1.Rule{Name: name, AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{
+			Name: ensurancev1alpha1.MetricCPUTotalUsage, Value: resource.MustParse(value),
+		}}
+	}
+	preview := rule("b", "evict", "1")
+	preview.Strategy = ensurancev1alpha1.AvoidanceActionStrategyPreview
+	some := rule("b", "evict", "1")
+	some.MetricRule.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"PodName": "x"}}
+	for name, test := range map[string]struct {
+		rules []ensurancev1alpha1.Rule
+		want  string
+	}{
+		"throttle, then evict":   {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), rule("b", "evict", "3")}, ""},
+		"evict first":            {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), rule("b", "evict", "1")}, "rule b evicts pods before rule a"},
+		"evict first, listed so": {[]ensurancev1alpha1.Rule{rule("a", "evict", "1"), rule("b", "throttle", "2")}, "rule a evicts pods before rule b"},
+		"at once":                {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), rule("b", "evict", "2")}, "rule b evicts pods before rule a"},
+		"the same":               {[]ensurancev1alpha1.Rule{rule("a", "evict", "2"), rule("b", "evict", "2")}, "rule b says the same as rule a"},
+		"only taint":             {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), rule("b", "schedule", "1")}, ""},
+		"preview":                {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), preview}, ""},
+		"other series":           {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), some}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := contradictions(test.rules, facts, field.NewPath("rules"))
+			if test.want == "" && len(v.Warnings) > 0 || test.want != "" && (len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], test.want)) {
+				t.Errorf("%q, want %q", v.Warnings, test.want)
+			}
+		})
+	}
+}
+
+func TestUnknownFactsWarnOfNothing(t *testing.T) {
+	q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
+		Name: "a", AvoidanceActionName: "x", MetricRule: &ensurancev1alpha1.MetricRule{Name: "cpu_total_usage", Value: resource.MustParse("1")},
+	}}}}
+	if v := NodeQOS(q, Facts{}); len(v.Warnings) > 0 {
+		t.Errorf("%q", v.Warnings)
+	}
+	if v := NodeQOS(q, Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{}}); len(v.Warnings) != 1 {
+		t.Errorf("%q, want one of the action that is not there", v.Warnings)
+	}
+	r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{
+		ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment"}}, Recommenders: []analysisv1alpha1.Recommender{{Name: "Mine"}},
+		NamespaceSelector: analysisv1alpha1.NamespaceSelector{Any: true},
+	}}
+	if v := RecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
+		t.Errorf("%q", v.Warnings)
+	}
+	if v := RecommendationRule(r, Facts{Recommender: func(r analysisv1alpha1.Recommender) error { return fmt.Errorf("unknown recommender %q", r.Name) }}); len(v.Warnings) != 1 || v.Warnings[0] != `spec.recommenders[0]: cannot run: unknown recommender "Mine"` {
+		t.Errorf("%q", v.Warnings)
+	}
+}
+
+func TestRecommendationStaysAtHome(t *testing.T) {
+	for name, test := range map[string]struct {
+		own, kind, target string
+		refused           bool
+	}{
+		"at home":                     {"shop", "Deployment", "shop", false},
+		"not said":                    {"shop", "Deployment", "", false},
+		"elsewhere":                   {"shop", "Deployment", "bank", true},
+		"a node, in shop":             {"shop", "Node", "", true},
+		"a node, in Crane's own":      {"crane-system", "Node", "", false},
+		"elsewhere, from Crane's own": {"crane-system", "Deployment", "shop", false},
+	} {
+		r := &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: test.own}}
+		r.Spec.TargetRef.Kind, r.Spec.TargetRef.Name, r.Spec.TargetRef.Namespace = test.kind, "x", test.target
+		if v := Recommendation(r, Facts{Namespace: "crane-system"}); (len(v.Errors) > 0) != test.refused {
+			t.Errorf("%s: %v", name, v.Errors)
+		}
+	}
+}
+
+func TestZonesInACircle(t *testing.T) {
+	n := &topologyv1alpha1.NodeResourceTopology{Zones: []topologyv1alpha1.Zone{
+		{Name: "a", Parent: "b"}, {Name: "b", Parent: "c"}, {Name: "c", Parent: "b"}, {Name: "d", Parent: "d"}, {Name: "e", Parent: "f"}, {Name: "f"},
+	}}
+	v := NodeResourceTopology(n, Facts{})
+	if len(v.Errors) != 4 { // a leads into the circle of b and c; d is its own parent.
+		t.Errorf("%v", v.Errors)
+	}
+}
+
+func TestDefaultsAreIdempotent(t *testing.T) {
+	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
+	e.Spec.ScaleTargetRef.Kind = "Deployment"
+	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "a"}, {CronName: "b", TimeZone: new("Europe/Berlin")}, {CronName: "c", TimeZone: new("")}}
+	DefaultEffectiveHorizontalPodAutoscaler(e)
+	once := e.DeepCopy()
+	DefaultEffectiveHorizontalPodAutoscaler(e)
+	if !reflect.DeepEqual(e, once) || *e.Spec.Crons[0].TimeZone != "UTC" || *e.Spec.Crons[1].TimeZone != "Europe/Berlin" || *e.Spec.Crons[2].TimeZone != "UTC" {
+		t.Errorf("%+v", e.Spec)
+	}
+	custom := &predictionv1alpha1.TimeSeriesPrediction{}
+	DefaultTimeSeriesPrediction(custom)
+	if custom.Spec.TargetRef != nil {
+		t.Error("a target was made up")
+	}
+}
+
+// TestHostileExpressions: neither depth nor length takes craned down.
+func TestHostileExpressions(t *testing.T) {
+	for name, text := range map[string]string{
+		"deep":      strings.Repeat("(", maxExpression),
+		"closed":    strings.Repeat("(", maxExpression/2-1) + "1" + strings.Repeat(")", maxExpression/2-1),
+		"unary":     strings.Repeat("-", maxExpression-1) + "1",
+		"nested":    strings.Repeat("abs(", maxExpression/5-1) + "x" + strings.Repeat(")", maxExpression/5-1),
+		"too long":  strings.Repeat("x", maxExpression+1),
+		"no text":   "\x00\xff",
+		"a million": strings.Repeat("1+", 1<<20) + "1",
+	} {
+		start := used(t)
+		if v := expression(text, field.NewPath("e")); len(v.Errors) > 0 || len(v.Warnings) > 1 || name != "nested" && len(v.Warnings) == 0 {
+			t.Errorf("%s: %v, warnings %.200q", name, v.Errors, v.Warnings)
+		}
+		if took := used(t) - start; took > 20*time.Second {
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+}
+
+// used is the time for which CPUs have run this process; on a busy machine little of the time that passes is.
+func used(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func FuzzExpression(f *testing.F) {
+	for _, s := range []string{"sum(rate(x[5m]))", "x[5m]", "1", `"a"`, "x offset -5m @ start()", "{__name__=~`.`}", "sum by (", "\u2028"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if v := expression(text, field.NewPath("e")); len(v.Errors) > 0 {
+			t.Errorf("an error, not a warning: %v", v.Errors)
+		}
+	})
+}
+
+func FuzzCron(f *testing.F) {
+	f.Add("0 8 * * *", "0 9 * * 1-5", "Asia/Shanghai", int32(3))
+	f.Add("@every 1h", "TZ=UTC 0 0 * * *", "../../etc/passwd", int32(-1))
+	f.Add("0 0 31 2 *", "*/0 * * * *", "Local", int32(0))
+	f.Fuzz(func(t *testing.T, start, end, zone string, replicas int32) {
+		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
+		e.Spec.MaxReplicas = 5
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{
+			CronName: "a", Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: &zone, TargetReplicas: replicas,
+		}}
+		v := EffectiveHorizontalPodAutoscaler(e, Facts{})
+		if again := Ratchet(v, v); len(again.Errors) > 0 {
+			t.Errorf("an unchanged object is refused: %v", again.Errors)
+		}
+		for _, w := range v.Warnings {
+			if !strings.HasPrefix(w, "spec.") {
+				t.Errorf("a warning without its field: %q", w)
+			}
+		}
+		_ = fmt.Sprint(v.Errors.ToAggregate())
+	})
+}

@@ -1,0 +1,118 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/kube/podqos"
+)
+
+// PodQOS looks at which actions may be taken on which pods.
+func PodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	s := &q.Spec
+	v.refuse(labelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
+	switch {
+	case s.ScopeSelector == nil && (s.LabelSelector == nil || len(s.LabelSelector.MatchLabels)+len(s.LabelSelector.MatchExpressions) == 0):
+		v.warnf(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
+	case s.ScopeSelector != nil && len(s.ScopeSelector.MatchExpressions) == 0:
+		v.warnf(spec.Child("scopeSelector"), "is empty and matches every pod")
+	}
+	if s.ScopeSelector != nil {
+		path := spec.Child("scopeSelector", "matchExpressions")
+		for i, r := range s.ScopeSelector.MatchExpressions {
+			v.add(scope(r, path.Index(i)))
+		}
+		v.add(emptyScopes(s.ScopeSelector.MatchExpressions, path))
+	}
+	for i, name := range s.AllowedActions {
+		if _, ok := f.Actions[name]; !ok && f.Actions != nil {
+			v.warnf(spec.Child("allowedActions").Index(i), "there is no AvoidanceAction %s yet", name)
+		}
+	}
+	for _, i := range duplicates(s.AllowedActions, itself) {
+		v.warnf(spec.Child("allowedActions").Index(i), "%s stands in the list already", s.AllowedActions[i])
+	}
+	v.add(unusedOfPod(s, spec))
+	return v
+}
+
+func scope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdict {
+	var v Verdict
+	for i, value := range r.Values {
+		at := path.Child("values").Index(i)
+		switch r.ScopeName {
+		case ensurancev1alpha1.ScopePriority:
+			if low, high, err := podqos.Priorities(value); err != nil {
+				v.refuse(field.Invalid(at, value, err.Error()))
+			} else if low > high {
+				v.refuse(field.Invalid(at, value, "the range is empty: it begins above its end"))
+			}
+		case ensurancev1alpha1.ScopeNamespace:
+			for _, msg := range validation.IsDNS1123Label(value) {
+				v.refuse(field.Invalid(at, value, msg))
+			}
+		}
+	}
+	for _, i := range duplicates(r.Values, itself) {
+		v.warnf(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
+	}
+	return v
+}
+
+// emptyScopes warns of conditions that no pod can meet together.
+func emptyScopes(list []ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdict {
+	var v Verdict
+	for i, r := range list {
+		if r.Operator != ensurancev1alpha1.ScopeOperatorIn || r.ScopeName == ensurancev1alpha1.ScopePriority || len(r.Values) == 0 {
+			continue
+		}
+		left := map[string]bool{}
+		for _, value := range r.Values {
+			left[value] = true
+		}
+		for _, other := range list {
+			if other.ScopeName != r.ScopeName {
+				continue
+			}
+			in := other.Operator == ensurancev1alpha1.ScopeOperatorIn
+			maps.DeleteFunc(left, func(value string, _ bool) bool { return slices.Contains(other.Values, value) != in })
+		}
+		if len(left) == 0 {
+			v.warnf(path.Index(i), "matches no pod: other conditions on %s exclude all of its values", r.ScopeName)
+			return v
+		}
+	}
+	return v
+}
+
+// unusedOfPod warns of what no part of Crane reads.
+func unusedOfPod(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Verdict {
+	var v Verdict
+	v.unused(s.PodQualityProbe != nil, spec.Child("podQualityProbe"))
+	r, path := s.ResourceQOS, spec.Child("resourceQOS")
+	if r == nil {
+		return v
+	}
+	v.unused(r.MemoryQOS != nil, path.Child("memoryQOS"))
+	v.unused(r.NetIOQOS != nil, path.Child("netIOQOS"))
+	v.unused(r.DiskIOQOS != nil, path.Child("diskIOQOS"))
+	if c := r.CPUQOS; c != nil {
+		cpu := path.Child("cpuQOS")
+		v.unused(len(c.ContainerPriority) > 0, cpu.Child("containerPriority"))
+		v.unused(c.CPUBurst != nil, cpu.Child("cpuBurst"))
+		v.unused(c.HTIsolation != nil, cpu.Child("htIsolation"))
+		v.unused(c.CPUSet != nil, cpu.Child("cpuSet"))
+		v.unused(c.RDT != nil, cpu.Child("rdt"))
+		v.unused(len(c.ContainerRDT) > 0, cpu.Child("containerRdt"))
+	}
+	return v
+}

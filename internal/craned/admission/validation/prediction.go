@@ -1,0 +1,110 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	predictioncontroller "crane.io/crane/internal/prediction/controller"
+)
+
+const kindNode = "Node"
+
+// TimeSeriesPrediction looks at what is to be forecast of a target.
+func TimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	if ref := p.Spec.TargetRef; ref != nil {
+		v.refuse(apiVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+		if ref.Namespace != "" && strings.EqualFold(ref.Kind, kindNode) {
+			v.warnf(spec.Child("targetRef", "namespace"), "has no effect: a Node has no namespace")
+		}
+	}
+	kind := ""
+	if p.Spec.TargetRef != nil {
+		kind = p.Spec.TargetRef.Kind
+	}
+	v.add(predictionMetrics(p.Spec.PredictionMetrics, kind, spec))
+	return v
+}
+
+// predictionMetrics looks at the metrics of a spec whose target has that kind.
+func predictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind string, spec *field.Path) Verdict {
+	var v Verdict
+	for i := range metrics {
+		m, path := &metrics[i], spec.Child("predictionMetrics").Index(i)
+		switch m.Type {
+		case predictionv1alpha1.ResourceQueryMetricType:
+			if kind == "" {
+				v.refuse(field.Required(spec.Child("targetRef", "kind"), "a resourceQuery needs the kind of the target"))
+			}
+		case predictionv1alpha1.MetricQueryMetricType:
+			v.add(metricQuery(m.MetricQuery, path.Child("metricQuery")))
+		case predictionv1alpha1.ExpressionQueryMetricType:
+			if e := m.ExpressionQuery; e != nil && strings.TrimSpace(e.Expression) == "" {
+				v.refuse(field.Required(path.Child("expressionQuery", "expression"), "the expression is empty"))
+			} else if e != nil {
+				v.add(expression(e.Expression, path.Child("expressionQuery", "expression")))
+			}
+		}
+		for _, q := range []struct {
+			name string
+			set  bool
+			kind predictionv1alpha1.MetricType
+		}{
+			{"resourceQuery", m.ResourceQuery != nil, predictionv1alpha1.ResourceQueryMetricType},
+			{"metricQuery", m.MetricQuery != nil, predictionv1alpha1.MetricQueryMetricType},
+			{"expressionQuery", m.ExpressionQuery != nil, predictionv1alpha1.ExpressionQueryMetricType},
+		} {
+			if q.set && q.kind != m.Type {
+				v.warnf(path.Child(q.name), "has no effect: the type is %s", m.Type)
+			}
+		}
+		v.add(algorithm(m.Algorithm, path.Child("algorithm")))
+	}
+	return v
+}
+
+func metricQuery(q *predictionv1alpha1.MetricQuery, path *field.Path) Verdict {
+	var v Verdict
+	if q == nil {
+		return v // The schema has refused it.
+	}
+	for i, c := range q.QueryConditions {
+		if _, err := predictioncontroller.MatcherOf(c); err != nil {
+			v.refuse(field.Invalid(path.Child("labels").Index(i), c.Key, err.Error()))
+		}
+	}
+	return v
+}
+
+// ClusterNodePrediction looks at a template of predictions.
+func ClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts) Verdict {
+	var v Verdict
+	spec := field.NewPath("spec")
+	v.refuse(metav1validation.ValidateLabels(p.Spec.NodeSelector, spec.Child("nodeSelector"))...)
+	template := spec.Child("template")
+	if p.Spec.Template == nil {
+		v.warnf(template, "is not set: nothing is forecast")
+		return v
+	}
+	if p.Spec.Template.Spec.TargetRef != nil {
+		v.warnf(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
+	}
+	v.add(predictionMetrics(p.Spec.Template.Spec.PredictionMetrics, kindNode, template.Child("spec")))
+	return v
+}
+
+// DefaultTimeSeriesPrediction names the version and the namespace of a target that everybody would mean.
+func DefaultTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction) {
+	ref := p.Spec.TargetRef
+	completeRef(ref)
+	if ref != nil && ref.Namespace == "" && versionOf(ref.Kind) != "" && ref.Kind != kindNode {
+		ref.Namespace = p.Namespace
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// labelSelector checks what the API server would refuse in a selector of its own.
+func labelSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+}
+
+// apiVersion checks the form of a group and version; an empty one is none.
+func apiVersion(text string, path *field.Path) field.ErrorList {
+	if _, err := schema.ParseGroupVersion(text); err != nil {
+		return field.ErrorList{field.Invalid(path, text, "must be a group and a version such as apps/v1, or v1")}
+	}
+	return nil
+}
+
+// clusterScoped are the kinds without a namespace that Crane recommends something for.
+func clusterScoped(kind string) bool {
+	return slices.Contains([]string{"Node", "PersistentVolume"}, kind)
+}
+
+// duplicates returns the indices of values that stand in the list already.
+func duplicates[T any](list []T, key func(T) string) []int {
+	seen := map[string]bool{}
+	var out []int
+	for i, v := range list {
+		k := key(v)
+		if seen[k] {
+			out = append(out, i)
+		}
+		seen[k] = true
+	}
+	return out
+}
+
+func itself(s string) string { return s }
+
+// versionOf returns the apiVersion of kinds that everybody means the same by, or nothing.
+func versionOf(kind string) string {
+	switch kind {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
+		return "apps/v1"
+	case "Job", "CronJob":
+		return "batch/v1"
+	case "Node", "Pod", "ReplicationController":
+		return "v1"
+	}
+	return ""
+}
+
+// completeRef fills in the apiVersion of a reference that has none.
+func completeRef(ref *corev1.ObjectReference) {
+	if ref != nil && ref.APIVersion == "" {
+		ref.APIVersion = versionOf(ref.Kind)
+	}
+}

@@ -1,0 +1,143 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"crane.io/crane/internal/kube/pki"
+)
+
+// Keys of the Secret. It has the type kubernetes.io/tls, so that the usual tools can read it.
+const (
+	// keyBundle holds the authorities to trust, the one that signs first.
+	keyBundle = "ca.crt"
+	// keyAuthority holds the private key of the first of them.
+	keyAuthority = "ca.key"
+	// keyServing and keyServingKey hold the serving certificate and its private key.
+	keyServing    = "tls.crt"
+	keyServingKey = "tls.key"
+)
+
+// maxAuthorities bounds the bundle. Two are in use during a renewal; more come only of clocks that jump.
+const maxAuthorities = 4
+
+// material is what a Secret holds, read. It is never changed: each step makes another one.
+type material struct {
+	// signer is the authority that signs what comes next.
+	signer *pki.Authority
+	// older are authorities that are still trusted, the younger first.
+	older []*x509.Certificate
+	// serving is nil where the Secret has none that can be read.
+	serving *tls.Certificate
+	pair    pki.Pair
+}
+
+// parse reads the data of a Secret. A serving certificate that cannot be read is left out: it can be made again. What is wrong
+// with the authorities is an error.
+func parse(data map[string][]byte, now func() time.Time) (*material, error) {
+	bundle, err := certificatesIn(data[keyBundle])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyBundle, err)
+	}
+	first := encodeCertificate(bundle[0])
+	m := &material{older: bundle[1:]}
+	if m.signer, err = pki.ParseAuthority(pki.Pair{CertPEM: first, KeyPEM: data[keyAuthority]}, now); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", keyBundle, keyAuthority, err)
+	}
+	m.setServing(pki.Pair{CertPEM: data[keyServing], KeyPEM: data[keyServingKey]})
+	return m, nil
+}
+
+func (m *material) setServing(pair pki.Pair) {
+	m.serving, m.pair = nil, pki.Pair{}
+	if both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM); err == nil {
+		m.serving, m.pair = &both, pair
+	}
+}
+
+// certificatesIn returns the authorities of a bundle, one at least.
+func certificatesIn(bundle []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(out)+1, err)
+		}
+		if !cert.IsCA {
+			return nil, fmt.Errorf("certificate %d is not that of an authority", len(out)+1)
+		}
+		if len(out) == maxAuthorities {
+			return nil, fmt.Errorf("more than %d certificates", maxAuthorities)
+		}
+		out = append(out, cert)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no certificate")
+	}
+	return out, nil
+}
+
+func encodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+// authorities are all that are trusted, the one that signs first.
+func (m *material) authorities() []*x509.Certificate {
+	return append([]*x509.Certificate{m.signer.Certificate()}, m.older...)
+}
+
+// bundle is what callers are told to trust.
+func (m *material) bundle() []byte {
+	var b bytes.Buffer
+	for _, c := range m.authorities() {
+		b.Write(encodeCertificate(c))
+	}
+	return b.Bytes()
+}
+
+// data is what the Secret is to hold; keys that are not ours stay.
+func (m *material) data(had map[string][]byte) map[string][]byte {
+	out := maps.Clone(had)
+	if out == nil {
+		out = map[string][]byte{}
+	}
+	out[keyBundle], out[keyAuthority] = m.bundle(), m.signer.KeyPEM()
+	out[keyServing], out[keyServingKey] = m.pair.CertPEM, m.pair.KeyPEM
+	return out
+}
+
+// signedBy tells whether an authority signed the serving certificate.
+func (m *material) signedBy(authority *x509.Certificate) bool {
+	return m.serving != nil && m.serving.Leaf.CheckSignatureFrom(authority) == nil
+}
+
+// missing returns the hosts for which the serving certificate does not hold.
+func (m *material) missing(hosts []string) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return m.serving.Leaf.VerifyHostname(h) == nil })
+}
+
+// hosts of the serving certificate.
+func (m *material) hosts() []string {
+	if m.serving == nil {
+		return nil
+	}
+	out := slices.Clone(m.serving.Leaf.DNSNames)
+	for _, ip := range m.serving.Leaf.IPAddresses {
+		out = append(out, ip.String())
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package optionalcrd lists objects of kinds that many clusters do not have. Such a kind is not watched: a watch on it would fail for
+// ever where its definition is not installed.
+package optionalcrd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// askAgain is how long it is taken for granted that a cluster does not know a kind.
+const askAgain = time.Minute
+
+// Kind is a kind that a cluster may have. It is safe for concurrent use.
+type Kind struct {
+	kind   schema.GroupKind
+	live   client.Reader
+	mapper meta.RESTMapper
+
+	mu sync.Mutex
+	// unknown is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
+	unknown time.Time
+}
+
+// NewMapper maps kinds as the cluster serves them when it is first asked, and anew after a Reset: one that never forgets goes on with a
+// version that a definition serves no longer.
+func NewMapper(config *rest.Config, over *http.Client) (meta.ResettableRESTMapper, error) {
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, over)
+	if err != nil {
+		return nil, fmt.Errorf("building the discovery client: %w", err)
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
+}
+
+// New makes a Kind that is listed from the API server. The mapper is one of NewMapper.
+func New(kind schema.GroupKind, live client.Reader, mapper meta.RESTMapper) *Kind {
+	return &Kind{kind: kind, live: live, mapper: mapper}
+}
+
+// List returns the objects of a namespace; none where the cluster knows no such kind.
+func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]unstructured.Unstructured, error) {
+	for range 2 {
+		mapping, err := k.mapping(now)
+		if err != nil || mapping == nil {
+			return nil, err
+		}
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
+		err = k.live.List(ctx, &list, client.InNamespace(namespace))
+		if err == nil {
+			return list.Items, nil
+		}
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
+		}
+		// Its definition was removed, or serves another version by now; the mapper keeps what it has found once.
+		meta.MaybeResetRESTMapper(k.mapper)
+	}
+	k.forget(now)
+	return nil, nil
+}
+
+// forget takes it for granted for a while that the cluster does not know the kind.
+func (k *Kind) forget(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unknown = now
+}
+
+// mapping is the kind as the cluster serves it; nil where it does not.
+func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.unknown.IsZero() && now.Sub(k.unknown) < askAgain {
+		return nil, nil
+	}
+	if !k.unknown.IsZero() {
+		meta.MaybeResetRESTMapper(k.mapper)
+		k.unknown = time.Time{}
+	}
+	mapping, err := k.mapper.RESTMapping(k.kind)
+	if meta.IsNoMatchError(err) {
+		k.unknown = now
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for %ss: %w", k.kind.Kind, err)
+	}
+	return mapping, nil
+}

@@ -1,0 +1,158 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podwatch follows the pods of a cluster and keeps none of them: what is not kept does not grow with the cluster.
+// It knows lists, watches and how they break off; what a pod means is its visitor's.
+package podwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// page is how many pods are listed at once.
+	page = 500
+	// firstPause and lastPause bound the pause after a watch that failed.
+	firstPause, lastPause = time.Second, time.Minute
+	// longWatch is how long one watch is asked to last; the server may end it before.
+	longWatch = 10 * time.Minute
+)
+
+// Visitor is told of pods, by one goroutine. It must not keep or change them.
+type Visitor interface {
+	// Listing says that a whole list begins: after a watch that broke off, pods may have gone unseen.
+	Listing()
+	// Pod is there, or has changed.
+	Pod(*corev1.Pod)
+	// Listed says that the list is complete; what follows are changes.
+	Listed()
+	// Gone says that a pod was deleted. After a break in the watch it is not said.
+	Gone(*corev1.Pod)
+}
+
+// Watch says which pods to follow.
+type Watch struct {
+	Pods corev1client.PodsGetter
+	// Fields is a field selector; empty for all pods.
+	Fields string
+	Clock  clock.WithTicker
+	// Name of whoever watches, for the log.
+	Name string
+}
+
+// Run lists and watches until ctx ends or again gets a value; it begins anew, with a pause, whenever the watch is lost.
+func (w Watch) Run(ctx context.Context, visitor Visitor, again <-chan struct{}) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := w.Clock.Now()
+		err := w.follow(ctx, visitor, again)
+		if ctx.Err() != nil || err == nil {
+			return
+		}
+		if w.Clock.Since(began) > lastPause {
+			pause = firstPause
+		}
+		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("The watch on pods ended", "reason", err.Error(), "again in", pause.String())
+		timer := w.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C():
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// follow lists pods and watches them until the watch is lost, or until it is to begin again, which is no error.
+func (w Watch) follow(ctx context.Context, visitor Visitor, again <-chan struct{}) error {
+	select {
+	case <-again: // What follows is the new list.
+	default:
+	}
+	version, err := w.list(ctx, visitor)
+	if err != nil {
+		return err
+	}
+	for {
+		begin, err := w.watch(ctx, &version, visitor, again)
+		if err != nil || begin {
+			return err
+		}
+	}
+}
+
+// list visits the pods that are there, a page at a time, and returns the version to watch from.
+func (w Watch) list(ctx context.Context, visitor Visitor) (string, error) {
+	visitor.Listing()
+	opts := metav1.ListOptions{FieldSelector: w.Fields, Limit: page}
+	for {
+		list, err := w.Pods.Pods(metav1.NamespaceAll).List(ctx, opts)
+		if err != nil {
+			return "", fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range list.Items {
+			visitor.Pod(&list.Items[i])
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			visitor.Listed()
+			return list.ResourceVersion, nil
+		}
+	}
+}
+
+// errShort ends a watch that a server or a proxy cuts at once, again and again.
+var errShort = errors.New("the watch ended at once")
+
+// watch hands events over until the watch ends by itself, which leaves the version to go on from.
+func (w Watch) watch(ctx context.Context, version *string, visitor Visitor, again <-chan struct{}) (begin bool, err error) {
+	seconds := int64(longWatch.Seconds())
+	events, err := w.Pods.Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
+		FieldSelector: w.Fields, ResourceVersion: *version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return false, fmt.Errorf("watching pods: %w", err)
+	}
+	defer events.Stop()
+	began := w.Clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-again:
+			return true, nil
+		case event, open := <-events.ResultChan():
+			if !open && w.Clock.Since(began) < firstPause {
+				return false, errShort
+			}
+			if !open {
+				return false, nil
+			}
+			if event.Type == watch.Error {
+				return false, fmt.Errorf("watching pods: %w", apierrors.FromObject(event.Object))
+			}
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			*version = pod.ResourceVersion
+			switch event.Type {
+			case watch.Added, watch.Modified:
+				visitor.Pod(pod)
+			case watch.Deleted:
+				visitor.Gone(pod)
+			default: // A bookmark: it has carried the version.
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podwebhook
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// mutator is a function with a name.
+type mutator struct {
+	name string
+	f    func(*corev1.Pod) ([]Operation, error)
+}
+
+func (m mutator) Name() string                                { return m.name }
+func (m mutator) Mutate(pod *corev1.Pod) ([]Operation, error) { return m.f(pod) }
+
+// label adds a label, and expects those that mutators before it added.
+func label(t *testing.T, name string, before ...string) Mutator {
+	return mutator{name, func(pod *corev1.Pod) ([]Operation, error) {
+		for _, b := range before {
+			if pod.Labels[b] == "" {
+				t.Errorf("%s does not see what %s added", name, b)
+			}
+		}
+		if pod.Namespace != "shop" {
+			t.Errorf("%s sees the namespace %q", name, pod.Namespace)
+		}
+		pod.Labels["scribble"] = "x" // Nobody else sees it.
+		return []Operation{{Operation: "add", Path: "/metadata/labels/" + name, Value: "yes"}}, nil
+	}}
+}
+
+func fails(name string, f func(*corev1.Pod) ([]Operation, error)) Mutator { return mutator{name, f} }
+
+func request(t *testing.T, namespace string) admission.Request {
+	t.Helper()
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "i"}}},
+	}
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A field of a newer API server stays.
+	raw = []byte(strings.Replace(string(raw), `"spec":{`, `"spec":{"fromTheFuture":true,`, 1))
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: namespace, Object: runtime.RawExtension{Raw: raw},
+	}}
+}
+
+// result is the JSON of the pod as it would be stored.
+func result(t *testing.T, req admission.Request, answer admission.Response) string {
+	t.Helper()
+	if !answer.Allowed {
+		t.Fatalf("a pod was refused: %v", answer.Result)
+	}
+	if len(answer.Patches) == 0 {
+		return string(req.Object.Raw)
+	}
+	text, err := json.Marshal(answer.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := patch.Apply(req.Object.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestChain(t *testing.T) {
+	req := request(t, "shop")
+	chain := NewChain([]Mutator{
+		label(t, "one"),
+		fails("error", func(*corev1.Pod) ([]Operation, error) { return nil, errors.New("no") }),
+		fails("panic", func(*corev1.Pod) ([]Operation, error) { panic("no") }),
+		fails("no-patch", func(*corev1.Pod) ([]Operation, error) { return []Operation{{Operation: "dance", Path: "/"}}, nil }),
+		fails("no-such-path", func(*corev1.Pod) ([]Operation, error) {
+			return []Operation{{Operation: "replace", Path: "/spec/nothing/0", Value: 1}}, nil
+		}),
+		fails("no-pod", func(*corev1.Pod) ([]Operation, error) {
+			return []Operation{{Operation: "replace", Path: "/spec/containers", Value: "text"}}, nil
+		}),
+		fails("not-json", func(*corev1.Pod) ([]Operation, error) {
+			return []Operation{{Operation: "add", Path: "/metadata/labels/x", Value: func() {}}}, nil
+		}),
+		fails("nothing", func(*corev1.Pod) ([]Operation, error) { return nil, nil }),
+		label(t, "two", "one"),
+	})
+	answer := chain.Handle(t.Context(), req)
+	got := result(t, req, answer)
+	for _, want := range []string{`"one":"yes"`, `"two":"yes"`, `"fromTheFuture":true`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "scribble") || strings.Contains(got, `"text"`) {
+		t.Errorf("what a mutator did to its copy, or could not do, is in %s", got)
+	}
+	if by := answer.AuditAnnotations["changed-by"]; by != "one,two" {
+		t.Errorf("changed by %q", by)
+	}
+	for name, result := range map[string]string{"one": "changed", "two": "changed", "nothing": "unchanged", "panic": "failed", "no-pod": "failed"} {
+		if n := testutil.ToFloat64(chain.asked.WithLabelValues(name, result)); n != 1 {
+			t.Errorf("%s %s: %v times", name, result, n)
+		}
+	}
+}
+
+// TestNobodyIsRefused: whatever arrives, the pod is created.
+func TestNobodyIsRefused(t *testing.T) {
+	called := 0
+	chain := NewChain([]Mutator{mutator{"counts", func(*corev1.Pod) ([]Operation, error) { called++; return nil, nil }}}, "kube-system")
+	good := request(t, "shop")
+	for name, req := range map[string]admission.Request{
+		"system namespace": request(t, "kube-system"),
+		"no pod":           {AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte("[")}}},
+		"nothing":          {},
+		"update":           {AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Update, Object: good.Object}},
+		"eviction":         {AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, SubResource: "eviction", Object: good.Object}},
+	} {
+		if answer := chain.Handle(t.Context(), req); !answer.Allowed || len(answer.Patches) > 0 {
+			t.Errorf("%s: %+v", name, answer)
+		}
+	}
+	if called != 0 {
+		t.Errorf("a mutator was asked %d times", called)
+	}
+	if answer := chain.Handle(t.Context(), good); !answer.Allowed || called != 1 {
+		t.Errorf("%+v, asked %d times", answer, called)
+	}
+}
+
+func FuzzHandle(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a"}]}}`))
+	f.Add([]byte(`{"spec":null}`))
+	f.Add([]byte(`null`))
+	chain := NewChain([]Mutator{mutator{"appends", func(p *corev1.Pod) ([]Operation, error) {
+		return []Operation{{Operation: "add", Path: "/spec/containers/-", Value: slices.Clone(p.Spec.Containers)}}, nil
+	}}})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		answer := chain.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+		}})
+		if !answer.Allowed {
+			t.Fatalf("refused: %v", answer.Result)
+		}
+	})
+}

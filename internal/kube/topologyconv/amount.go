@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package topologyconv turns what Kubernetes writes about zones into the values of pkg/numa and back: quantities, and the
+// annotation topology.crane.io/topology-result, NodeResourceTopologies, and which containers ask for CPUs of their own. The scheduler's plugin
+// and the agent read the same through it. Anybody may write an annotation, so it trusts nothing that it reads.
+package topologyconv
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/pkg/numa"
+)
+
+// Amounts turns a list of Kubernetes into amounts, CPU in thousandths and others in their own unit (rounded up).
+func Amounts(list corev1.ResourceList) (numa.Resources, error) {
+	out := make(numa.Resources, len(list))
+	for name, q := range list {
+		a, err := Amount(name, q)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out[numa.Resource(name)] = a
+	}
+	return out, nil
+}
+
+// Amount is one of Amounts. It refuses what is negative or beyond numa.MaxAmount. A quantity may be written as 1e999999999, of which the plain
+// conversions make a number of a billion digits; so its magnitude is looked at first.
+func Amount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) {
+	if _, plain := q.AsInt64(); !plain {
+		q = q.DeepCopy() // AsDec changes its receiver
+		if scale := q.AsDec().Scale(); scale < -18 || scale > 18 {
+			return 0, fmt.Errorf("a quantity of the order of 1e%d", -scale)
+		}
+	}
+	v := q.Value()
+	if v < 0 || v > int64(numa.MaxAmount)/int64(numa.Core) && name == corev1.ResourceCPU || v > int64(numa.MaxAmount) {
+		return 0, fmt.Errorf("%s is out of range", q.String())
+	}
+	if name == corev1.ResourceCPU {
+		v = q.MilliValue()
+	}
+	return numa.Amount(v), nil
+}
+
+// Quantity is the way back, in the format that is usual for the resource.
+func Quantity(name numa.Resource, a numa.Amount) resource.Quantity {
+	switch {
+	case name == numa.CPU:
+		return *resource.NewMilliQuantity(int64(a), resource.DecimalSI)
+	case name == numa.Resource(corev1.ResourceMemory), name == numa.Resource(corev1.ResourceEphemeralStorage),
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return *resource.NewQuantity(int64(a), resource.BinarySI)
+	}
+	return *resource.NewQuantity(int64(a), resource.DecimalSI)
+}

@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topologyconv
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topology "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/pkg/numa"
+)
+
+// Zones are the NUMA nodes of a NodeResourceTopology. Zones of other types hold the same CPUs once more and are left out. The error names
+// the zone with an amount that cannot be; whether the zones go together is the account's to say (numa.Node).
+func Zones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
+	var zones []numa.Zone
+	for i := range t.Zones {
+		z := &t.Zones[i]
+		if z.Type != topology.ZoneTypeNode {
+			continue
+		}
+		zone := numa.Zone{Name: z.Name}
+		if len(z.Costs) > 0 {
+			zone.Distances = make(map[string]int, len(z.Costs))
+			for _, cost := range z.Costs {
+				zone.Distances[cost.Name] = int(cost.Value)
+			}
+		}
+		if z.Resources != nil {
+			capacity, err := Amounts(z.Resources.Capacity)
+			if err != nil {
+				return nil, fmt.Errorf("zone %q: capacity: %w", z.Name, err)
+			}
+			allocatable, err := Amounts(z.Resources.Allocatable)
+			if err != nil {
+				return nil, fmt.Errorf("zone %q: allocatable: %w", z.Name, err)
+			}
+			zone.Usable = numa.Usable(capacity, allocatable, int(z.Resources.ReservedCPUNums))
+		}
+		zones = append(zones, zone)
+	}
+	return zones, nil
+}
+
+// WholeCPUs is the number of CPUs that a container asks for as its own: as many as its limit, and no part of one. It is 0 for containers
+// that share.
+func WholeCPUs(r *corev1.ResourceRequirements) int {
+	request, ok := r.Requests[corev1.ResourceCPU]
+	limit, limited := r.Limits[corev1.ResourceCPU]
+	if !ok || !limited {
+		return 0
+	}
+	a, errA := Amount(corev1.ResourceCPU, request)
+	b, errB := Amount(corev1.ResourceCPU, limit)
+	if errA != nil || errB != nil || a != b || a <= 0 || a%numa.Core != 0 {
+		return 0
+	}
+	return int(a / numa.Core)
+}

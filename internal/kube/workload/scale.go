@@ -1,0 +1,195 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Why a target cannot be scaled.
+var (
+	ErrNoScale  = errors.New("it has no scale subresource")
+	ErrNoTarget = errors.New("it does not exist")
+)
+
+// Scale is a workload as far as scaling is concerned.
+type Scale struct {
+	// Replicas is what its spec wants, Counted what its status counts.
+	Replicas, Counted int32
+	// Selector selects its pods, as text.
+	Selector string
+	// Containers are those of its pods; none where they are not known.
+	Containers []Container
+}
+
+// Scales reads scales: those of Deployments and StatefulSets from a cache, those of other kinds through their scale
+// subresource.
+type Scales struct {
+	// Cached has Deployments and StatefulSets, Live everything.
+	Cached, Live client.Reader
+	Client       client.SubResourceClientConstructor
+}
+
+// Get returns the scale of a workload. The error wraps ErrNoTarget or ErrNoScale where it is for the user to act.
+func (t *Scales) Get(ctx context.Context, ref Ref) (Scale, error) {
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	kind := KindOf(ref.APIVersion, ref.Kind)
+	switch {
+	case kind.Version == "":
+		return Scale{}, fmt.Errorf("%s %s: an apiVersion is needed for this kind: %w", ref.Kind, ref.Name, ErrNoTarget)
+	case kind == appsv1.SchemeGroupVersion.WithKind("Deployment"):
+		d := &appsv1.Deployment{}
+		err := t.Cached.Get(ctx, key, d)
+		return built(d, ref.Name, kind, d.Spec.Selector, d.Status.Replicas, err)
+	case kind == appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
+		s := &appsv1.StatefulSet{}
+		err := t.Cached.Get(ctx, key, s)
+		return built(s, ref.Name, kind, s.Spec.Selector, s.Status.Replicas, err)
+	}
+	return t.custom(ctx, key, kind)
+}
+
+func built(o client.Object, name string, kind schema.GroupVersionKind, selector *metav1.LabelSelector, counted int32, err error) (Scale, error) {
+	if apierrors.IsNotFound(err) {
+		return Scale{}, fmt.Errorf("%s %s: %w", kind.Kind, name, ErrNoTarget)
+	}
+	if err != nil {
+		return Scale{}, fmt.Errorf("reading the target: %w", err)
+	}
+	w, err := FromObject(o, kind)
+	if err != nil {
+		return Scale{}, fmt.Errorf("reading the target: %w", err)
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return Scale{}, fmt.Errorf("the selector of %s: %w", w.Ref, err)
+	}
+	return Scale{Replicas: w.Replicas, Counted: counted, Selector: s.String(), Containers: w.Containers}, nil
+}
+
+// custom reads the scale subresource, and the containers from one of the pods.
+func (t *Scales) custom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
+	o := object(key, kind)
+	scale, err := readScale(ctx, t.Client, o)
+	if err != nil {
+		return Scale{}, t.missing(ctx, o, err)
+	}
+	out := Scale{Replicas: scale.Spec.Replicas, Counted: scale.Status.Replicas, Selector: scale.Status.Selector}
+	selector, err := labels.Parse(out.Selector)
+	if err != nil || selector.Empty() {
+		return out, nil //nolint:nilerr // It can be scaled; that nothing is known of its containers is said where they are needed.
+	}
+	var pods corev1.PodList
+	if err := t.Live.List(ctx, &pods, &client.ListOptions{Namespace: key.Namespace, LabelSelector: selector, Limit: 1}); err != nil {
+		return Scale{}, fmt.Errorf("listing a pod of %s %s: %w", kind.Kind, key, err)
+	}
+	if len(pods.Items) > 0 {
+		if w, err := FromObject(&pods.Items[0], corev1.SchemeGroupVersion.WithKind("Pod")); err == nil {
+			out.Containers = w.Containers
+		}
+	}
+	return out, nil
+}
+
+// object is an object of any kind by its name alone.
+func object(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	return o
+}
+
+// readScale reads the scale subresource of an object of any kind; an unstructured object's comes unstructured.
+func readScale(ctx context.Context, c client.SubResourceClientConstructor, o client.Object) (*autoscalingv1.Scale, error) {
+	scale := &autoscalingv1.Scale{}
+	if _, ok := o.(*unstructured.Unstructured); !ok {
+		return scale, c.SubResource("scale").Get(ctx, o, scale)
+	}
+	raw := &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	if err := c.SubResource("scale").Get(ctx, o, raw); err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, scale); err != nil {
+		return nil, fmt.Errorf("the scale subresource: %w", err)
+	}
+	return scale, nil
+}
+
+// Set sets the replicas of a workload through its scale subresource, and returns what they were.
+func (t *Scales) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
+	o := object(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
+	scale, err := readScale(ctx, t.Client, o)
+	if err != nil {
+		return 0, fmt.Errorf("reading the scale of %s: %w", ref, err)
+	}
+	if from = scale.Spec.Replicas; from == replicas {
+		return from, nil
+	}
+	scale.Spec.Replicas = replicas
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scale)
+	if err != nil {
+		return from, fmt.Errorf("writing the scale of %s: %w", ref, err)
+	}
+	body := &unstructured.Unstructured{Object: raw}
+	body.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	if err := t.Client.SubResource("scale").Update(ctx, o, client.WithSubResourceBody(body)); err != nil {
+		return from, fmt.Errorf("scaling %s to %d: %w", ref, replicas, err)
+	}
+	return from, nil
+}
+
+// missing tells an object that does not exist from one that cannot be scaled: both have no scale to read.
+func (t *Scales) missing(ctx context.Context, o *unstructured.Unstructured, err error) error {
+	name := o.GetKind() + " " + o.GetName()
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%s: the cluster knows no such kind (%s): %w", name, o.GetAPIVersion(), ErrNoTarget)
+	case !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err):
+		return fmt.Errorf("reading the scale of %s: %w", name, err)
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(o.GroupVersionKind())
+	switch get := t.Live.Get(ctx, client.ObjectKeyFromObject(o), found); {
+	case get == nil:
+		return fmt.Errorf("%s: %w", name, ErrNoScale)
+	case apierrors.IsNotFound(get) || meta.IsNoMatchError(get):
+		return fmt.Errorf("%s: %w", name, ErrNoTarget)
+	case !apierrors.IsForbidden(get): // Nothing was said of the object.
+		return fmt.Errorf("reading %s: %w", name, get)
+	}
+	return fmt.Errorf("%s: it does not exist, or it has no scale subresource: %w", name, ErrNoTarget)
+}
+
+// KindOf is the kind that a reference means; a built-in one may come without its group.
+func KindOf(apiVersion, kind string) schema.GroupVersionKind {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		gv = schema.GroupVersion{Version: apiVersion}
+	}
+	if apiVersion == "" {
+		switch kind {
+		case "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet":
+			gv = appsv1.SchemeGroupVersion
+		case "ReplicationController":
+			gv = corev1.SchemeGroupVersion
+		}
+	}
+	return gv.WithKind(kind)
+}

@@ -1,0 +1,204 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// ErrNoTemplate tells that an object carries no pod template where Crane knows to look for one.
+var ErrNoTemplate = errors.New("no pod template")
+
+// FromObject reads a workload out of an object of a built-in kind or of an unstructured one whose pod template is at
+// spec.template or spec.jobTemplate.spec.template. gvk names the kind, because objects out of a typed list carry none.
+// The error wraps ErrNoTemplate where the object has no template.
+func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error) {
+	w := fromMeta(obj, gvk)
+	spec, replicas, err := podSpec(obj)
+	if err != nil {
+		return Workload{}, fmt.Errorf("reading %s: %w", w.Ref, err)
+	}
+	w.Replicas = replicas
+	w.Available = available(obj)
+	w.Containers = containers(spec)
+	return w, nil
+}
+
+// available is how many pods the workload's own status counts as available, nil where it does not say.
+func available(obj client.Object) *int32 {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.StatefulSet:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.ReplicaSet:
+		return new(o.Status.AvailableReplicas)
+	case *appsv1.DaemonSet:
+		return new(o.Status.NumberAvailable)
+	case *corev1.ReplicationController:
+		return new(o.Status.AvailableReplicas)
+	case *unstructured.Unstructured:
+		for _, field := range []string{"availableReplicas", "readyReplicas"} {
+			if n, found, err := unstructured.NestedInt64(o.Object, "status", field); found && err == nil {
+				return new(clampInt32(n))
+			}
+		}
+	}
+	return nil
+}
+
+func fromMeta(obj metav1.Object, gvk schema.GroupVersionKind) Workload {
+	return Workload{
+		Ref: Ref{
+			Namespace:  obj.GetNamespace(),
+			APIVersion: gvk.GroupVersion().String(),
+			Kind:       gvk.Kind,
+			Name:       obj.GetName(),
+		},
+		UID:         obj.GetUID(),
+		Labels:      obj.GetLabels(),
+		Annotations: obj.GetAnnotations(),
+		Created:     obj.GetCreationTimestamp().Time,
+		Deleting:    obj.GetDeletionTimestamp() != nil,
+		Part:        isPart(obj, gvk.Kind),
+	}
+}
+
+// isPart looks for a controller above the kinds that others are made of. A StatefulSet that an operator controls is
+// still the workload of its pods.
+func isPart(obj metav1.Object, kind string) bool {
+	switch kind {
+	case "ReplicaSet", "Job", "Pod", "ReplicationController":
+		return metav1.GetControllerOfNoCopy(obj) != nil
+	}
+	return false
+}
+
+// podSpec returns the pod template and the number of pods wanted.
+func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template.Spec, o.Status.DesiredNumberScheduled, nil
+	case *batchv1.Job:
+		return &o.Spec.Template.Spec, orOne(o.Spec.Parallelism), nil
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template.Spec, orOne(o.Spec.JobTemplate.Spec.Parallelism), nil
+	case *corev1.ReplicationController:
+		if o.Spec.Template == nil {
+			return nil, 0, ErrNoTemplate
+		}
+		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+	case *corev1.Pod:
+		return &o.Spec, 1, nil
+	case *unstructured.Unstructured:
+		return unstructuredPodSpec(o)
+	}
+	return nil, 0, fmt.Errorf("%w in a %T", ErrNoTemplate, obj)
+}
+
+func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32, error) {
+	for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
+		raw, found, err := unstructured.NestedMap(obj.Object, path...)
+		if err != nil {
+			return nil, 0, fmt.Errorf("pod template: %w", err)
+		}
+		if _, hasSpec := raw["spec"]; !found || !hasSpec {
+			continue
+		}
+		var template corev1.PodTemplateSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &template); err != nil {
+			return nil, 0, fmt.Errorf("pod template: %w", err)
+		}
+		if len(template.Spec.Containers) == 0 {
+			continue
+		}
+		replicas, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+		if err != nil {
+			return nil, 0, fmt.Errorf("replicas: %w", err)
+		}
+		if !found {
+			replicas = 1
+		}
+		return &template.Spec, clampInt32(replicas), nil
+	}
+	return nil, 0, ErrNoTemplate
+}
+
+// containers lists init and sidecar containers first, as they start first.
+func containers(spec *corev1.PodSpec) []Container {
+	out := make([]Container, 0, len(spec.InitContainers)+len(spec.Containers))
+	for i := range spec.InitContainers {
+		role := Init
+		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			role = Sidecar
+		}
+		out = append(out, container(&spec.InitContainers[i], role))
+	}
+	for i := range spec.Containers {
+		out = append(out, container(&spec.Containers[i], App))
+	}
+	return out
+}
+
+func container(c *corev1.Container, role Role) Container {
+	return Container{
+		Name: c.Name, Role: role, JVM: jvm(c),
+		Requests: resources(c.Resources.Requests), Limits: resources(c.Resources.Limits), Declared: declared(c.Resources),
+	}
+}
+
+// declared takes an empty part for none: the API server leaves empty parts out.
+func declared(r corev1.ResourceRequirements) Declared {
+	d := Declared{Requests: len(r.Requests) > 0, Limits: len(r.Limits) > 0}
+	d.Resources = d.Requests || d.Limits || len(r.Claims) > 0
+	return d
+}
+
+// jvm looks for the settings of a Java heap. Values that come from ConfigMaps and Secrets are not read.
+func jvm(c *corev1.Container) *rightsize.JVM {
+	env := make(map[string]string, len(c.Env))
+	for _, e := range c.Env {
+		env[e.Name] = e.Value
+	}
+	return rightsize.FindJVM(append(slices.Clone(c.Command), c.Args...), env)
+}
+
+func resources(list corev1.ResourceList) Resources {
+	return Resources{
+		CPU:    series.MilliCPU(max(0, list.Cpu().MilliValue())),
+		Memory: series.Bytes(max(0, list.Memory().Value())),
+	}
+}
+
+// orOne applies the default that the API server gives to replicas and parallelism.
+func orOne(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+func clampInt32(n int64) int32 {
+	return int32(min(max(n, 0), 1<<31-1))
+}

@@ -1,0 +1,402 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// cluster is a server that reads day by day. What it holds follows from its name, so that two readings see the same.
+type cluster struct {
+	name     string
+	asked    []metrics.UsageRequest
+	warnings []string
+	// failOn is a day whose reading fails halfway; 0 for none.
+	failOn series.Day
+	// backwards breaks the promise to read day by day.
+	backwards bool
+	step      time.Duration
+}
+
+var errBroken = errors.New("the server broke off")
+
+func (c *cluster) Identity() string { return "url=http://localhost:9090" }
+
+func (c *cluster) Stats() metrics.Stats { return metrics.Stats{Warnings: c.warnings} }
+
+func (c *cluster) Step(context.Context, metrics.Resource, time.Time) (time.Duration, error) {
+	return c.step, nil
+}
+
+func (c *cluster) Present(_ context.Context, pods []string, _, _ time.Time) (n int, err error) {
+	for _, p := range pods {
+		if strings.HasSuffix(p, c.name) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (c *cluster) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	c.asked = append(c.asked, req)
+	first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
+	for i := range int(last-first) + 1 {
+		d := first + series.Day(i)
+		if c.backwards {
+			d = last - series.Day(i)
+		}
+		for _, ns := range req.Namespaces {
+			if err := c.day(d, ns, req, visit); err != nil {
+				return err
+			}
+			if d == c.failOn {
+				return errBroken
+			}
+		}
+	}
+	return nil
+}
+
+// day gives each namespace two Deployments of two pods and one container.
+func (c *cluster) day(d series.Day, ns string, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	for w := range 2 {
+		for p := range 2 {
+			random := rand.New(rand.NewPCG(uint64(d), uint64(len(c.name)+len(ns)*100+w*10+p)))
+			values := make([]float64, 0, 48)
+			var from time.Time
+			for at := d.Start(); at.Before(d.End()); at = at.Add(30 * time.Minute) {
+				v := random.Float64() * (1 + float64(p))
+				if random.IntN(10) == 0 {
+					v = series.Gap()
+				}
+				if at.Before(req.Start) || !at.Before(req.End) {
+					continue
+				}
+				if from.IsZero() {
+					from = at
+				}
+				if req.Resource == metrics.Memory {
+					v *= 1 << 30
+				}
+				values = append(values, v)
+			}
+			chunk := metrics.Chunk{
+				Key:    key(ns, "Deployment", fmt.Sprintf("w%d", w), fmt.Sprintf("w%d-%d-%v-%s", w, p, d, c.name), "app"),
+				Series: series.Series{Start: from, Step: 30 * time.Minute, Values: values},
+			}
+			if err := visit(chunk); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func deployments(names ...string) (out []workload.Workload) {
+	for _, n := range names {
+		ns, name, _ := strings.Cut(n, "/")
+		out = append(out, workload.Workload{Ref: workload.Ref{Namespace: ns, Kind: "Deployment", Name: name}})
+	}
+	return out
+}
+
+// desk is a test's cache and clock.
+type desk struct {
+	t     *testing.T
+	now   time.Time
+	cache *Cache
+	notes []string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{t: t, now: time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)}
+	d.cache = &Cache{
+		Dir: t.TempDir(), MaxAge: DefaultCacheAge, MaxBytes: DefaultCacheBytes,
+		Now: func() time.Time { return d.now }, Note: func(text string) { d.notes = append(d.notes, text) },
+	}
+	return d
+}
+
+// collect reads five days with the cache and returns what was asked of the source.
+func (d *desk) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
+	d.t.Helper()
+	c.asked = nil
+	u, err := Collect(d.t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	var asked []string
+	for _, r := range c.asked {
+		asked = append(asked, fmt.Sprintf("%s %s..%s %s", r.Resource, r.Start.Format("01-02"), r.End.Format("01-02T15:04"), strings.Join(r.Namespaces, "+")))
+	}
+	return u, asked, err
+}
+
+// check holds what was read with the cache against a reading without, and against what should have been asked.
+func (d *desk) check(c *cluster, workloads []workload.Workload, want ...string) {
+	d.t.Helper()
+	got, asked, err := d.collect(c, workloads)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if !slices.Equal(asked, want) {
+		d.t.Errorf("asked\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
+	}
+	plain, err := Collect(d.t.Context(), Source{Usage: &cluster{name: c.name, step: c.step}}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if got.Containers() != plain.Containers() || got.Containers() != len(workloads) {
+		d.t.Fatalf("%d containers with the cache, %d without", got.Containers(), plain.Containers())
+	}
+	for key, profile := range plain.profiles {
+		if !bytes.Equal(checkpoint(d.t, profile), checkpoint(d.t, got.profiles[key])) {
+			d.t.Errorf("%v differs with and without the cache", key)
+		}
+	}
+}
+
+func checkpoint(t *testing.T, p *rightsize.Profile) []byte {
+	t.Helper()
+	raw, err := p.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func TestCacheAsksForWhatIsMissing(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	shop := deployments("shop/w0")
+	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
+	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+	// Another workload of a namespace that was read costs nothing; another namespace is read alone.
+	d.check(c, deployments("shop/w0", "shop/w1"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+	d.check(c, deployments("bank/w0", "shop/w1"),
+		"cpu 03-05..03-10T00:00 bank", "cpu 03-10..03-10T15:30 bank+shop",
+		"memory 03-05..03-10T00:00 bank", "memory 03-10..03-10T15:30 bank+shop")
+	// An hour after midnight the day before is not yet final, four hours after it is, and is then kept.
+	d.now = time.Date(2026, 3, 11, 1, 0, 0, 0, time.UTC)
+	d.check(c, shop, "cpu 03-10..03-11T01:00 shop", "memory 03-10..03-11T01:00 shop")
+	d.now = time.Date(2026, 3, 11, 4, 0, 0, 0, time.UTC)
+	d.check(c, shop, "cpu 03-10..03-11T04:00 shop", "memory 03-10..03-11T04:00 shop")
+	d.check(c, shop, "cpu 03-11..03-11T04:00 shop", "memory 03-11..03-11T04:00 shop")
+	// Another step is another history.
+	c.step = time.Hour
+	d.check(c, shop, "cpu 03-06..03-11T04:00 shop", "memory 03-06..03-11T04:00 shop")
+	if len(d.notes) > 0 {
+		t.Errorf("notes %q", d.notes)
+	}
+}
+
+func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
+	if u, _, err := d.collect(c, deployments("shop/w0")); u != nil || !errors.Is(err, errBroken) {
+		t.Fatalf("half a history: %v, %v", u, err)
+	}
+	c.failOn = 0
+	d.check(c, deployments("shop/w0"), "cpu 03-08..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
+}
+
+// files lists the days that the cache holds.
+func (d *desk) files(suffix string) (out []string) {
+	d.t.Helper()
+	err := filepath.WalkDir(d.cache.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && strings.HasSuffix(path, suffix) {
+			out = append(out, path)
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return out
+}
+
+func TestCacheReadsDamagedDaysAnew(t *testing.T) {
+	damage := map[string]func([]byte) []byte{
+		"empty":   func([]byte) []byte { return nil },
+		"torn":    func(raw []byte) []byte { return raw[:len(raw)/2] },
+		"flipped": func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw },
+		"longer":  func(raw []byte) []byte { return append(raw, 0) },
+		"foreign": func([]byte) []byte { return []byte("a letter to a friend") },
+	}
+	for name, spoil := range damage {
+		t.Run(name, func(t *testing.T) {
+			d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+			if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range d.files(daySuffix) {
+				if !strings.Contains(path, "2026-03-07"+string(filepath.Separator)+"cpu-") {
+					continue
+				}
+				raw, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, spoil(raw), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.check(c, deployments("shop/w0"), "cpu 03-07..03-08T00:00 shop", "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+			if len(d.notes) != 1 || !strings.Contains(d.notes[0], "2026-03-07") {
+				t.Errorf("notes %q", d.notes)
+			}
+			d.check(c, deployments("shop/w0"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+		})
+	}
+}
+
+// TestCacheTakesADayOfAnotherNameForForeign: a file that was moved is not believed.
+func TestCacheTakesADayOfAnotherNameForForeign(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range d.files(daySuffix) {
+		if strings.Contains(path, "2026-03-07") {
+			if err := os.Rename(path, strings.Replace(path, "2026-03-07", "2026-03-08", 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.check(c, deployments("shop/w0"), "cpu 03-07..03-09T00:00 shop", "cpu 03-10..03-10T15:30 shop",
+		"memory 03-07..03-09T00:00 shop", "memory 03-10..03-10T15:30 shop")
+}
+
+// TestCacheTellsServersApart: behind a forwarded port there is today another cluster than yesterday.
+func TestCacheTellsServersApart(t *testing.T) {
+	d, a, b := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}, &cluster{name: "other", step: 30 * time.Minute}
+	all := []string{"cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop"}
+	today := []string{"cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop"}
+	d.check(a, deployments("shop/w0"), all...)
+	d.check(b, deployments("shop/w0"), all...)
+	if len(d.notes) != 1 {
+		t.Errorf("notes %q", d.notes)
+	}
+	d.check(a, deployments("shop/w0"), today...)
+	d.check(b, deployments("shop/w0"), today...)
+}
+
+func TestCacheKeepsNothingOfPartialAnswers(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, warnings: []string{"a store is out of reach"}}
+	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
+		t.Fatal(err)
+	}
+	if files := d.files(""); len(files) > 0 || len(d.notes) != 1 {
+		t.Errorf("files %v, notes %q", files, d.notes)
+	}
+}
+
+func TestCacheThatCannotBeWritten(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	if err := os.WriteFile(filepath.Join(d.cache.Dir, formatDir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.check(c, deployments("shop/w0"), "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
+	if len(d.notes) == 0 {
+		t.Error("nobody was told")
+	}
+}
+
+func TestSourceThatBreaksItsOrder(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, backwards: true}
+	if _, _, err := d.collect(c, deployments("shop/w0")); err == nil || !strings.Contains(err.Error(), "day by day") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestClean(t *testing.T) {
+	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	if err := d.cache.Clean(); err != nil {
+		t.Fatalf("a cache that was never used: %v", err)
+	}
+	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(d.cache.Dir, formatDir, "notes.txt")
+	torn := filepath.Join(d.cache.Dir, formatDir, tempPrefix+"1")
+	days := d.files(daySuffix)
+	if len(days) != 10 {
+		t.Fatalf("%d files, want 5 days of 2 resources", len(days))
+	}
+	var size int64
+	for i, path := range slices.Concat(days, d.files(witnessFile), []string{foreign, torn}) {
+		if i >= len(days)+1 {
+			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		age := 2 * time.Hour
+		if strings.Contains(path, "2026-03-05") {
+			age = 101 * 24 * time.Hour
+		} else if strings.Contains(path, "2026-03-06") {
+			age = 3 * time.Hour
+		} else if info, err := os.Stat(path); err == nil && path != foreign && path != torn {
+			size += info.Size()
+		}
+		if err := os.Chtimes(path, d.now.Add(-age), d.now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := filepath.Join(d.cache.Dir, oldFormats()[0], "server", "cpu-60s-1"+daySuffix)
+	if err := os.MkdirAll(filepath.Dir(before), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(before, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.cache.MaxBytes = size
+	if err := d.cache.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	if left := d.files(daySuffix); len(left) != 6 || strings.Contains(strings.Join(left, " "), "2026-03-06") {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("a foreign file is gone: %v", err)
+	}
+	if _, err := os.Stat(torn); err == nil {
+		t.Error("a torn file is left")
+	}
+	if _, err := os.Stat(filepath.Dir(filepath.Dir(before))); err == nil {
+		t.Error("a day of a format that is no longer read is left")
+	}
+}
+
+func FuzzDecodeDay(f *testing.F) {
+	h := header{identity: "url", resource: metrics.CPU, step: time.Minute, day: 20000}
+	profile := rightsize.NewProfile()
+	profile.AddCPU(rightsize.Usage{Pod: "p", Series: series.Series{Start: h.day.Start(), Step: time.Minute, Values: []float64{1, 2}}})
+	good, err := encodeDay(h, []string{"bank", "shop"}, map[container]*rightsize.Profile{{identity{"shop", "Deployment", "web"}, "app", ""}: profile})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good[:len(good)-4])
+	f.Add([]byte(dayMagic))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		// With its checksum right, the rest has to hold by itself.
+		raw := appendChecksum(slices.Clone(body))
+		visited := 0
+		covered, err := decodeDay(raw, h, []string{"shop"}, func(container, *rightsize.Profile) { visited++ })
+		if err != nil && (visited > 0 || covered != nil) {
+			t.Errorf("%d containers of a file that is refused: %v", visited, err)
+		}
+	})
+}

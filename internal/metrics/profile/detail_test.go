@@ -1,0 +1,254 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// agents is a DaemonSet of one pod on each of four nodes, of which two are large and cache what they read, and a cron job.
+func agents(grid promserver.Grid, cache string) []promserver.Series {
+	var all []promserver.Series
+	always := func(v float64) func(*rand.Rand, float64) float64 {
+		return func(*rand.Rand, float64) float64 { return v }
+	}
+	for i := range 4 {
+		pod, node := fmt.Sprintf("agent-aaaa%c", 'b'+i), fmt.Sprintf("node-%d", i)
+		own := []string{"namespace", "ops", "pod", pod}
+		app := append(slices.Clone(own), "container", "agent")
+		with := func(metric string, pairs ...string) []string { return append([]string{"__name__", metric}, pairs...) }
+		memory := 1e8 * float64(1+9*(i/2))
+		all = append(all,
+			live(grid, 0, grid.Len(), func(r *rand.Rand, last float64) float64 { return last + 60*0.1*float64(1+9*(i/2))*r.Float64() },
+				with("container_cpu_usage_seconds_total", append(app, "cpu", "total")...)...),
+			live(grid, 0, grid.Len(), always(memory), with("container_memory_working_set_bytes", app...)...),
+			live(grid, 0, grid.Len(), always(1), with("kube_pod_owner", append(own, "owner_kind", "DaemonSet", "owner_name", "agent", "owner_is_controller", "true")...)...),
+			live(grid, 0, grid.Len(), always(1), with("kube_pod_info", append(own, "node", node, "created_by_kind", "DaemonSet", "created_by_name", "agent")...)...))
+		if cache == "" {
+			continue
+		}
+		level := memory * 0.4
+		if cache == "container_memory_total_active_file_bytes" {
+			level = memory * 0.6
+		}
+		all = append(all, live(grid, 0, grid.Len(), always(level), with(cache, app...)...))
+	}
+	return all
+}
+
+func agentSet() []workload.Workload {
+	return []workload.Workload{{
+		Ref:        workload.Ref{Namespace: "ops", APIVersion: "apps/v1", Kind: daemonSet, Name: "agent"},
+		Containers: []workload.Container{{Name: "agent", Role: workload.App}},
+	}}
+}
+
+// nodesOf puts the nodes of agents into a group of small ones and one of large ones.
+func nodesOf() rightsize.NodeGroups {
+	var nodes []rightsize.NodeShape
+	for i := range 4 {
+		nodes = append(nodes, rightsize.NodeShape{Name: fmt.Sprintf("node-%d", i), Labels: map[string]string{"crane.io/nodepool": []string{"small", "large"}[i/2]}})
+	}
+	return rightsize.GroupNodes(nodes)
+}
+
+// TestDetailsAgainstTheRealEngine: page cache and node groups come with the days, and out of the cache alike.
+func TestDetailsAgainstTheRealEngine(t *testing.T) {
+	now := time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)
+	grid := promserver.Grid{Start: now.Add(-9 * 24 * time.Hour), End: now, Step: time.Minute}
+	for name, c := range map[string]struct {
+		metric string
+		basis  rightsize.HeldBasis
+		held   float64
+	}{
+		"active file": {"container_memory_total_active_file_bytes", rightsize.LessActiveFile, 4e8},
+		"rss alone":   {"container_memory_rss", rightsize.AnonymousOnly, 4e8},
+		"neither":     {"", rightsize.NotTold, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := promserver.WriteBlocks(t.Context(), dir, grid, agents(grid, c.metric)); err != nil {
+				t.Fatal(err)
+			}
+			server, err := promserver.Open(promserver.Options{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			d := newDesk(t)
+			d.now = now
+			read := func(cache *Cache, groups rightsize.NodeGroups) (*Usage, int64) {
+				cfg := prometheus.DefaultConfig()
+				cfg.Address, cfg.Now = server.URL(), func() time.Time { return now }
+				source, err := prometheus.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				u, err := Collect(t.Context(), Source{Usage: source, Cache: cache}, Request{Workloads: agentSet(), End: now, Length: 8 * 24 * time.Hour, NodeGroups: groups.Of})
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.Constrain(workload.Constraints{Nodes: groups})
+				return u, source.Stats().Queries
+			}
+			groups := nodesOf()
+			plain, _ := read(nil, groups)
+			cold, first := read(d.cache, groups)
+			warm, second := read(d.cache, groups)
+			ungrouped, third := read(d.cache, rightsize.NodeGroups{})
+			if second >= first || third > second {
+				t.Errorf("%d queries cold, %d warm, %d warm without groups", first, second, third)
+			}
+			key := container{identity: identityOf(agentSet()[0].Ref), name: "agent"}
+			for _, u := range []*Usage{cold, warm} {
+				if !bytes.Equal(checkpoint(t, plain.profiles[key]), checkpoint(t, u.profiles[key])) {
+					t.Error("with and without the cache differ")
+				}
+			}
+			for i, day := range ungrouped.profiles[key].Days() {
+				if want := plain.profiles[key].Days()[i]; day.CPU.Total() != want.CPU.Total() || day.Memory.Max() != want.Memory.Max() {
+					t.Errorf("%v differs where groups are not asked for", day.Day)
+				}
+			}
+			if len(warm.grouped) != 2 || len(ungrouped.grouped) != 0 && len(ungrouped.Resource(agentSet()[0], rightsize.Policy{}, now).Containers[0].Groups) != 0 {
+				t.Errorf("%d groups, %d without any", len(warm.grouped), len(ungrouped.grouped))
+			}
+			for k, p := range plain.grouped {
+				if !bytes.Equal(checkpoint(t, p), checkpoint(t, warm.grouped[k])) {
+					t.Errorf("%v differs with and without the cache", k)
+				}
+			}
+			checkDetails(t, warm, c.basis, c.held, now)
+		})
+	}
+}
+
+func checkDetails(t *testing.T, u *Usage, basis rightsize.HeldBasis, held float64, now time.Time) {
+	t.Helper()
+	whole := u.Profile(agentSet()[0].Ref, "agent").Days()
+	for _, day := range whole {
+		if day.HeldBasis != basis {
+			t.Fatalf("%v: basis %d, want %d", day.Day, day.HeldBasis, basis)
+		}
+	}
+	most := 0.0
+	for _, p := range whole[1].Peaks {
+		most = math.Max(most, float64(p.Held))
+	}
+	if math.Abs(most-held) > 1e3 {
+		t.Errorf("held %v, want %v", most, held)
+	}
+	policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := u.Resource(agentSet()[0], policy, now).Containers[0]
+	r := rightsize.Recommend(rightsize.Input{Profile: in.Profile, Groups: in.Groups, Now: now}, policy)
+	if len(r.NodeGroups) != 2 || r.NodeGroups[0].Group != "crane.io/nodepool=large" || r.NodeGroups[0].Pods != 2 {
+		t.Fatalf("%+v", r.NodeGroups)
+	}
+	large, small := *r.NodeGroups[0].Target.MemoryRequest, *r.NodeGroups[1].Target.MemoryRequest
+	if large < 4*small || *r.Target.MemoryRequest < large {
+		t.Errorf("large %d, small %d, all %d", large, small, *r.Target.MemoryRequest)
+	}
+	if told := r.Memory.Estimate < 9e8; told != (basis == rightsize.LessActiveFile) {
+		t.Errorf("basis %d: estimate %v", basis, r.Memory.Estimate)
+	}
+}
+
+// teller is a cluster that tells what memory is made of, by the second of two ways.
+type teller struct {
+	cluster
+	details []metrics.Resource
+}
+
+func (c *teller) MemoryDetails() []metrics.Resource {
+	return []metrics.Resource{metrics.HeldMemory, metrics.AnonymousMemory}
+}
+
+func (c *teller) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	if req.Resource.ByTheHour() {
+		c.details = append(c.details, req.Resource)
+	}
+	if req.Resource == metrics.HeldMemory {
+		return nil
+	}
+	return c.cluster.Usage(ctx, req, visit)
+}
+
+// TestDetailsAreAskedForInOrder: what tells less is asked for only where the other is missing, and neither for finished
+// days that are kept.
+func TestDetailsAreAskedForInOrder(t *testing.T) {
+	d := newDesk(t)
+	c := &teller{cluster: cluster{name: "a", step: 30 * time.Minute}}
+	for range 2 {
+		if _, err := Collect(t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: deployments("shop/w0"), End: d.now, Length: 5 * 24 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []metrics.Resource{metrics.HeldMemory, metrics.AnonymousMemory, metrics.HeldMemory, metrics.AnonymousMemory}
+	if !slices.Equal(c.details, want) {
+		t.Errorf("asked for %v", c.details)
+	}
+	for _, r := range c.asked[len(c.asked)-3:] {
+		if days := r.End.Sub(r.Start); days > 24*time.Hour {
+			t.Errorf("%s is asked for %v, though finished days are kept", r.Resource, days)
+		}
+	}
+}
+
+// rollout is a cluster in which a pod takes over from another at noon, and takes long to start.
+type rollout struct{ cluster }
+
+func (c *rollout) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	day := series.DayOf(req.Start)
+	piece := func(pod string, from int, values ...float64) error {
+		return visit(metrics.Chunk{
+			Key:    key("shop", "Deployment", "w0", pod, "app"),
+			Series: series.Series{Start: day.Start().Add(time.Duration(from) * time.Hour), Step: 5 * time.Minute, Values: values},
+		})
+	}
+	for _, p := range []struct {
+		pod    string
+		from   int
+		values []float64
+	}{
+		{"old", 0, []float64{0.1, 0.1}},
+		{"old", 6, []float64{0.2, 0.1}}, // The second half of a day that is read in two.
+		{"new", 12, []float64{5, 0.1, 0.1}},
+		{"new", 18, []float64{0.3}},
+	} {
+		if err := piece(p.pod, p.from, p.values...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestStartsAreKeptApart: what a pod uses when it first appears within a day is its start, not its steady use.
+func TestStartsAreKeptApart(t *testing.T) {
+	end := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	u, err := Collect(t.Context(), Source{Usage: &rollout{}}, Request{Workloads: deployments("shop/w0"), End: end, Length: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := u.Profile(deployments("shop/w0")[0].Ref, "app").Days()[0]
+	if d.StartCPU != 5 || d.CPU.Total() != 7 || d.CPU.Max() > 0.31 {
+		t.Errorf("start %v, %d steady samples up to %v", d.StartCPU, d.CPU.Total(), d.CPU.Max())
+	}
+}

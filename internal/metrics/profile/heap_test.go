@@ -1,0 +1,51 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"testing"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+)
+
+// TestJVMOf: flags say how large a heap may become, metrics how much of it lives; without flags the limit of today tells
+// the share.
+func TestJVMOf(t *testing.T) {
+	const gib = 1 << 30
+	flags := func(j rightsize.JVM) *rightsize.JVM { return &j }
+	limited := workload.Resources{Memory: 4 * gib}
+	for name, c := range map[string]struct {
+		flags  *rightsize.JVM
+		limits workload.Resources
+		said   []metrics.Heap
+		want   *rightsize.JVM
+	}{
+		"nothing":                 {nil, limited, nil, nil},
+		"flags alone":             {flags(rightsize.JVM{MaxHeap: gib}), limited, nil, flags(rightsize.JVM{MaxHeap: gib})},
+		"flags and live data":     {flags(rightsize.JVM{MaxRAMPercentage: 0.5}), limited, []metrics.Heap{{Live: gib}}, flags(rightsize.JVM{MaxRAMPercentage: 0.5, PeakHeap: gib})},
+		"the flag bounds":         {flags(rightsize.JVM{MaxHeap: 2 * gib}), limited, []metrics.Heap{{Max: gib, Live: 5}}, flags(rightsize.JVM{MaxHeap: 2 * gib, PeakHeap: 5})},
+		"a share of the limit":    {nil, limited, []metrics.Heap{{Max: gib, Live: gib / 2}, {Max: gib, Live: gib / 4}}, flags(rightsize.JVM{MaxRAMPercentage: 0.25, PeakHeap: gib / 2})},
+		"no limit":                {nil, workload.Resources{}, []metrics.Heap{{Max: gib, Live: gib / 2}}, flags(rightsize.JVM{MaxHeap: gib, PeakHeap: gib / 2})},
+		"larger than the limit":   {nil, workload.Resources{Memory: gib}, []metrics.Heap{{Max: 2 * gib, Live: gib / 2}}, flags(rightsize.JVM{MaxHeap: 2 * gib, PeakHeap: gib / 2})},
+		"of another workload":     {nil, limited, []metrics.Heap{{Key: key("shop", "StatefulSet", "web", "web-0", "app"), Max: gib}}, nil},
+		"live data are unknown":   {nil, limited, []metrics.Heap{{Max: gib}}, flags(rightsize.JVM{MaxHeap: gib})},
+		"nothing that is bounded": {nil, limited, []metrics.Heap{{}}, nil},
+	} {
+		u := &Usage{heaps: map[container]heap{}, byWorkload: map[identity][]string{identityOf(web().Ref): nil}}
+		for _, h := range c.said {
+			if h.Key.Pod == "" {
+				h.Key = key("shop", "Deployment", "web", "web-1", "app")
+			}
+			if err := u.addHeap(h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := u.jvmOf(web().Ref, workload.Container{Name: "app", JVM: c.flags, Limits: c.limits})
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// reader streams chunks that it was given, and kills.
+type reader struct {
+	chunks []metrics.Chunk
+	kills  []metrics.OOMKill
+	asked  []metrics.UsageRequest
+	err    error
+}
+
+func (r *reader) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	r.asked = append(r.asked, req)
+	for _, c := range r.chunks {
+		if err := visit(c); err != nil {
+			return err
+		}
+	}
+	return r.err
+}
+
+func (r *reader) OOMKills(_ context.Context, _ metrics.Window, _ []string, visit func(metrics.OOMKill) error) error {
+	for _, k := range r.kills {
+		if err := visit(k); err != nil {
+			return err
+		}
+	}
+	return r.err
+}
+
+func key(namespace, kind, name, pod, container string) metrics.ContainerKey {
+	return metrics.ContainerKey{Workload: workload.Ref{Namespace: namespace, Kind: kind, Name: name}, Pod: pod, Container: container}
+}
+
+func web() workload.Workload {
+	return workload.Workload{
+		Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		Containers: []workload.Container{
+			{Name: "migrate", Role: workload.Init},
+			{Name: "app", Role: workload.App, Requests: workload.Resources{CPU: 500}, Limits: workload.Resources{Memory: 1 << 30}},
+		},
+	}
+}
+
+func TestCollect(t *testing.T) {
+	end := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	part := series.Series{Start: end.Add(-time.Hour), Step: 10 * time.Minute, Values: []float64{1, 2, series.Gap(), 4}}
+	r := &reader{
+		chunks: []metrics.Chunk{
+			{Key: key("shop", "Deployment", "web", "web-1", "app"), Series: part},
+			{Key: key("shop", "Deployment", "web", "web-2", "app"), Series: part},
+			{Key: key("shop", "Deployment", "web", "web-1", "injected"), Series: part},
+			{Key: key("shop", "StatefulSet", "web", "web-0", "app"), Series: part}, // Another workload of the same name.
+			{Key: key("bank", "Deployment", "web", "web-9", "app"), Series: part},
+		},
+		kills: []metrics.OOMKill{
+			{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: end.Add(-time.Hour)},
+			{Key: key("shop", "Deployment", "other", "o-1", "app"), Time: end.Add(-time.Hour)},
+		},
+	}
+	db := workload.Workload{Ref: workload.Ref{Namespace: "data", Kind: "StatefulSet", Name: "db"}}
+	u, err := Collect(t.Context(), Source{Usage: r, OOMs: r}, Request{Workloads: []workload.Workload{web(), db, web()}, End: end, Length: 48 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.asked) != 2 || !slices.Equal(r.asked[0].Namespaces, []string{"data", "shop"}) || !r.asked[0].Start.Equal(end.Add(-48*time.Hour)) {
+		t.Errorf("asked %+v", r.asked)
+	}
+	if got := u.Seen(web().Ref); !slices.Equal(got, []string{"app", "injected"}) || u.Containers() != 2 {
+		t.Errorf("containers %v, %d in all", got, u.Containers())
+	}
+	day := u.Profile(web().Ref, "app").Days()[0]
+	if day.CPU.Total() != 6 || day.Memory.Total() != 6 {
+		t.Errorf("%d samples of cpu and %d of memory, want 3 of each of two pods", day.CPU.Total(), day.Memory.Total())
+	}
+	if u.Profile(db.Ref, "postgres") != nil {
+		t.Error("a profile of what was never seen")
+	}
+
+	in := u.Resource(web(), rightsize.Policy{Name: "p"}, end)
+	if len(in.Containers) != 2 || !in.Containers[0].RunsToEnd || in.Containers[1].RunsToEnd || in.Containers[1].Profile == nil {
+		t.Fatalf("input %+v", in)
+	}
+	app := in.Containers[1]
+	if app.Current.CPULimit != nil || *app.Current.CPURequest != 500 || *app.Current.MemoryLimit != 1<<30 {
+		t.Errorf("current %+v", app.Current)
+	}
+	// The peak of the day of the kill is 4 bytes, far below today's limit.
+	if len(app.OOMs) != 1 || app.OOMs[0].Memory != 4 {
+		t.Errorf("kills %+v", app.OOMs)
+	}
+}
+
+func TestOOMMemory(t *testing.T) {
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	u := &Usage{
+		profiles: map[container]*rightsize.Profile{},
+		kills:    map[container][]rightsize.OOM{{identity: identityOf(web().Ref), name: "app"}: {{At: at}}},
+	}
+	for name, c := range map[string]struct {
+		c    workload.Container
+		want series.Bytes
+	}{
+		"limit":   {workload.Container{Name: "app", Requests: workload.Resources{Memory: 1}, Limits: workload.Resources{Memory: 2}}, 2},
+		"request": {workload.Container{Name: "app", Requests: workload.Resources{Memory: 1}}, 1},
+		"neither": {workload.Container{Name: "app"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := u.oomsOf(web().Ref, c.c)
+			if c.want == 0 {
+				if len(got) != 0 {
+					t.Errorf("a kill at an unknown size: %+v", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].Memory != c.want {
+				t.Errorf("%+v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestOOMMemoryKnown: what a source knows of a kill counts, whatever the container asks for today.
+func TestOOMMemoryKnown(t *testing.T) {
+	kill := rightsize.OOM{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Memory: 7}
+	u := &Usage{byWorkload: map[identity][]string{identityOf(web().Ref): nil}, kills: map[container][]rightsize.OOM{}}
+	if err := u.addKill(metrics.OOMKill{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: kill.At, Memory: kill.Memory}); err != nil {
+		t.Fatal(err)
+	}
+	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
+	if got := u.oomsOf(web().Ref, c); len(got) != 1 || got[0] != kill {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCollectFails(t *testing.T) {
+	boom := errors.New("boom")
+	r := &reader{err: boom, chunks: []metrics.Chunk{{Key: key("shop", "Deployment", "web", "web-1", "app")}}}
+	u, err := Collect(t.Context(), Source{Usage: r}, Request{Workloads: []workload.Workload{web()}, End: time.Now(), Length: time.Hour})
+	if u != nil || !errors.Is(err, boom) {
+		t.Errorf("half a history: %v, %v", u, err)
+	}
+	if u, err = Collect(t.Context(), Source{Usage: r}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.Containers() != 0 || len(r.asked) != 1 {
+		t.Errorf("no workloads: %v, %v, asked %d times", u, err, len(r.asked))
+	}
+}

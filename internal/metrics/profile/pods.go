@@ -1,0 +1,94 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/series"
+)
+
+// PodUse is the mean use of each pod over a window.
+type PodUse struct {
+	pods map[podName]map[string]*containerMeans
+}
+
+type podName struct{ namespace, name string }
+
+// containerMeans are the sums and counts of one container's samples, by resource.
+type containerMeans struct{ cpu, memory mean }
+
+type mean struct {
+	sum float64
+	n   int
+}
+
+func (m *mean) add(values []float64) {
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			m.sum += v
+			m.n++
+		}
+	}
+}
+
+func (m mean) value() float64 { return m.sum / float64(m.n) }
+
+// ReadPodUse reads CPU and memory of all pods of some namespaces (empty: all) over [start, end). The mean of a container
+// is over the samples that there are: a pod that is a minute old has the mean of its minute.
+func ReadPodUse(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUse, error) {
+	u := &PodUse{pods: map[podName]map[string]*containerMeans{}}
+	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+		err := from.Usage(ctx, metrics.UsageRequest{
+			Namespaces: namespaces, Resource: resource, Start: start, End: end,
+		}, func(c metrics.Chunk) error {
+			of := u.container(c.Key)
+			if resource == metrics.CPU {
+				of.cpu.add(c.Series.Values)
+			} else {
+				of.memory.add(c.Series.Values)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s use of pods: %w", resource, err)
+		}
+	}
+	return u, nil
+}
+
+func (u *PodUse) container(key metrics.ContainerKey) *containerMeans {
+	pod := podName{key.Workload.Namespace, key.Pod}
+	if u.pods[pod] == nil {
+		u.pods[pod] = map[string]*containerMeans{}
+	}
+	if u.pods[pod][key.Container] == nil {
+		u.pods[pod][key.Container] = &containerMeans{}
+	}
+	return u.pods[pod][key.Container]
+}
+
+// Of is the mean use of a pod: the sum over its containers. ok is false where CPU or memory of all of them is unknown.
+func (u *PodUse) Of(namespace, pod string) (use cost.Amounts, ok bool) {
+	var cpu, memory float64
+	var withCPU, withMemory bool
+	for _, c := range u.pods[podName{namespace, pod}] {
+		if c.cpu.n > 0 {
+			cpu, withCPU = cpu+c.cpu.value(), true
+		}
+		if c.memory.n > 0 {
+			memory, withMemory = memory+c.memory.value(), true
+		}
+	}
+	const most = 1 << 53
+	if !withCPU || !withMemory || cpu*1000 > most || memory > most {
+		return cost.Amounts{}, false
+	}
+	return cost.Amounts{CPU: series.MilliCPU(math.Round(cpu * 1000)), Memory: series.Bytes(math.Round(memory))}, true
+}

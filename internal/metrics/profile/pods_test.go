@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/series"
+)
+
+// byResource streams other chunks for memory than for CPU.
+type byResource struct {
+	cpu, memory []metrics.Chunk
+	err         error
+}
+
+func (b *byResource) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	chunks := b.cpu
+	if req.Resource == metrics.Memory {
+		chunks = b.memory
+	}
+	for _, c := range chunks {
+		if err := visit(c); err != nil {
+			return err
+		}
+	}
+	return b.err
+}
+
+func values(pod, container string, v ...float64) metrics.Chunk {
+	return metrics.Chunk{Key: key("shop", "Deployment", "web", pod, container), Series: series.Series{Step: time.Minute, Values: v}}
+}
+
+func TestReadPodUse(t *testing.T) {
+	source := &byResource{
+		cpu: []metrics.Chunk{
+			values("a", "app", 1, series.Gap(), 2), values("a", "app", 3), // Two chunks of one container: the mean is 2.
+			values("a", "side", 0.0004), // Less than a thousandth of a core is rounded.
+			values("b", "app", 1),
+			values("c", "app", series.Gap()),
+		},
+		memory: []metrics.Chunk{values("a", "app", 100, 300), values("a", "side", 50), values("c", "app", 1)},
+	}
+	got, err := ReadPodUse(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if use, ok := got.Of("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 250}) {
+		t.Errorf("%+v, %t", use, ok)
+	}
+	for _, pod := range []string{"b", "c", "none"} { // Without memory, without CPU, without anything.
+		if use, ok := got.Of("shop", pod); ok {
+			t.Errorf("pod %s uses %+v", pod, use)
+		}
+	}
+	if _, ok := got.Of("bank", "a"); ok || len(got.pods) != 3 {
+		t.Errorf("a pod of another namespace; %d pods", len(got.pods))
+	}
+	source.err = errors.New("boom")
+	if got, err := ReadPodUse(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
+		t.Errorf("half of it: %v, %v", got, err)
+	}
+}

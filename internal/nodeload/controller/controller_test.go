@@ -1,0 +1,474 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/pkg/nodeload"
+)
+
+var begin = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// world is what the controller sees and does.
+type world struct {
+	mu      sync.Mutex
+	nodes   []corev1.Node
+	vectors map[string][]metrics.Sample
+	queries []string
+	err     error
+	usages  []Usage
+	patches []string
+	reject  error
+	binds   map[string][]int64
+}
+
+func (w *world) Vector(_ context.Context, query string, _ time.Time) ([]metrics.Sample, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queries = append(w.queries, query)
+	return w.vectors[query], w.err
+}
+
+func (*world) Selector(metric string, _ ...prometheus.Matcher) (string, error) { return metric, nil }
+
+func (w *world) NodeUsages(context.Context) ([]Usage, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queries = append(w.queries, "metrics-server")
+	return w.usages, w.err
+}
+
+func (*world) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("not expected")
+}
+
+func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*corev1.NodeList).Items = w.nodes
+	return nil
+}
+
+// PatchNode applies the patch as the API server would.
+func (w *world) PatchNode(_ context.Context, name string, patch []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reject != nil {
+		return w.reject
+	}
+	var object struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(patch, &object); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == name })
+	if i < 0 {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
+	}
+	if object.Metadata.UID != w.nodes[i].UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("UID"))
+	}
+	annotations := maps.Clone(w.nodes[i].Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, object.Metadata.Annotations)
+	w.nodes[i].Annotations = annotations
+	w.patches = append(w.patches, name)
+	return nil
+}
+
+func (*world) Ranges([]nodeload.HotRange) {}
+
+func (w *world) Count(node string, _ time.Time) ([]int64, bool) {
+	if c, ok := w.binds[node]; ok {
+		return c, true
+	}
+	return []int64{0, 0}, true
+}
+
+// took returns queries and patches since the last call.
+func (w *world) took() (queries, patches []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	queries, patches = w.queries, w.patches
+	slices.Sort(queries)
+	slices.Sort(patches)
+	w.queries, w.patches = nil, nil
+	return queries, patches
+}
+
+func (w *world) percent(metric string, values ...float64) {
+	w.vectors[metric] = nil
+	for i, v := range values {
+		w.vectors[metric] = append(w.vectors[metric], metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: v})
+	}
+}
+
+func newWorld(nodes int) *world {
+	w := &world{vectors: map[string][]metrics.Sample{}}
+	for i := range nodes {
+		w.nodes = append(w.nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprintf("u%d", i)), CreationTimestamp: metav1.NewTime(begin.Add(-time.Hour)),
+			},
+			Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("10"), corev1.ResourceMemory: resource.MustParse("100Gi"),
+			}},
+		})
+	}
+	return w
+}
+
+type fixture struct {
+	*Controller
+	w      *world
+	clock  *clocktesting.FakeClock
+	events *events.FakeRecorder
+}
+
+func start(t *testing.T, w *world, spec nodeload.Spec) *fixture {
+	t.Helper()
+	policy, err := nodeload.NewPolicy(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := clocktesting.NewFakeClock(begin)
+	f := &fixture{w: w, clock: clk, events: events.NewFakeRecorder(1000)}
+	f.Controller, err = New(Config{
+		Policy: policyfile.Fixed(policy, clk), Sources: Sources{Prometheus: w, MetricsServer: w}, Nodes: w, Patches: w,
+		Binds: w, Labels: []string{"instance"}, Material: 0.02, Workers: 3, Events: f.events, Metrics: NewMetrics(), Clock: clk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) told() []string {
+	var out []string
+	for {
+		select {
+		case e := <-f.events.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+func twoMetrics() nodeload.Spec {
+	return nodeload.Spec{Metrics: []nodeload.Metric{
+		{Name: "cpu_usage_avg_5m", Period: 3 * time.Minute}, {Name: "mem_usage_max_avg_1h", Period: 15 * time.Minute},
+	}}
+}
+
+func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
+	w := newWorld(3)
+	w.percent("cpu_usage_avg_5m", 10, 20, 30)
+	w.percent("mem_usage_max_avg_1h", 40, 50, 60)
+	f := start(t, w, twoMetrics())
+	next := f.Round(t.Context())
+	queries, patches := w.took()
+	if !slices.Equal(queries, []string{"cpu_usage_avg_5m", "mem_usage_max_avg_1h"}) || !slices.Equal(patches, []string{"n0", "n1", "n2"}) {
+		t.Fatalf("queries %v, patches %v", queries, patches)
+	}
+	if want := begin.Add(3 * time.Minute); !next.Equal(want) {
+		t.Errorf("next round at %v, want %v", next, want)
+	}
+	if got, want := w.nodes[1].Annotations, map[string]string{
+		"cpu_usage_avg_5m": "0.20000,2024-05-01T12:00:00Z", "mem_usage_max_avg_1h": "0.50000,2024-05-01T12:00:00Z",
+	}; !maps.Equal(got, want) {
+		t.Errorf("annotations %v", got)
+	}
+
+	// One value moves; the others neither move nor expire.
+	f.clock.Step(3 * time.Minute)
+	w.percent("cpu_usage_avg_5m", 10.5, 20, 35)
+	f.Round(t.Context())
+	if queries, patches = w.took(); !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
+		t.Errorf("queries %v, patches %v", queries, patches)
+	}
+	// The values of the first round expire before the next.
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if _, patches = w.took(); !slices.Equal(patches, []string{"n0", "n1"}) {
+		t.Errorf("patches %v", patches)
+	}
+	// Both metrics fall into one round, and a node gets one patch.
+	for range 3 {
+		f.clock.Step(3 * time.Minute)
+		f.Round(t.Context())
+		queries, patches = w.took()
+	}
+	if len(queries) != 2 || len(patches) != 3 {
+		t.Errorf("after 15 minutes: queries %v, patches %v", queries, patches)
+	}
+}
+
+// TestBadSamplesAreToldAndNotWritten: none of them becomes a zero, and what the node carries stays.
+func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
+	w := newWorld(8)
+	w.percent("cpu_usage_avg_5m", 10, math.NaN(), -1, math.Inf(1), 1e9, 50, 60)
+	w.vectors["cpu_usage_avg_5m"] = append(w.vectors["cpu_usage_avg_5m"],
+		metrics.Sample{Labels: metrics.Labels{"instance": "n6:9100", "replica": "2"}, Value: 61},
+		metrics.Sample{Labels: metrics.Labels{"instance": "stranger:9100"}, Value: 5})
+	const old = "0.90000,2024-05-01T11:59:00Z"
+	for i := range w.nodes {
+		w.nodes[i].Annotations = map[string]string{"cpu_usage_avg_5m": old}
+	}
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.Round(t.Context())
+	if _, patches := w.took(); !slices.Equal(patches, []string{"n0", "n5"}) {
+		t.Errorf("patches %v", patches)
+	}
+	for _, i := range []int{1, 2, 3, 4, 6, 7} {
+		if got := w.nodes[i].Annotations["cpu_usage_avg_5m"]; got != old {
+			t.Errorf("n%d carries %q", i, got)
+		}
+	}
+	told := strings.Join(f.told(), "\n")
+	for _, want := range []string{"not a number", "negative", "too large", "two series", "no series"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("%q is not told in\n%s", want, told)
+		}
+	}
+	if err := testutil.CollectAndCompare(f.cfg.Metrics, strings.NewReader(`
+		# HELP crane_nodeload_unmatched_series Series of the last reading of a metric that matched no node.
+		# TYPE crane_nodeload_unmatched_series gauge
+		crane_nodeload_unmatched_series{metric="cpu_usage_avg_5m"} 1
+		# HELP crane_nodeload_nodes Nodes by what the last reading of a metric said: ok, or why there is no value.
+		# TYPE crane_nodeload_nodes gauge
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="negative"} 1
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no capacity"} 0
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no forecast"} 0
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no series"} 1
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="not a number"} 2
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="not reported"} 0
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="ok"} 2
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="too large"} 1
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="two series"} 1
+	`), "crane_nodeload_unmatched_series", "crane_nodeload_nodes"); err != nil {
+		t.Error(err)
+	}
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if told := f.told(); len(told) > 0 {
+		t.Errorf("told again: %v", told)
+	}
+}
+
+// TestManyBadNodesAreOneEvent: an exporter that is gone everywhere is no thousand events.
+func TestManyBadNodesAreOneEvent(t *testing.T) {
+	f := start(t, newWorld(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.Round(t.Context())
+	if told := f.told(); len(told) != 1 || !strings.Contains(told[0], "100 of 100 nodes") {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestSourceGone(t *testing.T) {
+	w := newWorld(1)
+	w.percent("cpu_usage_avg_5m", 10)
+	w.err = errors.New("connection refused")
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	pauses := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 180 * time.Second, 180 * time.Second}
+	for _, want := range pauses {
+		next := f.Round(t.Context())
+		if got := next.Sub(f.clock.Now()); got != want {
+			t.Errorf("again in %v, want %v", got, want)
+		}
+		f.clock.SetTime(next)
+	}
+	if told := f.told(); len(told) != 1 || !strings.Contains(told[0], "connection refused") {
+		t.Errorf("told %v", told)
+	}
+	if _, patches := w.took(); len(patches) > 0 {
+		t.Errorf("patches %v", patches)
+	}
+	w.err = nil
+	f.Round(t.Context())
+	if _, patches := w.took(); len(patches) != 1 {
+		t.Errorf("after its return: patches %v", patches)
+	}
+}
+
+func TestMetricsServer(t *testing.T) {
+	w := newWorld(3)
+	at := begin.Add(-20 * time.Second)
+	w.usages = []Usage{
+		{Node: "n0", Time: at, CPU: resource.MustParse("2500m"), Memory: resource.MustParse("50Gi")},
+		{Node: "n1", Time: at, CPU: resource.MustParse("1"), Memory: resource.MustParse("1Gi")},
+	}
+	w.nodes[1].Status.Capacity = nil
+	f := start(t, w, nodeload.Spec{Metrics: []nodeload.Metric{
+		{Name: "cpu_now", Period: time.Minute, From: nodeload.FromMetricsServer}, {Name: "mem_now", Period: time.Minute, From: nodeload.FromMetricsServer},
+	}})
+	f.Round(t.Context())
+	if queries, patches := w.took(); len(queries) != 1 || !slices.Equal(patches, []string{"n0"}) {
+		t.Errorf("queries %v, patches %v", queries, patches)
+	}
+	if got := w.nodes[0].Annotations; got["cpu_now"] != "0.25000,2024-05-01T11:59:40Z" || got["mem_now"] != "0.50000,2024-05-01T11:59:40Z" {
+		t.Errorf("annotations %v", got)
+	}
+	told := strings.Join(f.told(), "\n")
+	if !strings.Contains(told, "no capacity") || !strings.Contains(told, "not reported") {
+		t.Errorf("told %s", told)
+	}
+}
+
+func TestHotValue(t *testing.T) {
+	w := newWorld(3)
+	spec := nodeload.Spec{Hot: nodeload.GocraneSpec().Hot}
+	w.nodes[1].Annotations = map[string]string{"node_hot_value": "4,2024-05-01T11:59:00Z"}
+	w.binds = map[string][]int64{"n0": {10, 3}}
+	f := start(t, w, spec)
+	next := f.Round(t.Context())
+	if got := w.nodes[0].Annotations["node_hot_value"]; got != "3,2024-05-01T12:00:00Z" {
+		t.Errorf("n0 carries %q", got)
+	}
+	if got := w.nodes[1].Annotations["node_hot_value"]; got != "0,2024-05-01T12:00:00Z" {
+		t.Errorf("n1 carries %q", got)
+	}
+	if _, patches := w.took(); len(patches) != 2 || next.Sub(begin) != hotInterval {
+		t.Errorf("patches %v, next %v", patches, next)
+	}
+	f.clock.Step(hotInterval)
+	f.Round(t.Context())
+	if _, patches := w.took(); len(patches) != 0 {
+		t.Errorf("nothing has changed: %v", patches)
+	}
+}
+
+// TestYoungNodesNeedNotWait: a node that comes between two readings of a slow metric gets it with the next fast one.
+func TestYoungNodesNeedNotWait(t *testing.T) {
+	w := newWorld(1)
+	w.percent("cpu_usage_avg_5m", 10, 20)
+	w.percent("mem_usage_max_avg_1h", 10, 20)
+	f := start(t, w, twoMetrics())
+	f.Round(t.Context())
+	w.took()
+	w.nodes = newWorld(2).nodes
+	w.nodes[1].CreationTimestamp = metav1.NewTime(begin.Add(time.Minute))
+	w.nodes[0].Annotations = map[string]string{
+		"cpu_usage_avg_5m": "0.10000,2024-05-01T12:00:00Z", "mem_usage_max_avg_1h": "0.10000,2024-05-01T12:00:00Z",
+	}
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if queries, patches := w.took(); len(queries) != 2 || !slices.Equal(patches, []string{"n1"}) || len(w.nodes[1].Annotations) != 2 {
+		t.Errorf("queries %v, patches %v, annotations %v", queries, patches, w.nodes[1].Annotations)
+	}
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if queries, _ := w.took(); len(queries) != 1 {
+		t.Errorf("it has it and is asked for again: %v", queries)
+	}
+}
+
+func TestDryRunAndRefusedWrites(t *testing.T) {
+	w := newWorld(2)
+	w.percent("cpu_usage_avg_5m", 10, 20)
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.cfg.DryRun = true
+	f.Round(t.Context())
+	if _, patches := w.took(); len(patches) != 0 || w.nodes[0].Annotations != nil {
+		t.Errorf("a dry run wrote: %v", patches)
+	}
+	f.cfg.DryRun = false
+	w.reject = errors.New("the server is away")
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	w.reject = nil
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if _, patches := w.took(); len(patches) != 2 {
+		t.Errorf("after the refusal: %v", patches)
+	}
+	if got := testutil.CollectAndCount(f.cfg.Metrics, "crane_nodeload_patches_total"); got != 3 {
+		t.Errorf("%d kinds of patches", got)
+	}
+}
+
+// TestGarbageOfStrangers: whatever a node carries, a good value replaces it, and nothing panics.
+func TestGarbageOfStrangers(t *testing.T) {
+	garbage := []string{"", ",", "0.1,2,3", "NaN,2024-05-01T12:00:00Z", "1e308,2024-05-01T12:00:00Z", "0.1,2099-01-01T00:00:00Z", "-1,x", strings.Repeat("9", 300)}
+	w := newWorld(len(garbage))
+	values := make([]float64, len(garbage))
+	for i, text := range garbage {
+		w.nodes[i].Annotations = map[string]string{"cpu_usage_avg_5m": text, "node_hot_value": text}
+		values[i] = 50
+	}
+	w.percent("cpu_usage_avg_5m", values...)
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1], Hot: nodeload.GocraneSpec().Hot})
+	f.Round(t.Context())
+	for _, n := range w.nodes {
+		if got := n.Annotations["cpu_usage_avg_5m"]; got != "0.50000,2024-05-01T12:00:00Z" {
+			t.Errorf("%s carries %q", n.Name, got)
+		}
+	}
+}
+
+// TestLocalTimeForOldReaders: writer and reader of the annotation share the zone.
+func TestLocalTimeForOldReaders(t *testing.T) {
+	w := newWorld(1)
+	w.percent("cpu_usage_avg_5m", 10)
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.cfg.Format = nodeload.Format{Zone: time.FixedZone("Asia/Shanghai", 8*60*60)}
+	f.Round(t.Context())
+	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T20:00:00Z" {
+		t.Errorf("it carries %q", got)
+	}
+	w.took()
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if _, patches := w.took(); len(patches) != 0 {
+		t.Errorf("it does not understand what it wrote: %v", patches)
+	}
+}
+
+// quick finds nodes by their number, so that the benchmark does not measure the search.
+type quick struct{ *world }
+
+func (q quick) PatchNode(ctx context.Context, name string, patch []byte) error {
+	var i int
+	if _, err := fmt.Sscanf(name, "n%d", &i); err != nil {
+		return err
+	}
+	var object struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(patch, &object); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	annotations := maps.Clone(q.nodes[i].Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, object.Metadata.Annotations)
+	q.nodes[i].Annotations = annotations
+	q.patches = append(q.patches, name)
+	return ctx.Err()
+}

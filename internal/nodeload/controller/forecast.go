@@ -1,0 +1,104 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/nodeload"
+)
+
+const (
+	// horizon is how far ahead the peak is looked for.
+	horizon = time.Hour
+	// caller is the name under which forecasts are asked for.
+	caller = "nodeload"
+)
+
+// Predictor makes the forecasts. *predictor.Predictor is one.
+type Predictor interface {
+	Set(caller string, requests []predictor.Request) []predictor.Ticket
+	Status(key predictor.Key) predictor.Status
+	Forecast(key predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error)
+}
+
+// Peaks are the peaks of the coming hour, from the models of nodes. It is used from one goroutine.
+type Peaks struct {
+	predictor Predictor
+	clock     clock.PassiveClock
+
+	nodes     []string
+	resources []nodeload.Resource
+	keys      map[nodeResource]predictor.Key
+}
+
+type nodeResource struct {
+	node     string
+	resource nodeload.Resource
+}
+
+var _ Forecaster = (*Peaks)(nil)
+
+// NewPeaks asks for no forecast before Want.
+func NewPeaks(p Predictor, clk clock.PassiveClock) *Peaks {
+	return &Peaks{predictor: p, clock: clk}
+}
+
+// Want implements Forecaster. What the predictor refuses, for its limit of series say, has no peak.
+func (p *Peaks) Want(nodes []string, resources []nodeload.Resource) {
+	nodes, resources = slices.Sorted(slices.Values(nodes)), slices.Compact(slices.Sorted(slices.Values(resources)))
+	if slices.Equal(nodes, p.nodes) && slices.Equal(resources, p.resources) {
+		return
+	}
+	p.nodes, p.resources = nodes, resources
+	var wanted []nodeResource
+	var requests []predictor.Request
+	for _, r := range resources {
+		for _, n := range nodes {
+			wanted = append(wanted, nodeResource{n, r})
+			requests = append(requests, predictor.Request{
+				Query: predictor.Query{Target: workload.Ref{Kind: "Node", Name: n}, Resource: metrics.Resource(r)},
+			})
+		}
+	}
+	p.keys = make(map[nodeResource]predictor.Key, len(wanted))
+	for i, ticket := range p.predictor.Set(caller, requests) {
+		if ticket.Err == nil {
+			p.keys[wanted[i]] = ticket.Key
+		}
+	}
+}
+
+// Peak implements Forecaster: the highest of the values that are published of the coming hour, for auto the 0.95
+// quantile of each minute.
+func (p *Peaks) Peak(node string, of nodeload.Resource) (float64, bool) {
+	key, ok := p.keys[nodeResource{node, of}]
+	if !ok {
+		return 0, false
+	}
+	if s := p.predictor.Status(key); s.State != predictor.Ready || s.Stale {
+		return 0, false
+	}
+	all, err := p.predictor.Forecast(key, horizon)
+	if err != nil || len(all) != 1 {
+		return 0, false
+	}
+	now := p.clock.Now()
+	f := all[0]
+	peak, found := math.Inf(-1), false
+	for i, q := range f.Values {
+		at := f.Start.Add(time.Duration(i) * f.Step)
+		if at.Add(f.Step).After(now) && at.Before(now.Add(horizon)) {
+			peak, found = max(peak, f.Published(q)), true
+		}
+	}
+	return peak, found
+}

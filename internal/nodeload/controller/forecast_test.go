@@ -1,0 +1,80 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/nodeload"
+)
+
+// models is a predictor that knows one series.
+type models struct {
+	sets   int
+	status predictor.Status
+	series []predictor.SeriesForecast
+	refuse string
+}
+
+func (m *models) Set(_ string, requests []predictor.Request) []predictor.Ticket {
+	m.sets++
+	out := make([]predictor.Ticket, len(requests))
+	for i, r := range requests {
+		out[i].Key[0] = byte(i + 1)
+		if r.Query.Target.Name == m.refuse {
+			out[i].Err = errors.New("the limit is reached")
+		}
+	}
+	return out
+}
+
+func (m *models) Status(predictor.Key) predictor.Status { return m.status }
+
+func (m *models) Forecast(predictor.Key, time.Duration) ([]predictor.SeriesForecast, error) {
+	return m.series, nil
+}
+
+// TestPeakOfTheComingHour: what is past, and what lies behind the hour, does not count; a forecast that is stale is none.
+func TestPeakOfTheComingHour(t *testing.T) {
+	f := predictor.SeriesForecast{Forecast: forecast.Forecast{Start: begin.Add(-10 * time.Minute), Step: 10 * time.Minute}}
+	for _, v := range []float64{9, 1, 2, 5, 3, 1, 1, 8} { // 8 begins with the end of the hour
+		var q forecast.Quantiles
+		for i := range q {
+			q[i] = v
+		}
+		f.Values = append(f.Values, q)
+	}
+	m := &models{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
+	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
+	if _, ok := p.Peak("a", nodeload.CPU); ok {
+		t.Error("a peak that nobody asked for")
+	}
+	resources := []nodeload.Resource{nodeload.CPU, nodeload.CPU}
+	p.Want([]string{"b", "a", "c"}, resources)
+	p.Want([]string{"a", "b", "c"}, resources)
+	if m.sets != 1 {
+		t.Errorf("asked %d times for the same", m.sets)
+	}
+	if got, ok := p.Peak("a", nodeload.CPU); !ok || got != 5 {
+		t.Errorf("peak %v, %v, want 5", got, ok)
+	}
+	if _, ok := p.Peak("c", nodeload.CPU); ok {
+		t.Error("a peak of what was refused")
+	}
+	if _, ok := p.Peak("a", nodeload.Memory); ok {
+		t.Error("a peak of another resource")
+	}
+	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Ready, Stale: true}} {
+		m.status = status
+		if _, ok := p.Peak("a", nodeload.CPU); ok {
+			t.Errorf("a peak although the state is %+v", status)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+var (
+	queriesDesc   = prometheus.NewDesc("crane_nodeload_reads_total", "Readings of a metric for all nodes, each one question to its source.", []string{"metric", "result"}, nil)
+	nodesDesc     = prometheus.NewDesc("crane_nodeload_nodes", "Nodes by what the last reading of a metric said: ok, or why there is no value.", []string{"metric", "state"}, nil)
+	unmatchedDesc = prometheus.NewDesc("crane_nodeload_unmatched_series", "Series of the last reading of a metric that matched no node.", []string{"metric"}, nil)
+	patchesDesc   = prometheus.NewDesc("crane_nodeload_patches_total", "Patches of nodes by what became of them.", []string{"result"}, nil)
+	causesDesc    = prometheus.NewDesc("crane_nodeload_writes_total", "Values that had to be written, by cause.", []string{"cause"}, nil)
+	roundsDesc    = prometheus.NewDesc("crane_nodeload_rounds_total", "Rounds.", nil, nil)
+	durationDesc  = prometheus.NewDesc("crane_nodeload_last_round_duration_seconds", "How long the last round took.", nil, nil)
+)
+
+// stateOK is the state of a node that has a value.
+const stateOK = "ok"
+
+// Metrics are about what the controller does. It is a prometheus.Collector.
+type Metrics struct {
+	mu       sync.Mutex
+	rounds   float64
+	duration time.Duration
+	queries  map[[2]string]float64
+	patches  map[string]float64
+	causes   map[nodeload.Cause]float64
+	last     map[string]outcome
+}
+
+// outcome is what the last reading of a metric said.
+type outcome struct {
+	counts    map[problem]int
+	unmatched int
+}
+
+// NewMetrics returns metrics that count nothing yet.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		queries: map[[2]string]float64{}, patches: map[string]float64{}, causes: map[nodeload.Cause]float64{}, last: map[string]outcome{},
+	}
+}
+
+func (m *Metrics) round(took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rounds++
+	m.duration = took
+}
+
+func (m *Metrics) queried(metric, result string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queries[[2]string{metric, result}]++
+	if result == "failed" {
+		delete(m.last, metric)
+	}
+}
+
+func (m *Metrics) found(metric string, counts map[problem]int, unmatched int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last[metric] = outcome{counts, unmatched}
+}
+
+func (m *Metrics) patched(result string, causes []nodeload.Cause) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.patches[result]++
+	for _, c := range causes {
+		m.causes[c]++
+	}
+}
+
+// keep drops the series of metrics that the policy no longer has.
+func (m *Metrics) keep(list []nodeload.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.last, func(name string, _ outcome) bool { return !named(list, name) })
+	maps.DeleteFunc(m.queries, func(key [2]string, _ float64) bool { return !named(list, key[0]) })
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queriesDesc, nodesDesc, unmatchedDesc, patchesDesc, causesDesc, roundsDesc, durationDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter(roundsDesc, m.rounds)
+	gauge(durationDesc, m.duration.Seconds())
+	for key, n := range m.queries {
+		counter(queriesDesc, n, key[0], key[1])
+	}
+	for result, n := range m.patches {
+		counter(patchesDesc, n, result)
+	}
+	for cause, n := range m.causes {
+		counter(causesDesc, n, string(cause))
+	}
+	for metric, o := range m.last {
+		gauge(unmatchedDesc, float64(o.unmatched), metric)
+		gauge(nodesDesc, float64(o.counts[""]), metric, stateOK)
+		for _, p := range problems() {
+			gauge(nodesDesc, float64(o.counts[p]), metric, string(p))
+		}
+	}
+}

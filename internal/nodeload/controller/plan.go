@@ -1,0 +1,113 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// patch is what is written on one node.
+type patch struct {
+	node        int
+	annotations map[string]string
+	causes      []nodeload.Cause
+}
+
+// planner decides what a round writes. It has no side effect.
+type planner struct {
+	policy   *nodeload.Policy
+	format   nodeload.Format
+	material series.Ratio
+	now      time.Time
+	// interval is the time to the next look at hot values.
+	interval time.Duration
+}
+
+// plan compares what was read, and the hot values where they are not nil, with what the nodes carry. A node that is
+// written to for one value gets all that were read: that costs no further write and spares one.
+func (p *planner) plan(nodes []node, readings []reading, hot func(node string) int64) []patch {
+	writings := make([]nodeload.Writing, len(readings))
+	for i, r := range readings {
+		if r.err != nil {
+			continue
+		}
+		m := p.policy.Metrics[r.metric]
+		writings[i] = nodeload.Writing{
+			Material: p.material, Thresholds: p.policy.Thresholds(r.metric), Evict: p.policy.EvictMark(r.metric), Active: m.Active(), Period: m.Period,
+		}
+	}
+	var out []patch
+	for i := range nodes {
+		one := patch{node: i}
+		for k := range readings {
+			r := &readings[k]
+			if r.err != nil || r.problems[i] != "" {
+				continue
+			}
+			if cause := writings[k].Due(p.carried(&nodes[i], p.policy.Metrics[r.metric].Name), r.samples[i], p.now); cause != "" {
+				one.causes = append(one.causes, cause)
+			}
+		}
+		if hot != nil {
+			p.planHot(&nodes[i], hot(nodes[i].name), &one)
+		}
+		if len(one.causes) == 0 {
+			continue
+		}
+		for k := range readings {
+			r := &readings[k]
+			if r.err == nil && r.problems[i] == "" && p.newer(&nodes[i], r, i) {
+				one.set(p.policy.Metrics[r.metric].Name, p.format.Load(r.samples[i]))
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// planHot adds the hot value where it is due, or where the node is written to anyway and has one.
+func (p *planner) planHot(n *node, want int64, to *patch) {
+	text, present := n.annotations[nodeload.HotValueKey]
+	have, err := p.format.ParseHot(text)
+	if err != nil {
+		have = nodeload.Hot{}
+	}
+	cause := nodeload.HotDue(have, want, p.now, p.interval)
+	if cause != "" {
+		to.causes = append(to.causes, cause)
+	}
+	if cause != "" || len(to.causes) > 0 && (present || want > 0) {
+		to.set(nodeload.HotValueKey, p.format.Hot(nodeload.Hot{Value: want, Time: p.now}))
+	}
+}
+
+func (t *patch) set(key, value string) {
+	if t.annotations == nil {
+		t.annotations = map[string]string{}
+	}
+	t.annotations[key] = value
+}
+
+// carried is the sample that a node carries; none where it cannot be read.
+func (p *planner) carried(n *node, metric string) nodeload.Sample {
+	text, ok := n.annotations[metric]
+	if !ok {
+		return nodeload.Sample{}
+	}
+	s, err := p.format.ParseLoad(text)
+	if err != nil {
+		return nodeload.Sample{}
+	}
+	return s
+}
+
+// newer tells whether what was read is newer than what the node carries, or the latter is not to be believed.
+func (p *planner) newer(n *node, r *reading, i int) bool {
+	m := p.policy.Metrics[r.metric]
+	old := p.carried(n, m.Name)
+	return old.StateAt(p.now, m.Active()) != nodeload.Fresh || r.samples[i].Time.After(old.Time)
+}

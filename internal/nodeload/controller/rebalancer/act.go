@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/kube/eviction"
+	"crane.io/crane/pkg/rebalance"
+)
+
+// Reasons of events.
+const (
+	reasonMoved      = "Rebalanced"
+	reasonWouldMove  = "RebalanceDryRun"
+	reasonRefused    = "RebalanceRefused"
+	reasonNotMovable = "RebalanceBlocked"
+	action           = "Evict"
+)
+
+// Evictor evicts a pod, if it still is the one with that UID.
+type Evictor interface {
+	Evict(ctx context.Context, namespace, name string, uid types.UID) error
+}
+
+// APIEvictor evicts through the eviction subresource (policy/v1), which holds disruption budgets.
+type APIEvictor struct{ Client policyclient.EvictionsGetter }
+
+// Evict implements Evictor.
+func (e APIEvictor) Evict(ctx context.Context, namespace, name string, uid types.UID) error {
+	return e.Client.Evictions(namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	})
+}
+
+// act carries a plan out, or tells it.
+func (c *Controller) act(ctx context.Context, s *snapshot, plan rebalance.Plan, now time.Time) {
+	for _, m := range plan.Moves {
+		c.move(ctx, s, m, now)
+	}
+	c.tellRefusals(ctx, s, plan, now)
+}
+
+// sentence says what is moved and why, in numbers.
+func sentence(s *snapshot, m rebalance.Move) string {
+	return fmt.Sprintf("node %s uses %.0f %% of %s, more than %.0f %% in %d readings; without this pod (%dm CPU, %d MiB) it uses %.0f %%; node %s has room for it and would use %.0f %%",
+		s.nodes[m.From].Name, 100*m.Before, m.Heat.Resource, 100*m.Heat.Evict, m.Heat.Rounds,
+		m.Pod.Use.CPU, m.Pod.Use.Memory>>20, 100*m.After, s.nodes[m.To].Name, 100*m.ToLoad)
+}
+
+func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, now time.Time) {
+	log := ctrl.LoggerFrom(ctx).WithName("rebalance").WithValues("namespace", m.Pod.Namespace, "pod", m.Pod.Name)
+	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Pod.Namespace, Name: m.Pod.Name, UID: types.UID(m.Pod.UID)}
+	text := sentence(s, m)
+	node := s.nodes[m.From].Name
+	if c.cfg.Settings.DryRun {
+		log.Info("Would evict (dry run)", "why", text)
+		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonWouldMove, action, "would be evicted (dry run): %s", text)
+		c.count("dry-run", m)
+		c.rest(node, m.Pod.Workload, now)
+		return
+	}
+	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
+	why, kept := eviction.Kept(err)
+	switch {
+	case err == nil:
+		log.Info("Evicted", "why", text)
+		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
+		c.count("evicted", m)
+		c.rest(node, m.Pod.Workload, now)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		c.count("gone", m)
+	case kept:
+		log.V(1).Info("A disruption budget keeps the pod", "reason", why)
+		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its disruption budget keeps it: %s", text)
+		c.count("budget", m)
+		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
+	default:
+		if !errors.Is(err, context.Canceled) {
+			log.Error(err, "Evicting")
+		}
+		c.count("failed", m)
+		if eviction.Unanswered(err) { // It may be on its way all the same, and counts as one that is.
+			c.rest(node, m.Pod.Workload, now)
+			return
+		}
+		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
+	}
+}
+
+func (c *Controller) count(result string, m rebalance.Move) {
+	c.cfg.Metrics.moved(result, string(m.Heat.Resource))
+}
+
+// rest leaves the node and the workload alone for a while.
+func (c *Controller) rest(node, workload string, now time.Time) {
+	until := now.Add(c.cfg.Settings.CoolDown)
+	c.cooling["node/"+node], c.cooling["workload/"+workload] = until, until
+	c.moves = append(c.moves, now)
+}
+
+// toldPods bounds the pods that an event about a node names.
+const toldPods = 5
+
+// tellRefusals tells of each hot node from which nothing is moved why not, once in a while.
+func (c *Controller) tellRefusals(ctx context.Context, s *snapshot, plan rebalance.Plan, now time.Time) {
+	moved := map[int]bool{}
+	for _, m := range plan.Moves {
+		moved[m.From] = true
+	}
+	reasons := map[int][]string{}
+	for _, r := range plan.Refusals {
+		text := r.Reason
+		if r.Pod != "" {
+			text = r.Pod + ": " + r.Reason
+		}
+		reasons[r.Node] = append(reasons[r.Node], text)
+	}
+	for node, list := range reasons {
+		name := s.nodes[node].Name
+		if moved[node] {
+			delete(c.told, name)
+			continue
+		}
+		if more := len(list) - toldPods; more > 0 {
+			list = append(list[:toldPods], fmt.Sprintf("and %d more", more))
+		}
+		text := strings.Join(list, "; ")
+		if len(text) > 900 {
+			text = strings.ToValidUTF8(text[:900], "") + "..."
+		}
+		if list[0] == rebalance.CoolingDown || now.Before(c.told[name]) {
+			continue
+		}
+		c.told[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
+		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("Nothing is moved off a hot node", "node", name, "why", text)
+		c.cfg.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: s.nodes[node].UID}, nil,
+			corev1.EventTypeWarning, reasonNotMovable, action, "hot, and nothing is moved: %s", text)
+	}
+}

@@ -1,0 +1,242 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/rebalance"
+)
+
+// roundTimeout bounds what one round reads.
+const roundTimeout = 2 * time.Minute
+
+// Settings say when and how much is moved. DefaultSettings has the defaults.
+type Settings struct {
+	// DryRun tells what would be moved, and moves nothing.
+	DryRun bool
+	// Interval is the time between two looks at the loads of nodes.
+	Interval time.Duration
+	// Rounds is how many readings in a row have to lie above the mark evict.
+	Rounds int
+	// PerRound bounds the moves of a round, PerNode those of one node in it, PerHour those of any hour.
+	PerRound, PerNode, PerHour int
+	// CoolDown is how long a node that pods have left, and a workload that lost one, are left alone.
+	CoolDown time.Duration
+	// Protected namespaces keep their pods.
+	Protected []string
+}
+
+// DefaultSettings move little: one pod of a node in ten minutes, when its load, an average of five minutes, knows of the
+// last one; five at once in a cluster, and thirty in an hour. Three readings are nine minutes with the usual policy.
+func DefaultSettings() Settings {
+	return Settings{
+		DryRun: true, Interval: 30 * time.Second, Rounds: 3, PerRound: 5, PerNode: 1, PerHour: 30,
+		CoolDown: 10 * time.Minute, Protected: []string{"kube-system"},
+	}
+}
+
+// Config is what a Controller needs from outside.
+type Config struct {
+	Settings Settings
+	Policy   *policyfile.File
+	// Format is how times stand in annotations.
+	Format nodeload.Format
+	// Nodes lists nodes from a cache; Live lists pods and budgets, which are read only when a node is hot.
+	Nodes, Live client.Reader
+	// Usage answers what pods use.
+	Usage   Vectors
+	Evictor Evictor
+	Events  events.EventRecorder
+	Metrics *Metrics
+	Clock   clock.WithTicker
+}
+
+// Controller moves pods. It is a manager.Runnable that only the leader runs; Round is not safe for concurrent use.
+type Controller struct {
+	cfg     Config
+	streaks rebalance.Streaks
+	rules   *nodeload.Rules
+	// cooling says until when nodes ("node/...") and workloads are left alone.
+	cooling map[string]time.Time
+	moves   []time.Time // of the last hour
+	// told says until when nothing more is told of a node.
+	told    map[string]time.Time
+	failing bool
+}
+
+// New returns a controller that has done nothing. It fails where something is missing or out of range.
+func New(cfg Config) (*Controller, error) {
+	s := cfg.Settings
+	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
+		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, use, an evictor, events, metrics and a clock")
+	}
+	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
+		return nil, fmt.Errorf("settings of rebalancing out of range: %+v", s)
+	}
+	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, told: map[string]time.Time{}}, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable.
+func (c *Controller) Start(ctx context.Context) error {
+	ticker := c.cfg.Clock.NewTicker(c.cfg.Settings.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		err := c.Round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !c.failing {
+			ctrl.LoggerFrom(ctx).WithName("rebalance").Error(err, "A round failed and moved nothing; further failures are only counted until one succeeds")
+		}
+		c.failing = err != nil
+		c.cfg.Metrics.round(err)
+	}
+}
+
+// Round looks at all nodes and moves what the decision says. An error means that nothing was moved.
+func (c *Controller) Round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	now := c.cfg.Clock.Now()
+	if err := c.adopt(); err != nil {
+		return err
+	}
+	c.expire(now)
+	if len(c.rules.Policy.Marks) == 0 {
+		c.cfg.Metrics.hot(0, 0)
+		return nil
+	}
+	var list corev1.NodeList
+	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	heats, above, due := c.heats(list.Items, now)
+	c.cfg.Metrics.hot(above, len(due))
+	if len(due) == 0 {
+		return nil
+	}
+	s, err := read(ctx, c.cfg.Live, list.Items, due, c.rules.Horizon(), now)
+	if err != nil {
+		return err
+	}
+	use, err := c.use(ctx, s, now)
+	if err != nil {
+		return err
+	}
+	plan := rebalance.Decide(c.input(s, heats, use, now))
+	c.act(ctx, s, plan, now)
+	return nil
+}
+
+// adopt makes rules of a policy that is new.
+func (c *Controller) adopt() error {
+	policy := c.cfg.Policy.Policy()
+	if c.rules != nil && c.rules.Policy == policy {
+		return nil
+	}
+	rules, err := nodeload.NewRules(policy, nodeload.Strategy{})
+	if err != nil {
+		return fmt.Errorf("the node-load policy: %w", err)
+	}
+	c.rules, c.streaks = rules, rebalance.Streaks{}
+	return nil
+}
+
+// expire forgets what no longer counts.
+func (c *Controller) expire(now time.Time) {
+	for key, until := range c.cooling {
+		if !now.Before(until) {
+			delete(c.cooling, key)
+		}
+	}
+	c.moves = slices.DeleteFunc(c.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+}
+
+// heats says where nodes are hot, how many are above a mark, and which have been for long enough.
+func (c *Controller) heats(nodes []corev1.Node, now time.Time) (heats [][]rebalance.Heat, above int, due map[int]bool) {
+	heats, due = make([][]rebalance.Heat, len(nodes)), map[int]bool{}
+	there := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		there[nodes[i].Name] = true
+		samples, _ := c.rules.Read(c.cfg.Format, nodes[i].Annotations)
+		heats[i] = c.streaks.Look(nodes[i].Name, c.rules.Policy, samples, now)
+		if len(heats[i]) > 0 {
+			above++
+		}
+		heats[i] = slices.DeleteFunc(heats[i], func(h rebalance.Heat) bool { return h.Rounds < c.cfg.Settings.Rounds })
+		if len(heats[i]) > 0 {
+			due[i] = true
+		}
+	}
+	c.streaks.Keep(func(name string) bool { return there[name] })
+	for name := range c.told {
+		if !there[name] {
+			delete(c.told, name)
+		}
+	}
+	return heats, above, due
+}
+
+func (c *Controller) look(n *corev1.Node, arrivals *nodeload.Arrivals, now time.Time) *nodeload.Node {
+	samples, _ := c.rules.Read(c.cfg.Format, n.Annotations)
+	return c.rules.Look(nodeload.Report{Capacity: amountOf(n.Status.Capacity), Samples: samples}, arrivals, now)
+}
+
+// input puts together what the decision needs.
+func (c *Controller) input(
+	s *snapshot, heats [][]rebalance.Heat, use func(namespace, pod string) (nodeload.Amount, bool), now time.Time,
+) rebalance.Input {
+	limits := rebalance.Limits{
+		Total: min(c.cfg.Settings.PerRound, max(c.cfg.Settings.PerHour-len(c.moves), 0)), PerNode: c.cfg.Settings.PerNode, PerWorkload: 1,
+	}
+	in := rebalance.Input{Now: now, Limits: limits, Allowed: s.allowed, Nodes: make([]rebalance.Node, len(s.nodes))}
+	count := c.rules.NewCount(now)
+	byUID := map[string]*corev1.Pod{}
+	for i := range s.nodes {
+		_, cooling := c.cooling["node/"+s.nodes[i].Name]
+		in.Nodes[i] = rebalance.Node{Name: s.nodes[i].Name, Load: c.look(&s.nodes[i], &s.arriving[i], now), Hot: heats[i], Cooling: cooling}
+		count.Add(in.Nodes[i].Load, s.requested[i])
+		in.Nodes[i].Pods = s.candidates(i, use, c.protected, c.resting)
+		for _, pod := range s.onHot[i] {
+			byUID[string(pod.UID)] = pod
+		}
+	}
+	in.Fleet = count.Fleet(nodeload.DefaultMinFresh)
+	in.Fits = func(p *rebalance.Pod, to int) string { return s.fits(byUID[p.UID], to) }
+	in.Placed = func(p *rebalance.Pod, to int) { s.place(byUID[p.UID], to) }
+	return in
+}
+
+func (c *Controller) protected(namespace string) bool {
+	return slices.Contains(c.cfg.Settings.Protected, namespace)
+}
+
+// resting says that a pod's workload lost one lately.
+func (c *Controller) resting(pod *corev1.Pod) string {
+	if _, cooling := c.cooling["workload/"+workloadOf(pod)]; cooling {
+		return "its workload lost a pod lately"
+	}
+	return ""
+}

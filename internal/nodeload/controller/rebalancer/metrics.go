@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	roundsDesc = prometheus.NewDesc("crane_rebalance_rounds_total", "Looks at the loads of nodes, by what became of them.", []string{"result"}, nil)
+	nodesDesc  = prometheus.NewDesc("crane_rebalance_hot_nodes", "Nodes above the mark evict: now, and for long enough to be acted on.", []string{"state"}, nil)
+	movesDesc  = prometheus.NewDesc("crane_rebalance_moves_total", "Pods chosen to leave a hot node, by what became of them and the resource that was short.", []string{"result", "resource"}, nil)
+)
+
+// Metrics are about what the controller does. It is a prometheus.Collector.
+type Metrics struct {
+	mu     sync.Mutex
+	rounds map[string]float64
+	above  int
+	due    int
+	moves  map[[2]string]float64
+}
+
+// NewMetrics returns metrics that count nothing yet.
+func NewMetrics() *Metrics {
+	return &Metrics{rounds: map[string]float64{}, moves: map[[2]string]float64{}}
+}
+
+func (m *Metrics) round(err error) {
+	result := "succeeded"
+	if err != nil {
+		result = "failed"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rounds[result]++
+}
+
+func (m *Metrics) hot(above, due int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.above, m.due = above, due
+}
+
+func (m *Metrics) moved(result, resource string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moves[[2]string{result, resource}]++
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- roundsDesc
+	ch <- nodesDesc
+	ch <- movesDesc
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for result, n := range m.rounds {
+		ch <- prometheus.MustNewConstMetric(roundsDesc, prometheus.CounterValue, n, result)
+	}
+	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(m.above), "now")
+	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(m.due), "long enough")
+	for key, n := range m.moves {
+		ch <- prometheus.MustNewConstMetric(movesDesc, prometheus.CounterValue, n, key[0], key[1])
+	}
+}

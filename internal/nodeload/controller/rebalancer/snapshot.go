@@ -1,0 +1,223 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	podresource "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/rebalance"
+	"crane.io/crane/pkg/series"
+)
+
+// pageSize is how many pods or budgets are listed at once.
+const pageSize = 500
+
+// snapshot is the cluster as one round sees it.
+type snapshot struct {
+	nodes []corev1.Node
+	// used is by node what its pods request, arriving the pods that its samples do not know yet.
+	used     []corev1.ResourceList
+	pods     []int64
+	arriving []nodeload.Arrivals
+	// requested is used in what shares are learned from.
+	requested []nodeload.Amount
+	// onHot are the pods of hot nodes, by node.
+	onHot map[int][]*corev1.Pod
+	// repelling are pods with a required anti-affinity, wherever they are.
+	repelling []repelling
+	// running counts the running pods of each controller.
+	running map[string]int
+
+	budgets []budget
+	allowed []int32
+}
+
+// repelling is a pod that keeps others away.
+type repelling struct {
+	pod  *corev1.Pod
+	node int
+}
+
+// budget is a PodDisruptionBudget.
+type budget struct {
+	namespace string
+	selector  labels.Selector
+}
+
+// read lists pods and budgets, page by page, and keeps what the decision needs. arrivals counts pods that began to run
+// less than horizon ago as on their way.
+func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[int]bool, horizon time.Duration, now time.Time) (*snapshot, error) {
+	s := &snapshot{
+		nodes: nodes, used: make([]corev1.ResourceList, len(nodes)), pods: make([]int64, len(nodes)),
+		arriving: make([]nodeload.Arrivals, len(nodes)), requested: make([]nodeload.Amount, len(nodes)),
+		onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
+	}
+	index := make(map[string]int, len(nodes))
+	for i := range nodes {
+		index[nodes[i].Name] = i
+		s.used[i] = corev1.ResourceList{}
+	}
+	opts := &client.ListOptions{Limit: pageSize}
+	for {
+		list := &corev1.PodList{}
+		if err := from.List(ctx, list, opts); err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range list.Items {
+			if at, ok := index[list.Items[i].Spec.NodeName]; ok {
+				s.add(&list.Items[i], at, hot[at], horizon, now)
+			}
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			break
+		}
+	}
+	return s, s.readBudgets(ctx, from)
+}
+
+func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration, now time.Time) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+	s.occupy(at, requests)
+	amount := amountOf(requests)
+	s.requested[at].CPU += amount.CPU
+	s.requested[at].Memory += amount.Memory
+	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+		s.running[workloadOf(pod)]++
+	}
+	var started time.Time
+	if pod.Status.StartTime != nil {
+		started = pod.Status.StartTime.Time
+	}
+	if started.IsZero() || now.Sub(started) < horizon {
+		use, _ := nodeload.Estimate(nodeload.Ask{
+			Request: amount, Limit: amountOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
+		}, nodeload.Amount{}, nodeload.DefaultShare())
+		s.arriving[at].Add(string(pod.UID), use, started)
+	}
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		s.repelling = append(s.repelling, repelling{lean(pod), at})
+	}
+	if hot {
+		s.onHot[at] = append(s.onHot[at], pod.DeepCopy()) // The page is let go.
+	}
+}
+
+// lean is what of a pod tells whom it repels.
+func lean(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels},
+		Spec:       corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: pod.Spec.Affinity.PodAntiAffinity}},
+	}
+}
+
+// occupy takes what a pod requests from what a node has.
+func (s *snapshot) occupy(at int, requests corev1.ResourceList) {
+	s.pods[at]++
+	for name, q := range requests {
+		sum := s.used[at][name]
+		sum.Add(q)
+		s.used[at][name] = sum
+	}
+}
+
+func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
+	opts := &client.ListOptions{Limit: pageSize}
+	for {
+		list := &policyv1.PodDisruptionBudgetList{}
+		if err := from.List(ctx, list, opts); err != nil {
+			return fmt.Errorf("listing disruption budgets: %w", err)
+		}
+		for i := range list.Items {
+			pdb := &list.Items[i]
+			selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+			if err != nil {
+				selector = labels.Everything() // Whom it means is not known: it allows nobody of its namespace.
+			}
+			allowed := pdb.Status.DisruptionsAllowed
+			if err != nil || pdb.Status.ObservedGeneration < pdb.Generation {
+				allowed = 0
+			}
+			s.budgets = append(s.budgets, budget{pdb.Namespace, selector})
+			s.allowed = append(s.allowed, allowed)
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// budgetsOf are the budgets that a pod falls under.
+func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
+	var out []int
+	for i, b := range s.budgets {
+		if b.namespace == pod.Namespace && b.selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// candidates are the pods of a hot node as the decision sees them. why says what else keeps a pod where it is.
+func (s *snapshot) candidates(at int, use func(namespace, pod string) (nodeload.Amount, bool), protected func(string) bool, why func(*corev1.Pod) string) []rebalance.Pod {
+	var out []rebalance.Pod
+	for _, pod := range s.onHot[at] {
+		p := rebalance.Pod{
+			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Workload: workloadOf(pod),
+			Budgets: s.budgetsOf(pod), Blocked: blocked(pod, protected, s.running[workloadOf(pod)]),
+		}
+		switch {
+		case p.Blocked != "":
+		case len(p.Budgets) > 1:
+			p.Blocked = "it has more than one disruption budget, which the eviction API refuses"
+		default:
+			p.Blocked = why(pod)
+		}
+		if pod.Spec.Priority != nil {
+			p.Priority = *pod.Spec.Priority
+		}
+		if cost, err := strconv.ParseInt(pod.Annotations[deletionCost], 10, 32); err == nil {
+			p.DeletionCost = int32(cost)
+		}
+		if amount, ok := use(pod.Namespace, pod.Name); ok {
+			p.Use = amount
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func workloadOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return pod.Namespace + "/" + owner.Kind + "/" + owner.Name
+	}
+	return pod.Namespace + "/Pod/" + pod.Name
+}
+
+func amountOf(list corev1.ResourceList) nodeload.Amount {
+	return nodeload.Amount{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
+}
+
+// place enters a move, so that the next pod finds less room.
+func (s *snapshot) place(pod *corev1.Pod, to int) {
+	s.occupy(to, podresource.PodRequests(pod, podresource.PodResourcesOptions{}))
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		moved := lean(pod)
+		moved.UID += "/moved" // It stands for the pod that comes in its place.
+		s.repelling = append(s.repelling, repelling{moved, to})
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/pkg/nodeload"
+)
+
+// aPod is a pod of a ReplicaSet that runs and asks for a core.
+func aPod(change func(*corev1.Pod)) *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-1", UID: "web-1", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+		}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func TestWhoMustNotBeMoved(t *testing.T) {
+	volume := func(v corev1.VolumeSource) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: v}} }
+	}
+	owner := func(kind string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
+	}
+	empty := volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	critical := int32(systemPriority)
+	for name, test := range map[string]struct {
+		change   func(*corev1.Pod)
+		siblings int
+		want     string
+	}{
+		"may":           {nil, 2, ""},
+		"the only one":  {nil, 1, "only running pod"},
+		"no controller": {func(p *corev1.Pod) { p.OwnerReferences = nil }, 2, "no controller"},
+		"DaemonSet":     {owner("DaemonSet"), 2, "DaemonSet"},
+		"static":        {owner("Node"), 2, "Node"},
+		"Job":           {owner("Job"), 2, "Job"},
+		"pending":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 2, "does not run"},
+		"going":         {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "going already"},
+		"protected":     {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
+		"critical":      {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
+		"says no":       {func(p *corev1.Pod) { p.Annotations[safeToEvict] = "false" }, 2, "is false"},
+		"emptyDir":      {empty, 2, "emptyDir"},
+		"emptyDir and says yes": {func(p *corev1.Pod) {
+			empty(p)
+			p.Annotations[safeToEvict] = "true"
+		}, 2, ""},
+		"volume":   {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}), 2, "persistent volume"},
+		"hostPath": {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), 2, "files of its node"},
+		"hostPort": {func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, 2, "ports of its node"},
+		"spread": {func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}
+		}, 2, "spread"},
+		"affinity": {func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{}}}}
+		}, 2, "pod affinity"},
+		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 2, "resource claims"},
+	} {
+		got := blocked(aPod(test.change), func(ns string) bool { return ns == "kube-system" }, test.siblings)
+		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// apart keeps a pod off nodes, or zones, with others of the app.
+func apart(app, key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Labels = map[string]string{"app": app}
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+			}},
+		}}
+	}
+}
+
+func TestWhereAPodFits(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod   func(*corev1.Pod)
+		node  func(*corev1.Node)
+		there []func(*corev1.Pod)
+		want  string
+	}{
+		"room":      {nil, nil, nil, ""},
+		"cordoned":  {nil, func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "cordoned"},
+		"not ready": {nil, func(n *corev1.Node) { n.Status.Conditions = nil }, nil, "not ready"},
+		"taint": {nil, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+		}, nil, "taint"},
+		"soft taint": {nil, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectPreferNoSchedule}}
+		}, nil, ""},
+		"tolerated": {
+			func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
+			},
+			func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} },
+			nil, "",
+		},
+		"selector":       {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, nil, nil, "selector"},
+		"requests":       {nil, nil, []func(*corev1.Pod){nil, nil}, "without enough cpu"},
+		"number of pods": {nil, func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") }, []func(*corev1.Pod){nil}, "without enough pods"},
+		"a device": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["example.com/card"] = resource.MustParse("1")
+		}, nil, nil, "example.com/card"},
+		"apart from its like":        {apart("web", corev1.LabelHostname), nil, []func(*corev1.Pod){apart("web", corev1.LabelHostname)}, "must not be near"},
+		"apart in a zone":            {apart("web", corev1.LabelTopologyZone), nil, nil, "must not be near"},
+		"apart from others":          {apart("web", corev1.LabelHostname), nil, []func(*corev1.Pod){apart("db", corev1.LabelHostname)}, ""},
+		"another wants it away":      {func(p *corev1.Pod) { p.Labels["app"] = "db" }, nil, []func(*corev1.Pod){func(p *corev1.Pod) { apart("db", corev1.LabelHostname)(p); p.Labels["app"] = "x" }}, "must not be near"},
+		"a term that is not its own": {func(p *corev1.Pod) { apart("db", corev1.LabelHostname)(p); p.Labels["app"] = "web" }, nil, nil, "must not be near"},
+	} {
+		nodes := make([]corev1.Node, 2)
+		for i := range nodes {
+			nodes[i] = corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i)), Labels: map[string]string{
+					corev1.LabelHostname: string(rune('a' + i)), corev1.LabelTopologyZone: "z",
+				}},
+				Status: corev1.NodeStatus{
+					Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("10")},
+					Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				},
+			}
+		}
+		if test.node != nil {
+			test.node(&nodes[1])
+		}
+		s := &snapshot{
+			nodes: nodes, used: []corev1.ResourceList{{}, {}}, pods: make([]int64, 2), arriving: make([]nodeload.Arrivals, 2),
+			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
+		}
+		pod := aPod(test.pod)
+		s.add(pod, 0, true, 0, metav1.Now().Time)
+		if name == "apart in a zone" {
+			other := aPod(test.pod)
+			other.UID = "sibling"
+			s.add(other, 0, true, 0, metav1.Now().Time)
+		}
+		for i, change := range test.there {
+			other := aPod(change)
+			other.UID = types.UID(rune('0' + i))
+			s.add(other, 1, false, 0, metav1.Now().Time)
+		}
+		got := s.fits(pod, 1)
+		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if got == "" {
+			s.place(pod, 1)
+			if test.there == nil {
+				s.place(pod, 1)
+				if again := s.fits(pod, 1); again == "" {
+					t.Errorf("%s: there is room for a third core on a node of two", name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rebalancer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
+)
+
+// Vectors answers instant queries. *prometheus.Source is one.
+type Vectors interface {
+	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
+	Selector(metric string, own ...prometheus.Matcher) (string, error)
+}
+
+// Queries of what the containers of a pod use, by cAdvisor's series; %s is the selector. The one of CPU is a mean of five
+// minutes, as long as the usual gauge of nodes looks back.
+const (
+	cpuQuery    = "sum by (namespace, pod) (max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
+	memoryQuery = "sum by (namespace, pod) (max by (namespace, pod, container) (%s))"
+)
+
+// podName names a pod.
+type podName struct{ namespace, pod string }
+
+// use reads what the pods of hot nodes use now, with one query for each resource.
+func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(namespace, pod string) (nodeload.Amount, bool), error) {
+	var namespaces []string
+	for _, pods := range s.onHot {
+		for _, pod := range pods {
+			namespaces = append(namespaces, pod.Namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	found := map[podName]nodeload.Amount{}
+	if len(namespaces) > 0 {
+		if err := c.readUse(ctx, "container_cpu_usage_seconds_total", cpuQuery, namespaces, now, func(name podName, cores float64) {
+			found[name] = nodeload.Amount{CPU: series.MilliCPU(cores * 1000)}
+		}); err != nil {
+			return nil, err
+		}
+		if err := c.readUse(ctx, "container_memory_working_set_bytes", memoryQuery, namespaces, now, func(name podName, bytes float64) {
+			amount, ok := found[name]
+			if !ok {
+				return // Of a pod of which one is not known nothing is.
+			}
+			amount.Memory = series.Bytes(bytes)
+			found[name] = amount
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return func(namespace, pod string) (nodeload.Amount, bool) {
+		amount, ok := found[podName{namespace, pod}]
+		return amount, ok && amount.Memory > 0
+	}, nil
+}
+
+// readUse asks for one resource. Values that cannot be a use are left out; namespaces have no character that means
+// something in an expression.
+func (c *Controller) readUse(ctx context.Context, metric, query string, namespaces []string, now time.Time, take func(podName, float64)) error {
+	selector, err := c.cfg.Usage.Selector(metric,
+		prometheus.Matcher{Label: "container", Op: "!=", Value: ""}, prometheus.Matcher{Label: "container", Op: "!=", Value: "POD"},
+		prometheus.Matcher{Label: "namespace", Op: "=~", Value: strings.Join(namespaces, "|")})
+	if err != nil {
+		return fmt.Errorf("what the pods of hot nodes use: %w", err)
+	}
+	list, err := c.cfg.Usage.Vector(ctx, fmt.Sprintf(query, selector), now)
+	if err != nil {
+		return fmt.Errorf("what the pods of hot nodes use: %w", err)
+	}
+	const most = 1 << 53
+	for _, sample := range list {
+		if sample.Value >= 0 && sample.Value < most {
+			take(podName{sample.Labels["namespace"], sample.Labels["pod"]}, sample.Value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+)
+
+// metadataPatcher patches nodes and gets no more back than their metadata: the status of a node is long.
+type metadataPatcher struct{ client metadata.ResourceInterface }
+
+// NewPatcher returns a Patcher with a client of its own, so that thousands of patches hold up nobody else.
+func NewPatcher(config *rest.Config, qps float32, burst int) (Patcher, error) {
+	own := rest.CopyConfig(config)
+	own.RateLimiter, own.QPS, own.Burst = nil, qps, burst
+	client, err := metadata.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of nodes: %w", err)
+	}
+	return metadataPatcher{client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})}, nil
+}
+
+// PatchNode implements Patcher.
+func (p metadataPatcher) PatchNode(ctx context.Context, name string, patch []byte) error {
+	_, err := p.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// metricsServer lists what nodes use from metrics.k8s.io.
+type metricsServer struct {
+	nodes metricsclient.NodeMetricsInterface
+}
+
+// NewMetricsServer returns the source of metrics-server. It sends nothing yet.
+func NewMetricsServer(config *rest.Config) (NodeUsages, error) {
+	client, err := metricsclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of metrics-server: %w", err)
+	}
+	return metricsServer{client.NodeMetricses()}, nil
+}
+
+// NodeUsages implements NodeUsages.
+func (m metricsServer) NodeUsages(ctx context.Context) ([]Usage, error) {
+	list, err := m.nodes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing metrics of nodes: %w", err)
+	}
+	out := make([]Usage, len(list.Items))
+	for i := range list.Items {
+		item := &list.Items[i]
+		out[i] = Usage{Node: item.Name, Time: item.Timestamp.Time, CPU: *item.Usage.Cpu(), Memory: *item.Usage.Memory()}
+	}
+	return out, nil
+}

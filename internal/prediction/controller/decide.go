@@ -1,0 +1,321 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// windowsAhead is how many windows a write holds. It is good for one of them less.
+	windowsAhead = 2
+	// maxSamples bounds the samples in one object: at some 45 bytes each, a megabyte or less. What has more is written
+	// at a coarser step, each value the largest of its step.
+	maxSamples = 20_000
+	// maxMessage bounds the message of a condition.
+	maxMessage = 1024
+)
+
+// observed is what was seen of one metric.
+type observed struct {
+	identifier string
+	key        predictor.Key
+	// refused is why there is no request.
+	refused error
+	status  predictor.Status
+}
+
+// decision is the status to be, and whether a new forecast is needed for it.
+type decision struct {
+	tsp    *predictionv1alpha1.TimeSeriesPrediction
+	now    time.Time
+	window time.Duration
+	// fresh tells that the status is about this generation of the spec.
+	fresh bool
+}
+
+func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) decision {
+	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
+	return decision{
+		tsp: tsp, now: now, window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
+		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
+	}
+}
+
+// published returns what the status says of a metric now; nil where nothing or of another spec.
+func (d decision) published(identifier string) *predictionv1alpha1.PredictionMetricStatus {
+	if !d.fresh {
+		return nil
+	}
+	for i := range d.tsp.Status.PredictionMetrics {
+		if m := &d.tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
+			return m
+		}
+	}
+	return nil
+}
+
+// reaches tells whether every series of a metric is forecast to the end of the window.
+func (d decision) reaches(m *predictionv1alpha1.PredictionMetricStatus) bool {
+	if m == nil || len(m.Prediction) == 0 {
+		return false
+	}
+	end := d.now.Add(d.window).Truncate(time.Minute).Unix()
+	for _, s := range m.Prediction {
+		if len(s.Samples) == 0 || s.Samples[len(s.Samples)-1].Timestamp < end {
+			return false
+		}
+	}
+	return true
+}
+
+// due tells whether new forecasts have to be written: one runs out, a metric has one now and had none, or one was made of
+// so little that it should not stand for a window.
+func (d decision) due(metrics []observed) bool {
+	return slices.ContainsFunc(metrics, func(o observed) bool {
+		if o.status.State != predictor.Ready {
+			return false
+		}
+		old := d.published(o.identifier)
+		return !d.reaches(old) || d.outgrown(old, o.status.FirstSample)
+	})
+}
+
+const (
+	// learning is how long a workload counts as new; its forecasts are made anew each time its history has doubled, which
+	// is some ten times in the first day.
+	learning = 24 * time.Hour
+	// soonest is the least time between two such forecasts.
+	soonest = 5 * time.Minute
+)
+
+// outgrown tells whether the history has doubled since the forecast of a new workload was made.
+func (d decision) outgrown(old *predictionv1alpha1.PredictionMetricStatus, first time.Time) bool {
+	if old.UpdateTime == nil || first.IsZero() {
+		return false
+	}
+	seen := old.UpdateTime.Sub(first)
+	return seen < learning && d.now.Sub(old.UpdateTime.Time) >= max(soonest, seen)
+}
+
+// kept is the status of a metric without a new forecast.
+func (d decision) kept(o observed) predictionv1alpha1.PredictionMetricStatus {
+	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier}
+	if old := d.published(o.identifier); old != nil {
+		out = *old.DeepCopy()
+	}
+	out.Ready = d.reaches(&out)
+	switch {
+	case o.refused != nil:
+		// What was forecast of an earlier spec is gone with fresh; nothing can come of this one.
+		out = predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: sentence(o.refused.Error())}
+	case out.Ready:
+	case o.status.State == predictor.Pending:
+		out.Reason = "the history is being read"
+	case o.status.State == predictor.Empty:
+		out.Reason = "no series for query"
+	case o.status.State == predictor.Failed:
+		out.Reason = sentence("the source of history fails: " + errorText(o.status.Err))
+	}
+	return out
+}
+
+// made is the status of a metric with a new forecast. advice is what scaling by it is worth; nil where nobody asked.
+func (d decision) made(o observed, all []predictor.SeriesForecast, advice *predictor.Advice, budget int) predictionv1alpha1.PredictionMetricStatus {
+	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: reasonOf(all, o.status.Dropped)}
+	now := metav1.NewTime(d.now)
+	out.UpdateTime = &now
+	end := d.now.Add(windowsAhead * d.window)
+	for _, f := range all {
+		out.Prediction = append(out.Prediction, predictionv1alpha1.MetricTimeSeries{
+			Labels: labelsOf(f.Labels), Samples: samplesOf(f, publishes(f, advice), d.now, end, budget/len(all)),
+		})
+		if last := metav1.NewTime(f.LastSample); out.LastSampleTime == nil || last.Before(out.LastSampleTime) {
+			out.LastSampleTime = &last
+		}
+	}
+	out.Skill = skillOf(all)
+	if advice != nil {
+		out.Scaling = choiceOf(*advice)
+	}
+	out.Ready = d.reaches(&out)
+	return out
+}
+
+// skillOf is the least skill of the series; empty where that of one is not known.
+func skillOf(all []predictor.SeriesForecast) string {
+	least := math.Inf(1)
+	for _, f := range all {
+		if math.IsNaN(f.Skill) || math.IsInf(f.Skill, 0) {
+			return ""
+		}
+		least = math.Min(least, f.Skill)
+	}
+	return strconv.FormatFloat(least, 'f', 2, 64)
+}
+
+func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
+	var out []predictionv1alpha1.Label
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, predictionv1alpha1.Label{Name: name, Value: labels[name]})
+	}
+	return out
+}
+
+// samplesOf writes the published values from the step that holds now to the one that holds end.
+func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, most int) []predictionv1alpha1.Sample {
+	first := max(0, int(now.Sub(f.Start)/f.Step))
+	last := min(len(f.Values)-1, int(end.Sub(f.Start)/f.Step))
+	if last < first {
+		return nil
+	}
+	stride := (last-first)/max(1, most-2) + 1
+	out := make([]predictionv1alpha1.Sample, 0, (last-first)/stride+2)
+	add := func(i int, v float64) {
+		at := f.Start.Add(time.Duration(i) * f.Step).Unix()
+		out = append(out, predictionv1alpha1.Sample{Value: strconv.FormatFloat(v, 'f', 5, 64), Timestamp: at})
+	}
+	for i := first; i <= last; i += stride {
+		value := 0.0
+		for _, q := range f.Values[i:min(i+stride, last+1)] {
+			value = math.Max(value, published(q))
+		}
+		add(i, value)
+	}
+	// The end of the window is the last stamp: whoever looks for it there finds it.
+	if (last-first)%stride != 0 {
+		add(last, published(f.Values[last]))
+	}
+	return out
+}
+
+// reasonOf says what a forecast comes from: why it fell back, or else its season.
+func reasonOf(all []predictor.SeriesForecast, dropped int) string {
+	f := all[0]
+	for _, one := range all {
+		if one.Reason != "" {
+			f = one
+			break
+		}
+	}
+	text := f.Reason
+	if text == "" {
+		text = f.Model
+		if f.Period > 0 {
+			text += fmt.Sprintf("; %d periods of %s", f.Periods, series.FormatDuration(f.Period))
+		}
+	}
+	if len(all) > 1 {
+		text += fmt.Sprintf(" (%d series)", len(all))
+	}
+	if dropped > 0 {
+		text += fmt.Sprintf("; %d more series are left out: a metric has %d at most", dropped, len(all))
+	}
+	return sentence(text)
+}
+
+// conditions of the object, from the status of its metrics. written says that forecasts are written anyway, so that a
+// message may change without a transition.
+func (d decision) conditions(metrics []predictionv1alpha1.PredictionMetricStatus, seen []observed, written bool) []metav1.Condition {
+	out := slices.Clone(d.tsp.Status.Conditions)
+	for _, c := range []metav1.Condition{readyCondition(metrics), staleCondition(seen)} {
+		old := meta.FindStatusCondition(out, c.Type)
+		stays := old != nil && old.Status == c.Status && old.Reason == c.Reason && old.ObservedGeneration == d.tsp.Generation
+		if stays && (c.Type == predictionv1alpha1.ConditionStale || c.Status == metav1.ConditionTrue && !written) {
+			c.Message = old.Message
+		}
+		c.ObservedGeneration, c.LastTransitionTime = d.tsp.Generation, metav1.NewTime(d.now)
+		meta.SetStatusCondition(&out, c)
+	}
+	return out
+}
+
+func readyCondition(metrics []predictionv1alpha1.PredictionMetricStatus) metav1.Condition {
+	c := metav1.Condition{Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	ready := 0
+	var all, missing []string
+	for _, m := range metrics {
+		text := m.ResourceIdentifier + ": " + m.Reason
+		all = append(all, text)
+		if m.Ready {
+			ready++
+		} else {
+			missing = append(missing, text)
+		}
+	}
+	switch {
+	case ready == len(metrics) && ready > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed, join(all)
+	case ready > 0:
+		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "not all metric predicted: "+join(missing)
+	default:
+		c.Reason, c.Message = predictionv1alpha1.ReasonPredictFailed, join(missing)
+	}
+	return c
+}
+
+// staleCondition tells since when new samples are missing, of the metric that waits longest.
+func staleCondition(seen []observed) metav1.Condition {
+	c := metav1.Condition{Type: predictionv1alpha1.ConditionStale, Status: metav1.ConditionFalse, Reason: predictionv1alpha1.ReasonUpToDate}
+	var stale []observed
+	for _, o := range seen {
+		if o.status.Stale {
+			stale = append(stale, o)
+		}
+	}
+	if len(stale) == 0 {
+		return c
+	}
+	oldest := slices.MinFunc(stale, func(a, b observed) int {
+		return cmp.Or(boolToInt(b.status.Err != nil)-boolToInt(a.status.Err != nil), a.status.LastSample.Compare(b.status.LastSample))
+	})
+	c.Status, c.Reason = metav1.ConditionTrue, predictionv1alpha1.ReasonNoNewSamples
+	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast goes on from there",
+		oldest.identifier, oldest.status.LastSample.UTC().Format(time.RFC3339))
+	if oldest.status.Err != nil {
+		c.Reason = predictionv1alpha1.ReasonSourceFailed
+		c.Message += ": " + errorText(oldest.status.Err)
+	}
+	c.Message = sentence(c.Message)
+	return c
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "unknown"
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+func join(parts []string) string { return sentence(strings.Join(parts, "; ")) }
+
+// sentence bounds a text.
+func sentence(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
+}

@@ -1,0 +1,151 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/predictor"
+)
+
+// Metrics are about TimeSeriesPredictions that exist: a series goes away with its object.
+type Metrics struct {
+	accuracy func(predictor.Key) predictor.Accuracy
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName][]measured
+}
+
+// measured is one metric of one object.
+type measured struct {
+	identifier, algorithm           string
+	kind, name, namespace           string
+	key                             predictor.Key
+	known                           bool
+	lastSample                      time.Time
+	forecast                        float64
+	hasForecast, hasSample, isStale bool
+}
+
+var (
+	objectLabels   = []string{"namespace", "name", "resource_identifier"}
+	wapeDesc       = prometheus.NewDesc("crane_prediction_wape_ratio", "Error of past forecasts of the median over what was used.", objectLabels, nil)
+	coverageDesc   = prometheus.NewDesc("crane_prediction_coverage_ratio", "Share of samples at or below the 0.95 quantile that was forecast.", objectLabels, nil)
+	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a plain time-of-day quantile, at the 0.95 quantile.", objectLabels, nil)
+	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample that the forecast knows.", objectLabels, nil)
+	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 where new samples do not come.", objectLabels, nil)
+	// forecastDesc is gocrane's, without the time in the future that it gave its samples.
+	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "What is forecast for now; the largest of several series.",
+		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)
+)
+
+// NewMetrics returns a collector.
+func NewMetrics(accuracy func(predictor.Key) predictor.Accuracy) *Metrics {
+	return &Metrics{accuracy: accuracy, objects: map[types.NamespacedName][]measured{}}
+}
+
+// observe remembers what the status of an object says.
+func (m *Metrics) observe(
+	tsp *predictionv1alpha1.TimeSeriesPrediction, status predictionv1alpha1.TimeSeriesPredictionStatus, seen []observed, now time.Time,
+) {
+	all := make([]measured, len(seen))
+	for i, o := range seen {
+		one := measured{
+			identifier: o.identifier, algorithm: string(tsp.Spec.PredictionMetrics[i].Algorithm.AlgorithmType),
+			key: o.key, known: o.refused == nil, isStale: o.status.Stale,
+			lastSample: o.status.LastSample, hasSample: !o.status.LastSample.IsZero(),
+		}
+		one.algorithm = cmp.Or(one.algorithm, string(predictionv1alpha1.AlgorithmTypeAuto))
+		if ref := tsp.Spec.TargetRef; ref != nil {
+			one.kind, one.name, one.namespace = ref.Kind, ref.Name, ref.Namespace
+		}
+		one.forecast, one.hasForecast = forecastAt(status.PredictionMetrics[i], now)
+		all[i] = one
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects[types.NamespacedName{Namespace: tsp.Namespace, Name: tsp.Name}] = all
+}
+
+// forecastAt is the largest over the series of the first sample that is not before now.
+func forecastAt(m predictionv1alpha1.PredictionMetricStatus, now time.Time) (float64, bool) {
+	best, ok := 0.0, false
+	for _, s := range m.Prediction {
+		i, _ := slices.BinarySearchFunc(s.Samples, now.Unix(), func(x predictionv1alpha1.Sample, at int64) int { return cmp.Compare(x.Timestamp, at) })
+		if i == len(s.Samples) {
+			continue
+		}
+		if v, err := strconv.ParseFloat(s.Samples[i].Value, 64); err == nil {
+			best, ok = math.Max(best, v), true
+		}
+	}
+	return best, ok
+}
+
+func (m *Metrics) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, name)
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{wapeDesc, coverageDesc, skillDesc, sampleTimeDesc, staleDesc, forecastDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. Two objects may forecast the same metric of the same target; gocrane's labels
+// cannot tell them apart, and the first by name is taken.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	objects := maps.Clone(m.objects)
+	m.mu.Unlock()
+	names := slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+	seen := map[[5]string]bool{}
+	for _, name := range names {
+		identifiers := map[string]bool{}
+		for _, one := range objects[name] {
+			if identifiers[one.identifier] {
+				continue // stored before the definition refused it
+			}
+			identifiers[one.identifier] = true
+			m.collect(ch, name, one)
+			labels := [5]string{one.kind, one.name, one.namespace, one.identifier, one.algorithm}
+			if one.hasForecast && !seen[labels] {
+				seen[labels] = true
+				ch <- prometheus.MustNewConstMetric(forecastDesc, prometheus.GaugeValue, one.forecast, labels[:]...)
+			}
+		}
+	}
+}
+
+func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, one measured) {
+	gauge := func(d *prometheus.Desc, v float64) {
+		if !math.IsNaN(v) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)
+		}
+	}
+	if !one.known {
+		return
+	}
+	gauge(staleDesc, float64(boolToInt(one.isStale)))
+	if one.hasSample {
+		gauge(sampleTimeDesc, float64(one.lastSample.Unix()))
+	}
+	a := m.accuracy(one.key)
+	gauge(wapeDesc, a.WAPE)
+	gauge(coverageDesc, a.Coverage)
+	gauge(skillDesc, a.Skill)
+}

@@ -1,0 +1,251 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// NodeReconciler keeps one TimeSeriesPrediction for each node that a ClusterNodePrediction selects.
+type NodeReconciler struct {
+	Client client.Client
+	// Live confirms what the cache does not have before something is made.
+	Live  client.Reader
+	Clock clock.PassiveClock
+}
+
+// indexOwner finds the TimeSeriesPredictions of a ClusterNodePrediction by its UID.
+const indexOwner = "crane.io/cluster-node-prediction"
+
+// refusedAgain is when objects are tried again that somebody else has, or that are refused.
+const refusedAgain = 5 * time.Minute
+
+// listedFailures is how many objects that could not be written are named in a condition.
+const listedFailures = 5
+
+// Reconcile implements reconcile.Reconciler.
+func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cnp := &predictionv1alpha1.ClusterNodePrediction{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cnp); err != nil {
+		// What it made goes with it, by the garbage collector.
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if cnp.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	nodes, existing, err := r.observe(ctx, cnp)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p := planNodes(cnp, nodes, existing)
+	failures := r.act(ctx, cnp, p)
+	if err := r.report(ctx, cnp, p, failures); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := retriable(failures); err != nil || len(failures) == 0 {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: refusedAgain}, nil
+}
+
+// observe lists the nodes that are selected and what was made of them.
+func (r *NodeReconciler) observe(
+	ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction,
+) ([]string, []predictionv1alpha1.TimeSeriesPrediction, error) {
+	var nodes metav1.PartialObjectMetadataList
+	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := r.Client.List(ctx, &nodes, client.MatchingLabels(cnp.Spec.NodeSelector)); err != nil {
+		return nil, nil, fmt.Errorf("listing the nodes of %s/%s: %w", cnp.Namespace, cnp.Name, err)
+	}
+	var names []string
+	for i := range nodes.Items {
+		if nodes.Items[i].DeletionTimestamp == nil {
+			names = append(names, nodes.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	var list predictionv1alpha1.TimeSeriesPredictionList
+	if err := r.Client.List(ctx, &list, client.InNamespace(cnp.Namespace), client.MatchingFields{indexOwner: string(cnp.UID)}); err != nil {
+		return nil, nil, fmt.Errorf("listing the predictions of %s/%s: %w", cnp.Namespace, cnp.Name, err)
+	}
+	return names, list.Items, nil
+}
+
+// nodePlan is what has to be done for a ClusterNodePrediction.
+type nodePlan struct {
+	desired int
+	create  []*predictionv1alpha1.TimeSeriesPrediction
+	// update are pairs of what is and what should be.
+	update [][2]*predictionv1alpha1.TimeSeriesPrediction
+	remove []*predictionv1alpha1.TimeSeriesPrediction
+	kept   int
+}
+
+// planNodes compares the nodes with what exists. Without a template nothing is wanted.
+func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, existing []predictionv1alpha1.TimeSeriesPrediction) nodePlan {
+	p := nodePlan{desired: len(nodes)}
+	byName := map[string]*predictionv1alpha1.TimeSeriesPrediction{}
+	for i := range existing {
+		byName[existing[i].Name] = &existing[i]
+	}
+	if cnp.Spec.Template != nil {
+		for _, node := range nodes {
+			want := predictionOf(cnp, node)
+			have := byName[want.Name]
+			delete(byName, want.Name)
+			switch {
+			case have == nil:
+				p.create = append(p.create, want)
+			case !equality.Semantic.DeepEqual(have.Spec, want.Spec):
+				changed := have.DeepCopy()
+				changed.Spec = want.Spec
+				p.update = append(p.update, [2]*predictionv1alpha1.TimeSeriesPrediction{have, changed})
+			default:
+				p.kept++
+			}
+		}
+	}
+	for _, gone := range byName {
+		p.remove = append(p.remove, gone)
+	}
+	slices.SortFunc(p.remove, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int { return cmp.Compare(a.Name, b.Name) })
+	return p
+}
+
+// predictionOf makes the TimeSeriesPrediction of a node.
+func predictionOf(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *predictionv1alpha1.TimeSeriesPrediction {
+	controller, block := true, false
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cnp.Namespace, Name: nameOf(cnp.Name, node),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: predictionv1alpha1.GroupVersion.String(), Kind: "ClusterNodePrediction",
+				Name: cnp.Name, UID: cnp.UID, Controller: &controller, BlockOwnerDeletion: &block,
+			}},
+		},
+		Spec: *cnp.Spec.Template.Spec.DeepCopy(),
+	}
+	tsp.Spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindNode, Name: node}
+	return tsp
+}
+
+// maxName is the longest name of an object.
+const maxName = 253
+
+// nameOf is <cnp>-<node>, as in gocrane. What is too long is cut and told apart by a hash.
+func nameOf(cnp, node string) string {
+	whole := cnp + "-" + node
+	if len(whole) <= maxName {
+		return whole
+	}
+	sum := sha256.Sum256([]byte(whole))
+	tail := "-" + hex.EncodeToString(sum[:5])
+	return strings.TrimRight(whole[:maxName-len(tail)], "-.") + tail
+}
+
+// act carries the plan out; one object that fails does not stop the others.
+func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, p nodePlan) []error {
+	var failures []error
+	note := func(what string, tsp *predictionv1alpha1.TimeSeriesPrediction, err error) {
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s %s: %w", what, tsp.Name, err))
+		}
+	}
+	for _, tsp := range p.create {
+		note("creating", tsp, r.create(ctx, cnp, tsp))
+	}
+	for _, pair := range p.update {
+		note("updating", pair[1], r.Client.Patch(ctx, pair[1], client.MergeFromWithOptions(pair[0], client.MergeFromWithOptimisticLock{})))
+	}
+	for _, tsp := range p.remove {
+		note("deleting", tsp, client.IgnoreNotFound(r.Client.Delete(ctx, tsp, client.Preconditions{UID: &tsp.UID})))
+	}
+	return failures
+}
+
+// errTaken means that an object of the name belongs to somebody else.
+var errTaken = errors.New("an object of this name exists and does not belong to this ClusterNodePrediction")
+
+func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, tsp *predictionv1alpha1.TimeSeriesPrediction) error {
+	err := r.Client.Create(ctx, tsp)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(predictionv1alpha1.GroupVersion.WithKind("TimeSeriesPrediction"))
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(tsp), found); err != nil {
+		return err
+	}
+	if metav1.IsControlledBy(found, cnp) {
+		return nil // ours; the cache was behind
+	}
+	return errTaken
+}
+
+// report writes the counts and the condition.
+func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, p nodePlan, failures []error) error {
+	changed := cnp.DeepCopy()
+	missing := 0
+	for _, err := range failures {
+		if strings.HasPrefix(err.Error(), "creating") {
+			missing++
+		}
+	}
+	changed.Status.DesiredNumberCreated = p.desired
+	changed.Status.CurrentNumberCreated = p.kept + len(p.update) + len(p.create) - missing
+	c := metav1.Condition{
+		Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: predictionv1alpha1.ReasonAllCreated,
+		ObservedGeneration: cnp.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	}
+	switch {
+	case cnp.Spec.Template == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: nothing is made"
+	case len(failures) > 0:
+		var texts []string
+		for _, err := range failures[:min(len(failures), listedFailures)] {
+			texts = append(texts, errorText(err))
+		}
+		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonNotCreated
+		c.Message = sentence(fmt.Sprintf("%d of %d objects: %s", len(failures), p.desired, strings.Join(texts, "; ")))
+	}
+	meta.SetStatusCondition(&changed.Status.Conditions, c)
+	if equality.Semantic.DeepEqual(cnp.Status, changed.Status) {
+		return nil
+	}
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(cnp, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return fmt.Errorf("writing the status of the cluster node prediction %s/%s: %w", cnp.Namespace, cnp.Name, err)
+	}
+	return nil
+}
+
+// retriable joins the failures that trying again soon may mend: a name that is taken, or a template that the API server refuses, needs
+// somebody to change something. Of the name nobody tells, so that it is tried again after a while.
+func retriable(failures []error) error {
+	var errs []error
+	for _, err := range failures {
+		if !errors.Is(err, errTaken) && !apierrors.IsInvalid(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

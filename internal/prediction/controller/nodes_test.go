@@ -1,0 +1,68 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// TestNodesTriedAgain: what is refused for good is tried again after a while, since nobody tells when a name is free; what may pass is
+// an error.
+func TestNodesTriedAgain(t *testing.T) {
+	kind := schema.GroupKind{Group: predictionv1alpha1.GroupVersion.Group, Kind: "TimeSeriesPrediction"}
+	resource := schema.GroupResource{Group: kind.Group, Resource: "timeseriespredictions"}
+	for name, test := range map[string]struct {
+		refusal error
+		foreign bool
+		again   time.Duration
+		fails   bool
+	}{
+		"made":           {},
+		"taken":          {foreign: true, again: refusedAgain},
+		"invalid":        {refusal: apierrors.NewInvalid(kind, "x", nil), again: refusedAgain},
+		"busy":           {refusal: apierrors.NewTooManyRequests("busy", 1), fails: true},
+		"not served now": {refusal: apierrors.NewNotFound(resource, ""), fails: true},
+		"fails":          {refusal: apierrors.NewInternalError(errors.New("etcd")), fails: true},
+	} {
+		scheme := runtime.NewScheme()
+		if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
+		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+		objects := []client.Object{cnp, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+		if test.foreign {
+			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: nameOf("all", "a")}})
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
+			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).
+			WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if test.refusal != nil {
+					return test.refusal
+				}
+				return w.Create(ctx, o, opts...)
+			}}).Build()
+		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)})
+		if (err != nil) != test.fails || result.RequeueAfter != test.again {
+			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast"
+)
+
+// fakePredictor has one answer for every series.
+type fakePredictor struct {
+	status    predictor.Status
+	refuse    error
+	series    int
+	step      time.Duration
+	reason    string
+	now       func() time.Time
+	forecasts int
+	callers   map[string]int
+}
+
+func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predictor.Ticket {
+	f.callers[caller] = len(requests)
+	out := make([]predictor.Ticket, len(requests))
+	for i := range out {
+		out[i].Err = f.refuse
+	}
+	return out
+}
+
+func (f *fakePredictor) Advise(predictor.Key, string, string, forecast.Forecast) (predictor.Advice, bool) {
+	return predictor.Advice{}, false
+}
+
+func (f *fakePredictor) Forget(caller string) { delete(f.callers, caller) }
+
+func (f *fakePredictor) Status(predictor.Key) predictor.Status { return f.status }
+
+func (f *fakePredictor) Accuracy(predictor.Key) predictor.Accuracy {
+	return predictor.Accuracy{Samples: 1, WAPE: 0.1, Coverage: 0.95, Skill: 0.5}
+}
+
+func (f *fakePredictor) Forecast(_ predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error) {
+	f.forecasts++
+	var out []predictor.SeriesForecast
+	for i := range f.series {
+		one := predictor.SeriesForecast{LastSample: f.status.LastSample}
+		if f.series > 1 {
+			one.Labels = map[string]string{"pod": string(rune('a' + i))}
+		}
+		one.Forecast = forecast.Forecast{Start: f.status.LastSample.Add(f.step), Step: f.step, Model: "auto", Period: 24 * time.Hour, Periods: 13, Reason: f.reason}
+		for at := one.Start; !at.After(f.now().Add(horizon)); at = at.Add(f.step) {
+			one.Values = append(one.Values, forecast.Constant(float64(i)+0.123456))
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// bench is a reconciler on a fake API server.
+type bench struct {
+	*Reconciler
+	predictor *fakePredictor
+	clock     *testingclock.FakeClock
+	tsp       *predictionv1alpha1.TimeSeriesPrediction
+	writes    int
+	version   string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := predictionv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cpu := corev1.ResourceCPU
+	tsp := target("Deployment", "", "web")
+	tsp.Generation, tsp.Spec.PredictionWindowSeconds = 1, 3600
+	tsp.Spec.PredictionMetrics = []predictionv1alpha1.PredictionMetric{{
+		ResourceIdentifier: "cpu", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &cpu,
+	}}
+	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	p := &fakePredictor{
+		status: predictor.Status{State: predictor.Pending}, series: 1, step: time.Minute, now: clock.Now, callers: map[string]int{},
+	}
+	return &bench{
+		Reconciler: &Reconciler{
+			Client:    fake.NewClientBuilder().WithScheme(scheme).WithObjects(tsp).WithStatusSubresource(tsp).Build(),
+			Predictor: p, Selector: testSelector(t), Metrics: NewMetrics(p.Accuracy), Frequency: 30 * time.Second, Clock: clock,
+		},
+		predictor: p, clock: clock, tsp: tsp,
+	}
+}
+
+// look reconciles once and returns the object.
+func (b *bench) look(t *testing.T) (*predictionv1alpha1.TimeSeriesPrediction, ctrl.Result) {
+	t.Helper()
+	key := client.ObjectKeyFromObject(b.tsp)
+	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), key, out); err != nil {
+		t.Fatal(err)
+	}
+	if out.ResourceVersion != b.version {
+		b.writes++
+		b.version = out.ResourceVersion
+	}
+	return out, result
+}
+
+func (b *bench) ready() {
+	b.predictor.status = predictor.Status{State: predictor.Ready, Series: 1, LastSample: b.clock.Now().Add(-time.Minute)}
+}
+
+func texts(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
+	c := meta.FindStatusCondition(tsp.Status.Conditions, kind)
+	if c == nil {
+		return "absent"
+	}
+	return string(c.Status) + "/" + c.Reason + ": " + c.Message
+}
+
+// TestLifeOfAPrediction: pending, ready, written once per window, stale and back, gone.
+func TestLifeOfAPrediction(t *testing.T) {
+	b := newBench(t)
+	tsp, result := b.look(t)
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != time.Second {
+		t.Errorf("%s, again after %s", got, result.RequeueAfter)
+	}
+	b.clock.Step(8 * time.Second)
+	if _, result = b.look(t); result.RequeueAfter != 8*time.Second {
+		t.Errorf("again after %s, want twice as late", result.RequeueAfter)
+	}
+	b.ready()
+	tsp, result = b.look(t)
+	if got := texts(tsp, "Ready"); got != "True/PredictSucceed: cpu: auto; 13 periods of 1d" || result.RequeueAfter != 30*time.Second {
+		t.Errorf("%s, again after %s", got, result.RequeueAfter)
+	}
+	samples := tsp.Status.PredictionMetrics[0].Prediction[0].Samples
+	if len(samples) != 121 || samples[0] != (predictionv1alpha1.Sample{Value: "0.12346", Timestamp: b.clock.Now().Unix()}) {
+		t.Errorf("%d samples, the first %+v", len(samples), samples[0])
+	}
+	b.writes = 0
+	for range 8 * 120 {
+		b.clock.Step(30 * time.Second)
+		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
+		tsp, _ = b.look(t)
+		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") {
+			t.Fatal(got)
+		}
+	}
+	if b.writes < 7 || b.writes > 9 || b.predictor.forecasts != b.writes+1 {
+		t.Errorf("%d writes and %d forecasts in 8 windows", b.writes, b.predictor.forecasts)
+	}
+	checkStale(t, b)
+	b.clock.Step(time.Minute)
+	if err := b.Client.Delete(t.Context(), b.tsp); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b.tsp)}); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.predictor.callers) != 0 || len(b.Metrics.objects) != 0 {
+		t.Errorf("left over: %v, %v", b.predictor.callers, b.Metrics.objects)
+	}
+}
+
+// TestNewWorkloads: the forecast of a workload of two minutes is made anew as its history doubles, not each minute.
+func TestNewWorkloads(t *testing.T) {
+	b := newBench(t)
+	b.ready()
+	b.predictor.status.FirstSample = b.clock.Now().Add(-2 * time.Minute)
+	b.tsp.Spec.PredictionWindowSeconds = 86400
+	if err := b.Client.Update(t.Context(), b.tsp); err != nil {
+		t.Fatal(err)
+	}
+	for range 24 * 12 {
+		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
+		b.look(t)
+		b.clock.Step(5 * time.Minute)
+	}
+	if b.predictor.forecasts < 7 || b.predictor.forecasts > 12 {
+		t.Errorf("%d forecasts on the first day", b.predictor.forecasts)
+	}
+}
+
+// checkStale: one write when samples stop coming, however the error reads later, and one when they are back.
+func checkStale(t *testing.T, b *bench) {
+	t.Helper()
+	b.writes = 0
+	b.predictor.status.Stale, b.predictor.status.Err = true, errors.New("connection refused")
+	last := b.predictor.status.LastSample.UTC().Format(time.RFC3339)
+	tsp, _ := b.look(t)
+	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast goes on from there: connection refused"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	since := meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime
+	b.clock.Step(time.Minute)
+	b.predictor.status.Err = errors.New("i/o timeout")
+	tsp, _ = b.look(t)
+	if b.writes != 1 || !meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime.Equal(&since) {
+		t.Errorf("%d writes of one transition", b.writes)
+	}
+	b.predictor.status.Stale, b.predictor.status.Err = false, nil
+	if tsp, _ = b.look(t); texts(tsp, "Stale") != "False/UpToDate: " {
+		t.Error(texts(tsp, "Stale"))
+	}
+}
+
+// TestRestartKeepsWhatIsWritten: while the history is read anew, a forecast that is still good stays ready.
+func TestRestartKeepsWhatIsWritten(t *testing.T) {
+	b := newBench(t)
+	b.ready()
+	b.look(t)
+	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Failed, Err: errors.New("no route")}} {
+		b.predictor.status, b.writes = status, 0
+		tsp, _ := b.look(t)
+		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") || b.writes != 0 {
+			t.Errorf("%s: %s, %d writes", status.State, got, b.writes)
+		}
+	}
+	b.clock.Step(61 * time.Minute)
+	tsp, _ := b.look(t)
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the source of history fails: no route" {
+		t.Error(got)
+	}
+}
+
+func TestOddPredictions(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*bench)
+		want   string
+	}{
+		"no series": {func(b *bench) { b.predictor.status.State = predictor.Empty }, "False/PredictFailed: cpu: no series for query"},
+		"refused":   {func(b *bench) { b.predictor.refuse = errors.New("the limit of 2 series is reached") }, "False/PredictFailed: cpu: the limit of 2 series is reached"},
+		"fell back": {func(b *bench) {
+			b.ready()
+			b.predictor.reason = "dsp fell back to percentile: history 3h of 48h needed"
+		}, "True/PredictSucceed: cpu: dsp fell back to percentile: history 3h of 48h needed"},
+		"two series":  {func(b *bench) { b.ready(); b.predictor.series = 2 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d (2 series)"},
+		"some beyond": {func(b *bench) { b.ready(); b.predictor.status.Dropped = 7 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d; 7 more series are left out: a metric has 1 at most"},
+	} {
+		b := newBench(t)
+		c.change(b)
+		tsp, _ := b.look(t)
+		if got := texts(tsp, "Ready"); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestStatusIsBounded: a week ahead by the second would be 600,000 samples.
+func TestStatusIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.tsp.Spec.PredictionWindowSeconds = 7 * 86400
+	now := b.clock.Now()
+	b.predictor.status, b.predictor.step = predictor.Status{LastSample: now.Add(-time.Minute)}, 15*time.Second
+	all, err := b.predictor.Forecast(predictor.Key{}, 14*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDecision(b.tsp, now)
+	m := d.made(observed{}, all, nil, maxSamples)
+	samples := m.Prediction[0].Samples
+	if len(samples) > maxSamples || len(samples) < maxSamples/4 || !m.Ready || samples[len(samples)-1].Timestamp < now.Unix()+14*86400-15 {
+		t.Errorf("%d samples to %d, ready %v", len(samples), samples[len(samples)-1].Timestamp-now.Unix(), m.Ready)
+	}
+}
+
+// TestMetricsOfTwins: two objects about the same target do not break the page.
+func TestMetricsOfTwins(t *testing.T) {
+	b := newBench(t)
+	b.ready()
+	tsp, _ := b.look(t)
+	twin := tsp.DeepCopy()
+	twin.Name = "twin"
+	seen := []observed{{identifier: "cpu"}}
+	b.Metrics.observe(twin, twin.Status, seen, b.clock.Now())
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(b.Metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, f := range families {
+		count[f.GetName()] = len(f.GetMetric())
+	}
+	if count["crane_prediction_tsp"] != 1 || count["crane_prediction_wape_ratio"] != 2 {
+		t.Errorf("%v", count)
+	}
+}
+
+func TestPlanNodes(t *testing.T) {
+	cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
+	if p := planNodes(cnp, []string{"a"}, nil); p.desired != 1 || len(p.create) != 0 {
+		t.Errorf("without a template: %+v", p)
+	}
+	cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+	cnp.Spec.Template.Spec.PredictionWindowSeconds = 3600
+	same, other, gone := predictionOf(cnp, "a"), predictionOf(cnp, "b"), predictionOf(cnp, "c")
+	other.Spec.PredictionWindowSeconds = 600
+	p := planNodes(cnp, []string{"a", "b", "d"}, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
+	if p.desired != 3 || p.kept != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
+		p.update[0][1].Spec.PredictionWindowSeconds != 3600 || len(p.remove) != 1 || p.remove[0].Name != "all-c" {
+		t.Errorf("%+v", p)
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/prediction/controller/canonical"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast/dsp"
+	"crane.io/crane/pkg/forecast/percentile"
+	"crane.io/crane/pkg/forecast/registry"
+)
+
+// Selector writes a selector for a metric in the language of the source, with the conditions quoted and those of the
+// configuration added.
+type Selector func(metric string, own ...prometheus.Matcher) (string, error)
+
+// kindNode is the kind of targets that are nodes; as in gocrane its case does not matter.
+const kindNode = "Node"
+
+// requestOf turns a metric of the spec into a request. An error is a sentence for the user.
+func requestOf(
+	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
+) (predictor.Request, error) {
+	r := predictor.Request{Algorithm: string(m.Algorithm.AlgorithmType), Options: OptionsOf(m.Algorithm)}
+	if p := m.Algorithm.Percentile; p != nil {
+		r.Aggregated = p.Aggregated
+	}
+	var err error
+	switch m.Type {
+	case predictionv1alpha1.ResourceQueryMetricType:
+		r.Query, err = resourceQuery(tsp, m.ResourceQuery)
+	case predictionv1alpha1.MetricQueryMetricType:
+		r.Query.Expression, err = metricQuery(m.MetricQuery, selector)
+		r.Query.Expression = canonical.Expression(r.Query.Expression)
+	case predictionv1alpha1.ExpressionQueryMetricType:
+		if m.ExpressionQuery == nil || strings.TrimSpace(m.ExpressionQuery.Expression) == "" {
+			err = errors.New("expressionQuery: the expression is empty")
+			break
+		}
+		r.Query.Expression = canonical.Expression(m.ExpressionQuery.Expression)
+	default:
+		err = fmt.Errorf("type %q: want %s, %s or %s", m.Type, predictionv1alpha1.ResourceQueryMetricType,
+			predictionv1alpha1.MetricQueryMetricType, predictionv1alpha1.ExpressionQueryMetricType)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Scaling, err = scalingOf(tsp, m)
+	return r, err
+}
+
+// QueryOf says what a metric of a prediction is read by. An error is a sentence for the user.
+func QueryOf(
+	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
+) (predictor.Query, error) {
+	r, err := requestOf(tsp, m, selector)
+	return r.Query, err
+}
+
+func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev1.ResourceName) (predictor.Query, error) {
+	target := tsp.Spec.TargetRef
+	switch {
+	case resource == nil:
+		return predictor.Query{}, errors.New("resourceQuery is not set")
+	case *resource != corev1.ResourceCPU && *resource != corev1.ResourceMemory:
+		return predictor.Query{}, fmt.Errorf("resourceQuery: %q: want cpu or memory", *resource)
+	case target == nil || target.Name == "" || target.Kind == "":
+		return predictor.Query{}, errors.New("targetRef: a resourceQuery needs the kind and the name of the target")
+	}
+	q := predictor.Query{Resource: metrics.Resource(*resource)}
+	if strings.EqualFold(target.Kind, kindNode) {
+		q.Target = workload.Ref{Kind: kindNode, Name: target.Name}
+		return q, nil
+	}
+	q.Target = workload.Ref{Namespace: target.Namespace, Kind: target.Kind, Name: target.Name}
+	if q.Target.Namespace == "" {
+		q.Target.Namespace = tsp.Namespace
+	}
+	return q, nil
+}
+
+// metricQuery is sum(metric{conditions}), as in gocrane.
+func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, error) {
+	if q == nil || q.MetricName == "" {
+		return "", errors.New("metricQuery: the name of the metric is not set")
+	}
+	var matchers []prometheus.Matcher
+	for i, c := range q.QueryConditions {
+		m, err := MatcherOf(c)
+		if err != nil {
+			return "", fmt.Errorf("metricQuery.labels[%d]: %w", i, err)
+		}
+		matchers = append(matchers, m)
+	}
+	text, err := selector(q.MetricName, matchers...)
+	if err != nil {
+		return "", fmt.Errorf("metricQuery: %w", err)
+	}
+	return "sum(" + text + ")", nil
+}
+
+// MatcherOf turns a condition on a label into what Prometheus understands. Its error is a sentence for the user.
+func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) {
+	m := prometheus.Matcher{Label: c.Key, Op: string(c.Operator)}
+	if c.Operator == predictionv1alpha1.OperatorIn {
+		if len(c.Value) == 0 {
+			return m, fmt.Errorf("label %s: the operator in needs one value at least", c.Key)
+		}
+		quoted := make([]string, len(c.Value))
+		for i, v := range c.Value {
+			quoted[i] = regexp.QuoteMeta(v)
+		}
+		m.Op, m.Value = "=~", strings.Join(quoted, "|")
+		return m, nil
+	}
+	if m.Op == "" {
+		m.Op = "="
+	}
+	if len(c.Value) != 1 {
+		return m, fmt.Errorf("label %s: the operator %s needs one value, not %d", c.Key, m.Op, len(c.Value))
+	}
+	m.Value = c.Value[0]
+	return m, m.Validate()
+}
+
+// OptionsOf copies the settings as they stand; package registry validates them.
+func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
+	var out registry.Options
+	if d := a.DSP; d != nil {
+		out.DSP = dsp.Options{SampleInterval: string(d.SampleInterval), HistoryLength: string(d.HistoryLength)}
+		if d.Estimators != nil {
+			for _, e := range d.Estimators.MaxValueEstimators {
+				out.DSP.MaxValue = append(out.DSP.MaxValue, dsp.MaxValueOptions{MarginFraction: string(e.MarginFraction)})
+			}
+			for _, e := range d.Estimators.FFTEstimators {
+				out.DSP.FFT = append(out.DSP.FFT, dsp.FFTOptions{
+					MarginFraction: string(e.MarginFraction), LowAmplitudeThreshold: string(e.LowAmplitudeThreshold),
+					HighFrequencyThreshold: string(e.HighFrequencyThreshold),
+					MinNumOfSpectrumItems:  e.MinNumOfSpectrumItems, MaxNumOfSpectrumItems: e.MaxNumOfSpectrumItems,
+				})
+			}
+		}
+	}
+	if p := a.Percentile; p != nil {
+		out.Percentile = percentile.Options{
+			HistoryLength: string(p.HistoryLength), SampleInterval: string(p.SampleInterval),
+			MinSampleWeight: string(p.MinSampleWeight), MarginFraction: string(p.MarginFraction),
+			Percentile: string(p.Percentile), TargetUtilization: string(p.TargetUtilization),
+		}
+		if h := p.Histogram; h != nil {
+			out.Percentile.Histogram = percentile.Histogram{
+				MaxValue: string(h.MaxValue), Epsilon: string(h.Epsilon), HalfLife: string(h.HalfLife),
+				BucketSize: string(h.BucketSize), FirstBucketSize: string(h.FirstBucketSize),
+				BucketSizeGrowthRatio: string(h.BucketSizeGrowthRatio),
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/prediction/predictor"
+)
+
+func testSelector(t *testing.T) Selector {
+	t.Helper()
+	c := prometheus.DefaultConfig()
+	c.Address = "http://localhost:1"
+	s, err := prometheus.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Selector
+}
+
+func target(kind, namespace, name string) *predictionv1alpha1.TimeSeriesPrediction {
+	return &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
+			TargetRef: &corev1.ObjectReference{Kind: kind, Namespace: namespace, Name: name},
+		},
+	}
+}
+
+func TestRequestOf(t *testing.T) {
+	cpu, disk := corev1.ResourceCPU, corev1.ResourceName("disk")
+	metric := func(conditions ...predictionv1alpha1.QueryCondition) predictionv1alpha1.PredictionMetric {
+		return predictionv1alpha1.PredictionMetric{
+			Type:        predictionv1alpha1.MetricQueryMetricType,
+			MetricQuery: &predictionv1alpha1.MetricQuery{MetricName: "http_requests", QueryConditions: conditions},
+		}
+	}
+	resource := func(r *corev1.ResourceName) predictionv1alpha1.PredictionMetric {
+		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: r}
+	}
+	expression := func(text string) predictionv1alpha1.PredictionMetric {
+		return predictionv1alpha1.PredictionMetric{
+			Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
+		}
+	}
+	condition := func(op predictionv1alpha1.Operator, values ...string) predictionv1alpha1.QueryCondition {
+		return predictionv1alpha1.QueryCondition{Key: "code", Operator: op, Value: values}
+	}
+	deployment := target("Deployment", "", "web")
+	for name, c := range map[string]struct {
+		tsp    *predictionv1alpha1.TimeSeriesPrediction
+		metric predictionv1alpha1.PredictionMetric
+		want   predictor.Query
+		err    string
+	}{
+		"workload": {deployment, resource(&cpu), predictor.Query{
+			Resource: "cpu", Target: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"},
+		}, ""},
+		"workload elsewhere": {target("Rollout", "bank", "web"), resource(&cpu), predictor.Query{
+			Resource: "cpu", Target: workload.Ref{Namespace: "bank", Kind: "Rollout", Name: "web"},
+		}, ""},
+		"node": {target("node", "x", "n1"), resource(&cpu), predictor.Query{
+			Resource: "cpu", Target: workload.Ref{Kind: "Node", Name: "n1"},
+		}, ""},
+		"no resource":       {deployment, resource(nil), predictor.Query{}, "resourceQuery is not set"},
+		"unknown resource":  {deployment, resource(&disk), predictor.Query{}, `"disk"`},
+		"target of no kind": {target("", "", "web"), resource(&cpu), predictor.Query{}, "targetRef"},
+		"metric":            {deployment, metric(), predictor.Query{Expression: "sum(http_requests)"}, ""},
+		"metric with conditions": {
+			deployment, metric(condition("", "200"), condition("!=", `5"0`), condition("=~", "2.."), condition("!~", "4.."), condition("in", "a.b", "c")),
+			predictor.Query{Expression: `sum(http_requests{code!="5\"0",code!~"4..",code="200",code=~"2..",code=~"a\\.b|c"})`},
+			"",
+		},
+		"in without values":     {deployment, metric(condition("in")), predictor.Query{}, "metricQuery.labels[0]"},
+		"equal to two":          {deployment, metric(condition("=", "a", "b")), predictor.Query{}, "needs one value, not 2"},
+		"equal to none":         {deployment, metric(condition("=")), predictor.Query{}, "needs one value, not 0"},
+		"no regular expression": {deployment, metric(condition("=~", "(")), predictor.Query{}, "missing closing"},
+		"no operator":           {deployment, metric(condition("~", "a")), predictor.Query{}, "operator"},
+		"no label":              {deployment, metric(predictionv1alpha1.QueryCondition{Key: "a} or up{", Value: []string{""}}), predictor.Query{}, "label"},
+		"metric query is nil":   {deployment, predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.MetricQueryMetricType}, predictor.Query{}, "metricQuery"},
+		"expression":            {deployment, expression(" sum(up) "), predictor.Query{Expression: "sum(up)"}, ""},
+		"empty expression":      {deployment, expression("  "), predictor.Query{}, "empty"},
+		"expression is nil":     {deployment, predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ExpressionQueryMetricType}, predictor.Query{}, "empty"},
+		"no type":               {deployment, predictionv1alpha1.PredictionMetric{}, predictor.Query{}, "want ResourceQuery"},
+	} {
+		got, err := requestOf(c.tsp, &c.metric, testSelector(t))
+		switch {
+		case c.err == "" && (err != nil || got.Query != c.want):
+			t.Errorf("%s: %+v, %v; want %+v", name, got.Query, err, c.want)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: error %v lacks %q", name, err, c.err)
+		}
+	}
+}
+
+// TestMetricAndExpressionAreOneRequest: however a series is asked for, it is read and forecast once.
+func TestMetricAndExpressionAreOneRequest(t *testing.T) {
+	tsp := target("Deployment", "", "web")
+	byMetric := predictionv1alpha1.PredictionMetric{
+		Type: predictionv1alpha1.MetricQueryMetricType,
+		MetricQuery: &predictionv1alpha1.MetricQuery{MetricName: "http_requests", QueryConditions: []predictionv1alpha1.QueryCondition{
+			{Key: "job", Value: []string{"web"}}, {Key: "code", Operator: "=~", Value: []string{"2.."}},
+		}},
+	}
+	byExpression := predictionv1alpha1.PredictionMetric{
+		Type:            predictionv1alpha1.ExpressionQueryMetricType,
+		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum( http_requests{ job="web", code =~ "2.." } )`},
+	}
+	one, err := requestOf(tsp, &byMetric, testSelector(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := requestOf(tsp, &byExpression, testSelector(t))
+	if err != nil || one.Query != other.Query {
+		t.Errorf("%q and %q are two queries (%v)", one.Query.Expression, other.Query.Expression, err)
+	}
+}
+
+func TestOptionsOf(t *testing.T) {
+	fewest := int32(3)
+	got := OptionsOf(predictionv1alpha1.Algorithm{
+		DSP: &predictionv1alpha1.DSP{SampleInterval: "30s", HistoryLength: "14d", Estimators: &predictionv1alpha1.Estimators{
+			MaxValueEstimators: []predictionv1alpha1.MaxValueEstimator{{MarginFraction: "0.1"}},
+			FFTEstimators: []predictionv1alpha1.FFTEstimator{{
+				MarginFraction: "0.2", LowAmplitudeThreshold: "1", HighFrequencyThreshold: "0.05", MinNumOfSpectrumItems: &fewest,
+			}},
+		}},
+		Percentile: &predictionv1alpha1.Percentile{
+			HistoryLength: "7d", Percentile: "0.95", Histogram: &predictionv1alpha1.HistogramConfig{HalfLife: "12h", MaxValue: "100"},
+		},
+	})
+	if d := got.DSP; d.SampleInterval != "30s" || d.MaxValue[0].MarginFraction != "0.1" || d.FFT[0].HighFrequencyThreshold != "0.05" ||
+		*d.FFT[0].MinNumOfSpectrumItems != 3 || d.FFT[0].MaxNumOfSpectrumItems != nil {
+		t.Errorf("%+v", d)
+	}
+	if p := got.Percentile; p.Percentile != "0.95" || p.Histogram.HalfLife != "12h" || p.Histogram.MaxValue != "100" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestNameOf(t *testing.T) {
+	if n := nameOf("cnp", "node-1"); n != "cnp-node-1" {
+		t.Error(n)
+	}
+	long := strings.Repeat("n", 250)
+	a, b := nameOf("cnp", long+"a"), nameOf("cnp", long+"b")
+	if len(a) > maxName || a == b {
+		t.Errorf("%d bytes, %v", len(a), a == b)
+	}
+}

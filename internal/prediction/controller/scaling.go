@@ -1,0 +1,68 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/scaling"
+)
+
+// scalingOf is the account that a metric of the spec asks for; nil for none. It goes on from what the status says. The error is a
+// sentence for the user.
+func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric) (*predictor.Scaling, error) {
+	s := m.Scaling
+	if s == nil {
+		return nil, nil
+	}
+	capacity, errCapacity := strconv.ParseFloat(string(s.PodCapacity), 64)
+	target, errTarget := strconv.ParseFloat(string(s.Target), 64)
+	if err := errors.Join(errCapacity, errTarget); err != nil {
+		return nil, fmt.Errorf("scaling: podCapacity %q, target %q: want numbers", s.PodCapacity, s.Target)
+	}
+	out := &predictor.Scaling{
+		Name: m.ResourceIdentifier,
+		Plant: scaling.Plant{
+			Capacity: capacity, Target: target, Lag: time.Duration(s.LagSeconds) * time.Second,
+			Stabilisation: time.Duration(s.StabilizationSeconds) * time.Second,
+		},
+		Window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
+	}
+	for i := range tsp.Status.PredictionMetrics {
+		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {
+			// What is no state begins the account anew, as one of another version does.
+			out.State, _ = base64.StdEncoding.DecodeString(old.Scaling.Ledger)
+		}
+	}
+	return out, nil
+}
+
+// choiceOf writes what an account says.
+func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
+	out := &predictionv1alpha1.ScalingChoice{
+		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Why), Ledger: base64.StdEncoding.EncodeToString(a.State),
+	}
+	if a.Use {
+		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Use, -1)
+		out.ExtraReplicas, out.SparedTime = decimal(a.Extra, 3), decimal(a.Spared, 2)
+	}
+	return out
+}
+
+func decimal(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+
+// publishes says which value of a step is written: that of the quantile that was chosen to scale by, or else what the algorithm publishes.
+func publishes(f predictor.SeriesForecast, advice *predictor.Advice) func(forecast.Quantiles) float64 {
+	if advice == nil || !advice.Use {
+		return f.Published
+	}
+	return func(q forecast.Quantiles) float64 { return q.At(advice.Level.Quantile) }
+}

@@ -1,0 +1,96 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/enqueue"
+)
+
+// Config is what the controller of TimeSeriesPredictions needs from outside.
+type Config struct {
+	Predictor Predictor
+	Selector  Selector
+	// Frequency is the time between two looks at an object; AtOnce is how many are looked at once.
+	Frequency time.Duration
+	AtOnce    int
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.PassiveClock
+}
+
+// AddToManager adds the controller of TimeSeriesPredictions to a manager that has not started.
+func AddToManager(mgr manager.Manager, cfg Config) error {
+	metrics := NewMetrics(cfg.Predictor.Accuracy)
+	if err := cfg.Registry.Register(metrics); err != nil {
+		return fmt.Errorf("registering the metrics of predictions: %w", err)
+	}
+	err := builder.ControllerManagedBy(mgr).
+		Named("timeseriesprediction").
+		// The status is ours: only a change of the spec asks for a look.
+		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.AtOnce}).
+		Complete(&Reconciler{
+			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
+			Frequency: cfg.Frequency, Clock: cfg.Clock,
+		})
+	if err != nil {
+		return fmt.Errorf("building the controller of time series predictions: %w", err)
+	}
+	return nil
+}
+
+// AddNodesToManager adds the controller of ClusterNodePredictions to a manager that has not started.
+func AddNodesToManager(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID); err != nil {
+		return fmt.Errorf("indexing predictions by owner: %w", err)
+	}
+	err := builder.ControllerManagedBy(mgr).
+		Named("clusternodeprediction").
+		For(&predictionv1alpha1.ClusterNodePrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// All of them: one that no longer selects a node has to have a look as well.
+		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
+			builder.WithPredicates(comesOrGoes())).
+		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk})
+	if err != nil {
+		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
+	}
+	return nil
+}
+
+func ownerUID(o client.Object) []string {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "ClusterNodePrediction" {
+		return []string{string(ref.UID)}
+	}
+	return nil
+}
+
+// comesOrGoes lets through what changes whether a node is selected; nodes are updated all the time.
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+				(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+		},
+	}
+}

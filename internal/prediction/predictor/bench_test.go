@@ -1,0 +1,94 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+)
+
+// BenchmarkRefreshFromState restarts a predictor of 10,000 series with 14 days of history each: checkpoints are loaded,
+// the 30 minutes since are read, and each series is forecast for two hours. The source is a function, so that what is
+// measured is the predictor.
+func BenchmarkRefreshFromState(b *testing.B) {
+	const count, perNamespace = 10_000, 100
+	dir := b.TempDir()
+	source := &fakeSource{use: func(name string, at time.Time) float64 {
+		return daily(name, at) * (1 + 0.1*math.Sin(float64(at.Unix()*int64(len(name)))))
+	}}
+	var requests []Request
+	for i := range count {
+		requests = append(requests, Request{Query: Query{Resource: metrics.CPU, Target: workload.Ref{
+			Namespace: fmt.Sprintf("ns-%d", i/perNamespace), Kind: "Deployment", Name: fmt.Sprintf("web-%d", i),
+		}}})
+	}
+	clock := testingclock.NewFakeClock(time.Now().Truncate(time.Minute))
+	open := func() (*Predictor, []Ticket, func()) {
+		c := DefaultConfig()
+		c.Source, c.StateDir, c.Clock = source, dir, clock
+		p, err := New(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		tickets := p.Set("bench", requests)
+		ctx, cancel := context.WithCancel(b.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = p.Start(ctx)
+		}()
+		return p, tickets, func() { cancel(); <-done }
+	}
+	until := func(p *Predictor, enough func(Counts) bool) {
+		for tick := time.NewTicker(5 * time.Millisecond); !enough(p.Counts()); <-tick.C {
+		}
+	}
+	began := time.Now()
+	p, _, stop := open()
+	until(p, func(c Counts) bool { return c.Models == count })
+	b.Logf("%d histories of 14 days by the minute fitted in %s", count, time.Since(began).Round(time.Millisecond))
+	began = time.Now()
+	stop()
+	b.Logf("checkpoints written in %s", time.Since(began).Round(time.Millisecond))
+	for b.Loop() {
+		b.StopTimer()
+		clock.Step(30 * time.Minute)
+		runtime.GC()
+		b.StartTimer()
+		p, tickets, stop := open()
+		until(p, func(c Counts) bool { return c.Restored == count && c.Refreshes >= count/perNamespace })
+		var group sync.WaitGroup
+		for part := range 2 {
+			group.Go(func() {
+				for i := part; i < count; i += 2 {
+					if all, err := p.Forecast(tickets[i].Key, 2*time.Hour); err != nil || len(all) != 1 {
+						b.Errorf("%d: %d forecasts, %v", i, len(all), err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		b.StopTimer()
+		if c := p.Counts(); c.Histories != 0 || c.Models != count {
+			b.Fatalf("%+v", c)
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.HeapAlloc)/count, "heapB/series")
+		stop()
+		b.StartTimer()
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/series"
+)
+
+// read asks the source for a batch and feeds the answer to its entries.
+func (p *Predictor) read(ctx context.Context, b batch) error {
+	found, err := p.ask(ctx, b)
+	if err != nil {
+		return err
+	}
+	now := p.config.Clock.Now()
+	for _, e := range b.plans {
+		p.mu.Lock()
+		room := p.config.MaxSeries - p.models
+		p.mu.Unlock()
+		n, next := e.feed(found(e), b.window.End, now, feedLimits{perEntry: p.config.MaxSeriesPerQuery, total: max(0, room)})
+		p.mu.Lock()
+		e.read = next
+		if p.entries[e.plan.key] == e { // else nobody wants it any more
+			p.models += n - e.models
+			e.models = n
+		}
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// ask returns the answer as a function of the entry.
+func (p *Predictor) ask(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
+	if b.group.expression != "" {
+		all, err := p.config.Source.Range(ctx, b.group.expression, b.window)
+		if err != nil {
+			return nil, err
+		}
+		return func(*entry) []metrics.LabelledSeries { return all }, nil
+	}
+	var names []string
+	for _, e := range b.plans {
+		names = append(names, e.plan.query.Target.Name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	var byName map[string]series.Series
+	var err error
+	if b.group.kind == kindNode {
+		byName, err = p.config.Source.NodeUsage(ctx, metrics.NodesRequest{Resource: b.group.resource, Names: names, Window: b.window})
+	} else {
+		byName, err = p.config.Source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+			Resource: b.group.resource, Namespace: b.group.namespace, Kind: b.group.kind, Names: names, Window: b.window,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading from %s: %w", b.window.Start.Format("2006-01-02T15:04"), err)
+	}
+	return func(e *entry) []metrics.LabelledSeries {
+		one, ok := byName[e.plan.query.Target.Name]
+		if !ok {
+			return nil
+		}
+		return []metrics.LabelledSeries{{Series: one}}
+	}, nil
+}

@@ -1,0 +1,293 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"math/bits"
+	"slices"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// Start reads what is due until ctx ends, then writes checkpoints and returns. It is called once.
+func (p *Predictor) Start(ctx context.Context) error {
+	checkpoint := p.config.Clock.Now().Add(p.config.Checkpoint)
+	for ctx.Err() == nil {
+		now := p.config.Clock.Now()
+		if !now.Before(checkpoint) {
+			checkpoint = now.Add(p.config.Checkpoint)
+			p.workers.Go(func() { p.save(true) })
+		}
+		next := p.dispatch(ctx, now)
+		if checkpoint.Before(next) {
+			next = checkpoint
+		}
+		timer := p.config.Clock.NewTimer(max(time.Millisecond, next.Sub(now)))
+		select {
+		case <-ctx.Done():
+		case <-p.wake:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+	p.workers.Wait()
+	p.save(false)
+	return nil
+}
+
+// NeedLeaderElection says that only the replica that leads reads and forecasts.
+func (*Predictor) NeedLeaderElection() bool { return true }
+
+// batch is one read: entries whose query can be joined into one.
+type batch struct {
+	group  group
+	phase  phase
+	window metrics.Window
+	plans  []*entry
+}
+
+// group is what entries must have in common to be read together.
+type group struct {
+	namespace, kind string
+	resource        metrics.Resource
+	expression      string
+	step            time.Duration
+}
+
+func (e *entry) group() group {
+	q := e.plan.query
+	if q.Resource == "" {
+		return group{expression: q.Expression, step: e.plan.step}
+	}
+	return group{namespace: q.Target.Namespace, kind: q.Target.Kind, resource: q.Resource, step: e.plan.step}
+}
+
+// dispatch starts what is due, as far as workers are free, and returns when to look again at the latest.
+func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := now.Add(p.config.Refresh)
+	if now.Before(p.resume) {
+		return p.resume
+	}
+	var due []*entry
+	for _, e := range p.entries {
+		switch {
+		case e.running:
+		case !e.due.After(now):
+			due = append(due, e)
+		case e.due.Before(next):
+			next = e.due
+		}
+	}
+	for _, b := range p.batches(due, now) {
+		if !p.admit(b.phase) {
+			continue // A worker that becomes free looks again.
+		}
+		p.begin(ctx, b)
+	}
+	return next
+}
+
+// admit tells whether a worker may take a batch. While the source fails there is one worker, which tries it.
+func (p *Predictor) admit(next phase) bool {
+	free := p.config.Workers - p.busy
+	if p.pauses > 0 && next != toLoad {
+		free = 1 - p.busy
+	}
+	if next == toFetch && p.config.Workers > 1 && p.reading >= p.config.Workers-1 {
+		return false
+	}
+	return free > 0
+}
+
+// begin is called with mu held.
+func (p *Predictor) begin(ctx context.Context, b batch) {
+	for _, e := range b.plans {
+		e.running = true
+	}
+	p.busy++
+	if b.phase == toFetch {
+		p.reading++
+	}
+	p.workers.Go(func() {
+		var err error
+		switch b.phase {
+		case toLoad:
+			p.load(b.plans)
+		default:
+			err = p.read(ctx, b)
+		}
+		p.end(ctx, b, err)
+	})
+}
+
+// end files the outcome of a batch.
+func (p *Predictor) end(ctx context.Context, b batch, err error) {
+	now := p.config.Clock.Now()
+	own := err != nil && p.config.OwnFault != nil && p.config.OwnFault(err)
+	if err != nil {
+		for _, e := range b.plans {
+			e.fail(err)
+		}
+	}
+	p.mu.Lock()
+	p.busy--
+	if b.phase == toFetch {
+		p.reading--
+	}
+	for _, e := range b.plans {
+		e.running = false
+		p.reschedule(e, b.phase, err, own, now)
+	}
+	paused := p.pauses
+	switch {
+	case b.phase == toLoad || errors.Is(ctx.Err(), context.Canceled):
+	case err == nil || own:
+		p.pauses, p.resume, p.failure = 0, time.Time{}, nil
+	default:
+		if p.pauses == 0 {
+			p.failure = err
+		}
+		p.pauses++
+		p.resume = now.Add(backoff(firstPause, lastPause, p.pauses))
+	}
+	p.mu.Unlock()
+	p.counts.add(b.phase, err)
+	if err != nil && paused == 0 && ctx.Err() == nil {
+		p.config.Log.Info("Reading samples failed; forecasts go on from what is known", "query", b.plans[0].plan.query.String(), "reason", err.Error())
+	}
+	p.stir()
+}
+
+// reschedule is called with mu held.
+func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
+	switch {
+	case own:
+		e.failures++
+		e.due = now.Add(backoff(p.config.Refresh, lastRetry, e.failures))
+	case err != nil:
+		e.due = now // as soon as the source is asked again
+	case was == toLoad:
+		e.due = now
+	default:
+		e.failures, e.phase = 0, live
+		e.due = p.nextRefresh(e, now)
+	}
+}
+
+// nextRefresh puts the entries of a group on common times, so that they are read together, and groups apart from each
+// other, so that the source is asked evenly.
+func (p *Predictor) nextRefresh(e *entry, now time.Time) time.Time {
+	g := e.group()
+	h := fnv.New64a()
+	for _, part := range []string{g.namespace, g.kind, string(g.resource), g.expression} {
+		_, _ = h.Write([]byte(part + "\x00")) // never fails
+	}
+	every := max(p.config.Refresh, e.plan.step)
+	offset := time.Duration(h.Sum64() % uint64(every))
+	next := now.Truncate(every).Add(offset)
+	for next.Before(now.Add(every / 2)) {
+		next = next.Add(every)
+	}
+	return next
+}
+
+func backoff(first, last time.Duration, n int) time.Duration {
+	return min(last, first<<min(n-1, 16))
+}
+
+// batches joins due entries, live ones first. It is called with mu held.
+func (p *Predictor) batches(due []*entry, now time.Time) []batch {
+	type joint struct {
+		group group
+		phase phase
+		class int
+	}
+	byJoint := map[joint]*batch{}
+	var loading batch
+	for _, e := range due {
+		if e.phase == toLoad {
+			loading.plans = append(loading.plans, e)
+			continue
+		}
+		w := p.window(e, now)
+		if !w.Start.Before(w.End) {
+			e.due = w.End.Add(e.plan.step + p.config.settle(e.plan.step)) // there is nothing new yet
+			continue
+		}
+		points := int(w.End.Sub(w.Start) / w.Step)
+		// Histories of twice the length are not read together: much would be read twice.
+		j := joint{group: e.group(), phase: e.phase, class: bits.Len(uint(points))}
+		b := byJoint[j]
+		if b == nil {
+			b = &batch{group: j.group, phase: j.phase, window: w}
+			byJoint[j] = b
+		}
+		if w.Start.Before(b.window.Start) {
+			b.window.Start = w.Start
+		}
+		b.plans = append(b.plans, e)
+	}
+	var out []batch
+	for part := range slices.Chunk(loading.plans, maxNames) {
+		out = append(out, batch{plans: part})
+	}
+	for _, b := range byJoint {
+		out = append(out, b.split()...)
+	}
+	slices.SortFunc(out, func(a, b batch) int {
+		return cmp.Or(cmp.Compare(rank(a.phase), rank(b.phase)), cmp.Compare(a.group.namespace, b.group.namespace),
+			cmp.Compare(a.group.expression, b.group.expression))
+	})
+	return out
+}
+
+// rank puts what is live first: it is cheap, and keeps what there is from ageing.
+func rank(p phase) int {
+	if p == live {
+		return -1
+	}
+	return int(p)
+}
+
+// split bounds the names and the samples of one read. Entries of one name stay together, so that it is read once.
+func (b *batch) split() []batch {
+	if b.group.expression != "" {
+		return []batch{*b}
+	}
+	points := max(1, int(b.window.End.Sub(b.window.Start)/b.window.Step))
+	most := min(maxNames, max(1, maxPoints/points))
+	slices.SortFunc(b.plans, func(x, y *entry) int { return cmp.Compare(x.plan.query.Target.Name, y.plan.query.Target.Name) })
+	var out []batch
+	names := 0
+	for i, e := range b.plans {
+		fresh := i == 0 || b.plans[i-1].plan.query.Target.Name != e.plan.query.Target.Name
+		if fresh {
+			names++
+		}
+		if len(out) == 0 || fresh && names > most {
+			out, names = append(out, batch{group: b.group, phase: b.phase, window: b.window}), 1
+		}
+		last := &out[len(out)-1]
+		last.plans = append(last.plans, e)
+	}
+	return out
+}
+
+// window is what has to be read for an entry. It is called with mu held.
+func (p *Predictor) window(e *entry, now time.Time) metrics.Window {
+	step := e.plan.step
+	w := metrics.Window{End: now.Add(-p.config.settle(step)).UTC().Truncate(step), Step: step}
+	w.Start = w.End.Add(-e.plan.history).Truncate(step)
+	if e.read.After(w.Start) {
+		w.Start = e.read
+	}
+	return w
+}

@@ -1,0 +1,148 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+const (
+	// storeVersion is part of every file's name and content; files of another version are removed and read anew from the
+	// source.
+	storeVersion = 2
+	storeSuffix  = ".v2.ckpt"
+	// maxFile bounds what is read of a file: 50 series of samples.
+	maxFile = 64 << 20
+)
+
+// store keeps a file for each entry in a directory. A nil store keeps nothing.
+type store struct{ dir string }
+
+func openStore(dir string) (*store, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the state directory: %w", err)
+	}
+	return &store{dir: dir}, nil
+}
+
+func (s *store) file(key Key) string { return filepath.Join(s.dir, key.String()+storeSuffix) }
+
+func (s *store) remove(keys ...Key) {
+	if s == nil {
+		return
+	}
+	for _, key := range keys {
+		// A file that stays is removed by prune.
+		_ = os.Remove(s.file(key))
+	}
+}
+
+// checkpoint is an entry as it stands in a file.
+type checkpoint struct {
+	Version int
+	Query   Query
+	Until   time.Time
+	Tracks  []trackCheckpoint
+}
+
+type trackCheckpoint struct {
+	Labels      metrics.Labels
+	Model       []byte
+	First, Last time.Time
+	Score       score
+	Ledger      ledgerCheckpoint
+	// Cells and Days are the reference; its half hour in progress is not kept.
+	Cells [referenceDays][referenceSlots][2]float32
+	Days  [referenceDays]int32
+}
+
+type ledgerCheckpoint struct {
+	Start         time.Time
+	Step          time.Duration
+	Median, Upper []float32
+}
+
+// write replaces a file as a whole: a crash leaves the one before.
+func (s *store) write(key Key, c checkpoint) error {
+	var body bytes.Buffer
+	if err := gob.NewEncoder(&body).Encode(c); err != nil {
+		return fmt.Errorf("encoding the checkpoint of %s: %w", c.Query, err)
+	}
+	content := binary.LittleEndian.AppendUint32(body.Bytes(), crc32.ChecksumIEEE(body.Bytes()))
+	part := s.file(key) + ".part"
+	if err := os.WriteFile(part, content, 0o600); err != nil {
+		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
+	}
+	if err := os.Rename(part, s.file(key)); err != nil {
+		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
+	}
+	return nil
+}
+
+var errCheckpoint = errors.New("unusable checkpoint")
+
+// read returns fs.ErrNotExist where there is none.
+func (s *store) read(key Key) (checkpoint, error) {
+	info, err := os.Stat(s.file(key))
+	if err != nil {
+		return checkpoint{}, err
+	}
+	if info.Size() > maxFile || info.Size() < 5 {
+		return checkpoint{}, fmt.Errorf("%w: %d bytes", errCheckpoint, info.Size())
+	}
+	content, err := os.ReadFile(s.file(key))
+	if err != nil {
+		return checkpoint{}, err
+	}
+	if len(content) < 5 {
+		return checkpoint{}, fmt.Errorf("%w: %d bytes", errCheckpoint, len(content))
+	}
+	body := content[:len(content)-4]
+	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(content)-4:]) {
+		return checkpoint{}, fmt.Errorf("%w: the checksum differs", errCheckpoint)
+	}
+	var c checkpoint
+	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(&c); err != nil {
+		return checkpoint{}, fmt.Errorf("%w: %w", errCheckpoint, err)
+	}
+	if c.Version != storeVersion {
+		return checkpoint{}, fmt.Errorf("%w: version %d is not %d", errCheckpoint, c.Version, storeVersion)
+	}
+	return c, nil
+}
+
+// prune removes the files that no key of known has.
+func (s *store) prune(known map[string]bool) error {
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("pruning checkpoints: %w", err)
+	}
+	var errs []error
+	for _, f := range files {
+		name := f.Name()
+		ours := strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, ".ckpt.part")
+		if f.IsDir() || !ours || known[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,254 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustercost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/series"
+)
+
+const gib = 1 << 30
+
+// world is a cluster and its history, as they are at the moment.
+type world struct {
+	mu              sync.Mutex
+	cluster         workload.Cluster
+	use             map[string]float64 // by pod: cores, and GiB
+	clusterErr, err error
+	listed          int
+}
+
+func (w *world) set(change func(*world)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(w)
+}
+
+func (w *world) Cluster(context.Context, []string) (workload.Cluster, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed++
+	return w.cluster, w.clusterErr
+}
+
+func (w *world) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pod, v := range w.use {
+		if req.Resource == metrics.Memory {
+			v *= gib
+		}
+		err := visit(metrics.Chunk{
+			Key:    metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod, Container: "app"},
+			Series: series.Series{Start: req.Start, Step: time.Minute, Values: []float64{v / 2, math.NaN(), v * 3 / 2}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return w.err
+}
+
+func pod(owner, name, node string, cpu series.MilliCPU, memory series.Bytes) workload.Pod {
+	return workload.Pod{
+		Name: name, Node: node, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: owner},
+		Requests: cost.Amounts{CPU: cpu, Memory: memory},
+	}
+}
+
+func newWorld() *world {
+	return &world{
+		cluster: workload.Cluster{
+			Nodes: []cost.Node{{Name: "a", Size: cost.Amounts{CPU: 4000, Memory: 8 * gib}}},
+			Pods:  []workload.Pod{pod("web", "web-1", "a", 1000, 2*gib), pod("db", "db-1", "a", 500, gib)},
+		},
+		use: map[string]float64{"web-1": 0.5},
+	}
+}
+
+func newLedger(t *testing.T, w *world, c clock.WithTicker) *Ledger {
+	t.Helper()
+	book, err := cost.ParsePriceBook([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":0.5}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(Config{Book: book, Cluster: w, Usage: w, Interval: time.Minute, Clock: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func check(t *testing.T, l *Ledger, want string, names ...string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(l); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	workloadHead = `# HELP crane_cost_workload_hourly What a workload bears of the nodes' cost, in the currency for an hour, by what its pods request, use, or the larger of the two.
+# TYPE crane_cost_workload_hourly gauge
+`
+	idleHead = `# HELP crane_cost_idle_hourly What of the nodes' cost no workload bears, in the currency for an hour.
+# TYPE crane_cost_idle_hourly gauge
+`
+	failuresHead = `# HELP crane_cost_read_failures_total Readings that failed, in part or as a whole.
+# TYPE crane_cost_read_failures_total counter
+`
+)
+
+func TestLedger(t *testing.T) {
+	w, c := newWorld(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	l := newLedger(t, w, c)
+	check(t, l, failuresHead+"crane_cost_read_failures_total 0\n")
+
+	l.renew(t.Context())
+	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="max",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="db"} 1
+crane_cost_workload_hourly{basis="max",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
+crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="db"} 1
+crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
+crane_cost_workload_hourly{basis="use",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="db"} 0
+crane_cost_workload_hourly{basis="use",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 0.75
+`+idleHead+`crane_cost_idle_hourly{basis="max",currency="USD",resource="cpu"} 2.5
+crane_cost_idle_hourly{basis="max",currency="USD",resource="memory"} 2.5
+crane_cost_idle_hourly{basis="request",currency="USD",resource="cpu"} 2.5
+crane_cost_idle_hourly{basis="request",currency="USD",resource="memory"} 2.5
+crane_cost_idle_hourly{basis="use",currency="USD",resource="cpu"} 3.5
+crane_cost_idle_hourly{basis="use",currency="USD",resource="memory"} 3.75
+`, "crane_cost_workload_hourly", "crane_cost_idle_hourly")
+
+	// A workload that is gone takes its series along; without use only the requests are known.
+	w.set(func(w *world) { w.cluster.Pods, w.err = w.cluster.Pods[:1], errors.New("no Prometheus") })
+	l.renew(t.Context())
+	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
+`+failuresHead+"crane_cost_read_failures_total 1\n", "crane_cost_workload_hourly", "crane_cost_read_failures_total")
+
+	// A cluster that cannot be listed leaves the last figures, and after a while none.
+	w.set(func(w *world) { w.clusterErr = errors.New("forbidden") })
+	l.renew(t.Context())
+	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
+`, "crane_cost_workload_hourly")
+	c.Step(stale*time.Minute + time.Second)
+	check(t, l, failuresHead+"crane_cost_read_failures_total 2\n")
+}
+
+func TestPrices(t *testing.T) {
+	w, c := newWorld(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	l := newLedger(t, w, c)
+	w.set(func(w *world) { w.clusterErr = errors.New("forbidden") })
+	if _, _, err := l.Prices(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("prices of an unknown cluster: %v", err)
+	}
+	w.set(func(w *world) { w.clusterErr = nil })
+	for range 3 { // The second and third are the first.
+		tariff, placed, err := l.Prices(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+		if p := tariff.At(placed.Of(ref)); p.From != cost.FromNodes || p.CPU != 1 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if w.listed != 2 {
+		t.Errorf("listed %d times", w.listed)
+	}
+	c.Step(2 * time.Minute)
+	w.set(func(w *world) { w.clusterErr = errors.New("timeout") })
+	if tariff, _, err := l.Prices(t.Context()); err != nil || tariff == nil {
+		t.Errorf("the last prices are lost: %v", err)
+	}
+	check(t, l, failuresHead+"crane_cost_read_failures_total 0\n") // Prices alone are no costs.
+}
+
+// TestStart: the books are renewed at each interval, and the end of the context ends it.
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		l := newLedger(t, w, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Start(ctx) }()
+		time.Sleep(150 * time.Second) // Of the bubble's clock.
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if w.listed != 3 {
+			t.Errorf("listed %d times in two and a half intervals", w.listed)
+		}
+	})
+}
+
+// TestCardinality: however many workloads and namespaces there are, the number of series is bounded and the sums stay.
+func TestCardinality(t *testing.T) {
+	w, c := &world{}, clocktesting.NewFakeClock(time.Now())
+	w.cluster.Nodes = []cost.Node{{Name: "a", Size: cost.Amounts{CPU: 1 << 30, Memory: 1 << 45}}}
+	for ns := range 1500 {
+		for i := range 3 {
+			p := pod(fmt.Sprintf("w%d", i), fmt.Sprintf("w%d-1", i), "a", 10, gib)
+			p.Owner.Namespace = fmt.Sprintf("ns%d", ns)
+			w.cluster.Pods = append(w.cluster.Pods, p)
+		}
+	}
+	l := newLedger(t, w, c)
+	l.cfg.Usage = nil
+	l.cfg.Book.Default.Rates.CPU = 0.001
+	l.renew(t.Context())
+	sum := func(name string) (series int, total float64) {
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(l); err != nil {
+			t.Fatal(err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == name {
+				for _, m := range f.GetMetric() {
+					series++
+					total += m.GetGauge().GetValue()
+				}
+			}
+		}
+		return series, total
+	}
+	want := l.last.allocation.Used.Cost.Request.Total().PerHour()
+	if n, total := sum("crane_cost_workload_hourly"); n > maxSeriesOwners+maxSeriesNamespaces+1 || math.Abs(total-want) > 1e-6 {
+		t.Errorf("%d series of workloads, in sum %v, want %v", n, total, want)
+	}
+	if n, total := sum("crane_cost_namespace_hourly"); n != maxSeriesNamespaces+1 || math.Abs(total-want) > 1e-6 {
+		t.Errorf("%d series of namespaces, in sum %v, want %v", n, total, want)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(Config{}); err == nil {
+		t.Error("a ledger of nothing")
+	}
+}

@@ -1,0 +1,100 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// Condition types beside Ready.
+const (
+	// conditionLearning, on a Recommendation, is True while a container has too little history for a number.
+	conditionLearning = analysisv1alpha1.ConditionLearning
+	// conditionFailed, on a Recommendation, is True when the last evaluation failed; the value is then that of the
+	// last one that did not.
+	conditionFailed = analysisv1alpha1.ConditionFailed
+)
+
+// Reasons of conditions and events.
+const (
+	reasonLearning        = "InsufficientHistory"
+	reasonLearned         = "EnoughHistory"
+	reasonNoUsage         = "NoUsage"
+	reasonEvaluated       = "Evaluated"
+	reasonRoundCompleted  = "RoundCompleted"
+	reasonTargetsYoung    = "TargetsTooYoung"
+	reasonInvalidInterval = "InvalidRunInterval"
+	reasonInvalidConfig   = "InvalidRecommender"
+	reasonSelectorFailed  = "SelectorFailed"
+	reasonSourceFailed    = "DataSourceFailed"
+	reasonWriteFailed     = "WriteFailed"
+	reasonTargetsFailed   = "TargetsFailed"
+	reasonReadFailed      = "ReadFailed"
+
+	reasonUnreadable = "TargetUnreadable"
+	reasonRefused    = "TargetRefused"
+	reasonCleared    = "NothingToRecommend"
+
+	reasonConverted          = "Converted"
+	reasonNotConverted       = "NotConverted"
+	reasonSettingsLoaded     = "RecommendationConfigurationLoaded"
+	reasonSettingsRefused    = "RecommendationConfigurationRefused"
+	reasonAutoscaled         = "Autoscaled"
+	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
+	reasonProposalOnly       = "ProposalOnly"
+
+	reasonTargetGone     = "TargetGone"
+	reasonNotSelected    = "NotSelected"
+	maxConditionMessage  = 1024
+	maxListedFailures    = 5
+	conditionMessageMore = " (and more)"
+)
+
+// state is what a condition says.
+type state struct {
+	kind    string
+	ok      bool
+	reason  string
+	message string
+}
+
+// set changes conditions only where something differs; the time of transition moves only with the status.
+func (s state) set(conditions *[]metav1.Condition, generation int64, now time.Time) bool {
+	status := metav1.ConditionFalse
+	if s.ok {
+		status = metav1.ConditionTrue
+	}
+	return meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: s.kind, Status: status, Reason: s.reason, Message: shortened(s.message), ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(now),
+	})
+}
+
+// shortened cuts what is too long for a condition or an event.
+func shortened(message string) string {
+	if len(message) > maxConditionMessage {
+		return strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
+	}
+	return message
+}
+
+// joined writes errors in one line, the first few of them.
+func joined(errs []error) string {
+	var parts []string
+	for i, err := range errs {
+		if i == maxListedFailures {
+			parts = append(parts, fmt.Sprintf("and %d more", len(errs)-i))
+			break
+		}
+		parts = append(parts, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return strings.Join(parts, "; ")
+}

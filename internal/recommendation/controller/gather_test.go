@@ -1,0 +1,222 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/pkg/recommend/observation"
+	"crane.io/crane/pkg/series"
+)
+
+// hourlySource knows that every pod of Deployment web is still, and counts questions.
+type hourlySource struct {
+	source
+	questions map[metrics.Figure]int
+	err       error
+}
+
+func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]metrics.Hourly, error) {
+	s.questions[req.Figure]++
+	if s.err != nil {
+		return nil, s.err
+	}
+	var out []metrics.Hourly
+	for i := range 3 {
+		out = append(out, metrics.Hourly{
+			Key: metrics.ContainerKey{
+				Workload: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Pod: fmt.Sprint("web-", i), Container: "app",
+			},
+			Values: make([]float64, req.Hours),
+		})
+	}
+	return out, nil
+}
+
+// running is a pod of a Deployment without a ReplicaSet between them: the fake has none.
+func running(of string) *corev1.Pod {
+	yes := true
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: of + "-0",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: of, UID: "u", Controller: &yes}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// TestQuestionsDoNotGrowWithTargets: each figure is one question, for one target and for fifty.
+func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
+	for _, n := range []int{1, 50} {
+		rule := testRule("")
+		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}, {Name: "Throttle"}, {Name: "GPU"}}
+		objects := []client.Object{rule, deployment("web"), running("web")}
+		for i := range n - 1 {
+			name := fmt.Sprint("other-", i)
+			objects = append(objects, deployment(name), running(name))
+		}
+		f := newFixture(t, objects...)
+		src := &hourlySource{questions: map[metrics.Figure]int{}}
+		f.History = profile.Source{Usage: src}
+		f.settle()
+		if reason, message := f.ready(); reason != reasonRoundCompleted {
+			t.Fatal(reason, message)
+		}
+		for _, figure := range []metrics.Figure{
+			metrics.PodCPU, metrics.PodReceived, metrics.PodSent, metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
+		} {
+			if src.questions[figure] != 1 {
+				t.Errorf("%d targets: %d questions for %s", n, src.questions[figure], figure)
+			}
+		}
+		if rec := f.all()["web"]; rec.Status.Action != analysisv1alpha1.ActionPatch || rec.Spec.Type != "Unused" {
+			t.Errorf("%d targets: web is not used: %+v", n, rec.Status)
+		}
+	}
+}
+
+// TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the round with a reason and writes nothing.
+func TestSourcesWithoutHours(t *testing.T) {
+	for name, usage := range map[string]metrics.UsageReader{
+		"cannot": &source{}, "fails": &hourlySource{questions: map[metrics.Figure]int{}, err: errors.New("server is on fire")},
+	} {
+		rule := testRule("")
+		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}}
+		f := newFixture(t, rule, deployment("web"), running("web"))
+		f.History = profile.Source{Usage: usage}
+		f.round()
+		reason, message := f.ready()
+		if reason != reasonSourceFailed || !strings.Contains(message, "recommender Unused") || len(f.all()) != 0 {
+			t.Errorf("%s: %s %s, %d recommendations", name, reason, message, len(f.all()))
+		}
+	}
+}
+
+func TestByOwnerAddsPodsUp(t *testing.T) {
+	nan := math.NaN()
+	of := func(pod string, values ...float64) metrics.Hourly {
+		return metrics.Hourly{Key: metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod}, Values: values}
+	}
+	got := byOwner([]metrics.Hourly{of("a", 2, 4, nan, -1), of("b", 4, nan, nan, nan)}, 4)[owner{"shop", "Deployment", "web"}]
+	same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+	if !slices.EqualFunc(got.sum, observation.Hours{6, 4, nan, nan}, same) || !slices.EqualFunc(got.mean(), observation.Hours{3, 4, nan, nan}, same) {
+		t.Errorf("sum %v, mean %v", got.sum, got.mean())
+	}
+	if none := (podHours{}).mean(); len(none) != 0 {
+		t.Error(none)
+	}
+}
+
+func TestHourlyMax(t *testing.T) {
+	end := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC)
+	s := series.Series{Start: end.Add(-150 * time.Minute), Step: 30 * time.Minute, Values: []float64{9, 1, 2, math.NaN(), 4, 7}}
+	got := hourlyMax(s, end, 3)
+	// The first value lies in the third hour back; the last begins where the window ends.
+	if want := (observation.Hours{9, 2, 4}); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := hourlyMax(series.Series{}, end, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
+		t.Error(got)
+	}
+}
+
+func TestWantedClaims(t *testing.T) {
+	set := func(name string, replicas, start int32) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		s.Spec.Replicas = &replicas
+		if start > 0 {
+			s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: start}
+		}
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		return s
+	}
+	all := templates{byNamespace: map[string][]template{}}
+	all.addSet(set("db", 3, 0))
+	all.addSet(set("idle", 0, 0))
+	all.addSet(set("late", 2, 5))
+	all.add("shop", "CronJob backup", &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "backups"}},
+	}}}})
+	for name, want := range map[string]bool{
+		"data-db-0": true, "data-db-2": true, "data-db-3": false, "data-db-x": false, "data-db--1": false, "data-idle-7": true,
+		"data-late-6": true, "data-late-7": false, "backups": true, "other": false, "data-db-": false,
+	} {
+		if got := len(all.wantClaim(claim{"shop", name})) > 0; got != want {
+			t.Errorf("%s: wanted %v", name, got)
+		}
+		if len(all.wantClaim(claim{"bank", name})) > 0 {
+			t.Errorf("%s of another namespace", name)
+		}
+	}
+}
+
+// TestThrottlePatchTakesNoRequestAway: a patch that raises a limit says nothing of requests, not even null.
+func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
+	from, to := "500m", "750m"
+	before, after := change{container: "app", role: workload.App}, change{container: "app", role: workload.App}
+	limit(&before, &after, corev1.ResourceCPU, &from, &to)
+	var d decision
+	if err := d.writePatch("Deployment", []change{before}, []change{after}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(d.recommended, "requests") || !strings.Contains(d.recommended, `"limits":{"cpu":"750m"}`) {
+		t.Error(d.recommended)
+	}
+}
+
+func TestRoomIsWhatIsLeft(t *testing.T) {
+	w := &world{}
+	has := corev1.ResourceList{
+		corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"), corev1.ResourcePods: apiresource.MustParse("3"),
+	}
+	w.seen.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: has}}}
+	w.seen.pods = []pod{
+		{Pod: workload.Pod{Node: "a", Requests: workload.AmountsOf(corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1500m")})}},
+		{Pod: workload.Pod{Node: "gone"}},
+		{Pod: workload.Pod{}},
+	}
+	if got := w.room()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestExampleConfiguration: each recommender of the example is there and takes the settings it is given.
+func TestExampleConfiguration(t *testing.T) {
+	data, err := os.ReadFile("../../../examples/recommendation-configuration.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseSettings(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range s.recommenders {
+		if _, err := s.run(analysisv1alpha1.Recommender{Name: name}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, r := range recommenders() {
+		if _, builtin := BuiltinSettings().recommenders[r.name]; !builtin {
+			t.Errorf("%s is not built in", r.name)
+		}
+	}
+}

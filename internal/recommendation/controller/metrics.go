@@ -1,0 +1,255 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// Metrics exports what the Recommendations of the cluster say, under gocrane's names. Series are made from the
+// Recommendations that are known at the time of a scrape, so that they go away with them, and each set of labels is
+// exported once, however many rules have chosen the workload: the oldest Recommendation counts.
+//
+// It implements prometheus.Collector and is safe for concurrent use.
+type Metrics struct {
+	now      func() time.Time
+	outdated time.Duration
+
+	values, replicas, selected, status, executions, savings *prometheus.Desc
+	totalSavings, totalCPU, totalMemory                     *prometheus.Desc
+
+	mu      sync.Mutex
+	entries map[types.NamespacedName]*entry
+	// rules say when each rule has last evaluated all of its targets: a Recommendation that says the same as before is not
+	// written, and is as fresh as that.
+	rules map[string]time.Time
+}
+
+// entry is one Recommendation as far as it is exported.
+type entry struct {
+	created    time.Time
+	target     corev1.ObjectReference
+	kind       string
+	values     map[string]corev1.ResourceList
+	replicas   *int32
+	rule       string
+	updated    time.Time
+	failed     bool
+	savings    *analysisv1alpha1.Savings
+	executions float64
+	// observed entries are exported. One that was only executed may belong to an object that has gone meanwhile.
+	observed bool
+}
+
+// NewMetrics returns metrics without any series. outdated is the age from which a recommendation counts as OutDate.
+func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
+	target := []string{"apiversion", "owner_kind", "namespace", "owner_name"}
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName("crane", "analysis", name), help, labels, nil)
+	}
+	return &Metrics{
+		now:      now,
+		outdated: outdated,
+		entries:  map[types.NamespacedName]*entry{},
+		rules:    map[string]time.Time{},
+		values: desc("resource_recommendation", "Recommended request of a container, in cores or bytes.",
+			append(slices.Clone(target), "container", "resource")...),
+		replicas: desc("replicas_recommendation", "Recommended number of pods.", target...),
+		selected: desc("select_targets", "1 for each target that a rule has chosen.", append([]string{"type"}, target...)...),
+		status: desc("recommendations_status", "Seconds since the recommendation was last computed.",
+			append(append([]string{"type"}, target...), "update_status", "result_status")...),
+		executions: desc("recommendation_execution_total", "Evaluations of a target since this process first saw it.",
+			append(slices.Clone(target), "type")...),
+		savings: desc("recommendation_monthly_savings", "What the recommended requests save in a month of 730 hours, in the currency; below zero they cost.",
+			append(slices.Clone(target), "currency")...),
+		totalSavings: desc("recommendations_savings_monthly", "Sum of the savings of all recommendations, each target once, in a month of 730 hours.", "currency"),
+		totalCPU:     desc("recommendations_savings_cpu_cores", "How much less CPU all targets together would request."),
+		totalMemory:  desc("recommendations_savings_memory_bytes", "How much less memory all targets together would request."),
+	}
+}
+
+// evaluated notes that a rule has evaluated all of its targets.
+func (m *Metrics) evaluated(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rules[rule.Name] = at
+}
+
+// forgetRule drops what is kept of a rule.
+func (m *Metrics) forgetRule(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.rules, name)
+}
+
+// ruleOf is the name of the rule that a Recommendation belongs to; the label may hold a shortened one.
+func ruleOf(rec *analysisv1alpha1.Recommendation) string {
+	for _, owner := range rec.OwnerReferences {
+		if owner.Kind == "RecommendationRule" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// observe takes over what a Recommendation says. Values that cannot be read are left out.
+func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(rec)
+	e.values, e.replicas, e.observed, e.savings, e.rule = values.containers, values.replicas, true, rec.Status.Savings, ruleOf(rec)
+	if t := rec.Status.LastUpdateTime; t != nil {
+		e.updated = t.Time
+	}
+	failed := meta.FindStatusCondition(rec.Status.Conditions, conditionFailed)
+	e.failed = failed != nil && failed.Status == metav1.ConditionTrue
+}
+
+// executed counts one evaluation.
+func (m *Metrics) executed(rec *analysisv1alpha1.Recommendation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(rec).executions++
+}
+
+// entry must be called with the lock held.
+func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
+	key := types.NamespacedName{Namespace: rec.Namespace, Name: rec.Name}
+	e := m.entries[key]
+	if e == nil {
+		e = &entry{}
+		m.entries[key] = e
+	}
+	e.created, e.target, e.kind = rec.CreationTimestamp.Time, rec.Spec.TargetRef, string(rec.Spec.Type)
+	return e
+}
+
+// forget drops the series of a Recommendation.
+func (m *Metrics) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, key)
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.values, m.replicas, m.selected, m.status, m.executions, m.savings, m.totalSavings, m.totalCPU, m.totalMemory,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	seen := map[identity]bool{}
+	sum := totalSavings{monthly: map[string]float64{}}
+	for _, e := range m.inOrder() {
+		id := identity{
+			group: e.target.APIVersion, kind: e.target.Kind, namespace: e.target.Namespace, name: e.target.Name, recommender: e.kind,
+		}
+		if seen[id] || !e.observed {
+			continue
+		}
+		seen[id] = true
+		m.collect(ch, e, now)
+		sum.add(e.savings)
+	}
+	m.collectTotals(ch, sum)
+}
+
+// totalSavings adds up what Recommendations are worth.
+type totalSavings struct {
+	monthly     map[string]float64
+	cpu, memory float64
+}
+
+func (t *totalSavings) add(s *analysisv1alpha1.Savings) {
+	if s == nil {
+		return
+	}
+	if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
+		t.monthly[s.Currency] += monthly
+		t.cpu += s.CPU.AsApproximateFloat64()
+		t.memory += s.Memory.AsApproximateFloat64()
+	}
+}
+
+func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
+	if len(t.monthly) == 0 {
+		return // Nothing can be counted, which is not the same as nothing to save.
+	}
+	for currency, monthly := range t.monthly {
+		ch <- prometheus.MustNewConstMetric(m.totalSavings, prometheus.GaugeValue, monthly, currency)
+	}
+	ch <- prometheus.MustNewConstMetric(m.totalCPU, prometheus.GaugeValue, t.cpu)
+	ch <- prometheus.MustNewConstMetric(m.totalMemory, prometheus.GaugeValue, t.memory)
+}
+
+// inOrder returns the entries, the oldest first. The lock must be held.
+func (m *Metrics) inOrder() []*entry {
+	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
+		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	out := make([]*entry, len(keys))
+	for i, k := range keys {
+		out[i] = m.entries[k]
+	}
+	return out
+}
+
+func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) {
+	target := []string{e.target.APIVersion, e.target.Kind, e.target.Namespace, e.target.Name}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(m.selected, 1, append([]string{e.kind}, target...)...)
+	if !e.updated.IsZero() {
+		updated := e.updated
+		if at := m.rules[e.rule]; !e.failed && at.After(updated) {
+			updated = at
+		}
+		age := max(0, now.Sub(updated))
+		update, result := "Updated", "Success"
+		if age > m.outdated {
+			update = "OutDate"
+		}
+		if e.failed {
+			result = "Failed"
+		}
+		gauge(m.status, age.Seconds(), append(append([]string{e.kind}, target...), update, result)...)
+	}
+	if e.executions > 0 {
+		ch <- prometheus.MustNewConstMetric(m.executions, prometheus.CounterValue, e.executions, append(slices.Clone(target), e.kind)...)
+	}
+	if s := e.savings; s != nil {
+		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
+			gauge(m.savings, monthly, append(slices.Clone(target), s.Currency)...)
+		}
+	}
+	if e.replicas != nil {
+		gauge(m.replicas, float64(*e.replicas), target...)
+	}
+	for container, list := range e.values {
+		for name, q := range list {
+			gauge(m.values, q.AsApproximateFloat64(), append(slices.Clone(target), container, string(name))...)
+		}
+	}
+}

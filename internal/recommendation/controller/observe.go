@@ -1,0 +1,189 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+)
+
+// indexRuleUID finds the Recommendations of a rule in the cache.
+const indexRuleUID = "metadata.labels.rule-uid"
+
+// selection is what a rule is about at one time.
+type selection struct {
+	// targets are the selected workloads, each once, in a fixed order.
+	targets []workload.Workload
+	// failures are selectors that could not be resolved. While there are any, the selection is not complete and
+	// nothing may be concluded from a workload's absence.
+	failures []error
+	// broken are targets that are there and could not be read.
+	broken map[identity]error
+}
+
+// selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
+// selector leaves the others standing.
+func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (selection, error) {
+	s := selection{broken: map[identity]error{}}
+	seen := map[identity]bool{}
+	take := func(w workload.Workload) bool {
+		id := identityOf(w.Ref, "")
+		if seen[id] || w.Deleting || w.Part {
+			return false
+		}
+		seen[id] = true
+		s.targets = append(s.targets, w)
+		return true
+	}
+	for i, selector := range rule.Spec.ResourceSelectors {
+		err := r.selectOne(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
+			if take(w) && broken != nil {
+				s.broken[identityOf(w.Ref, "")] = broken
+			}
+		})
+		if ctx.Err() != nil {
+			return selection{}, fmt.Errorf("selecting the targets: %w", ctx.Err())
+		}
+		if err != nil {
+			s.failures = append(s.failures, fmt.Errorf("spec.resourceSelectors[%d]: %w", i, err))
+		}
+	}
+	slices.SortFunc(s.targets, func(a, b workload.Workload) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.APIVersion, b.APIVersion))
+	})
+	return s, nil
+}
+
+func (r *RuleReconciler) selectOne(
+	ctx context.Context, s analysisv1alpha1.ResourceSelector, namespaces analysisv1alpha1.NamespaceSelector,
+	visit func(workload.Workload, error),
+) error {
+	selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
+	if err != nil {
+		return fmt.Errorf("labelSelector: %w", err)
+	}
+	if s.LabelSelector == nil {
+		selector = labels.Everything() // The function above takes nil for "selects nothing".
+	}
+	kinds, err := r.Kinds.Resolve(s.APIVersion, s.Kind)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, kind := range kinds {
+		for _, ns := range namesOf(namespaces, clusterScoped(kind.Group, kind.Kind)) {
+			q := workload.Query{Kind: kind, Namespace: ns, Name: s.Name, Selector: selector}
+			if err := r.list(ctx, q, visit); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// namesOf are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
+func namesOf(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
+	switch {
+	case s.Any:
+		return []string{metav1.NamespaceAll}
+	case clusterScoped:
+		return nil
+	}
+	return s.MatchNames
+}
+
+// list visits the objects of one query: workloads with what is known of their pods, all others by their metadata.
+func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
+	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
+	defer cancel()
+	if q.Kind.Group == "" && slices.Contains(otherKinds(), q.Kind.Kind) {
+		return r.Lister.ListIdentities(listing, q, func(w workload.Workload) error {
+			visit(w, nil)
+			return nil
+		})
+	}
+	return r.Lister.ListEach(listing, q, func(w workload.Workload, err error) error {
+		visit(w, err)
+		return nil
+	})
+}
+
+// existing returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
+// gocrane made under another name is found like our own. Where two are for the same thing the older one counts and
+// the other is surplus.
+func existing(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
+	byIdentity map[identity]*analysisv1alpha1.Recommendation, surplus []*analysisv1alpha1.Recommendation, err error,
+) {
+	all, err := byRule(ctx, reader, rule.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
+		older, err := byRule(ctx, reader, types.UID(analytics))
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, slices.DeleteFunc(older, func(rec analysisv1alpha1.Recommendation) bool {
+			return rec.Labels[analysisv1alpha1.LabelRuleUID] != ""
+		})...)
+	}
+	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	byIdentity = make(map[identity]*analysisv1alpha1.Recommendation, len(all))
+	for i := range all {
+		rec := &all[i]
+		id := identityOfObject(rec)
+		if _, taken := byIdentity[id]; taken {
+			surplus = append(surplus, rec)
+			continue
+		}
+		byIdentity[id] = rec
+	}
+	return byIdentity, surplus, nil
+}
+
+func byRule(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
+	var list analysisv1alpha1.RecommendationList
+	// They are as they lie in the cache, and read only: a rule may have tens of thousands.
+	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
+	}
+	return list.Items, nil
+}
+
+// accepted tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.
+func accepted(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
+	return slices.ContainsFunc(list, func(s analysisv1alpha1.ResourceSelector) bool {
+		if s.Kind != w.Kind || (s.APIVersion != "" && groupOf(s.APIVersion) != groupOf(w.APIVersion)) ||
+			(s.Name != "" && s.Name != w.Name) {
+			return false
+		}
+		if s.LabelSelector == nil {
+			return true
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
+		return err == nil && selector.Matches(labels.Set(w.Labels))
+	})
+}
+
+// KindResolver finds the kinds that a selector means.
+type KindResolver interface {
+	// Resolve returns the kinds that are served; apiVersion may be empty, which means any group that serves the kind.
+	// The error says when there is none.
+	Resolve(apiVersion, kind string) ([]schema.GroupVersionKind, error)
+}

@@ -1,0 +1,114 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oomrecord
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"crane.io/crane/pkg/oom"
+)
+
+// Metrics count kills under gocrane's name. The series of a pod go with it.
+type Metrics struct {
+	count *prometheus.CounterVec
+	kept  prometheus.Gauge
+	// overflowed, failures and unreadable say what the recorder had to put up with.
+	overflowed, failures, unreadable prometheus.Counter
+
+	mu sync.Mutex
+	// pods are those that have series, and whether a list that goes on has shown them.
+	pods map[podName]bool
+}
+
+type podName struct{ namespace, name string }
+
+// NewMetrics counts nothing yet.
+func NewMetrics() *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &Metrics{
+		// gocrane's name, which dashboards know.
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "crane_autoscaling_oom_count", Help: "Containers killed or evicted for lack of memory since craned leads, each counted once.",
+		}, []string{"namespace", "pod", "container"}),
+		kept:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_oom_records", Help: "OOM kills in the ledger."}),
+		overflowed: counter("crane_oom_queue_overflows_total", "Times at which a kill did not fit in the queue; all pods are then listed again."),
+		failures:   counter("crane_oom_write_failures_total", "Writes of the ledger that failed and were tried again."),
+		unreadable: counter("crane_oom_unreadable_records_total", "Records that could not be read and were put aside."),
+		pods:       map[podName]bool{},
+	}
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.count, m.kept, m.overflowed, m.failures, m.unreadable}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(ch)
+	}
+}
+
+func (m *Metrics) killed(k oom.Kill) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods[podName{k.Namespace, k.Pod}] = true
+	m.count.WithLabelValues(k.Namespace, k.Pod, k.Container).Inc()
+}
+
+// listing begins to find out which pods are gone, visited notes one that is there, listed drops the series of all others.
+func (m *Metrics) listing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range m.pods {
+		m.pods[p] = false
+	}
+}
+
+func (m *Metrics) visited(namespace, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, counted := m.pods[podName{namespace, name}]; counted {
+		m.pods[podName{namespace, name}] = true
+	}
+}
+
+func (m *Metrics) listed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, there := range m.pods {
+		if !there {
+			m.drop(p)
+		}
+	}
+}
+
+func (m *Metrics) gone(namespace, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := (podName{namespace, name}); hasKey(m.pods, p) {
+		m.drop(p)
+	}
+}
+
+func hasKey(m map[podName]bool, p podName) bool {
+	_, ok := m[p]
+	return ok
+}
+
+func (m *Metrics) drop(p podName) {
+	delete(m.pods, p)
+	m.count.DeletePartialMatch(prometheus.Labels{"namespace": p.namespace, "pod": p.name})
+}

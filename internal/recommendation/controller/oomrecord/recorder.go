@@ -1,0 +1,275 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oomrecord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/kube/podwatch"
+	"crane.io/crane/pkg/oom"
+)
+
+const (
+	// coalesce is how long kills are gathered before they are written together.
+	coalesce = time.Second
+	// firstRetry and lastRetry bound the pause after a write that failed.
+	firstRetry, lastRetry = time.Second, time.Minute
+	// ownerPatience is how long a kill waits for an API server to say whose it is: a kill of somebody else would count for nobody, for ever.
+	ownerPatience = 5 * time.Minute
+	// queued bounds the kills that wait to be written. What does not fit is found again in the pods' statuses.
+	queued = 5000
+	// remembered bounds the kills that are known to be written, so that a change of a pod's status costs nothing. Past it
+	// they are looked up in the ledger again.
+	remembered = 50000
+)
+
+// Config is what a Recorder needs.
+type Config struct {
+	// Pods are followed, ConfigMaps hold the ledger; Objects reads what owns a pod.
+	Pods       corev1client.PodsGetter
+	ConfigMaps corev1client.ConfigMapsGetter
+	Objects    client.Reader
+	// Namespace of the ConfigMap.
+	Namespace string
+	Limits    oom.Limits
+	// CleanEvery is the time between two looks for what is too old.
+	CleanEvery time.Duration
+	Events     events.EventRecorder
+	Metrics    *Metrics
+	Clock      clock.WithTicker
+}
+
+// Recorder sees kills in the statuses of pods and writes each of them down once. It is a manager.Runnable that only the
+// leader runs. What it has not written yet when it ends is still visible in the pods, and the next leader finds it there.
+type Recorder struct {
+	cfg Config
+
+	mu      sync.Mutex // guards what follows
+	pending []sighting
+	// seen are the IDs of what is pending or written.
+	seen map[string]bool
+	// overflowed says that a kill did not fit in pending.
+	overflowed bool
+	// departed are pods that went while kills were pending: they get no series any more.
+	departed map[podName]bool
+	// last is the ledger as it was last read or written; nil before.
+	last *oom.Ledger
+
+	wake  chan struct{}
+	again chan struct{}
+	told  func([]oom.Kill)
+}
+
+// sighting is a kill whose owner is still to be found out.
+type sighting struct {
+	kill  oom.Kill
+	owner *metav1.OwnerReference
+	at    time.Time // when it was seen
+}
+
+// NewRecorder does nothing before Start.
+func NewRecorder(cfg Config) *Recorder {
+	return &Recorder{cfg: cfg, seen: map[string]bool{}, departed: map[podName]bool{}, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+}
+
+// Tell lets told be called, by one goroutine, with the kills that were newly recorded. It has to be said before Start.
+func (r *Recorder) Tell(told func([]oom.Kill)) { r.told = told }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (r *Recorder) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable: it watches and writes until ctx ends.
+func (r *Recorder) Start(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		pods := podwatch.Watch{Pods: r.cfg.Pods, Clock: r.cfg.Clock, Name: "oom"}
+		for ctx.Err() == nil {
+			pods.Run(ctx, r, r.again)
+		}
+	})
+	r.write(ctx)
+	return nil
+}
+
+// Listing implements podwatch.Visitor.
+func (r *Recorder) Listing() { r.cfg.Metrics.listing() }
+
+// Listed implements podwatch.Visitor.
+func (r *Recorder) Listed() { r.cfg.Metrics.listed() }
+
+// Gone implements podwatch.Visitor.
+func (r *Recorder) Gone(pod *corev1.Pod) {
+	r.Pod(pod) // Its last status may show a kill that was not seen before.
+	r.cfg.Metrics.gone(pod.Namespace, pod.Name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending) > 0 {
+		r.departed[podName{pod.Namespace, pod.Name}] = true
+	}
+}
+
+// Pod implements podwatch.Visitor.
+func (r *Recorder) Pod(pod *corev1.Pod) {
+	r.cfg.Metrics.visited(pod.Namespace, pod.Name)
+	kills := Recognise(pod)
+	if len(kills) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range kills {
+		if r.seen[k.ID] {
+			continue
+		}
+		if len(r.pending) >= queued {
+			r.overflowed = true
+			r.cfg.Metrics.overflowed.Inc()
+			break
+		}
+		r.remember(k.ID)
+		r.pending = append(r.pending, sighting{kill: k, owner: metav1.GetControllerOf(pod), at: r.cfg.Clock.Now()})
+	}
+	if len(r.pending) > 0 {
+		signal(r.wake)
+	}
+}
+
+// remember is called with the lock held.
+func (r *Recorder) remember(id string) {
+	if len(r.seen) >= remembered {
+		r.seen = map[string]bool{}
+		for _, s := range r.pending {
+			r.seen[s.kill.ID] = true
+		}
+	}
+	r.seen[id] = true
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// write brings what is pending into the ledger, and cleans it from time to time.
+func (r *Recorder) write(ctx context.Context) {
+	log := ctrl.LoggerFrom(ctx).WithName("oom")
+	clean := r.cfg.Clock.NewTicker(r.cfg.CleanEvery)
+	defer clean.Stop()
+	pause := firstRetry
+	wait := time.Duration(0) // The ledger is read at once.
+	for {
+		if wait >= 0 && !r.sleep(ctx, wait) {
+			return
+		}
+		err := r.flush(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.cfg.Metrics.failures.Inc()
+			log.Info("OOM kills are not written yet", "reason", err.Error(), "again in", pause.String())
+			wait, pause = pause, min(2*pause, lastRetry)
+			continue
+		}
+		wait, pause = coalesce, firstRetry
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		case <-clean.C():
+		}
+	}
+}
+
+func (r *Recorder) sleep(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
+	timer := r.cfg.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// flush writes what is pending. What is not written stays pending.
+func (r *Recorder) flush(ctx context.Context) error {
+	r.mu.Lock()
+	batch := r.pending[:len(r.pending):len(r.pending)]
+	r.mu.Unlock()
+	kills := make([]oom.Kill, len(batch))
+	owners := ownerCache{reader: r.cfg.Objects}
+	for i, s := range batch {
+		kills[i] = s.kill
+		var err error
+		if kills[i].Owner, err = owners.of(ctx, s, r.cfg.Clock.Since(s.at) < ownerPatience); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ledger, added, err := r.store(ctx, kills)
+	if err != nil {
+		return err
+	}
+	r.cfg.Metrics.kept.Set(float64(len(ledger.Kills())))
+	r.mu.Lock()
+	for _, k := range added {
+		if !r.departed[podName{k.Namespace, k.Pod}] {
+			r.cfg.Metrics.killed(k)
+		}
+	}
+	r.last = ledger
+	r.pending = append([]sighting(nil), r.pending[len(batch):]...)
+	if len(r.pending) == 0 {
+		clear(r.departed)
+	}
+	overflowed := r.overflowed
+	r.overflowed = false
+	r.mu.Unlock()
+	if overflowed {
+		signal(r.again) // What did not fit is still in the pods' statuses.
+	}
+	if len(added) > 0 && r.told != nil {
+		r.told(added)
+	}
+	return nil
+}
+
+// errNotRead says that nobody has read the ledger yet.
+var errNotRead = errors.New("the ledger of OOM kills is not read yet")
+
+// Kills are the recorded ones, oldest first; not to be changed. Where this process has not read the ledger yet it is read.
+func (r *Recorder) Kills(ctx context.Context) ([]oom.Kill, error) {
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last != nil {
+		return last.Kills(), nil
+	}
+	book, err := r.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotRead, err)
+	}
+	return book.ledger.Kills(), nil
+}

@@ -1,0 +1,179 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oomrecord
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/pkg/oom"
+)
+
+// Where the ledger lies.
+const (
+	Name    = oom.ConfigMap
+	dataKey = oom.Key
+	// stateKey holds what the ledger remembers beside the records.
+	stateKey = "state"
+	// AsideName is the ConfigMap that takes what could not be read, so that nothing is lost.
+	AsideName = "oom-record-unreadable"
+	// asideBytes bounds it; the API refuses objects of 1 MiB.
+	asideBytes = 900 << 10
+
+	fieldManager = "craned-oom"
+	// conflicts is how often a write that somebody else overtook is tried again at once.
+	conflicts = 5
+
+	reasonUnreadable = "UnreadableOOMRecords"
+)
+
+// state is the content of stateKey.
+type state struct {
+	DroppedThrough time.Time `json:"droppedThrough"`
+}
+
+// book is the ledger as it was read.
+type book struct {
+	ledger *oom.Ledger
+	// object is nil where there is no ConfigMap yet.
+	object *corev1.ConfigMap
+	// unreadable are the parts that are no records, as they were found.
+	unreadable []oom.Bad
+}
+
+// store adds kills to the ledger and returns it, with those that were new. Nothing is written where nothing changes.
+func (r *Recorder) store(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
+	for try := 1; ; try++ {
+		ledger, added, err := r.tryStore(ctx, kills)
+		if err == nil || try == conflicts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return ledger, added, err
+		}
+	}
+}
+
+func (r *Recorder) tryStore(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
+	b, err := r.read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(b.unreadable) > 0 {
+		if err := r.putAside(ctx, b); err != nil {
+			return nil, nil, err
+		}
+	}
+	now := r.cfg.Clock.Now()
+	added := b.ledger.Add(kills, now, r.cfg.Limits)
+	dropped := b.ledger.Clean(now, r.cfg.Limits)
+	if len(added) == 0 && dropped == 0 && len(b.unreadable) == 0 {
+		return b.ledger, nil, nil
+	}
+	return b.ledger, added, r.save(ctx, b)
+}
+
+// read reads the ledger from the API server. Where all of it is nonsense, what this process knew of it is taken.
+func (r *Recorder) read(ctx context.Context) (book, error) {
+	object, err := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace).Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return book{ledger: &oom.Ledger{}}, nil
+	}
+	if err != nil {
+		return book{}, fmt.Errorf("reading ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+	}
+	ledger, bad, err := oom.Read(object.Data[dataKey])
+	if err != nil {
+		bad = []oom.Bad{{Text: object.Data[dataKey], Err: err}}
+		r.mu.Lock()
+		if r.last != nil {
+			ledger.Add(r.last.Kills(), r.cfg.Clock.Now(), r.cfg.Limits)
+		}
+		r.mu.Unlock()
+	}
+	var s state
+	// A time in the future would keep every kill out; what cannot be read is as if nothing had been dropped.
+	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil && !s.DroppedThrough.After(r.cfg.Clock.Now()) {
+		ledger.SetThrough(s.DroppedThrough)
+	}
+	return book{ledger: ledger, object: object, unreadable: bad}, nil
+}
+
+// save writes the ledger over what was read, and only over that. Other keys of the ConfigMap are somebody else's and stay.
+func (r *Recorder) save(ctx context.Context, b book) error {
+	text, err := b.ledger.Text()
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+	}
+	data := map[string]string{dataKey: text}
+	if through := b.ledger.Through(); !through.IsZero() {
+		raw, err := json.Marshal(state{DroppedThrough: through.UTC()})
+		if err != nil {
+			return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+		}
+		data[stateKey] = string(raw)
+	}
+	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
+	if b.object == nil {
+		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: Name}, Data: data,
+		}, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		next := b.object.DeepCopy() // With its UID and resourceVersion.
+		if next.Data == nil {
+			next.Data = map[string]string{}
+		}
+		maps.Copy(next.Data, data)
+		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+	}
+	return nil
+}
+
+// putAside keeps what could not be read in a ConfigMap of its own, before it is written over, and tells of it.
+func (r *Recorder) putAside(ctx context.Context, b book) error {
+	fresh := map[string]string{}
+	for _, bad := range b.unreadable {
+		sum := sha256.Sum256([]byte(bad.Text))
+		fresh[hex.EncodeToString(sum[:8])] = bad.Text
+	}
+	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
+	aside, err := configMaps.Get(ctx, AsideName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		aside = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: AsideName}, Data: fresh}
+		_, err = configMaps.Create(ctx, aside, metav1.CreateOptions{FieldManager: fieldManager})
+	case err == nil:
+		all := maps.Clone(aside.Data)
+		if all == nil || size(all)+size(fresh) > asideBytes {
+			all = map[string]string{} // There is room for the latest only; whoever writes so much nonsense was told before.
+		}
+		maps.Copy(all, fresh)
+		aside.Data = all
+		_, err = configMaps.Update(ctx, aside, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("putting unreadable OOM records aside in ConfigMap %s/%s: %w", r.cfg.Namespace, AsideName, err)
+	}
+	r.cfg.Metrics.unreadable.Add(float64(len(b.unreadable)))
+	r.cfg.Events.Eventf(b.object, nil, corev1.EventTypeWarning, reasonUnreadable, "Read",
+		"%d records could not be read and were put aside in ConfigMap %s; the first: %v", len(b.unreadable), AsideName, b.unreadable[0].Err)
+	return nil
+}
+
+func size(data map[string]string) int {
+	n := 0
+	for key, value := range data {
+		n += len(key) + len(value)
+	}
+	return n
+}

@@ -1,0 +1,84 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/rightsize"
+)
+
+// TestPoliciesOfRules: a rule's settings hold a policy with rules, and a workload may name its class.
+func TestPoliciesOfRules(t *testing.T) {
+	const own = `
+name: ours
+cpu: {margin: 0.1}
+rules:
+- match: {kinds: [CronJob]}
+  policy: batch
+`
+	job := workload.Workload{Ref: workload.Ref{Namespace: "shop", Kind: "CronJob", Name: "etl"}}
+	web := workload.Workload{
+		Ref:         workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"},
+		Annotations: map[string]string{rightsize.ClassAnnotation: "latency-sensitive"},
+	}
+	plain := workload.Workload{Ref: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "plain"}}
+	for name, c := range map[string]struct {
+		config          map[string]string
+		job, web, plain string
+	}{
+		"built in":         {nil, "default", "latency-sensitive", "default"},
+		"a name":           {map[string]string{"policy": "batch"}, "batch", "latency-sensitive", "batch"},
+		"written out":      {map[string]string{"policy": own}, "batch", "latency-sensitive", "ours"},
+		"gocrane's keys":   {map[string]string{"cpu-request-percentile": "0.95"}, "gocrane", "gocrane", "gocrane"},
+		"JSON on one line": {map[string]string{"policy": `{"name": "ours"}`}, "ours", "latency-sensitive", "ours"},
+	} {
+		run, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, w := range []struct {
+			of   workload.Workload
+			want string
+		}{{job, c.job}, {web, c.web}, {plain, c.plain}} {
+			if p, why := run.policies.For(w.of.Subject()); p.Name != w.want {
+				t.Errorf("%s: %s has %q (%s), want %q", name, w.of.Ref, p.Name, why, w.want)
+			}
+		}
+	}
+	for config, says := range map[string]string{
+		"name: a\nrules: [{match: {}, policy: batch}]": "rules[0].match",
+		"name: a\ncpu: {margn: 1}":                     "cpu.margn",
+		"name: a\nname: b\n":                           "config[policy]",
+		"{":                                            "config[policy]",
+	} {
+		_, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": config}})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want it to say %s", config, err, says)
+		}
+	}
+	mixed := map[string]string{"policy": own, "cpu-request-percentile": "0.9"}
+	if _, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
+		t.Error("a policy beside gocrane's settings")
+	}
+}
+
+// resourceSettings is the Resource recommender as a rule has it.
+type resourceSettings struct {
+	run
+	policies rightsize.PolicySet
+}
+
+func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, error) {
+	one, err := s.run(r)
+	out := resourceSettings{run: one}
+	if job, ok := one.job.(*resourceJob); ok {
+		out.policies = job.policies
+	}
+	return out, err
+}

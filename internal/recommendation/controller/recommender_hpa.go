@@ -1,0 +1,229 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/hpa"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// hpaRecommender proposes autoscalers. It comes after Resource: where both look at one workload, the autoscaler acts on the
+// requests that Resource proposes.
+func hpaRecommender() recommender {
+	return recommender{
+		name:  string(analysisv1alpha1.AnalysisTypeHPA),
+		takes: takesScalable,
+		configure: func(config map[string]string) (job, error) {
+			s, err := hpa.ParseSettings(config)
+			return &hpaJob{settings: s}, err
+		},
+	}
+}
+
+type hpaJob struct {
+	settings hpa.Settings
+	existing map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
+}
+
+func (j *hpaJob) usageWindow() time.Duration { return j.settings.Replicas.Window }
+func (j *hpaJob) readsTotals() bool          { return true }
+
+func (j *hpaJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+	if _, err := w.usage(ctx); err != nil {
+		return err
+	}
+	var err error
+	j.existing, err = w.effectiveHPAs(ctx, targets)
+	return err
+}
+
+func (j *hpaJob) decide(w *world, target workload.Workload) (decision, error) {
+	in := hpa.Input{Replicas: w.replicasInput(target), PodCPU: j.podCPU(w, target)}
+	existing, there := j.existing[identityOf(target.Ref, "")]
+	if there {
+		in.Existing = boundsOf(existing.Spec)
+	}
+	foreign := foreignAutoscaler(w.read.constraints.Autoscalers(target.Ref))
+	if plan, decided := w.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
+		if cpu := requestAfter(plan); cpu > 0 && cpu != in.Replicas.CPURequest {
+			in.Replicas.CPURequest, in.RequestChanges = cpu, true
+		}
+	}
+	plan := hpa.Decide(in, j.settings)
+	out := decision{plan: plan.Plan}
+	if plan.State != recommend.Ready || plan.Bounds == (hpa.Bounds{}) {
+		return out, nil
+	}
+	if foreign != "" {
+		out.held = &state{
+			kind: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
+			message: fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload and is not Crane's: two of them would work against each other.", foreign),
+		}
+	}
+	var err error
+	if there {
+		err = j.patch(&out, existing, plan)
+	} else {
+		err = j.create(&out, target, plan, w.read.constraints.Autoscalers(target.Ref))
+	}
+	return out, err
+}
+
+// podCPU is the 99th percentile of each container of a pod, added up.
+func (j *hpaJob) podCPU(w *world, target workload.Workload) float64 {
+	sum := 0.0
+	for _, c := range target.Containers {
+		if c.Role != workload.Init {
+			sum += w.read.usage.CPUQuantile(target.Ref, c.Name, w.end, j.settings.Replicas.Window, 0.99)
+		}
+	}
+	if sum == 0 {
+		return math.NaN()
+	}
+	return sum
+}
+
+// requestAfter is the CPU that the containers which run for the life of a pod should request together.
+func requestAfter(plan resource.Plan) series.MilliCPU {
+	var sum series.MilliCPU
+	for _, r := range plan.Containers {
+		switch {
+		case r.Init:
+		case r.CPU.Status == rightsize.Ready && r.Target.CPURequest != nil:
+			sum += *r.Target.CPURequest
+		case r.Current.CPURequest != nil:
+			sum += *r.Current.CPURequest
+		}
+	}
+	return sum
+}
+
+func foreignAutoscaler(all []workload.Autoscaler) string {
+	for _, a := range all {
+		if a.Owner == "" {
+			return a.Name
+		}
+	}
+	return ""
+}
+
+// boundsOf are the bounds of an autoscaler that is there.
+func boundsOf(spec autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec) *hpa.Bounds {
+	out := hpa.Bounds{Min: 1, Max: spec.MaxReplicas}
+	if spec.MinReplicas != nil {
+		out.Min = *spec.MinReplicas
+	}
+	for _, m := range spec.Metrics {
+		if isCPU(m) && m.Resource.Target.AverageUtilization != nil {
+			out.Target = *m.Resource.Target.AverageUtilization
+		}
+	}
+	return &out
+}
+
+func isCPU(m autoscalingv2.MetricSpec) bool {
+	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU
+}
+
+// metricsOf are CPU at a target, and others that are there already.
+func (j *hpaJob) metricsOf(target int32, others []autoscalingv2.MetricSpec) []autoscalingv2.MetricSpec {
+	out := []autoscalingv2.MetricSpec{{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{
+			Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &target,
+		}},
+	}}
+	if !j.settings.KeepMetrics {
+		return out
+	}
+	return append(out, slices.DeleteFunc(slices.Clone(others), isCPU)...)
+}
+
+// create proposes a whole autoscaler, as a preview: it shows what it would do until somebody lets it act.
+func (j *hpaJob) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
+	var others []autoscalingv2.MetricSpec
+	for _, a := range there {
+		others = append(others, a.Metrics...)
+	}
+	spec := autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name},
+		MinReplicas:    &plan.Bounds.Min, MaxReplicas: plan.Bounds.Max,
+		ScaleStrategy: autoscalingv1alpha1.ScaleStrategyPreview,
+		Metrics:       j.metricsOf(plan.Bounds.Target, others),
+	}
+	if plan.Forecast {
+		spec.Prediction = forecast()
+	}
+	raw, err := json.Marshal(autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
+		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: target.Namespace, Name: target.Name},
+		Spec:       spec,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the autoscaler: %w", err)
+	}
+	out.recommended = string(raw)
+	out.on = &corev1.ObjectReference{
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind, Namespace: target.Namespace, Name: target.Name,
+	}
+	return nil
+}
+
+// forecast is gocrane's: an hour ahead, of the minutes of a week.
+func forecast() *autoscalingv1alpha1.Prediction {
+	window := int32(3600)
+	return &autoscalingv1alpha1.Prediction{
+		PredictionWindowSeconds: &window,
+		PredictionAlgorithm: &autoscalingv1alpha1.PredictionAlgorithm{
+			AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{SampleInterval: "1m", HistoryLength: "7d"},
+		},
+	}
+}
+
+// bounds is the part of an autoscaler that is patched.
+type bounds struct {
+	MinReplicas *int32                     `json:"minReplicas,omitempty"`
+	MaxReplicas int32                      `json:"maxReplicas"`
+	Metrics     []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
+}
+
+// patch proposes other bounds for the autoscaler that is there, and nothing else: what it scales and how is not touched.
+func (j *hpaJob) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
+	for _, side := range []struct {
+		into *string
+		spec bounds
+	}{
+		{&out.current, bounds{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
+		{&out.recommended, bounds{&plan.Bounds.Min, plan.Bounds.Max, j.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
+	} {
+		raw, err := json.Marshal(map[string]bounds{"spec": side.spec})
+		if err != nil {
+			return fmt.Errorf("encoding the patch: %w", err)
+		}
+		*side.into = string(raw)
+	}
+	out.on = &corev1.ObjectReference{
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind,
+		Namespace: there.Namespace, Name: there.Name, UID: there.UID,
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/replicas"
+)
+
+// replicasRecommender says how many pods workloads should have.
+func replicasRecommender() recommender {
+	return recommender{
+		name:  string(analysisv1alpha1.AnalysisTypeReplicas),
+		takes: takesScalable,
+		configure: func(config map[string]string) (job, error) {
+			s, err := replicas.ParseSettings(config)
+			return &replicasJob{settings: s}, err
+		},
+	}
+}
+
+type replicasJob struct{ settings replicas.Settings }
+
+func (j *replicasJob) usageWindow() time.Duration { return j.settings.Window }
+func (j *replicasJob) readsTotals() bool          { return true }
+
+func (j *replicasJob) gather(ctx context.Context, w *world, _ []workload.Workload) error {
+	_, err := w.usage(ctx)
+	return err
+}
+
+func (j *replicasJob) decide(w *world, target workload.Workload) (decision, error) {
+	plan := replicas.Decide(w.replicasInput(target), j.settings)
+	out := decision{plan: plan.Plan}
+	if plan.State != recommend.Ready {
+		return out, nil
+	}
+	// An autoscaler undoes what is set beside it, and is the one to be told.
+	if all := w.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
+		out.held = &state{
+			kind: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscaled,
+			message: fmt.Sprintf("HorizontalPodAutoscaler %s decides about the number of pods.", all[0].Name),
+		}
+	}
+	err := writeReplicas(&out, target.Replicas, plan.Replicas)
+	return out, err
+}
+
+// replicasInput is what the recommender needs to know of a workload.
+func (w *world) replicasInput(target workload.Workload) replicas.Input {
+	requests, unrequested := target.PodRequests()
+	in := replicas.Input{
+		Replicas: target.Replicas, Available: -1, CPURequest: requests.CPU, MemoryRequest: requests.Memory,
+		Unrequested: unrequested, Now: w.end,
+	}
+	if target.Available != nil {
+		in.Available = *target.Available
+	}
+	in.CPU, in.Memory = w.read.usage.Totals(target.Ref)
+	return in
+}
+
+// writeReplicas writes the number in gocrane's formats.
+func writeReplicas(out *decision, now, wanted int32) error {
+	patch := func(n int32) (string, error) {
+		raw, err := json.Marshal(map[string]any{"spec": map[string]int32{"replicas": n}})
+		if err != nil {
+			return "", fmt.Errorf("encoding the patch: %w", err)
+		}
+		return string(raw), nil
+	}
+	var err error
+	if out.current, err = patch(now); err != nil {
+		return err
+	}
+	if out.recommended, err = patch(wanted); err != nil {
+		return err
+	}
+	raw, err := yaml.Marshal(analysisv1alpha1.ProposedRecommendation{
+		ReplicasRecommendation: &analysisv1alpha1.ReplicasRecommendation{Replicas: &wanted},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the recommended value: %w", err)
+	}
+	out.value = string(raw)
+	return nil
+}

@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+)
+
+// Reconciler looks after one Recommendation: it exports its value, and deletes a Recommendation of a rule whose target is
+// gone. What becomes of the value is package adoption's.
+type Reconciler struct {
+	// Client reads Recommendations from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server. It confirms what would be deleted, and reads kinds of which no cache is kept.
+	Live    client.Reader
+	Events  events.EventRecorder
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	rec := &analysisv1alpha1.Recommendation{}
+	if err := r.Client.Get(ctx, req.NamespacedName, rec); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Metrics.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading recommendation %s: %w", req, err)
+	}
+	if rec.DeletionTimestamp != nil {
+		r.Metrics.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	// A value that cannot be read has no metric; the condition Adopted says what is wrong with it.
+	values, _ := parseValue(rec.Status.RecommendedValue)
+	r.Metrics.observe(rec, values)
+
+	_, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, r.targetGone(ctx, rec)
+	case err != nil && !meta.IsNoMatchError(err): // A kind that is gone may come back; the rule's next round says what it is.
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// targetGone deletes a Recommendation that a rule made; one that a user made stays, since it is the user's.
+func (r *Reconciler) targetGone(ctx context.Context, rec *analysisv1alpha1.Recommendation) error {
+	if rec.Labels[analysisv1alpha1.LabelRuleUID] == "" {
+		return nil
+	}
+	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID, ResourceVersion: &rec.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting recommendation %s/%s, whose target is gone: %w", rec.Namespace, rec.Name, err)
+	}
+	r.Events.Eventf(rec, nil, corev1.EventTypeNormal, reasonTargetGone, "Delete",
+		"%s %s is gone; the recommendation for it was deleted", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Name)
+	r.Metrics.forget(client.ObjectKeyFromObject(rec))
+	return nil
+}

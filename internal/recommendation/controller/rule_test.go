@@ -1,0 +1,384 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// TestRoundAndNothingMore: a round costs a create and a status for each target and asks the source once for each
+// resource; until the next is due nothing is read and nothing written.
+func TestRoundAndNothingMore(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
+	if r := f.round(); r.RequeueAfter != 24*time.Hour {
+		t.Errorf("the next round in %s", r.RequeueAfter)
+	}
+	if reason, message := f.ready(); reason != reasonRoundCompleted {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if n := f.writes.Load(); n != 4 {
+		t.Errorf("%d writes for two new recommendations, want 4", n)
+	}
+	if len(f.source.asked) != 2 || len(f.source.asked[0].Namespaces) != 1 {
+		t.Errorf("the source was asked %+v", f.source.asked)
+	}
+	f.clock.SetTime(f.clock.Now().Add(23 * time.Hour))
+	if r := f.round(); r.RequeueAfter != time.Hour || f.writes.Load() != 4 || len(f.source.asked) != 2 {
+		t.Errorf("an hour too early: next in %s, %d writes, %d questions", r.RequeueAfter, f.writes.Load(), len(f.source.asked))
+	}
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	f.round()
+	if n := f.writes.Load(); n != 4 || len(f.source.asked) != 4 {
+		t.Errorf("%d writes and %d questions after the second round, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
+	}
+	if got := f.rule().Status.RunNumber; got != 2 {
+		t.Errorf("run number %d", got)
+	}
+	// What changes costs a write of the object and one of its status.
+	f.source.days = 6
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if n := f.writes.Load(); n != 6 {
+		t.Errorf("%d writes after the third round, want 6: web has less history", n)
+	}
+	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "3" {
+		t.Errorf("run number %s", got)
+	}
+}
+
+// TestNumbersBehindMove: where the same is proposed for the same reasons, the numbers behind it are no reason to write. Who asks
+// to see it evaluated gets those of today.
+func TestNumbersBehindMove(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.round()
+	fresh := f.all()["web"]
+	said, steps, found := strings.Cut(fresh.Status.Description, " Steps: ")
+	if !found || !strings.Contains(steps, "app cpu estimate: ") || !strings.Contains(steps, "app memory margin: ") {
+		t.Fatalf("it does not say how: %s", fresh.Status.Description)
+	}
+	older := fresh.DeepCopy()
+	older.Status.Description = said + " Steps: app cpu estimate: 499m."
+	if err := f.Client.Status().Update(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	f.writes.Store(0)
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if got := f.all()["web"].Status.Description; f.writes.Load() != 0 || got != older.Status.Description {
+		t.Errorf("%d writes; %s", f.writes.Load(), got)
+	}
+	asked := f.all()["web"]
+	asked.Annotations[analysisv1alpha1.AnnotationRunNumber] = "0"
+	if err := f.Client.Update(t.Context(), &asked); err != nil {
+		t.Fatal(err)
+	}
+	f.round()
+	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
+		t.Errorf("asked for: %s", got)
+	}
+	other := f.all()["web"]
+	other.Status.Description = "Something else. Steps: app cpu estimate: 499m."
+	if err := f.Client.Status().Update(t.Context(), &other); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
+		t.Errorf("another reason: %s", got)
+	}
+}
+
+// TestSourceFails: nothing is written, tries are spaced, one event tells of it.
+func TestSourceFails(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.source.fail = func(context.Context) error { return errors.New("connection refused") }
+	var waits []time.Duration
+	for range 4 {
+		waits = append(waits, f.round().RequeueAfter)
+	}
+	if fmt.Sprint(waits) != "[5s 10s 20s 40s]" {
+		t.Errorf("tries are spaced by %v", waits)
+	}
+	if reason, message := f.ready(); reason != reasonSourceFailed || !strings.Contains(message, "connection refused") {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if n := f.told(reasonSourceFailed); n != 1 || f.writes.Load() != 0 {
+		t.Errorf("%d events, %d writes; want 1 and none", n, f.writes.Load())
+	}
+	f.source.fail = nil
+	if r := f.round(); r.RequeueAfter != 24*time.Hour || len(f.all()) != 1 {
+		t.Errorf("after its return: %v, %v", r, f.all())
+	}
+}
+
+// TestSourceTooSlow: a source that never answers ends a round by its time limit.
+func TestSourceTooSlow(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.HistoryTimeout = time.Millisecond
+	f.source.fail = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	if r := f.round(); r.RequeueAfter != firstRetry {
+		t.Errorf("next try in %s", r.RequeueAfter)
+	}
+	if reason, _ := f.ready(); reason != reasonSourceFailed {
+		t.Errorf("reason %s", reason)
+	}
+}
+
+// TestStopping: a round that is cut off by the end of the process reports nothing.
+func TestStopping(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	ctx, cancel := context.WithCancel(t.Context())
+	f.source.fail = func(context.Context) error { cancel(); return ctx.Err() }
+	result, err := f.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "rule"}})
+	if err != nil || result.RequeueAfter != 0 {
+		t.Errorf("%v, %v", result, err)
+	}
+	if reason, _ := f.ready(); reason != "" || f.writes.Load() != 0 {
+		t.Errorf("reason %q, %d writes", reason, f.writes.Load())
+	}
+}
+
+// TestCutOffAndTakenUp: whatever write a process dies before, the next one finishes the round without doing twice what
+// was done.
+func TestCutOffAndTakenUp(t *testing.T) {
+	for survived := range 4 {
+		t.Run(fmt.Sprintf("after %d writes", survived), func(t *testing.T) {
+			f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
+			f.source.deployments = []string{"web", "api"}
+			f.Workers = 1
+			f.refuse = func(string, client.Object) error {
+				if f.writes.Load() >= int64(survived) {
+					return errors.New("killed")
+				}
+				return nil
+			}
+			f.round()
+			if reason, _ := f.ready(); reason != reasonWriteFailed {
+				t.Errorf("reason %s", reason)
+			}
+			f.refuse = nil
+			f.rounds = rounds{} // Another process knows only what was written.
+			f.round()
+			if reason, message := f.ready(); reason != reasonRoundCompleted {
+				t.Errorf("%s: %s", reason, message)
+			}
+			if n := f.writes.Load(); n != 4 {
+				t.Errorf("%d writes in all, want 4", n)
+			}
+			for name, r := range f.all() {
+				if r.Status.RecommendedValue == "" || r.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
+					t.Errorf("%s is half written: %+v", name, r)
+				}
+			}
+		})
+	}
+}
+
+// TestEverySecondWriteFails: conflicts and throttling cost tries, not rounds.
+func TestEverySecondWriteFails(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
+	f.Workers = 1
+	n := 0
+	f.refuse = func(string, client.Object) error {
+		if n++; n%2 == 0 {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("changed meanwhile"))
+		}
+		return nil
+	}
+	f.settle()
+	if reason, message := f.ready(); reason != reasonRoundCompleted {
+		t.Errorf("%s: %s", reason, message)
+	}
+}
+
+// TestOneObjectCannotBeWritten: after some tries the round counts as done, so that the others are not kept from the
+// next one.
+func TestOneObjectCannotBeWritten(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"), deployment("cursed"))
+	f.refuse = func(_ string, o client.Object) error {
+		if r, ok := o.(*analysisv1alpha1.Recommendation); ok && r.Spec.TargetRef.Name == "cursed" {
+			return errors.New("denied by a webhook")
+		}
+		return nil
+	}
+	tries := 0
+	for ; tries < 2*maxTries; tries++ {
+		r := f.round()
+		if r.RequeueAfter == 24*time.Hour {
+			break
+		}
+		if reason, _ := f.ready(); reason != reasonWriteFailed {
+			t.Errorf("reason %s after try %d", reason, tries)
+		}
+		f.clock.SetTime(f.clock.Now().Add(r.RequeueAfter))
+	}
+	if tries != maxTries-1 {
+		t.Errorf("gave up after %d tries, want %d", tries+1, maxTries)
+	}
+	if reason, message := f.ready(); reason != reasonTargetsFailed || !strings.Contains(message, "1 of 2 targets") {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if len(f.source.asked) != 2*maxTries {
+		t.Errorf("the source was asked %d times; only the target that failed is looked at again", len(f.source.asked))
+	}
+	if n := f.writes.Load(); n != 2 {
+		t.Errorf("%d writes, want 2: the one that can be written, once", n)
+	}
+}
+
+func TestNamespaceTerminating(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.refuse = func(string, client.Object) error {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("terminating"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	f.round()
+	if reason, message := f.ready(); reason != reasonRoundCompleted {
+		t.Errorf("%s: %s", reason, message)
+	}
+}
+
+// TestValueIsKept: a workload whose history is gone keeps its last value and says why; one whose target is gone loses
+// its recommendation.
+func TestValueIsKept(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"), deployment("gone"))
+	f.source.deployments = []string{"web", "gone"}
+	f.round()
+	before := f.all()["web"]
+	if before.Status.RecommendedValue == "" {
+		t.Fatalf("%+v", before)
+	}
+	if err := f.Client.Delete(t.Context(), deployment("gone")); err != nil {
+		t.Fatal(err)
+	}
+	f.source.deployments = nil
+	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
+	f.round()
+	after := f.all()
+	if _, there := after["gone"]; there || len(after) != 1 {
+		t.Errorf("recommendations %v", after)
+	}
+	web := after["web"]
+	if web.Status.RecommendedValue != before.Status.RecommendedValue || !web.Status.LastUpdateTime.Equal(before.Status.LastUpdateTime) {
+		t.Errorf("the last value was not kept: %+v", web.Status)
+	}
+	failed := meta.FindStatusCondition(web.Status.Conditions, conditionFailed)
+	if failed == nil || failed.Status != metav1.ConditionTrue || web.Annotations[analysisv1alpha1.AnnotationMessage] == analysisv1alpha1.MessageSuccess {
+		t.Errorf("nothing says that the evaluation failed: %+v", web)
+	}
+}
+
+// TestFoundByTarget: a Recommendation that gocrane made under a random name is taken over, and a user's adoption type
+// stays.
+func TestFoundByTarget(t *testing.T) {
+	old := &analysisv1alpha1.Recommendation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "rule-resource-x7f2k", Labels: map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid", "mine": "yes"},
+		},
+		Spec: analysisv1alpha1.RecommendationSpec{
+			Type: analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatus,
+			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+		},
+	}
+	f := newFixture(t, testRule("24h"), deployment("web"), old)
+	f.round()
+	var list analysisv1alpha1.RecommendationList
+	if err := f.Client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].Name != old.Name || list.Items[0].Status.RecommendedValue == "" {
+		t.Fatalf("%+v", list.Items)
+	}
+	if got := list.Items[0]; got.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus || got.Labels["mine"] != "yes" {
+		t.Errorf("what the user had set is gone: %+v", got)
+	}
+}
+
+func TestRuleWithoutRecommenders(t *testing.T) {
+	r := testRule("24h")
+	f := newFixture(t, r, deployment("web"))
+	f.round()
+	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
+		t.Fatal(err)
+	}
+	r.Spec.Recommenders, r.Generation = nil, 2
+	if err := f.Client.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	f.round()
+	if got := f.all(); len(got) != 0 {
+		t.Errorf("recommendations without a recommender: %v", got)
+	}
+}
+
+// TestInvalidInterval: one condition, one event, and no further try until the rule changes.
+func TestInvalidInterval(t *testing.T) {
+	f := newFixture(t, testRule("soon"), deployment("web"))
+	for range 2 {
+		if r := f.round(); r.RequeueAfter != 0 {
+			t.Errorf("it is tried again in %s", r.RequeueAfter)
+		}
+	}
+	if reason, message := f.ready(); reason != reasonInvalidInterval || !strings.Contains(message, `"soon"`) {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if n := f.told(reasonInvalidInterval); n != 1 || len(f.source.asked) != 0 {
+		t.Errorf("%d events, %d questions; want 1 and none", n, len(f.source.asked))
+	}
+}
+
+// TestCacheBehind: a rule whose last round the cache has not seen yet does not run twice.
+func TestCacheBehind(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	behind := &analysisv1alpha1.RecommendationRule{}
+	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, behind); err != nil {
+		t.Fatal(err)
+	}
+	f.round()
+	live := f.Client
+	f.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if r, ok := o.(*analysisv1alpha1.RecommendationRule); ok {
+				behind.DeepCopyInto(r)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	asked := len(f.source.asked)
+	if r := f.round(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
+		t.Errorf("next round in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
+	}
+}
+
+// TestWriteFailureAfterOutage: tries that a source cost are not taken from those that a write has.
+func TestWriteFailureAfterOutage(t *testing.T) {
+	f := newFixture(t, testRule("24h"), deployment("web"))
+	f.source.fail = func(context.Context) error { return errors.New("down") }
+	for range 2 * maxTries {
+		f.round()
+	}
+	f.source.fail = nil
+	f.refuse = func(string, client.Object) error { return errors.New("denied") }
+	if r := f.round(); r.RequeueAfter != firstRetry {
+		t.Errorf("after the first failed write the next try is in %s", r.RequeueAfter)
+	}
+}

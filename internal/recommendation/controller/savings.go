@@ -1,0 +1,86 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/cost"
+	recommended "crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/series"
+)
+
+// Pricer knows what the nodes of the cluster cost and where pods run.
+type Pricer interface {
+	Prices(ctx context.Context) (*cost.Tariff, workload.Placement, error)
+}
+
+// prices is a Pricer's answer for one round.
+type prices struct {
+	tariff *cost.Tariff
+	placed workload.Placement
+}
+
+// prices asks the pricer. A pass goes on without: what a container should request does not depend on money, and the
+// savings of the last round are kept.
+func (w *world) prices(ctx context.Context) {
+	if w.pricer == nil || w.read.priced {
+		return
+	}
+	w.read.priced = true
+	tariff, placed, err := w.pricer.Prices(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
+		return
+	}
+	w.read.prices = &prices{tariff: tariff, placed: placed}
+}
+
+// savingsOf says what a plan is worth; nil where nothing can be counted, and without prices.
+func (p *prices) savingsOf(target workload.Workload, plan recommended.Plan) *analysisv1alpha1.Savings {
+	if p == nil {
+		return nil
+	}
+	runs := target.Kind == "Job" || target.Kind == "CronJob"
+	return p.written(plan.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, runs))
+}
+
+// savingsOfNone says what it is worth to have no pods of a workload; nil as above.
+func (p *prices) savingsOfNone(target workload.Workload) *analysisv1alpha1.Savings {
+	if p == nil {
+		return nil
+	}
+	var noCPU series.MilliCPU
+	var noMemory series.Bytes
+	var all []cost.Resize
+	for _, c := range target.Containers {
+		if c.Role == workload.Init {
+			continue
+		}
+		cpu, memory := c.Requests.CPU, c.Requests.Memory
+		all = append(all, cost.Resize{Container: c.Name, CPUNow: &cpu, CPUNew: &noCPU, MemoryNow: &memory, MemoryNew: &noMemory})
+	}
+	return p.written(cost.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, all))
+}
+
+// written is a saving as a Recommendation has it; nil where nothing was counted.
+func (p *prices) written(s cost.Saving) *analysisv1alpha1.Savings {
+	if s.Counted == 0 {
+		return nil
+	}
+	return &analysisv1alpha1.Savings{
+		CPU:        *resource.NewMilliQuantity(int64(s.CPU), resource.DecimalSI),
+		Memory:     *resource.NewQuantity(int64(s.Memory), resource.BinarySI),
+		Monthly:    strconv.FormatFloat(s.Hourly.Total().PerMonth(), 'f', 2, 64),
+		Currency:   p.tariff.Currency,
+		PricedFrom: string(s.Price.From),
+		NotCounted: s.Left,
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// minRunInterval is the least time between two rounds of one rule. History is read at steps of a minute, so that
+	// a shorter interval would find nothing new.
+	minRunInterval = 10 * time.Second
+	// retryIncomplete is the time after which a rule that runs once looks again for targets that it could not select,
+	// for example because their kind was not installed.
+	retryIncomplete = 10 * time.Minute
+	// clockTolerance is how far in the future the last round may lie before the clock is taken to have been set back.
+	clockTolerance = time.Minute
+)
+
+// schedule says when a rule runs.
+type schedule struct {
+	// once rules have one round for each generation of their spec.
+	once     bool
+	interval time.Duration
+}
+
+func parseSchedule(rule *analysisv1alpha1.RecommendationRule) (schedule, error) {
+	text := strings.TrimSpace(rule.Spec.RunInterval)
+	if text == "" {
+		return schedule{once: true}, nil
+	}
+	interval, err := series.ParseDuration(text)
+	if err != nil {
+		return schedule{}, fmt.Errorf("spec.runInterval: %w", err)
+	}
+	if interval <= 0 {
+		return schedule{}, fmt.Errorf("spec.runInterval: %q must be more than zero; leave it empty to run once", text)
+	}
+	return schedule{interval: max(interval, minRunInterval)}, nil
+}
+
+// wait returns how long to wait for the next round; never is true when none will come before the spec changes.
+func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time) (wait time.Duration, never bool) {
+	last := rule.Status.LastUpdateTime
+	if last == nil {
+		return 0, false
+	}
+	// A rule whose last round was for an earlier spec, or failed, runs again at once. Rules without a condition come from
+	// gocrane, which wrote none.
+	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
+	if ready != nil && (ready.ObservedGeneration != rule.Generation || failed(ready.Reason)) {
+		return 0, false
+	}
+	interval := s.interval
+	if s.once {
+		if ready == nil || ready.Reason != reasonSelectorFailed {
+			return 0, true
+		}
+		interval = retryIncomplete
+	}
+	if last.After(now.Add(clockTolerance)) {
+		return 0, false
+	}
+	return max(0, last.Add(interval).Sub(now)), false
+}
+
+// next is the time from now to the round after the last, 0 where there is none.
+func (s schedule) next(rule *analysisv1alpha1.RecommendationRule, now time.Time) time.Duration {
+	if s.once || rule.Status.LastUpdateTime == nil {
+		return 0
+	}
+	return max(rule.Status.LastUpdateTime.Add(s.interval).Sub(now), time.Second)
+}
+
+// unfinished tells whether targets were too young for the last round of a rule.
+func unfinished(rule *analysisv1alpha1.RecommendationRule) bool {
+	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == reasonTargetsYoung && rule.Status.LastUpdateTime != nil
+}
+
+// failed tells of reasons for which a round is tried again: at once, or when the configuration file has changed.
+func failed(reason string) bool {
+	return reason == reasonSourceFailed || reason == reasonReadFailed || reason == reasonWriteFailed || reason == reasonInvalidConfig
+}

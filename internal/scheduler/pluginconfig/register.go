@@ -1,0 +1,57 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pluginconfig
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// AddToScheme registers the arguments and their defaults in a scheme of the scheduler's configuration. The same Go types
+// serve as version v1 and as the internal version, so that nothing is converted between them. From then on the scheduler
+// itself decodes them strictly: an unknown field is an error that names profile, plugin and field.
+func AddToScheme(scheme *runtime.Scheme) {
+	for _, version := range []string{schedulerv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
+		scheme.AddKnownTypes(schema.GroupVersion{Group: schedulerv1.GroupName, Version: version},
+			&DynamicArgs{}, &NodeResourceTopologyMatchArgs{})
+	}
+	scheme.AddTypeDefaultingFunc(&DynamicArgs{}, func(o any) {
+		if a, ok := o.(*DynamicArgs); ok {
+			SetDynamicDefaults(a)
+		}
+	})
+	scheme.AddTypeDefaultingFunc(&NodeResourceTopologyMatchArgs{}, func(o any) {
+		if a, ok := o.(*NodeResourceTopologyMatchArgs); ok {
+			SetNodeResourceTopologyMatchDefaults(a)
+		}
+	})
+}
+
+// DynamicArgsFrom returns the arguments that the scheduler hands to plugin Dynamic, checked. The error names the field.
+func DynamicArgsFrom(obj runtime.Object) (*DynamicArgs, error) {
+	a, ok := obj.(*DynamicArgs)
+	if !ok {
+		return nil, fmt.Errorf("arguments of plugin %s: got %T, want DynamicArgs", DynamicName, obj)
+	}
+	if err := ValidateDynamicArgs(a).ToAggregate(); err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: %w", DynamicName, err)
+	}
+	return a, nil
+}
+
+// NodeResourceTopologyMatchArgsFrom returns the arguments that the scheduler hands to plugin NodeResourceTopologyMatch,
+// checked. The error names the field.
+func NodeResourceTopologyMatchArgsFrom(obj runtime.Object) (*NodeResourceTopologyMatchArgs, error) {
+	a, ok := obj.(*NodeResourceTopologyMatchArgs)
+	if !ok {
+		return nil, fmt.Errorf("arguments of plugin %s: got %T, want NodeResourceTopologyMatchArgs", NodeResourceTopologyMatchName, obj)
+	}
+	if err := ValidateNodeResourceTopologyMatchArgs(a).ToAggregate(); err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: %w", NodeResourceTopologyMatchName, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"crane.io/crane/internal/kube/pki"
+	"crane.io/crane/internal/testbed/loopback"
+)
+
+// tokenLife is how long a service account's token in a kubeconfig is valid. A kubeconfig that outlives it is renewed by
+// calling KubeconfigFor again.
+const tokenLife = 365 * 24 * time.Hour
+
+// User is who a client is. Make it with CertificateUser or ServiceAccount.
+type User struct {
+	name      string
+	groups    []string
+	namespace string // of a service account; empty for a certificate's user
+}
+
+// CertificateUser is a user who shows a client certificate with this name and these groups, such as
+// ("system:node:n1", "system:nodes").
+func CertificateUser(name string, groups ...string) User { return User{name: name, groups: groups} }
+
+// ServiceAccount is the service account of that name, which must exist when the user is used.
+func ServiceAccount(namespace, name string) User { return User{name: name, namespace: namespace} }
+
+// Config returns a new client configuration of a cluster administrator without client-side rate limit.
+func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *ControlPlane) Kubeconfig() string { return c.layout.kubeconfig("admin") }
+
+// ConfigFor returns a client configuration of user. A service account's token is valid for a year and dies with the
+// account.
+func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, error) {
+	if user.namespace == "" {
+		return c.certificateConfig(user)
+	}
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return nil, fmt.Errorf("client for token of service account %s/%s: %w", user.namespace, user.name, err)
+	}
+	seconds := int64(tokenLife / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	reply, err := client.CoreV1().ServiceAccounts(user.namespace).CreateToken(ctx, user.name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("token of service account %s/%s: %w", user.namespace, user.name, err)
+	}
+	config := c.anonymousConfig()
+	config.BearerToken = reply.Status.Token
+	return config, nil
+}
+
+// KubeconfigFor writes a kubeconfig of user, readable by the owner alone, and returns its path. A file of the same name
+// is replaced. See ConfigFor for how long a service account's credentials last.
+func (c *ControlPlane) KubeconfigFor(ctx context.Context, name string, user User) (string, error) {
+	if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
+		return "", fmt.Errorf("kubeconfig name %q is not a plain file name", name)
+	}
+	config, err := c.ConfigFor(ctx, user)
+	if err != nil {
+		return "", err
+	}
+	path := c.layout.kubeconfig(name)
+	return path, writeKubeconfig(path, user.name, config)
+}
+
+// IssueServing makes a server certificate, signed by the cluster's authority, for hosts: DNS names or IP addresses.
+// Kubelets and aggregated API servers on loopback use it.
+func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
+	pair, err := c.authority.IssueServing(hosts...)
+	return pair.CertPEM, pair.KeyPEM, err
+}
+
+// CAPEM is the certificate of the cluster's authority, which signs server and client certificates alike.
+func (c *ControlPlane) CAPEM() []byte { return c.authority.CertPEM() }
+
+// CAFile is the file that holds CAPEM. A kubelet takes it as its client CA: the API server shows a certificate of it.
+func (c *ControlPlane) CAFile() string { return c.layout.pki("ca.crt") }
+
+// FrontProxy returns what an aggregated API server needs to trust the user headers that the API server sends: the file of
+// the authority and the allowed names of its client certificate. The same stands in ConfigMap
+// kube-system/extension-apiserver-authentication.
+func (c *ControlPlane) FrontProxy() (caFile string, allowedNames []string) {
+	return c.layout.pki("front-proxy-ca.crt"), []string{frontProxyName}
+}
+
+// URL is the address of the API server.
+func (c *ControlPlane) URL() string { return fmt.Sprintf("https://%s:%d", loopback.IP, c.port) }
+
+// Port is the API server's port on 127.0.0.1.
+func (c *ControlPlane) Port() int { return c.port }
+
+// anonymousConfig trusts the API server and has no identity.
+func (c *ControlPlane) anonymousConfig() *rest.Config {
+	return &rest.Config{
+		Host:            c.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.CertPEM()},
+		QPS:             -1,
+	}
+}
+
+func (c *ControlPlane) certificateConfig(user User) (*rest.Config, error) {
+	pair, err := c.authority.IssueClient(user.name, user.groups...)
+	if err != nil {
+		return nil, err
+	}
+	config := c.anonymousConfig()
+	config.CertData, config.KeyData = pair.CertPEM, pair.KeyPEM
+	return config, nil
+}
+
+// makeIdentities makes what the components need to know each other: the authorities and keys once for the life of the
+// directory, the certificates anew.
+func (c *ControlPlane) makeIdentities() error {
+	dir := c.layout.pki("")
+	var err error
+	if c.authority, err = pki.LoadOrCreate(dir, "ca", "crane-control-plane", time.Now); err != nil {
+		return err
+	}
+	frontProxy, err := pki.LoadOrCreate(dir, "front-proxy-ca", "crane-front-proxy", time.Now)
+	if err != nil {
+		return err
+	}
+	if err := pki.EnsureKey(dir, "service-account"); err != nil {
+		return err
+	}
+	serving, err1 := c.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc", ServiceIP)
+	proxy, err2 := frontProxy.IssueClient(frontProxyName)
+	kubelet, err3 := c.authority.IssueClient("kube-apiserver-kubelet-client", "system:masters")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	return errors.Join(serving.Write(dir, "apiserver"), proxy.Write(dir, frontProxyName), kubelet.Write(dir, "kubelet-client"))
+}
+
+// writeKubeconfigs writes those of the administrator and of the components, for the port of this run.
+func (c *ControlPlane) writeKubeconfigs() error {
+	users := map[string]User{
+		"admin":                   CertificateUser("crane-admin", "system:masters"),
+		string(ControllerManager): CertificateUser("system:kube-controller-manager"),
+		string(Scheduler):         CertificateUser("system:kube-scheduler"),
+	}
+	for name, user := range users {
+		config, err := c.certificateConfig(user)
+		if err != nil {
+			return err
+		}
+		if err := writeKubeconfig(c.layout.kubeconfig(name), user.name, config); err != nil {
+			return err
+		}
+		if name == "admin" {
+			c.admin = config
+		}
+	}
+	return nil
+}
+
+// writeKubeconfig writes config for user to path in one step.
+func writeKubeconfig(path, user string, config *rest.Config) error {
+	const name = "crane"
+	kubeconfig := clientcmdapi.Config{
+		CurrentContext: name,
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: config.Host, CertificateAuthorityData: config.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{user: {
+			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+		}},
+		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: user}},
+	}
+	data, err := clientcmd.Write(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("encode kubeconfig of %s: %w", user, err)
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
+	}
+	return nil
+}

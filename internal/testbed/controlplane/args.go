@@ -1,0 +1,124 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+
+	"crane.io/crane/internal/testbed/loopback"
+)
+
+const (
+	// serviceCIDR is what ClusterIPs are taken from. Nothing routes them here.
+	serviceCIDR = "10.96.0.0/16"
+	// ServiceIP is what the API server takes from it for service default/kubernetes. Whoever makes it an address of the API
+	// server, as internal/testbed/realnode does, lets pods find the server as in any cluster.
+	ServiceIP = "10.96.0.1"
+	issuer    = "https://kubernetes.default.svc"
+	// gcPercent is GOGC of the components: memory is scarcer here than CPU time.
+	gcPercent = "50"
+	// frontProxyName is the common name with which the API server calls aggregated API servers.
+	frontProxyName = "front-proxy-client"
+)
+
+// controllers are those that workloads, quotas, budgets and autoscaling need. The two protection controllers are among
+// them because the API server's default admission adds their finalizers, which nobody else removes.
+const controllers = "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller," +
+	"job-controller,cronjob-controller,ttl-after-finished-controller," +
+	"endpoints-controller,endpointslice-controller," +
+	"namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller," +
+	"garbage-collector-controller,pod-garbage-collector-controller," +
+	"node-lifecycle-controller,taint-eviction-controller," +
+	"disruption-controller,resourcequota-controller,horizontal-pod-autoscaler-controller,clusterrole-aggregation-controller," +
+	"persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"
+
+// args returns the arguments of the controlplane binary for component c.
+func (c *ControlPlane) args(component Component) []string {
+	var args []string
+	switch component {
+	case APIServer:
+		args = append([]string{string(APIServer), "--data-dir=" + c.layout.data(), "--"}, c.apiServerArgs()...)
+	case ControllerManager:
+		args = append([]string{string(ControllerManager), "--"}, c.controllerManagerArgs()...)
+	case Scheduler:
+		args = append([]string{string(Scheduler), "--"}, c.schedulerArgs()...)
+	}
+	return append(args, c.options.ExtraArgs[component]...)
+}
+
+func (c *ControlPlane) apiServerArgs() []string {
+	pki := c.layout.pki
+	args := []string{
+		"--bind-address=" + loopback.IP,
+		"--advertise-address=" + loopback.IP,
+		fmt.Sprintf("--secure-port=%d", c.port),
+		// The endpoint of service default/kubernetes must not be a loopback address, so there is none.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--tls-cert-file=" + pki("apiserver.crt"),
+		"--tls-private-key-file=" + pki("apiserver.key"),
+		"--client-ca-file=" + pki("ca.crt"),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged",
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=" + pki("service-account.pub"),
+		"--service-account-signing-key-file=" + pki("service-account.key"),
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + pki("front-proxy-client.key"),
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=" + frontProxyName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--kubelet-certificate-authority=" + pki("ca.crt"),
+		"--kubelet-client-certificate=" + pki("kubelet-client.crt"),
+		"--kubelet-client-key=" + pki("kubelet-client.key"),
+		// Simulated nodes have an external address where the API server is to reach them through a tunnel.
+		"--kubelet-preferred-address-types=ExternalIP,InternalIP",
+		"--profiling=false",
+		// On SIGTERM end the open watches, wait for the other requests, then close what is still open after 2 s; without
+		// these two flags a single watch keeps the server for a minute.
+		"--shutdown-watch-termination-grace-period=1s",
+		"--shutdown-send-retry-after",
+	}
+	if off := c.pointlessAdmission(); len(off) > 0 {
+		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
+	}
+	return args
+}
+
+// pointlessAdmission lists the admission plugins that wait for a controller which does not run: without it no pod could
+// be made (its service account would be missing), no node would ever lose its not-ready taint, and no claim would go.
+func (c *ControlPlane) pointlessAdmission() []string {
+	if c.options.has(ControllerManager) {
+		return nil
+	}
+	return []string{"ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection"}
+}
+
+func (c *ControlPlane) controllerManagerArgs() []string {
+	return append(c.clientArgs(ControllerManager),
+		"--controllers="+controllers,
+		// Each controller acts as its own service account, with the rights that upstream gives it.
+		"--use-service-account-credentials",
+		"--service-account-private-key-file="+c.layout.pki("service-account.key"),
+		"--root-ca-file="+c.layout.pki("ca.crt"),
+	)
+}
+
+func (c *ControlPlane) schedulerArgs() []string { return c.clientArgs(Scheduler) }
+
+// clientArgs are the flags of a component that talks to the API server, alone and without a port of its own.
+func (c *ControlPlane) clientArgs(component Component) []string {
+	return []string{
+		"--kubeconfig=" + c.layout.kubeconfig(string(component)),
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--profiling=false",
+		"--kube-api-qps=500",
+		"--kube-api-burst=1000",
+	}
+}

@@ -1,0 +1,245 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"crane.io/crane/internal/kube/pki"
+	"crane.io/crane/internal/testbed/loopback"
+	"crane.io/crane/internal/testbed/process"
+)
+
+// ControlPlane is a running control plane. Its methods may be called from any goroutine.
+type ControlPlane struct {
+	options   Options
+	layout    layout
+	temporary bool
+	lock      *os.File
+
+	port      int
+	held      *loopback.Port // the API server's, nil where it was asked for by its number
+	authority *pki.Authority
+	admin     *rest.Config
+
+	// operations makes starts and stops follow one another; mu guards the map alone.
+	operations sync.Mutex
+	mu         sync.Mutex
+	processes  map[Component]*process.Process
+}
+
+// Start runs a control plane and returns when it serves: the API server is ready, the system namespaces are there and,
+// with the controller manager, pods can be made in namespace default. On error nothing is left running. The end of ctx
+// ends the start, not what has been started: that is for Stop.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{options: o, processes: map[Component]*process.Process{}}
+	if err := c.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("control plane: %w", err), c.release())
+	}
+	if err := c.startAll(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("control plane: %w", err), c.Stop(ctx))
+	}
+	return c, nil
+}
+
+// prepare takes the directory and makes the identities.
+func (c *ControlPlane) prepare() error {
+	root := c.options.Dir
+	if root == "" {
+		dir, err := os.MkdirTemp("", "crane-controlplane-")
+		if err != nil {
+			return err
+		}
+		root, c.temporary = dir, true
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	c.layout = layout{root: root}
+	if err := c.layout.create(); err != nil {
+		return err
+	}
+	if c.lock, err = c.layout.lock(); err != nil {
+		return err
+	}
+	return c.makeIdentities()
+}
+
+func (c *ControlPlane) startAll(ctx context.Context) error {
+	c.operations.Lock()
+	defer c.operations.Unlock()
+	if err := c.startFirstAPIServer(ctx); err != nil {
+		return err
+	}
+	var exits []<-chan process.Exit
+	for _, component := range []Component{ControllerManager, Scheduler} {
+		if !c.options.has(component) {
+			continue
+		}
+		exit, err := c.launch(component)
+		if err != nil {
+			return err
+		}
+		exits = append(exits, exit)
+	}
+	return c.awaitUsable(ctx, exits)
+}
+
+// Stop ends every component, the API server last, and removes a temporary directory. What does not end by itself in time,
+// or before ctx ends, is killed; nothing runs when Stop returns. It may be called again.
+func (c *ControlPlane) Stop(ctx context.Context) error {
+	c.operations.Lock()
+	defer c.operations.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for i, component := range []Component{ControllerManager, Scheduler} {
+		wg.Go(func() { errs[i] = c.stop(ctx, component) })
+	}
+	wg.Wait()
+	return errors.Join(errors.Join(errs...), c.stop(ctx, APIServer), c.release())
+}
+
+// release gives the directory back.
+func (c *ControlPlane) release() error {
+	if c.lock != nil {
+		c.lock.Close()
+		c.lock = nil
+	}
+	err := c.giveBackPort()
+	if c.temporary {
+		err = errors.Join(err, os.RemoveAll(c.layout.root))
+	}
+	return err
+}
+
+// StopComponent ends one component and returns when it is gone; its data stays. Stopping one that does not run is no
+// error. The error is process.ErrKilled where it had to be killed.
+func (c *ControlPlane) StopComponent(ctx context.Context, component Component) error {
+	c.operations.Lock()
+	defer c.operations.Unlock()
+	return c.stop(ctx, component)
+}
+
+// StartComponent starts a component again that StopComponent has ended, the API server on its old port, and returns when
+// it serves (the controller manager and the scheduler: when they were launched).
+func (c *ControlPlane) StartComponent(ctx context.Context, component Component) error {
+	c.operations.Lock()
+	defer c.operations.Unlock()
+	if !c.options.has(component) {
+		return fmt.Errorf("start %s: not a component of this control plane", component)
+	}
+	if p := c.process(component); p != nil && p.PID() != 0 {
+		return fmt.Errorf("start %s: runs already", component)
+	}
+	exit, err := c.launch(component)
+	if err != nil || component != APIServer {
+		return err
+	}
+	if err := c.awaitReady(ctx, exit); err != nil {
+		return errors.Join(err, c.stop(ctx, component))
+	}
+	return nil
+}
+
+// Dir is the directory of the state, logs/COMPONENT.log among it.
+func (c *ControlPlane) Dir() string { return c.layout.root }
+
+// PID is the process id of a component, 0 while it does not run.
+func (c *ControlPlane) PID(component Component) int {
+	if p := c.process(component); p != nil {
+		return p.PID()
+	}
+	return 0
+}
+
+// LastLines returns the end of a component's output, oldest first.
+func (c *ControlPlane) LastLines(component Component) []string {
+	if p := c.process(component); p != nil {
+		return p.LastLines()
+	}
+	return nil
+}
+
+func (c *ControlPlane) process(component Component) *process.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.processes[component]
+}
+
+func (c *ControlPlane) stop(ctx context.Context, component Component) error {
+	p := c.process(component)
+	if p == nil {
+		return nil
+	}
+	return p.Stop(ctx)
+}
+
+// launch starts a component's process. The channel gets its first unwanted end.
+func (c *ControlPlane) launch(component Component) (<-chan process.Exit, error) {
+	exits := make(chan process.Exit, 1)
+	spec := process.Spec{
+		Name:    string(component),
+		Path:    c.options.Binary,
+		Args:    c.args(component),
+		Env:     []string{"GOGC=" + gcPercent},
+		LogFile: c.layout.log(component),
+		OnExit: func(e process.Exit) {
+			select {
+			case exits <- e:
+			default:
+			}
+			c.report(e)
+		},
+	}
+	if c.options.Restart {
+		spec.Restart = process.Always
+	}
+	p, err := process.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes[component] = p
+	return exits, nil
+}
+
+func (c *ControlPlane) report(e process.Exit) {
+	c.logf("%s", e)
+	if c.options.OnExit != nil {
+		c.options.OnExit(e)
+	}
+}
+
+// logf prints one report. The caller's writer is not closed and its errors are its own.
+func (c *ControlPlane) logf(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.options.Log, "control plane: "+format+"\n", args...)
+}
+
+// running lists the components that have a process.
+func (c *ControlPlane) running() []Component {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []Component
+	for component, p := range c.processes {
+		if p.PID() != 0 {
+			list = append(list, component)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,152 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"crane.io/crane/internal/testbed/loopback"
+	"crane.io/crane/internal/testbed/process"
+)
+
+const (
+	pollInterval = 50 * time.Millisecond
+	// portTries is how often another free port is tried when the one that was free has been taken meanwhile.
+	portTries = 5
+)
+
+// startFirstAPIServer chooses the port and starts the API server on it.
+func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
+	for try := 1; ; try++ {
+		if err := c.choosePort(ctx, try); err != nil {
+			return err
+		}
+		if err := c.writeKubeconfigs(); err != nil {
+			return err
+		}
+		exits, err := c.launch(APIServer)
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		err = c.awaitReady(ctx, exits)
+		if err == nil {
+			c.logf("API server ready at %s after %s", c.URL(), time.Since(begin).Round(10*time.Millisecond))
+			return c.layout.savePort(c.port)
+		}
+		taken := slices.ContainsFunc(c.LastLines(APIServer), func(line string) bool {
+			return strings.Contains(line, "address already in use")
+		})
+		if !taken || c.options.APIServerPort != 0 || try == portTries {
+			return err
+		}
+		if err := c.stop(ctx, APIServer); err != nil {
+			return err
+		}
+		c.logf("port %d was taken meanwhile, trying another", c.port)
+	}
+}
+
+// choosePort sets the port: the one asked for, that of the last run in this directory, or any that is free.
+func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
+	if err := c.giveBackPort(); err != nil {
+		return err
+	}
+	if c.options.APIServerPort != 0 {
+		c.port = c.options.APIServerPort
+		return nil
+	}
+	want := 0
+	if try == 1 {
+		want = c.layout.lastPort()
+	}
+	// Kept until the end: who starts the API server again finds its port free.
+	port, err := loopback.Hold(ctx, want)
+	if err != nil && want != 0 {
+		port, err = loopback.Hold(ctx, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("find a free port: %w", err)
+	}
+	c.held, c.port = port, port.Number()
+	return nil
+}
+
+func (c *ControlPlane) giveBackPort() error {
+	if c.held == nil {
+		return nil
+	}
+	held := c.held
+	c.held = nil
+	return held.Close()
+}
+
+// awaitReady waits until the API server says that it is ready, or its process ends.
+func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	return c.poll(ctx, "API server ready", []<-chan process.Exit{exits}, func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// awaitUsable waits for what the components make by themselves shortly after their start and what nothing works without.
+func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.Exit) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		err := c.poll(ctx, "namespace "+namespace, exits, func(ctx context.Context) error {
+			_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !c.options.has(ControllerManager) {
+		return nil
+	}
+	return c.poll(ctx, "service account default/default", exits, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// poll calls check until it returns nil, a process ends, the ready timeout is over or ctx ends.
+func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan process.Exit, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.options.ReadyTimeout, fmt.Errorf("not within %s", c.options.ReadyTimeout))
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		last := check(ctx)
+		if last == nil {
+			return nil
+		}
+		for _, exit := range exits {
+			select {
+			case e := <-exit:
+				return fmt.Errorf("wait for %s: %s", what, e)
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)
+		case <-ticker.C:
+		}
+	}
+}

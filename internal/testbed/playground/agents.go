@@ -1,0 +1,109 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/playground/nodehost"
+	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/internal/testbed/simnode"
+)
+
+// A node with an agent is of this size, whatever the workloads need, so that a demo can say what fills it.
+const (
+	agentNodeCPU    = 16
+	agentNodeMemory = 32 << 30
+)
+
+// agentPool is the value of label and taint of nodes with an agent: nothing runs there that does not ask for it.
+const agentPool = "agent"
+
+// agentNodes are n nodes that agents run on.
+func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
+	specs := make([]simnode.NodeSpec, n)
+	for i := range specs {
+		specs[i] = like
+		specs[i].Name = fmt.Sprintf("%s-%02d", agentPool, i+1)
+		specs[i].CPU = *resource.NewQuantity(agentNodeCPU, resource.DecimalSI)
+		specs[i].Memory = *resource.NewQuantity(agentNodeMemory, resource.BinarySI)
+		specs[i].Labels = map[string]string{"crane.io/nodepool": agentPool}
+		specs[i].Taints = []corev1.Taint{{Key: "crane.io/nodepool", Value: agentPool, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	return specs
+}
+
+// hostDir is the root of the host below a simulated node.
+func (p *playground) hostDir(node string) string { return filepath.Join(p.dir, "hosts", node) }
+
+// putHosts puts hosts under the nodes that have an agent; what containers use is from then on what these let them.
+func (p *playground) putHosts(nodes []simnode.NodeSpec) error {
+	p.hosts = nodehost.New(p.source, clock.RealClock{})
+	for _, node := range nodes {
+		if err := p.hosts.Add(p.hostDir(node.Name), node); err != nil {
+			return err
+		}
+		p.agentNames = append(p.agentNames, node.Name)
+	}
+	return nil
+}
+
+// startAgents starts a crane-agent for each node that has a host, with the rights of config/.
+func (p *playground) startAgents(ctx context.Context) error {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return err
+	}
+	p.agents = map[string]*process.Process{}
+	p.onStop(p.stopAgents)
+	kubeconfig := ""
+	for _, node := range p.agentNames {
+		d, err := findDaemon(objects, componentCraneAgent, node)
+		if err != nil {
+			return err
+		}
+		if kubeconfig == "" { // All have the same rights.
+			if kubeconfig, err = p.kubeconfigOf(ctx, d); err != nil {
+				return err
+			}
+		}
+		addresses, err := p.freeAddresses(ctx, 1)
+		if err != nil {
+			return err
+		}
+		flags := map[string]string{
+			"kubeconfig": kubeconfig, "host-root": p.hostDir(node), "bind-address": addresses[0],
+			"state-dir": filepath.Join(p.dir, "agents", node),
+		}
+		maps.Copy(flags, p.options.scenario.Agent)
+		spec := process.Spec{
+			Name: d.name + "/" + node, Path: filepath.Join(p.options.BinDir, d.name), Args: d.with(flags), Env: d.env,
+			LogFile: filepath.Join(p.dir, "logs", d.name+"-"+node+".log"), Restart: process.Always, OnExit: p.reportExit,
+		}
+		if p.agents[spec.Name], err = process.Start(spec); err != nil {
+			return err
+		}
+		p.console.progressf("an agent runs on %s; http://%s/metrics", node, addresses[0])
+	}
+	return nil
+}
+
+func (p *playground) stopAgents(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
+		if err := p.agents[name].Stop(ctx); err != nil {
+			return fmt.Errorf("stop %s: %w", name, err)
+		}
+	}
+	return nil
+}

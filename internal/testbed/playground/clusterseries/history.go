@@ -1,0 +1,167 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterseries
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/internal/testbed/promserver"
+)
+
+// moment is what a history holds of one container at one time.
+type moment struct {
+	figures
+	// use is the CPU in cores, total the CPU seconds of all runs, which no restart resets.
+	use, total float64
+}
+
+// history is the past of one container. It is computed window by window, once for all of its series.
+type history struct {
+	source    *load.Source
+	container *load.Container // nil for a stranger
+	pod       *corev1.Pod
+	name      string
+	// from and to bound its life; runs are the starts of runs within it, after the first.
+	from, to time.Time
+	first    time.Time // the start of the first run
+	runs     []time.Time
+	cpuLimit float64
+	memLimit float64
+	grid     promserver.Grid
+	// resumed says that counters begin with the grid, not with the run.
+	resumed bool
+
+	// window is empty where the container does not live in it.
+	window []moment
+	at     int // index of window[0] on the grid, -1 before the first
+	state  moment
+	next   int // index of the next run in runs
+	begun  bool
+	start  time.Time
+}
+
+// see computes the window that begins at first, unless it has it.
+func (h *history) see(first, n int) {
+	if h.at == first {
+		return
+	}
+	h.at = first
+	from, to := h.grid.Start.Add(time.Duration(first)*h.grid.Step), h.grid.Start.Add(time.Duration(first+n)*h.grid.Step)
+	if !h.from.Before(to) || !h.to.After(from) {
+		h.window = h.window[:0]
+		return
+	}
+	if cap(h.window) < n {
+		h.window = make([]moment, n)
+	}
+	h.window = h.window[:n]
+	for i := range h.window {
+		t := from.Add(time.Duration(i) * h.grid.Step)
+		if t.Before(h.from) || !t.Before(h.to) {
+			h.window[i] = absent()
+			continue
+		}
+		h.step(t)
+		h.window[i] = h.state
+	}
+}
+
+// absent is a moment at which the container does not run.
+func absent() moment {
+	nan := math.NaN()
+	return moment{figures: figures{memory: nan, started: nan, counters: counters{cpu: nan}}, use: 0, total: nan}
+}
+
+// step advances the counters to t.
+func (h *history) step(t time.Time) {
+	dt := h.grid.Step.Seconds()
+	for h.next < len(h.runs) && !h.runs[h.next].After(t) {
+		h.start, dt = h.runs[h.next], t.Sub(h.runs[h.next]).Seconds()
+		h.state.counters = counters{}
+		h.state.ooms++
+		h.next++
+	}
+	if !h.begun {
+		h.begun = true
+		if h.start.IsZero() {
+			h.start = h.first
+		}
+		if dt = t.Sub(h.start).Seconds(); h.resumed {
+			dt = min(dt, h.grid.Step.Seconds())
+		}
+	}
+	use := h.source.Use(h.pod, h.name, t)
+	if h.container != nil {
+		use = h.source.At(h.container, h.pod.Name, h.start, t)
+	}
+	s := &h.state
+	s.started = unix(h.start)
+	if !use.Known {
+		s.memory, s.use = math.NaN(), 0
+		return
+	}
+	use = use.Within(h.memLimit)
+	s.memory, s.cache = use.Memory, use.Cache
+	if h.memLimit > 0 {
+		s.memory = math.Min(s.memory, h.memLimit)
+	}
+	got := use.CPU
+	if h.cpuLimit > 0 {
+		got = math.Min(got, h.cpuLimit)
+		s.periods = math.Round(s.periods + dt/cfsPeriod)
+		if use.CPU > h.cpuLimit {
+			s.throttled = math.Round(s.throttled + dt/cfsPeriod)
+			s.throttledSeconds = binary(s.throttledSeconds + (use.CPU-got)*dt)
+		}
+	}
+	s.use = got
+	before := s.cpu
+	s.cpu = binary(s.cpu + got*dt)
+	s.total += s.cpu - before
+}
+
+// past is the state at the end of the history, of a container that lives on.
+func (h *history) past() *pastContainer {
+	p := &pastContainer{restarts: int32(h.next), started: h.start, counters: h.state.counters}
+	if h.next > 0 {
+		p.last = h.runs[h.next-1]
+	}
+	return p
+}
+
+// fill writes a metric of the container into a window.
+func (h *history) fill(value func(*figures) float64) func([]float64, int) {
+	ended := false
+	return func(dst []float64, first int) {
+		h.see(first, len(dst))
+		for i := range dst {
+			dst[i] = math.NaN()
+			if len(h.window) == 0 {
+				continue
+			}
+			m := &h.window[i]
+			if !math.IsNaN(m.started) {
+				dst[i] = value(&m.figures)
+			}
+		}
+		ended = endOf(dst, first, h.grid, h.to, ended)
+	}
+}
+
+// endOf puts a staleness marker where a series ends, once.
+func endOf(dst []float64, first int, grid promserver.Grid, to time.Time, done bool) bool {
+	if done || !to.Before(grid.End) {
+		return done
+	}
+	i := int((to.Sub(grid.Start)+grid.Step-1)/grid.Step) - first
+	if i < 0 || i >= len(dst) {
+		return false
+	}
+	dst[i] = promserver.StaleMarker()
+	return true
+}

@@ -1,0 +1,115 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterseries
+
+import (
+	"math"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// maxCPUs bounds the CPUs that node-exporter seems to see; playing traces may need nodes of a thousand cores.
+	maxCPUs = 32
+	// What the system and the kubelet of a node use beside all pods.
+	systemCPU    = 0.15
+	systemMemory = 600 << 20
+	// iowaitShare of the time that a CPU is not busy.
+	iowaitShare = 0.004
+)
+
+// machine is what does not change about a node.
+type machine struct {
+	name   string
+	cores  float64
+	memory float64
+	cpus   []string // names of the CPUs that are shown
+}
+
+func machineOf(n *corev1.Node) machine {
+	m := machine{
+		name: n.Name, cores: n.Status.Capacity.Cpu().AsApproximateFloat64(), memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
+	}
+	for i := range int(math.Max(1, math.Min(maxCPUs, math.Round(m.cores)))) {
+		m.cpus = append(m.cpus, strconv.Itoa(i))
+	}
+	return m
+}
+
+// nodeFigures is what is measured of a node at one time.
+type nodeFigures struct {
+	// elapsed is the time since the counters began, busy the core seconds of the pods, both in seconds.
+	elapsed, busy float64
+	// cpu and memory are what the pods use at the moment: cores and bytes.
+	cpu, memory float64
+}
+
+// nodeMetric is a metric of a node and how it follows from the figures.
+type nodeMetric struct {
+	name  string
+	value func(m *machine, f *nodeFigures) float64
+	// mode is set for node_cpu_seconds_total, which has one series for each CPU.
+	mode string
+	// cadvisor marks what the kubelet exposes; the rest is node-exporter's.
+	cadvisor bool
+}
+
+func nodeMetrics() []nodeMetric {
+	return []nodeMetric{
+		{name: "node_cpu_seconds_total", mode: "user", value: func(m *machine, f *nodeFigures) float64 { return binary(m.busy(f) * fractionOfBusy) }},
+		{name: "node_cpu_seconds_total", mode: "system", value: func(m *machine, f *nodeFigures) float64 { return binary(m.busy(f) * (1 - fractionOfBusy)) }},
+		{name: "node_cpu_seconds_total", mode: "iowait", value: func(m *machine, f *nodeFigures) float64 { return binary(m.rest(f) * iowaitShare) }},
+		{name: "node_cpu_seconds_total", mode: "idle", value: func(m *machine, f *nodeFigures) float64 { return binary(m.rest(f) * (1 - iowaitShare)) }},
+		{name: "node_load1", value: func(_ *machine, f *nodeFigures) float64 { return math.Round((f.cpu+systemCPU)*128) / 128 }},
+		{name: "node_memory_MemAvailable_bytes", value: func(m *machine, f *nodeFigures) float64 {
+			return math.Max(0, pages(m.memory-systemMemory-f.memory))
+		}},
+		{name: "node_memory_MemTotal_bytes", value: func(m *machine, _ *nodeFigures) float64 { return m.memory }},
+		{name: "container_cpu_usage_seconds_total", cadvisor: true, value: func(_ *machine, f *nodeFigures) float64 {
+			return binary(f.busy + systemCPU*f.elapsed)
+		}},
+		{name: "container_memory_working_set_bytes", cadvisor: true, value: func(_ *machine, f *nodeFigures) float64 {
+			return pages(f.memory + systemMemory)
+		}},
+		{name: "machine_cpu_cores", cadvisor: true, value: func(m *machine, _ *nodeFigures) float64 { return m.cores }},
+		{name: "machine_memory_bytes", cadvisor: true, value: func(m *machine, _ *nodeFigures) float64 { return m.memory }},
+	}
+}
+
+// busy and rest are the seconds of one CPU. The pods' work is spread evenly over all.
+func (m *machine) busy(f *nodeFigures) float64 {
+	return math.Min(f.elapsed, (f.busy+systemCPU*f.elapsed)/m.cores)
+}
+
+func (m *machine) rest(f *nodeFigures) float64 { return f.elapsed - m.busy(f) }
+
+// each calls emit with the labels of every series of a node.
+func (m *machine) each(metric nodeMetric, emit func(name string, pairs ...string)) {
+	switch {
+	case metric.mode != "":
+		for _, cpu := range m.cpus {
+			emit(metric.name, "job", JobNode, "instance", m.name+nodePort, "cpu", cpu, "mode", metric.mode)
+		}
+	case !metric.cadvisor:
+		emit(metric.name, "job", JobNode, "instance", m.name+nodePort)
+	case metric.name == "machine_cpu_cores" || metric.name == "machine_memory_bytes":
+		emit(metric.name, kubeletLabels(m.name)...)
+	default: // the root cgroup
+		emit(metric.name, append(kubeletLabels(m.name), "id", "/")...)
+	}
+}
+
+// scrapes says of every target that it was scraped; a kubelet that is down was not.
+func scrapes(to sink, machines []machine, down map[string]bool) {
+	target := func(job, instance string, up bool) {
+		to("up", flag(up), "job", job, "instance", instance)
+		to("scrape_duration_seconds", scrapeDuration, "job", job, "instance", instance)
+	}
+	target(JobState, stateInstance, true)
+	for _, m := range machines {
+		target(JobKubelet, m.name, !down[m.name])
+		target(JobNode, m.name+nodePort, !down[m.name])
+	}
+}

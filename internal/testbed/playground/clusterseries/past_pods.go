@@ -1,0 +1,195 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterseries
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/internal/testbed/playground/load"
+)
+
+// maxPastRuns bounds the runs of a CronJob in a history: each has pods, and so series, of its own.
+const maxPastRuns = 30
+
+// keptRuns is how many finished Jobs a CronJob keeps, the default of successfulJobsHistoryLimit.
+const keptRuns = 3
+
+// digest is 64 hexadecimal characters for some names, as the id of a container.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p)) // a hash.Hash never fails
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// suffix is n characters as Kubernetes puts them at the end of a generated name.
+func suffix(n int, parts ...string) string {
+	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+	sum := sha256.Sum256([]byte(digest(parts...)))
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = alphabet[int(sum[i])%len(alphabet)]
+	}
+	return string(out)
+}
+
+func pastUID(parts ...string) types.UID {
+	d := digest(parts...)
+	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", d[:8], d[8:12], d[13:16], d[17:20], d[20:32]))
+}
+
+// predecessor adds the pod that a pod of a Deployment took over from, and its ReplicaSet.
+func (b *builder) predecessor(pod *corev1.Pod, w *load.Workload, until time.Time) {
+	deployment := pod.Namespace + "/" + w.Name
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: w.Name + "-" + suffix(10, deployment, "earlier"),
+		OwnerReferences: []metav1.OwnerReference{controllerRef("Deployment", w.Name)},
+	}}
+	if !b.earlier[deployment] {
+		b.earlier[deployment] = true
+		newCollector(b.during(b.grid.Start, b.grid.End, nil)).owner("kube_replicaset_owner", "replicaset", &set.ObjectMeta)
+	}
+	before := pod.DeepCopy()
+	before.Name = set.Name + "-" + suffix(5, pod.Name, "earlier")
+	before.UID = pastUID(pod.Namespace, before.Name)
+	before.OwnerReferences = []metav1.OwnerReference{controllerRef("ReplicaSet", set.Name)}
+	before.Status.PodIP = ""
+	for _, list := range [][]corev1.ContainerStatus{before.Status.ContainerStatuses, before.Status.InitContainerStatuses} {
+		for i := range list {
+			list[i].ContainerID = ""
+		}
+	}
+	b.live(before, w, b.past.Start.Add(-24*time.Hour), until)
+}
+
+func controllerRef(kind, name string) metav1.OwnerReference {
+	yes := true
+	return metav1.OwnerReference{Kind: kind, Name: name, Controller: &yes}
+}
+
+// cronJobs adds the runs of every CronJob.
+func (b *builder) cronJobs() error {
+	for _, c := range b.objects.CronJobs {
+		schedule, err := cron.ParseStandard(c.Spec.Schedule)
+		if err != nil {
+			return fmt.Errorf("history of CronJob %s/%s: schedule %q: %w", c.Namespace, c.Name, c.Spec.Schedule, err)
+		}
+		var starts []time.Time
+		for t := schedule.Next(b.grid.Start); !t.IsZero() && t.Before(b.grid.End); t = schedule.Next(t) {
+			starts = append(starts, t)
+			if len(starts) > maxPastRuns {
+				starts = slices.Delete(starts, 0, 1)
+			}
+		}
+		for i, at := range starts {
+			gone := b.grid.End
+			if i+keptRuns < len(starts) {
+				gone = starts[i+keptRuns]
+			}
+			b.cronRun(c, at, gone)
+		}
+	}
+	return nil
+}
+
+// cronRun adds one run: a Job with one pod, which works for the workload's run time and is then kept as Succeeded.
+func (b *builder) cronRun(c *batchv1.CronJob, at, gone time.Time) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: c.Namespace, Name: fmt.Sprintf("%s-%d", c.Name, at.Unix()/60), CreationTimestamp: metav1.NewTime(at),
+		OwnerReferences: []metav1.OwnerReference{controllerRef("CronJob", c.Name)},
+	}}
+	newCollector(b.during(at, gone, nil)).job(job)
+	template := c.Spec.JobTemplate.Spec.Template
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = c.Namespace, job.Name+"-"+suffix(5, job.Name)
+	pod.UID = pastUID(pod.Namespace, pod.Name)
+	pod.CreationTimestamp = job.CreationTimestamp
+	pod.OwnerReferences = []metav1.OwnerReference{controllerRef("Job", job.Name)}
+	pod.Status.StartTime = &pod.CreationTimestamp
+	pod.Spec.NodeName = b.objects.Nodes[int(digest(pod.Name)[0])%len(b.objects.Nodes)].Name
+
+	end := at.Add(pastRunTime)
+	w, _ := b.load.Workload(pod)
+	if w != nil && w.RunTime > 0 {
+		end = at.Add(w.RunTime)
+	}
+	newCollector(b.during(at, gone, func(name string, pairs []string) (func(time.Time) float64, bool) {
+		if name != "kube_pod_status_phase" {
+			return nil, true
+		}
+		phase := corev1.PodPhase(labelOf(pairs, "phase"))
+		return func(t time.Time) float64 {
+			return flag(phase == corev1.PodRunning && t.Before(end) || phase == corev1.PodSucceeded && !t.Before(end))
+		}, true
+	})).statePod(pod)
+	histories := make([]*history, 0, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		histories = append(histories, b.container(pod, w, &pod.Spec.Containers[i], at, end))
+	}
+	b.podCgroup(pod, histories, end)
+}
+
+// pastRunTime is how long a CronJob that the catalogue does not know has run.
+const pastRunTime = 2 * time.Minute
+
+// podCgroup adds the series of a pod's own cgroup.
+func (b *builder) podCgroup(pod *corev1.Pod, histories []*history, to time.Time) {
+	shares := make([]float64, len(histories))
+	for i, h := range histories {
+		shares[i] = b.bandwidth(pod, h.name)
+	}
+	for _, m := range podMetrics() {
+		ended := false
+		fill := func(dst []float64, first int) {
+			for i := range dst {
+				dst[i] = math.NaN()
+			}
+			for _, h := range histories {
+				h.see(first, len(dst))
+			}
+			for i := range dst {
+				if t, memory, ok := sum(histories, shares, i); ok {
+					dst[i] = m.value(&t, memory)
+				}
+			}
+			ended = endOf(dst, first, b.grid, to, ended)
+		}
+		podSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName)(m.name, 0, m.pairs...)
+	}
+}
+
+// sum adds up the containers of a pod at index i of the present window.
+func sum(histories []*history, shares []float64, i int) (t podTotals, memory float64, ok bool) {
+	for k, h := range histories {
+		if len(h.window) == 0 || math.IsNaN(h.window[i].total) {
+			continue
+		}
+		ok = true
+		t.add(h.window[i].total, shares[k])
+		if m := h.window[i].memory; !math.IsNaN(m) {
+			memory += m
+		}
+	}
+	return t, memory, ok
+}
+
+func (t *podTotals) add(cpu, bandwidth float64) {
+	t.cpu += cpu
+	t.received += cpu * bandwidth
+	t.sent += cpu * bandwidth * networkSentPart
+}

@@ -1,0 +1,123 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterseries
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// TestReleasedPrometheusReadsOurBlocks starts the prometheus of the machine, if there is one, on a copy of the data and
+// asks both the same.
+func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		t.Skip("no prometheus binary in PATH; install the prometheus package to run this")
+	}
+	f := newFixture(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(f.dir)); err != nil {
+		t.Fatal(err)
+	}
+	other := startPrometheus(t, binary, dir)
+	// Not on the grid: since version 3 a range excludes its own start, before it did not.
+	at := f.past.End.Add(-90 * time.Second)
+	for _, q := range []string{
+		`count({__name__=~".+"})`,
+		`sum by (namespace, pod, container) (rate(container_cpu_usage_seconds_total{container!=""}[5m]))`,
+		`quantile_over_time(0.95, container_memory_working_set_bytes{container!=""}[1d])`,
+		`max by (namespace, pod) (max_over_time(container_memory_working_set_bytes{container!=""}[2d:1h]))`,
+		`sum by (owner_name) (kube_pod_owner * on (namespace, pod) group_left () sum by (namespace, pod) (kube_pod_container_resource_requests{resource="cpu"}))`,
+		`100 - avg by (instance) (irate(node_cpu_seconds_total{mode="idle"}[10m])) * 100`,
+		`count_over_time(kube_pod_status_phase[2d])`,
+		`increase(kube_pod_container_status_restarts_total[2d])`,
+	} {
+		ours, theirs := f.query(t, q, at), vectorOf(t, other, q, at)
+		if len(ours) == 0 || len(ours) != len(theirs) {
+			t.Errorf("%s: %d series here, %d there", q, len(ours), len(theirs))
+			continue
+		}
+		want := map[string]float64{}
+		for _, s := range ours {
+			want[s.Metric.String()] = float64(s.Value)
+		}
+		for _, s := range theirs {
+			w, ok := want[s.Metric.String()]
+			if got := float64(s.Value); !ok || math.Abs(got-w) > 1e-9*math.Abs(w)+1e-12 {
+				t.Errorf("%s: %s is %v there, %v here", q, s.Metric, got, w)
+				break
+			}
+		}
+	}
+}
+
+func vectorOf(t *testing.T, c v1.API, q string, at time.Time) model.Vector {
+	t.Helper()
+	v, _, err := c.Query(t.Context(), q, at)
+	if err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	return v.(model.Vector)
+}
+
+// startPrometheus runs a binary on dir/data until the test ends and waits until it answers.
+func startPrometheus(t *testing.T, binary, dir string) v1.API {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, []byte("global:\n  scrape_interval: 1m\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config.file="+config,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		cmd.Wait() // its error says that it was killed
+	})
+	c, err := api.NewClient(api.Config{Address: "http://" + address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := v1.NewAPI(c)
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
+		b, err := other.Buildinfo(t.Context())
+		if err == nil {
+			t.Logf("compared with Prometheus %s", b.Version)
+			return other
+		}
+		if time.Now().After(deadline) {
+			text, readErr := os.ReadFile(filepath.Join(dir, "log"))
+			t.Fatal(fmt.Errorf("prometheus does not answer: %w\n%s%v", err, text, readErr))
+		}
+	}
+}

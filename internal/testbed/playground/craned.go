@@ -1,0 +1,274 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/loopback"
+	"crane.io/crane/internal/testbed/process"
+)
+
+// deployed is what a Deployment or a DaemonSet of config/ says about a binary: the playground starts the child process as
+// the cluster would start the pod.
+type deployed struct {
+	name, namespace, serviceAccount string
+	args                            []string
+	env                             []string
+}
+
+// findDeployed reads the Deployment of that name out of manifests. Environment taken from the API (fieldRef) is given
+// the value that it would have in the pod; other sources are an error, so that none is silently empty.
+func findDeployed(objects []*unstructured.Unstructured, name string) (deployed, error) {
+	return findPod(objects, "Deployment", name, nil)
+}
+
+// findDaemon is findDeployed for the DaemonSet of that name, with the pod that runs on a node.
+func findDaemon(objects []*unstructured.Unstructured, name, node string) (deployed, error) {
+	return findPod(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node})
+}
+
+func findPod(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (deployed, error) {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if i < 0 {
+		return deployed{}, fmt.Errorf("config holds no %s %s", kind, name)
+	}
+	var pod corev1.PodTemplateSpec
+	template, _, err := unstructured.NestedMap(objects[i].Object, "spec", "template")
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod)
+	}
+	if err != nil {
+		return deployed{}, fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	if n := len(pod.Spec.Containers); n != 1 {
+		return deployed{}, fmt.Errorf("%s %s: %d containers, want 1", kind, name, n)
+	}
+	c := pod.Spec.Containers[0]
+	out := deployed{name: name, namespace: objects[i].GetNamespace(), serviceAccount: pod.Spec.ServiceAccountName, args: c.Args}
+	known := map[string]string{"metadata.namespace": out.namespace}
+	maps.Copy(known, fields)
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			ok := e.ValueFrom.FieldRef != nil
+			if ok {
+				value, ok = known[e.ValueFrom.FieldRef.FieldPath]
+			}
+			if !ok {
+				return deployed{}, fmt.Errorf("%s %s: env %s: the playground cannot say where its value comes from", kind, name, e.Name)
+			}
+		}
+		out.env = append(out.env, e.Name+"="+value)
+	}
+	return out, nil
+}
+
+// child is what it takes to start a binary that has a Deployment.
+type child struct {
+	deployed
+	// objects are all of config/.
+	objects []*unstructured.Unstructured
+	// kubeconfig has the rights that config/ gives it.
+	kubeconfig string
+}
+
+func (p *playground) child(ctx context.Context, name string) (child, error) {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return child{}, err
+	}
+	d, err := findDeployed(objects, name)
+	if err != nil {
+		return child{}, err
+	}
+	kubeconfig, err := p.kubeconfigOf(ctx, d)
+	return child{deployed: d, objects: objects, kubeconfig: kubeconfig}, err
+}
+
+// kubeconfigOf writes a kubeconfig of a binary's service account and returns its path.
+func (p *playground) kubeconfigOf(ctx context.Context, d deployed) (string, error) {
+	return p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+}
+
+// with returns the arguments with some flags set: one that is there is replaced, another is added.
+func (d deployed) with(flags map[string]string) []string {
+	var args []string
+	for _, a := range d.args {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if _, replaced := flags[name]; !replaced {
+			args = append(args, a)
+		}
+	}
+	for name, v := range flags {
+		args = append(args, "--"+name+"="+v)
+	}
+	return args
+}
+
+// startCraned starts craned as a child with a token of its own ServiceAccount, and so with the rights of config/rbac.
+func (p *playground) startCraned(ctx context.Context) error {
+	d, err := p.child(ctx, componentCraned)
+	if err != nil {
+		return err
+	}
+	addresses, err := p.freeAddresses(ctx, 4)
+	if err != nil {
+		return err
+	}
+	if port := p.port(portCraned); port != 0 {
+		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	webHost, webPort, err := net.SplitHostPort(addresses[2])
+	if err != nil {
+		return err
+	}
+	policy, err := p.writePolicy(d.objects)
+	if err != nil {
+		return err
+	}
+	webhookHost, webhookPort, err := splitAddress(addresses[3])
+	if err != nil {
+		return err
+	}
+	p.cranedMetrics, p.cranedWeb = addresses[0], addresses[2]
+	flags := map[string]string{
+		"kubeconfig":                d.kubeconfig,
+		"prometheus-address":        p.prometheus.URL(),
+		"metrics-bind-address":      addresses[0],
+		"metrics-secure":            "false", // Loopback, to be looked at with a browser.
+		"server-bind-address":       webHost,
+		"server-bind-port":          webPort,
+		"health-probe-bind-address": addresses[1],
+		"prediction-state-dir":      filepath.Join(p.dir, "craned", "forecasts"),
+		"policy-config-path":        policy,
+		"webhook-host":              webhookHost,
+		"webhook-port":              webhookPort,
+	}
+	if p.options.scenario != nil {
+		maps.Copy(flags, p.options.scenario.Craned)
+	}
+	p.cranedSpec = process.Spec{
+		Name:    d.name,
+		Path:    filepath.Join(p.options.BinDir, d.name),
+		Args:    d.with(flags),
+		Env:     d.env,
+		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
+		Restart: process.Always,
+		OnExit:  p.reportExit,
+	}
+	if err := p.launchCraned(); err != nil {
+		return err
+	}
+	return p.configureWebhooks(ctx, d.objects, addresses[3])
+}
+
+// configureWebhooks lets the API server call craned's webhooks at its address on loopback: here no Service leads to it.
+func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructured.Unstructured, address string) error {
+	for _, o := range objects {
+		if !directwebhook.IsConfiguration(o) {
+			continue
+		}
+		local, err := directwebhook.Configuration(o, address)
+		if err != nil {
+			return err
+		}
+		if err := p.applier.Apply(ctx, local); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Where config/ keeps the node-load policy.
+const (
+	policyConfigMap = "crane-node-load-policy"
+	policyKey       = "policy.yaml"
+)
+
+// writePolicy writes the node-load policy to a file, as a kubelet brings it into a pod, and returns its path. A file that
+// is there is left as it is: whoever keeps the data directory may have changed it.
+func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, error) {
+	path := p.policyPath()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	text, err := configMapText(objects, policyConfigMap, policyKey)
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (p *playground) launchCraned() error {
+	child, err := process.Start(p.cranedSpec)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.craned = child
+	return nil
+}
+
+func (p *playground) cranedProcess() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.craned
+}
+
+func (p *playground) stopCraned(ctx context.Context) error {
+	if child := p.cranedProcess(); child != nil {
+		return child.Stop(ctx)
+	}
+	return nil
+}
+
+// splitAddress is net.SplitHostPort with an error that says what was split.
+func splitAddress(address string) (host, port string, err error) {
+	if host, port, err = net.SplitHostPort(address); err != nil {
+		return "", "", fmt.Errorf("address %s: %w", address, err)
+	}
+	return host, port, nil
+}
+
+// freeAddresses returns addresses on loopback that nobody listens on. They are kept until the playground has stopped, for
+// processes that start again.
+func (p *playground) freeAddresses(ctx context.Context, n int) ([]string, error) {
+	var addresses []string
+	for range n {
+		port, err := loopback.Hold(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		p.onStop(func(context.Context) error { return port.Close() })
+		addresses = append(addresses, port.Address())
+	}
+	return addresses, nil
+}
+
+// checkBinaries reports the binaries that are missing beside the playground's own.
+func checkBinaries(dir string, names ...string) error {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("%w (run make build, or set --bin-dir)", err)
+		}
+	}
+	return nil
+}

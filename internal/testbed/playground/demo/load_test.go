@@ -1,0 +1,65 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func peak() *Load {
+	d := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+	return &Load{
+		Metric: "requests", Low: 100, High: 400, Period: d(6 * time.Hour), Busy: d(3 * time.Hour), Ramp: d(time.Minute),
+		RiseAfter: d(2 * time.Minute), Align: d(5 * time.Minute),
+	}
+}
+
+// TestLoadRises: low before, high after, on a whole five minutes, and the same in each period of the past.
+func TestLoadRises(t *testing.T) {
+	l := peak()
+	if err := l.validate(); err != nil {
+		t.Fatal(err)
+	}
+	end := time.Date(2026, 3, 4, 10, 1, 17, 0, time.UTC)
+	rises := l.Rises(end)
+	if want := time.Date(2026, 3, 4, 10, 5, 0, 0, time.UTC); !rises.Equal(want) {
+		t.Errorf("rises at %s, want %s", rises, want)
+	}
+	for period := -56; period <= 1; period++ {
+		at := rises.Add(time.Duration(period) * 6 * time.Hour)
+		before, after, fallen := l.At(at.Add(-time.Second), end), l.At(at.Add(time.Minute), end), l.At(at.Add(3*time.Hour+2*time.Minute), end)
+		if l.Risen(before) || !l.Risen(after) || l.Risen(fallen) || math.Abs(before-100) > 5 || math.Abs(after-400) > 20 {
+			t.Fatalf("period %d: %v, %v, %v", period, before, after, fallen)
+		}
+	}
+	l.Align.Duration = 0
+	if got := l.Rises(end); !got.Equal(end.Add(2 * time.Minute)) {
+		t.Errorf("rises at %s", got)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for name, edit := range map[string]func(*Load){
+		"no metric":              func(l *Load) { l.Metric = "" },
+		"high below low":         func(l *Load) { l.High = 50 },
+		"NaN":                    func(l *Load) { l.Low = math.NaN() },
+		"a period of 7 h":        func(l *Load) { l.Period.Duration = 7 * time.Hour },
+		"no period":              func(l *Load) { l.Period.Duration = 0 },
+		"busy all the time":      func(l *Load) { l.Busy.Duration = 6 * time.Hour },
+		"no ramp":                func(l *Load) { l.Ramp.Duration = 0 },
+		"rises a period later":   func(l *Load) { l.RiseAfter.Duration = 6 * time.Hour },
+		"rises before the start": func(l *Load) { l.RiseAfter.Duration = -1 },
+		"aligned to 7 min":       func(l *Load) { l.Align.Duration = 7 * time.Minute },
+	} {
+		l := peak()
+		edit(l)
+		if l.validate() == nil {
+			t.Errorf("takes %s", name)
+		}
+	}
+}

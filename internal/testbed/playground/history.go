@@ -1,0 +1,202 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/testbed/playground/clusterseries"
+	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/internal/testbed/promserver"
+)
+
+// liveInterval is the scrape interval of the samples that are appended while the playground runs.
+const liveInterval = 15 * time.Second
+
+// startPrometheus writes the history of what runs now, opens the Prometheus and keeps it up to date.
+func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCauseFunc) error {
+	objects, err := p.watch(ctx, fail)
+	if err != nil {
+		return err
+	}
+	p.exporter = clusterseries.New(p.source)
+	p.prometheus, err = promserver.Open(promserver.Options{
+		Dir:    filepath.Join(p.dir, "prometheus"),
+		Listen: fmt.Sprintf("127.0.0.1:%d", p.port(portPrometheus)),
+		// The coarser of the two, so that a client that takes its rate windows from it sees the past as well.
+		ScrapeInterval: p.options.Step,
+		Targets:        clusterseries.Targets(p.nodeNames()),
+		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
+	})
+	if err != nil {
+		return err
+	}
+	p.onStop(func(context.Context) error { return p.prometheus.Close() })
+	if err := p.backfill(ctx, objects); err != nil {
+		return err
+	}
+	p.background.Go(func() {
+		if err := p.keepUpToDate(ctx, objects); err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("exporting metrics: %w", err))
+		}
+	})
+	p.console.progressf("Prometheus serves at %s", p.prometheus.URL())
+	return nil
+}
+
+// watch returns a reader of the objects that kube-state-metrics would watch.
+func (p *playground) watch(ctx context.Context, fail context.CancelCauseFunc) (client.Reader, error) {
+	watched, err := cache.New(p.control.Config(), cache.Options{Scheme: p.client.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return nil, err
+	}
+	p.background.Go(func() {
+		if err := watched.Start(ctx); err != nil && ctx.Err() == nil {
+			fail(fmt.Errorf("watching objects: %w", err))
+		}
+	})
+	if !watched.WaitForCacheSync(ctx) {
+		return nil, errors.New("watching objects: the caches did not fill")
+	}
+	return watched, nil
+}
+
+// backfill writes what the pods that run now used in the days before, up to the last whole step. After a restart with the
+// same data directory only the time since the last sample is written.
+func (p *playground) backfill(ctx context.Context, objects client.Reader) error {
+	end := time.Now().Truncate(p.options.Step)
+	past, err := p.past(end)
+	if err != nil {
+		return err
+	}
+	p.demandFrom(past)
+	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
+	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
+		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
+	}
+	if !grid.Start.Before(end) {
+		return nil
+	}
+	snapshot, err := p.snapshot(ctx, objects)
+	if err != nil {
+		return err
+	}
+	history, err := p.exporter.Backfill(snapshot.Objects, past, grid)
+	if err != nil {
+		return err
+	}
+	stats, err := p.prometheus.Backfill(ctx, grid, append(history.Series, p.demandBefore(grid)...))
+	if err != nil {
+		return err
+	}
+	history.Commit()
+	p.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
+		stats.Series, stats.Samples, stats.Bytes>>20, stats.Took.Round(10*time.Millisecond))
+	return nil
+}
+
+// past is the stretch that the history of this data directory covers. Its beginning is written down at the first start,
+// so that after a restart the load goes on from where it was.
+func (p *playground) past(end time.Time) (load.Past, error) {
+	file := filepath.Join(p.dir, "history-begins")
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		start := end.AddDate(0, 0, -p.options.Days)
+		return load.Past{Start: start, End: end}, os.WriteFile(file, []byte(start.Format(time.RFC3339)), 0o600)
+	}
+	if err != nil {
+		return load.Past{}, err
+	}
+	start, err := time.Parse(time.RFC3339, string(content))
+	if err != nil {
+		return load.Past{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return load.Past{Start: start, End: end}, nil
+}
+
+// keepUpToDate appends what the exporters would say, each interval until ctx ends. A failed append is counted by the
+// server (which may be stopped by a scenario); only a snapshot that cannot be taken is an error.
+func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) error {
+	ticker := time.NewTicker(liveInterval)
+	defer ticker.Stop()
+	for {
+		snapshot, err := p.snapshot(ctx, objects)
+		if err != nil {
+			return err
+		}
+		if err := p.append(ctx, snapshot); err != nil && ctx.Err() == nil {
+			p.console.progressf("appending samples: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *playground) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
+	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.demandAt(snapshot.At)...))
+}
+
+// snapshot collects what the exporters see now.
+func (p *playground) snapshot(ctx context.Context, objects client.Reader) (clusterseries.Snapshot, error) {
+	s := clusterseries.Snapshot{At: time.Now(), Containers: p.fleet.Snapshot(), Nodes: p.fleet.Nodes()}
+	o := &s.Objects
+	var err error
+	list := func(into client.ObjectList, take func()) {
+		if err == nil {
+			err = objects.List(ctx, into, client.UnsafeDisableDeepCopy)
+			take()
+		}
+	}
+	var pods corev1.PodList
+	list(&pods, func() { o.Pods = pointers(pods.Items) })
+	var nodes corev1.NodeList
+	list(&nodes, func() { o.Nodes = pointers(nodes.Items) })
+	var deployments appsv1.DeploymentList
+	list(&deployments, func() { o.Deployments = pointers(deployments.Items) })
+	var replicaSets appsv1.ReplicaSetList
+	list(&replicaSets, func() { o.ReplicaSets = pointers(replicaSets.Items) })
+	var statefulSets appsv1.StatefulSetList
+	list(&statefulSets, func() { o.StatefulSets = pointers(statefulSets.Items) })
+	var daemonSets appsv1.DaemonSetList
+	list(&daemonSets, func() { o.DaemonSets = pointers(daemonSets.Items) })
+	var jobs batchv1.JobList
+	list(&jobs, func() { o.Jobs = pointers(jobs.Items) })
+	var cronJobs batchv1.CronJobList
+	list(&cronJobs, func() { o.CronJobs = pointers(cronJobs.Items) })
+	var autoscalers autoscalingv2.HorizontalPodAutoscalerList
+	list(&autoscalers, func() { o.Autoscalers = pointers(autoscalers.Items) })
+	return s, err
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+func (p *playground) nodeNames() []string {
+	var names []string
+	for _, n := range p.fleet.Nodes() {
+		names = append(names, n.Spec.Name)
+	}
+	return names
+}

@@ -1,0 +1,294 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"crane.io/crane/internal/testbed/simnode/kubelet"
+)
+
+var now = time.Date(2026, 5, 13, 14, 7, 0, 0, time.UTC)
+
+func TestCatalogIsDeterministicAndGrows(t *testing.T) {
+	a, b := Catalog(7, 60), Catalog(7, 60)
+	if !reflect.DeepEqual(a, b) {
+		t.Error("the same seed gives another catalogue")
+	}
+	if reflect.DeepEqual(a, Catalog(8, 60)) {
+		t.Error("another seed gives the same catalogue")
+	}
+	if !reflect.DeepEqual(a[:20], Catalog(7, 20)) {
+		t.Error("a larger catalogue changes the smaller one")
+	}
+}
+
+func TestCatalogIsBelievable(t *testing.T) {
+	if n := len(catalogue()); n != 60 {
+		t.Errorf("%d lines of the catalogue parse, want 60", n)
+	}
+	workloads := Catalog(1, 300)
+	seen := map[string]bool{}
+	kinds, shapes, namespaces := map[string]int{}, map[Kind]int{}, map[string]bool{}
+	for _, w := range workloads {
+		id := w.Namespace + "/" + w.Name
+		if seen[id] {
+			t.Errorf("%s comes twice", id)
+		}
+		seen[id] = true
+		if msgs := validation.IsDNS1123Label(w.Name); len(msgs) > 0 {
+			t.Errorf("%s: %v", id, msgs)
+		}
+		kinds[w.Kind]++
+		namespaces[w.Namespace] = true
+		for _, c := range w.Containers {
+			shapes[c.Profile.Kind]++
+			checkContainer(t, id, c)
+		}
+		if len(w.Objects()) != 1+min(1, w.MaxReplicas) {
+			t.Errorf("%s: %d objects", id, len(w.Objects()))
+		}
+	}
+	if kinds["Deployment"] < 200 || kinds["StatefulSet"] < 10 || kinds["DaemonSet"] != maxDaemonSets || kinds["CronJob"] < 5 {
+		t.Errorf("kinds %v", kinds)
+	}
+	for _, k := range []Kind{Daily, Weekly, Bursty, Leak, Shift, Idle, Batch, Run, Flat, Cache, Java} {
+		if shapes[k] == 0 {
+			t.Errorf("no workload is %s", k)
+		}
+	}
+	if len(namespaces) != 6 {
+		t.Errorf("%d namespaces, want 6", len(namespaces))
+	}
+}
+
+func checkContainer(t *testing.T, id string, c Container) {
+	t.Helper()
+	cpu, memory := c.Profile.peak()
+	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := amount(c.Request, r), amount(c.Limit, r)
+		if limit > 0 && limit < request {
+			t.Errorf("%s/%s: %s limit %g below request %g", id, c.Name, r, limit, request)
+		}
+	}
+	if limit := bytes(c.Limit); limit > 0 && c.Profile.Kind != Leak && limit < memory {
+		t.Errorf("%s/%s (%s): memory limit %g below its peak %g", id, c.Name, c.Profile.Kind, limit, memory)
+	}
+	if cpu <= 0 || memory <= 0 || cpu > 16 || memory > 16<<30 {
+		t.Errorf("%s/%s: peak %g cores %g bytes", id, c.Name, cpu, memory)
+	}
+}
+
+func TestSumFitsTwelveNodes(t *testing.T) {
+	d := Sum(Catalog(1, 60))
+	pods := d.Pods + 12*d.PodsPerNode
+	t.Logf("60 workloads: %+v, %d pods on 12 nodes", d, pods)
+	if pods < 110 || pods > 190 {
+		t.Errorf("%d pods, want about 150", pods)
+	}
+	if d.CPU/12+d.NodeCPU > 32 || d.Memory/12+d.NodeMemory > 64<<30 {
+		t.Errorf("a node would need %g cores and %g GiB", d.CPU/12+d.NodeCPU, (d.Memory/12+d.NodeMemory)/(1<<30))
+	}
+}
+
+func TestUseIsBoundedAndDeterministic(t *testing.T) {
+	for _, speed := range []float64{1, 48} {
+		workloads := Catalog(3, 60)
+		a, b := NewSource(workloads, speed), NewSource(Catalog(3, 60), speed)
+		for _, w := range workloads {
+			for i := range w.Containers {
+				c := &w.Containers[i]
+				peakCPU, peakMemory := c.Profile.peak()
+				for k := range 1500 {
+					at := now.Add(time.Duration(k) * 7 * time.Minute)
+					start := now.Add(-time.Hour)
+					if c.Profile.Kind == Leak {
+						start = at.Add(-time.Duration(k%100) * c.Profile.Life / 100 / time.Duration(speed))
+					}
+					u := a.At(c, "pod-x", start, at)
+					if !u.Known || u.CPU <= 0 || u.CPU > peakCPU || u.Memory <= 0 || u.Memory > peakMemory {
+						t.Fatalf("%s/%s %s: %+v, peak %g %g", w.Name, c.Name, c.Profile.Kind, u, peakCPU, peakMemory)
+					}
+					if u != b.At(c, "pod-x", start, at) {
+						t.Fatalf("%s/%s: not deterministic", w.Name, c.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	find := func(k Kind) *Container {
+		for _, w := range Catalog(1, 60) {
+			for i := range w.Containers {
+				if w.Containers[i].Profile.Kind == k && w.Kind != "DaemonSet" {
+					return &w.Containers[i]
+				}
+			}
+		}
+		t.Fatalf("no %s", k)
+		return nil
+	}
+	s := NewSource(nil, 1)
+	mean := func(c *Container, from time.Time, d time.Duration) float64 {
+		sum, n := 0.0, 0
+		for at := from; at.Before(from.Add(d)); at = at.Add(time.Minute) {
+			sum += s.At(c, "p", from, at).CPU
+			n++
+		}
+		return sum / float64(n)
+	}
+	monday := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
+	weekly := find(Weekly)
+	peak := monday.Add(time.Duration(weekly.Profile.PeakHour * float64(time.Hour)))
+	if day, night := mean(weekly, peak.Add(-time.Hour), 2*time.Hour), mean(weekly, peak.Add(11*time.Hour), 2*time.Hour); day < 2*night {
+		t.Errorf("weekly: %g at the peak, %g twelve hours later", day, night)
+	}
+	if monday, sunday := mean(weekly, monday, 24*time.Hour), mean(weekly, monday.Add(-24*time.Hour), 24*time.Hour); sunday > 0.8*monday {
+		t.Errorf("weekly: %g on Monday, %g on Sunday", monday, sunday)
+	}
+	batch := find(Batch)
+	if m := mean(batch, monday, 24*time.Hour); m > 0.35*batch.Profile.High || m < 0.02*batch.Profile.High {
+		t.Errorf("batch: mean %g of %g", m, batch.Profile.High)
+	}
+	shift := find(Shift)
+	low, high := math.Inf(1), 0.0
+	for d := range 36 {
+		m := mean(shift, monday.AddDate(0, 0, d), 24*time.Hour)
+		low, high = min(low, m), max(high, m)
+	}
+	if high < 1.5*low {
+		t.Errorf("shift: days between %g and %g", low, high)
+	}
+	cache := find(Cache)
+	if young, old := s.At(cache, "p", monday, monday.Add(time.Minute)).Memory, s.At(cache, "p", monday, monday.Add(48*time.Hour)).Memory; old < 1.5*young {
+		t.Errorf("cache: %g when young, %g when old", young, old)
+	}
+}
+
+// A day of the pattern lasts half an hour at speed 48: what comes at one time comes again a week of the pattern later.
+func TestSpeedCompressesThePatternOnly(t *testing.T) {
+	c := &Container{Name: "c", Profile: Profile{Kind: Weekly, Low: 0.1, High: 1, Weekend: 0.3, PeakHour: 15, Memory: mib}}
+	fast, plain := NewSource(nil, 48), NewSource(nil, 1)
+	for i := range 100 {
+		at := now.Add(time.Duration(i) * time.Minute)
+		same := time.UnixMilli(at.UnixMilli() * 48)
+		if got, want := fast.At(c, "p", at, at), plain.At(c, "p", same, same); got != want {
+			t.Fatalf("at %s: %+v, the pattern says %+v", at, got, want)
+		}
+	}
+}
+
+func TestPastRunsGoOnLive(t *testing.T) {
+	for _, speed := range []float64{1, 48} {
+		workloads := Catalog(1, 60)
+		s := NewSource(workloads, speed)
+		past := Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
+		s.SetPast(past)
+		leaks := 0
+		for _, w := range workloads {
+			c := &w.Containers[len(w.Containers)-1]
+			if c.Profile.Kind != Leak {
+				continue
+			}
+			leaks++
+			pod := pod(w, "p-1", now.Add(-time.Minute), now.Add(-time.Minute), 0)
+			if _, again := s.Workload(pod); !again {
+				t.Fatal("unknown workload")
+			}
+			checkLeak(t, s, w, c, pod, past)
+		}
+		if leaks == 0 {
+			t.Error("no leak")
+		}
+	}
+}
+
+func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.Pod, past Past) {
+	t.Helper()
+	limit, born := bytes(c.Limit), w.Born(past, pod.CreationTimestamp.Time)
+	runs := s.Runs(c, pod.Name, born, past.End)
+	if len(runs) == 0 && past.End.Sub(born).Seconds() > c.Profile.Life.Seconds()/s.speed {
+		t.Errorf("%s: no restart within its life", w.Name)
+	}
+	for i, start := range runs {
+		if i == 0 {
+			continue
+		}
+		before := s.At(c, pod.Name, runs[i-1], start.Add(-time.Second)).Memory
+		if before < 0.9*limit || before > 1.001*limit {
+			t.Errorf("%s: %g bytes before restart %d, limit %g", w.Name, before, i, limit)
+		}
+	}
+	at := past.End.Add(time.Second)
+	live, want := s.Use(pod, c.Name, at), s.At(c, pod.Name, s.lastRun(c, pod.Name, born, past.End), at)
+	if live != want {
+		t.Errorf("%s: live %+v does not continue the past %+v", w.Name, live, want)
+	}
+	// It is killed in time, and begins anew.
+	end := past.End.Add(time.Duration(1.1 * float64(c.Profile.Life) / s.speed))
+	if u := s.Use(pod, c.Name, end); u.Memory <= limit {
+		t.Errorf("%s: %g bytes after more than its life, limit %g", w.Name, u.Memory, limit)
+	}
+	again := restarted(pod, end)
+	if u := s.Use(again, c.Name, end.Add(time.Second)); u.Memory > 0.6*limit {
+		t.Errorf("%s: %g bytes right after a restart", w.Name, u.Memory)
+	}
+	newer := restarted(pod, end)
+	newer.CreationTimestamp = metav1.NewTime(end)
+	newer.Status.ContainerStatuses[0].RestartCount = 0
+	if u := s.Use(newer, c.Name, end.Add(time.Second)); u.Memory > 0.6*limit {
+		t.Errorf("%s: %g bytes in a new pod", w.Name, u.Memory)
+	}
+}
+
+func pod(w *Workload, name string, created, started time.Time, restarts int32) *corev1.Pod {
+	c := w.Containers[len(w.Containers)-1].Name
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: w.labels(), CreationTimestamp: metav1.NewTime(created)},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: c, RestartCount: restarts,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}},
+		}}},
+	}
+}
+
+func restarted(p *corev1.Pod, at time.Time) *corev1.Pod {
+	q := p.DeepCopy()
+	q.Status.ContainerStatuses[0].RestartCount = 1
+	q.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(at)
+	return q
+}
+
+func TestStrangersUseLittle(t *testing.T) {
+	s := NewSource(nil, 1)
+	var _ kubelet.Load = s
+	u := s.Use(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, "c", now)
+	if !u.Known || u.CPU <= 0 || u.Memory <= 0 || u.CPU > 0.1 {
+		t.Errorf("a stranger uses %+v", u)
+	}
+	said := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}
+	if u := s.Use(said, "c", now); u.CPU != 1.5 || u.Memory != 1<<30 {
+		t.Errorf("a stranger that says what it uses: %+v", u)
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	w := Catalog(1, 1)[0]
+	s := NewSource([]*Workload{w}, 1)
+	c := &w.Containers[len(w.Containers)-1]
+	at := now
+	for b.Loop() {
+		at = at.Add(time.Minute)
+		s.At(c, "checkout-5d8f7c-abcde", now, at)
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+
+	"crane.io/crane/internal/testbed/directapiservice"
+	"crane.io/crane/internal/testbed/process"
+)
+
+// externalMetrics is the aggregated API that HPAs read forecasts from, and externalBound how long it may take to be served.
+const (
+	externalMetrics = "external.metrics.k8s.io/v1beta1"
+	externalBound   = 2 * time.Minute
+)
+
+// startMetricAdapter starts metric-adapter as a child with a token of its own ServiceAccount, and so with the rights of config/rbac, and
+// leads the aggregation layer to it.
+func (p *playground) startMetricAdapter(ctx context.Context) error {
+	d, err := p.child(ctx, componentMetricAdapter)
+	if err != nil {
+		return err
+	}
+	addresses, err := p.freeAddresses(ctx, 1)
+	if err != nil {
+		return err
+	}
+	_, text, err := splitAddress(addresses[0])
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("port of %s: %w", d.name, err)
+	}
+	rules, err := configMapText(d.objects, d.name, "config.yaml")
+	if err != nil {
+		return err
+	}
+	if s := p.options.scenario; s != nil && s.MetricRules != "" {
+		rules = s.MetricRules
+	}
+	flags := map[string]string{
+		"lister-kubeconfig": d.kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
+		"prometheus-adapter-config": filepath.Join(p.dir, "metric-adapter.yaml"),
+		// Without a Prometheus here nobody answers at this address, and rules say so.
+		"prometheus-address": "http://127.0.0.1:1",
+	}
+	if p.prometheus != nil {
+		flags["prometheus-address"] = p.prometheus.URL()
+	}
+	// Who keeps the data directory may have changed the rules.
+	if _, err := os.Stat(flags["prometheus-adapter-config"]); err != nil {
+		if err := os.WriteFile(flags["prometheus-adapter-config"], []byte(rules), 0o600); err != nil {
+			return err
+		}
+	}
+	p.metricAdapterSpec = process.Spec{
+		Name: d.name, Path: filepath.Join(p.options.BinDir, d.name), Args: d.with(flags), Env: d.env,
+		LogFile: filepath.Join(p.dir, "logs", d.name+".log"), Restart: process.Always, OnExit: p.reportExit,
+	}
+	led, err := directapiservice.Objects(d.objects, port)
+	if err != nil {
+		return err
+	}
+	if err := p.applier.Apply(ctx, led...); err != nil {
+		return err
+	}
+	p.onStop(p.stopMetricAdapter)
+	if err := p.launchMetricAdapter(); err != nil {
+		return err
+	}
+	return p.awaitExternalMetrics(ctx)
+}
+
+// awaitExternalMetrics returns when the API server has found the adapter.
+func (p *playground) awaitExternalMetrics(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfig(p.control.Config())
+	if err != nil {
+		return fmt.Errorf("discovery client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, externalBound, true, func(context.Context) (bool, error) {
+		_, last = client.ServerResourcesForGroupVersion(externalMetrics)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
+	}
+	p.console.progressf("metric-adapter serves %s", externalMetrics)
+	return nil
+}
+
+func (p *playground) launchMetricAdapter() error {
+	child, err := process.Start(p.metricAdapterSpec)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.metricAdapter = child
+	return nil
+}
+
+func (p *playground) metricAdapterProcess() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.metricAdapter
+}
+
+func (p *playground) stopMetricAdapter(ctx context.Context) error {
+	if child := p.metricAdapterProcess(); child != nil {
+		return child.Stop(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/testbed/playground/demo"
+	"crane.io/crane/internal/testbed/realnode/sandbox"
+)
+
+// Components that --only selects and that scenarios stop and start. The API server and the simulated nodes always run.
+const (
+	componentAPIServer         = "apiserver"
+	componentControllerManager = "controller-manager"
+	componentScheduler         = "scheduler"
+	componentPrometheus        = "prometheus"
+	componentCraned            = "craned"
+	componentCraneScheduler    = "crane-scheduler"
+	componentMetricAdapter     = "metric-adapter"
+
+	// componentCraneAgent runs where a scenario asks for it.
+	componentCraneAgent = "crane-agent"
+)
+
+func components() []string {
+	return []string{
+		componentAPIServer, componentControllerManager, componentScheduler, componentPrometheus, componentCraned, componentCraneScheduler,
+		componentMetricAdapter,
+	}
+}
+
+// Options of the playground; the zero value is not valid, see NewOptions.
+type Options struct {
+	// Nodes is the number of simulated nodes, 1 to 1000.
+	Nodes int
+	// Workloads is the number of generated workloads, 0 to 5000. With Traces it defaults to 0.
+	Workloads int
+	// Days of history to write before the start, 1 to 60.
+	Days int
+	// Step between two samples of that history, 15 s to 60 s.
+	Step time.Duration
+	// Seed of the load generator: the same seed makes the same workloads and the same load.
+	Seed uint64
+	// Traces is a directory of CSV series that become workloads; empty for none.
+	Traces string
+	// Resource that the traces measure: cpu or memory.
+	Resource string
+	// Speed compresses the load pattern: 48 makes its day last half an hour. The clock is never compressed.
+	Speed float64
+	// DataDir keeps the state across restarts; empty for a temporary directory that is removed at the end.
+	DataDir string
+	// BinDir holds craned, crane and controlplane; empty for the directory of the running binary.
+	BinDir string
+	// Once ends the playground after the first recommendations (and the demo, if there is one).
+	Once bool
+	// Only lists the components to start; empty for all.
+	Only []string
+	// Demo is the name of a built-in scenario, or the path of a scenario file; empty for none.
+	Demo string
+
+	// RealNodes is the number of real nodes beside the simulated ones, 0 to 3. They need Linux and root.
+	RealNodes int
+
+	scenario *demo.Scenario
+	session  *sandbox.Session // where real nodes run; nil without
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		Nodes:     12,
+		Workloads: 60,
+		Days:      14,
+		Step:      time.Minute,
+		Seed:      1,
+		Resource:  string(metrics.CPU),
+		Speed:     1,
+	}
+}
+
+// AddFlags binds the options to flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.Nodes, "nodes", o.Nodes, "number of simulated nodes")
+	fs.IntVar(&o.Workloads, "workloads", o.Workloads, "number of generated workloads (0 where --traces is given and this is not)")
+	fs.IntVar(&o.Days, "days", o.Days, "days of history to write at the start")
+	fs.DurationVar(&o.Step, "step", o.Step, "step of that history, 15s to 1m")
+	fs.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the load generator")
+	fs.StringVar(&o.Traces, "traces", o.Traces, "directory of CSV series (header ts,value) that become workloads; other files are skipped")
+	fs.StringVar(&o.Resource, "resource", o.Resource, "what the traces measure: cpu or memory")
+	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, past included: 48 makes its day last half an hour")
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "keep the state here across restarts (default: a temporary directory, removed at the end)")
+	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of craned and controlplane (default: that of this binary)")
+	fs.BoolVar(&o.Once, "once", o.Once, "end after the first recommendations, and after the demo if there is one")
+	fs.IntVar(&o.RealNodes, "real-nodes", o.RealNodes, "number of real nodes beside the simulated ones (Linux, root; make build-nodes)")
+	fs.StringSliceVar(&o.Only, "only", o.Only, "start only these components: "+strings.Join(components(), ", "))
+	fs.StringVar(&o.Demo, "demo", o.Demo, "play a scenario: "+strings.Join(demo.Names(), ", ")+", or the path of a scenario file")
+}
+
+// Complete fills in what follows from other options and from the machine.
+func (o *Options) Complete(fs *pflag.FlagSet) error {
+	if o.Traces != "" && !fs.Changed("workloads") {
+		o.Workloads = 0
+	}
+	if o.BinDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding the directory of this binary: %w", err)
+		}
+		o.BinDir = filepath.Dir(self)
+	}
+	if o.Demo == "" {
+		return nil
+	}
+	var err error
+	if strings.ContainsRune(o.Demo, filepath.Separator) || filepath.Ext(o.Demo) == ".yaml" {
+		var content []byte
+		if content, err = os.ReadFile(o.Demo); err == nil {
+			o.scenario, err = demo.Parse(content)
+		}
+	} else {
+		o.scenario, err = demo.Demo(o.Demo)
+	}
+	if err != nil {
+		return fmt.Errorf("--demo: %w", err)
+	}
+	return nil
+}
+
+// Validate reports every option that is out of its range.
+func (o *Options) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Nodes >= 1 && o.Nodes <= 1000, "--nodes: %d is not between 1 and 1000", o.Nodes)
+	check(o.RealNodes >= 0 && o.RealNodes <= maxRealNodes, "--real-nodes: %d is not between 0 and %d", o.RealNodes, maxRealNodes)
+	check(o.Workloads >= 0 && o.Workloads <= 5000, "--workloads: %d is not between 0 and 5000", o.Workloads)
+	check(o.Workloads > 0 || o.Traces != "", "--workloads: 0 leaves nothing to run; give --traces or more workloads")
+	check(o.Days >= 1 && o.Days <= 60, "--days: %d is not between 1 and 60", o.Days)
+	check(o.Step >= 15*time.Second && o.Step <= time.Minute && o.Step%time.Second == 0,
+		"--step: %s is not a whole number of seconds between 15s and 1m", o.Step)
+	check(o.Speed >= 1 && o.Speed <= 1440, "--speed: %g is not between 1 and 1440", o.Speed)
+	check(o.Resource == string(metrics.CPU) || o.Resource == string(metrics.Memory),
+		"--resource: %q is neither cpu nor memory", o.Resource)
+	for _, c := range o.Only {
+		check(slices.Contains(components(), c), "--only: %q is not one of %s", c, strings.Join(components(), ", "))
+	}
+	check(!o.runs(componentCraned) || o.runs(componentPrometheus),
+		"--only: craned reads its history from prometheus; name both")
+	if o.Traces != "" {
+		info, err := os.Stat(o.Traces)
+		check(err == nil && info.IsDir(), "--traces: %s is not a directory that can be read", o.Traces)
+	}
+	return errors.Join(errs...)
+}
+
+// runs tells whether --only leaves the component on.
+func (o *Options) runs(component string) bool {
+	return len(o.Only) == 0 || slices.Contains(o.Only, component)
+}
+
+// wantsAgents tells whether the scenario has nodes with an agent.
+func (o *Options) wantsAgents() bool { return o.scenario != nil && o.scenario.AgentNodes > 0 }

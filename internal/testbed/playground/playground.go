@@ -1,0 +1,309 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package playground is the whole system on one machine: a Kubernetes control plane, simulated nodes, a Prometheus with
+// two weeks of history, and Crane's own binaries as child processes with the rights that config/ gives them.
+//
+// It puts other rooms together and knows their order; what a load looks like is load's, what an exporter says is
+// export's, and what happens in a demo is scenario's. Nothing but cmd/playground and tests may import it.
+package playground
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/playground/clusterseries"
+	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/internal/testbed/playground/nodehost"
+	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/internal/testbed/simnode"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
+)
+
+// Bounds of what the playground waits for; each is many times what it takes.
+const (
+	podsBound            = 2 * time.Minute
+	recommendationsBound = 5 * time.Minute
+	stopBound            = 30 * time.Second
+)
+
+// fieldManager owns what the playground applies.
+const fieldManager = "crane-playground"
+
+// playground is one running system. Its parts are set in the order of start and not changed afterwards, but for craned and
+// crane-scheduler.
+type playground struct {
+	options *Options
+	console *console
+	dir     string
+
+	workloads  []*load.Workload
+	source     *load.Source
+	control    *controlplane.ControlPlane
+	client     client.Client
+	applier    *manifest.Applier
+	tunnel     *tunnel.Tunnel // through which the API server reaches the nodes
+	fleet      *simnode.Fleet
+	hosts      *nodehost.Set // below the nodes with an agent, nil for none
+	agentNames []string      // those nodes
+	agents     map[string]*process.Process
+	exporter   *clusterseries.Exporter
+	prometheus *promserver.Server
+	demand     *demand // the scenario's load from outside, nil for none
+
+	cranedSpec    process.Spec
+	cranedMetrics string
+	cranedWeb     string
+
+	schedulerSpec process.Spec // crane-scheduler
+	explains      string       // where it says why it chose
+
+	metricAdapterSpec process.Spec
+
+	background sync.WaitGroup // what runs beside: the fleet, the exporter
+	closers    []func(context.Context) error
+
+	mu        sync.Mutex // guards the three below; each is nil where it does not run
+	craned    *process.Process
+	scheduler *process.Process
+
+	metricAdapter *process.Process
+}
+
+// Run starts a playground and returns when it has ended: after the first recommendations with Once, else when ctx ends.
+// Results go to out, progress to errOut. Nothing that it started runs any more when it returns.
+func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
+	p := &playground{options: o, console: newConsole(out, errOut)}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer func() {
+		cancel(nil)
+		err = errors.Join(err, p.stop(context.WithoutCancel(ctx)))
+	}()
+	if err := p.start(ctx, cancel); err != nil {
+		return interrupted(ctx, err)
+	}
+	if o.scenario != nil {
+		if err := p.play(ctx); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
+	if o.Once {
+		return nil
+	}
+	p.console.resultf("Ctrl-C ends it and leaves nothing behind.")
+	<-ctx.Done()
+	return interrupted(ctx, nil)
+}
+
+// interrupted turns the end of the context into success where a person asked for it, and into its cause otherwise.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// start brings everything up in order. fail ends the playground for the fault of something that runs beside.
+func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) error {
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+		skip bool
+	}{
+		{name: "checking", run: p.prepare},
+		{name: "control plane", run: p.startControlPlane},
+		{name: "manifests", run: p.install},
+		{name: "nodes", run: func(ctx context.Context) error { return p.startNodes(ctx, fail) }},
+		{name: "agents", run: p.startAgents, skip: !p.options.wantsAgents()},
+		{name: "real nodes", run: p.startRealNodes, skip: p.options.RealNodes == 0},
+		{name: "workloads", run: p.createWorkloads},
+		{name: "history", run: func(ctx context.Context) error { return p.startPrometheus(ctx, fail) }, skip: !p.options.runs(componentPrometheus)},
+		{name: "craned", run: p.startCraned, skip: !p.options.runs(componentCraned)},
+		{name: "crane-scheduler", run: p.startCraneScheduler, skip: !p.options.runs(componentCraneScheduler)},
+		{name: "metric-adapter", run: p.startMetricAdapter, skip: !p.options.runs(componentMetricAdapter)},
+	} {
+		if phase.skip {
+			continue
+		}
+		if err := phase.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
+	}
+	return p.present(ctx)
+}
+
+// prepare checks the binaries, takes the data directory and decides what the workloads are.
+func (p *playground) prepare(context.Context) error {
+	binaries := []string{"controlplane", componentCraned}
+	if p.options.runs(componentCraneScheduler) {
+		binaries = append(binaries, componentCraneScheduler)
+	}
+	if p.options.runs(componentMetricAdapter) {
+		binaries = append(binaries, componentMetricAdapter)
+	}
+	if p.options.wantsAgents() {
+		binaries = append(binaries, componentCraneAgent)
+	}
+	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
+		return err
+	}
+	if p.dir = cmp.Or(p.options.DataDir, p.options.stateDir()); p.dir == "" {
+		dir, err := os.MkdirTemp("", "crane-playground-")
+		if err != nil {
+			return err
+		}
+		p.dir = dir
+		p.onStop(func(context.Context) error { return os.RemoveAll(dir) })
+	}
+	dir, err := filepath.Abs(p.dir)
+	if err != nil {
+		return err
+	}
+	p.dir = dir
+	if err := os.MkdirAll(filepath.Join(p.dir, "logs"), 0o700); err != nil {
+		return err
+	}
+	if err := p.logLibraries(); err != nil {
+		return err
+	}
+	p.workloads, err = workloads(p.options, time.Now(), p.console)
+	if err != nil {
+		return err
+	}
+	p.source = load.NewSource(p.workloads, p.options.Speed)
+	return nil
+}
+
+// logLibraries sends what the Kubernetes libraries log in this process to a file beside the children's logs: a person
+// who watches the console has no use for it.
+func (p *playground) logLibraries() error {
+	file, err := os.OpenFile(filepath.Join(p.dir, "logs", "playground.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	p.onStop(func(context.Context) error { return file.Close() })
+	logger := logr.FromSlogHandler(slog.NewTextHandler(file, nil))
+	klog.SetLogger(logger)
+	ctrllog.SetLogger(logger)
+	return nil
+}
+
+func (p *playground) startControlPlane(ctx context.Context) error {
+	var components []controlplane.Component
+	for _, c := range []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler} {
+		if p.options.runs(string(c)) {
+			components = append(components, c)
+		}
+	}
+	var err error
+	if p.tunnel, err = tunnel.Open(ctx, p.dir, p.directNetworks()...); err != nil {
+		return err
+	}
+	p.onStop(func(context.Context) error { return p.tunnel.Close() })
+	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
+	if args := p.controllerManagerArgs(); len(args) > 0 {
+		extra[controlplane.ControllerManager] = args
+	}
+	control, err := controlplane.Start(ctx, controlplane.Options{
+		Dir:           filepath.Join(p.dir, "controlplane"),
+		Binary:        filepath.Join(p.options.BinDir, "controlplane"),
+		Components:    components,
+		APIServerPort: p.port(portAPIServer),
+		ExtraArgs:     extra,
+		Restart:       true,
+		OnExit:        p.reportExit,
+	})
+	if err != nil {
+		return err
+	}
+	p.control = control
+	p.onStop(control.Stop)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if p.client, err = client.New(control.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if p.applier, err = manifest.NewApplier(control.Config(), fieldManager); err != nil {
+		return err
+	}
+	p.console.progressf("Kubernetes serves at %s", control.URL())
+	return nil
+}
+
+// controllerManagerArgs are the flags that the scenario needs.
+func (p *playground) controllerManagerArgs() []string {
+	if p.options.scenario == nil || !p.options.runs(componentControllerManager) {
+		return nil
+	}
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(p.options.scenario.ControllerManager)) {
+		args = append(args, "--"+name+"="+p.options.scenario.ControllerManager[name])
+	}
+	return args
+}
+
+// reportExit tells of a child that ended by itself, with its last lines.
+func (p *playground) reportExit(e process.Exit) { p.console.progressf("%s", e) }
+
+// onStop registers what undoes a step; the last registered is called first.
+func (p *playground) onStop(f func(context.Context) error) { p.closers = append(p.closers, f) }
+
+// stop ends everything within a bound, in the opposite order of its start.
+func (p *playground) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	errs := []error{p.stopCraned(ctx)}
+	p.background.Wait()
+	for _, v := range slices.Backward(p.closers) {
+		errs = append(errs, v(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// pids are the processes of the playground, this one included.
+func (p *playground) pids() map[string]int {
+	all := map[string]int{"playground": os.Getpid()}
+	for _, c := range []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
+		all[string(c)] = p.control.PID(c)
+	}
+	if child := p.cranedProcess(); child != nil {
+		all[componentCraned] = child.PID()
+	}
+	if child := p.schedulerProcess(); child != nil {
+		all[componentCraneScheduler] = child.PID()
+	}
+	if child := p.metricAdapterProcess(); child != nil {
+		all[componentMetricAdapter] = child.PID()
+	}
+	for name, child := range p.agents {
+		all[name] = child.PID()
+	}
+	maps.DeleteFunc(all, func(_ string, pid int) bool { return pid == 0 })
+	return all
+}

@@ -1,0 +1,110 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/internal/testbed/realnode"
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/bridge"
+	"crane.io/crane/internal/testbed/realnode/doctor"
+	"crane.io/crane/internal/testbed/realnode/sandbox"
+)
+
+// realTaint keeps the generated workloads off real nodes, which have no image of theirs.
+const realTaint = "crane.io/real-node"
+
+// maxRealNodes is what a machine that runs a playground as well may bear.
+const maxRealNodes = 3
+
+// Ports of this machine that a playground in namespaces of its own is to be reached by.
+const (
+	portAPIServer = iota
+	portPrometheus
+	portCraned
+	ports
+)
+
+// Enter runs the playground where its options want it: in this process, or, with real nodes, in a second one in namespaces
+// of its own (see package sandbox). It returns the exit status.
+func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, error) {
+	if o.RealNodes == 0 {
+		return 0, run(o)
+	}
+	if !sandbox.Inside() {
+		if err := doctor.Problems(doctor.Capsule(ctx)); err != nil {
+			return 1, fmt.Errorf("--real-nodes: this machine cannot run real nodes:\n%w", err)
+		}
+	}
+	set, err := assets.In(o.BinDir)
+	if err != nil {
+		return 1, fmt.Errorf("--real-nodes: %w", err)
+	}
+	var failure error
+	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: ports}, func(s *sandbox.Session) int {
+		o.session = s
+		if failure = run(o); failure != nil {
+			return 1
+		}
+		return 0
+	})
+	if err == nil {
+		err = failure
+	}
+	return status, err
+}
+
+// port is that of this machine which leads to ours of the same number; 0, any free one, where we are on the machine itself.
+func (p *playground) port(which int) int {
+	if p.options.session == nil {
+		return 0
+	}
+	return p.options.session.Ports[which]
+}
+
+// startRealNodes joins real nodes to the cluster, for pods that tolerate their taint.
+func (p *playground) startRealNodes(ctx context.Context) error {
+	set, err := assets.In(p.options.BinDir)
+	if err != nil {
+		return err
+	}
+	s := p.options.session
+	s.Relay("127.0.0.1")
+	cluster, err := realnode.Open(ctx, s, p.control, set, nil)
+	if err != nil {
+		return err
+	}
+	p.onStop(cluster.Close)
+	wanted := make([]realnode.NodeOptions, p.options.RealNodes)
+	for i := range wanted {
+		wanted[i].Name = fmt.Sprintf("real-%d", i+1)
+		wanted[i].Taints = []corev1.Taint{{Key: realTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	if _, err := cluster.StartNodes(ctx, wanted...); err != nil {
+		return err
+	}
+	p.console.progressf("%d real nodes are Ready; pods that tolerate the taint %s may run there (docs/real-nodes.md)", len(wanted), realTaint)
+	return nil
+}
+
+// stateDir is the directory of a playground without one of its own choice inside of namespaces, removed with them.
+func (o *Options) stateDir() string {
+	if o.session == nil {
+		return ""
+	}
+	return filepath.Join(o.session.Dir, "playground")
+}
+
+// directNetworks hold the nodes that the API server reaches directly, not through the tunnel to the simulated ones.
+func (p *playground) directNetworks() []string {
+	if p.options.RealNodes == 0 {
+		return nil
+	}
+	return []string{bridge.Address(1).Masked().String()}
+}

@@ -1,0 +1,142 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/internal/testbed/process"
+)
+
+// startCraneScheduler starts crane-scheduler beside the cluster's own, with the configuration and the rights of config/:
+// pods that name it as their scheduler are its.
+func (p *playground) startCraneScheduler(ctx context.Context) error {
+	d, err := p.child(ctx, componentCraneScheduler)
+	if err != nil {
+		return err
+	}
+	policy, err := p.writePolicy(d.objects)
+	if err != nil {
+		return err
+	}
+	addresses, err := p.freeAddresses(ctx, 2)
+	if err != nil {
+		return err
+	}
+	_, port, err := splitAddress(addresses[0])
+	if err != nil {
+		return err
+	}
+	p.explains = addresses[1]
+	file, err := p.writeSchedulerConfig(d.objects, d.kubeconfig, policy)
+	if err != nil {
+		return err
+	}
+	p.schedulerSpec = process.Spec{
+		Name: d.name,
+		Path: filepath.Join(p.options.BinDir, d.name),
+		Args: d.with(map[string]string{
+			"config": file, "secure-port": port, "bind-address": "127.0.0.1",
+			"cert-dir":                  filepath.Join(p.dir, d.name),
+			"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
+		}),
+		Env:     d.env,
+		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
+		Restart: process.Always,
+		OnExit:  p.reportExit,
+	}
+	p.onStop(p.stopCraneScheduler)
+	return p.launchCraneScheduler()
+}
+
+func (p *playground) launchCraneScheduler() error {
+	child, err := process.Start(p.schedulerSpec)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.scheduler = child
+	return nil
+}
+
+func (p *playground) schedulerProcess() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.scheduler
+}
+
+func (p *playground) stopCraneScheduler(ctx context.Context) error {
+	if child := p.schedulerProcess(); child != nil {
+		return child.Stop(ctx)
+	}
+	return nil
+}
+
+// writeSchedulerConfig writes the scheduler's configuration with what is at another place here than in a pod: the way to
+// the API server, the policy, and the address of explanations.
+func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, kubeconfig, policy string) (string, error) {
+	text, err := configMapText(objects, componentCraneScheduler, "config.yaml")
+	if err != nil {
+		return "", err
+	}
+	var c map[string]any
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
+	}
+	if err := unstructured.SetNestedField(c, kubeconfig, "clientConnection", "kubeconfig"); err != nil {
+		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
+	}
+	profiles, _, err := unstructured.NestedSlice(c, "profiles")
+	if err != nil {
+		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
+	}
+	set := false
+	for _, one := range profiles {
+		profile, _ := one.(map[string]any)
+		plugins, _ := profile["pluginConfig"].([]any)
+		for _, entry := range plugins {
+			plugin, _ := entry.(map[string]any)
+			args, ok := plugin["args"].(map[string]any)
+			if ok && plugin["name"] == "Dynamic" {
+				args["policyConfigPath"], args["explainAddress"], set = policy, p.explains, true
+			}
+		}
+	}
+	if !set {
+		return "", errors.New("config holds no arguments of plugin Dynamic")
+	}
+	c["profiles"] = profiles
+	content, err := yaml.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
+	}
+	path := filepath.Join(p.dir, "crane-scheduler.yaml")
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+// configMapText is what a ConfigMap of config/ holds under a key.
+func configMapText(objects []*unstructured.Unstructured, name, key string) (string, error) {
+	for _, o := range objects {
+		if o.GetKind() != "ConfigMap" || o.GetName() != name {
+			continue
+		}
+		text, found, err := unstructured.NestedString(o.Object, "data", key)
+		if err != nil || !found {
+			return "", fmt.Errorf("config map %s has no %s", name, key)
+		}
+		return text, nil
+	}
+	return "", fmt.Errorf("config holds no ConfigMap %s", name)
+}
+
+// policyPath is where the processes here find the node-load policy.
+func (p *playground) policyPath() string { return filepath.Join(p.dir, policyKey) }

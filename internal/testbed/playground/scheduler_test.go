@@ -1,0 +1,56 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// TestSchedulerConfiguration: what is elsewhere here than in a pod is replaced, and nothing of a pod's paths is left.
+func TestSchedulerConfiguration(t *testing.T) {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &playground{dir: t.TempDir(), explains: "127.0.0.1:4711"}
+	policy, err := p.writePolicy(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := p.writeSchedulerConfig(objects, "/k/config", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"kubeconfig: /k/config", "policyConfigPath: " + policy, "explainAddress: 127.0.0.1:4711", "schedulerName: crane-scheduler", "resourceName: crane-scheduler"} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("want %q in\n%s", want, content)
+		}
+	}
+	if strings.Contains(string(content), "/etc/") {
+		t.Errorf("a path of a pod is left in\n%s", content)
+	}
+	d, err := findDeployed(objects, componentCraneScheduler)
+	if err != nil || d.serviceAccount != "crane-scheduler" {
+		t.Errorf("deployed as %+v, %v", d, err)
+	}
+	// A demo replaces the policy; a restart of the scheduler does not bring the old one back.
+	if err := p.Policy(t.Context(), "changed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.writePolicy(objects); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(policy); err != nil || string(got) != "changed" {
+		t.Errorf("the policy is %q, %v", got, err)
+	}
+}

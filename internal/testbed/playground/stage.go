@@ -1,0 +1,182 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/playground/demo"
+)
+
+// nodePrefix begins the name of a simulated node in a scenario: node/node-03.
+const nodePrefix = "node/"
+
+// play plays the scenario of the options on this playground.
+func (p *playground) play(ctx context.Context) error {
+	return p.options.scenario.Play(ctx, clock.RealClock{}, p)
+}
+
+var _ demo.Stage = (*playground)(nil)
+
+// Stop implements scenario.Stage.
+func (p *playground) Stop(ctx context.Context, component string) error {
+	switch component {
+	case componentPrometheus:
+		if p.prometheus == nil {
+			return notStarted(component)
+		}
+		return p.prometheus.Stop()
+	case componentCraned:
+		return p.stopCraned(ctx)
+	case componentCraneScheduler:
+		if p.schedulerProcess() == nil {
+			return notStarted(component)
+		}
+		return p.stopCraneScheduler(ctx)
+	case componentMetricAdapter:
+		if p.metricAdapterProcess() == nil {
+			return notStarted(component)
+		}
+		return p.stopMetricAdapter(ctx)
+	case componentAPIServer, componentControllerManager, componentScheduler:
+		return p.control.StopComponent(ctx, controlplane.Component(component))
+	}
+	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
+		return p.fleet.FailNode(node)
+	}
+	return unknownComponent(component)
+}
+
+// Start implements scenario.Stage.
+func (p *playground) Start(ctx context.Context, component string) error {
+	switch component {
+	case componentPrometheus:
+		if p.prometheus == nil {
+			return notStarted(component)
+		}
+		return p.prometheus.Start()
+	case componentCraned:
+		if p.cranedProcess() == nil {
+			return notStarted(component)
+		}
+		return p.launchCraned()
+	case componentCraneScheduler:
+		if p.schedulerProcess() == nil {
+			return notStarted(component)
+		}
+		return p.launchCraneScheduler()
+	case componentMetricAdapter:
+		if p.metricAdapterProcess() == nil {
+			return notStarted(component)
+		}
+		return p.launchMetricAdapter()
+	case componentAPIServer, componentControllerManager, componentScheduler:
+		return p.control.StartComponent(ctx, controlplane.Component(component))
+	}
+	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
+		return p.fleet.RecoverNode(node)
+	}
+	return unknownComponent(component)
+}
+
+// Kill implements scenario.Stage.
+func (p *playground) Kill(_ context.Context, component string) error {
+	pid, ok := p.pids()[component]
+	if !ok || component == "playground" {
+		return fmt.Errorf("kill %s: no such child process", component)
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// notStarted tells that a scenario is about what --only left out.
+func notStarted(component string) error {
+	return fmt.Errorf("%s does not run in this playground: --only leaves it out", component)
+}
+
+func unknownComponent(name string) error {
+	return fmt.Errorf("unknown component %q: want one of %s, or %sNAME", name, strings.Join(components(), ", "), nodePrefix)
+}
+
+// Apply implements scenario.Stage.
+func (p *playground) Apply(ctx context.Context, manifest string) error {
+	return p.applyYAML(ctx, manifest)
+}
+
+// Show implements scenario.Stage: it runs kubectl and prints the command with its output. A kubectl that fails, because
+// the API server is down say, is part of what the demo shows; one that is absent is told.
+func (p *playground) Show(ctx context.Context, args []string) error {
+	kubectl, err := findKubectl(p.options.BinDir)
+	if err != nil {
+		p.console.resultf("$ kubectl %s\n(not run: %v)", words(args), err)
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		output = fmt.Appendf(output, "(%v)\n", err)
+	}
+	p.console.resultf("$ kubectl %s\n%s", words(args), output)
+	return ctx.Err()
+}
+
+// Policy implements scenario.Stage.
+func (p *playground) Policy(_ context.Context, content string) error {
+	// A new file in the place of the old: whoever reads meanwhile reads one of them, whole.
+	next := p.policyPath() + ".next"
+	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, p.policyPath())
+}
+
+// Crane implements scenario.Stage: it runs crane and prints the command with its output. A command that fails is told.
+func (p *playground) Crane(ctx context.Context, args []string) error {
+	full := make([]string, len(args))
+	for i, a := range args {
+		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explains)
+	}
+	path := filepath.Join(p.options.BinDir, "crane")
+	cmd := exec.CommandContext(ctx, path, full...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.control.Kubeconfig())
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		output = fmt.Appendf(output, "(%v)\n", err)
+	}
+	p.console.resultf("$ crane %s\n%s", words(full), output)
+	return ctx.Err()
+}
+
+// words joins arguments as a shell reads them, so that a command which was shown can be run again.
+func words(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// Say implements scenario.Stage.
+func (p *playground) Say(text string) { p.console.resultf("%s", text) }
+
+func findKubectl(binDir string) (string, error) {
+	if path, err := exec.LookPath(filepath.Join(binDir, "kubectl")); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return "", fmt.Errorf("%w (make tools builds it)", err)
+	}
+	return path, nil
+}

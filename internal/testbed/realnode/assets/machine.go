@@ -1,0 +1,376 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package assets
+
+import (
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// KernelEnv names the environment variable that holds a directory with boot/vmlinuz-* and lib/modules/*, as a kernel
+	// package unpacks to; without it the kernel is Debian's for virtual machines.
+	KernelEnv = "CRANE_NODES_KERNEL"
+	// kernelPackage depends on the current kernel of the Debian release.
+	kernelPackage = "linux-image-cloud-amd64"
+	// rootSize is that of a machine's root file system. Its file is sparse: what is not written takes no space.
+	rootSize = "900M"
+)
+
+// Machine is the files that a virtual machine boots from. They are read, never written to.
+type Machine struct{ Kernel, Initrd, Root string }
+
+// Contents are what the root file system of a virtual machine holds beside the node's own programs.
+type Contents struct {
+	// Programs are of this machine, to be found in PATH or given with their whole path.
+	Programs []string
+	// Images is the archive of the test images.
+	Images string
+	// CRIO is a runtime beside containerd.
+	CRIO bool
+	// Systemd is the machine's first process, below which the node's is a service.
+	Systemd bool
+}
+
+// Machine finds the kernel, and makes the initial and the root file system.
+func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
+	tree, err := s.kernelTree()
+	if err != nil {
+		return Machine{}, err
+	}
+	var m Machine
+	if m.Kernel, err = only(filepath.Join(tree, "boot", "vmlinuz-*")); err != nil {
+		return m, err
+	}
+	key := sha256.New()
+	fmt.Fprintln(key, "console", drivers())
+	if err := digest(key, s.Kit, m.Kernel); err != nil {
+		return m, fmt.Errorf("make initrd: %w", err)
+	}
+	m.Initrd, err = s.keep("initrd", key.Sum(nil), ".cpio", func(path string) error { return s.writeInitrd(path, tree) })
+	if err != nil {
+		return m, err
+	}
+	m.Root, err = s.root(ctx, contents)
+	return m, err
+}
+
+func only(pattern string) (string, error) {
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return "", fmt.Errorf("look for %s: %w", pattern, err)
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("%d files match %s, want one", len(found), pattern)
+	}
+	return found[0], nil
+}
+
+// FetchKernel makes sure that there is a kernel for virtual machines: Debian's package is downloaded and unpacked, not
+// installed, unless $CRANE_NODES_KERNEL names another or one is kept. It needs the host's own network.
+func (s Set) FetchKernel(ctx context.Context) error {
+	if _, err := s.kernelTree(); err == nil {
+		return nil
+	}
+	name, err := currentKernel(ctx)
+	if err != nil {
+		return err
+	}
+	key := sha256.Sum256([]byte(name))
+	_, err = s.keep("kernel", key[:], "", func(path string) error { return unpack(ctx, path, name) })
+	return err
+}
+
+// HasKernel says why there is no kernel for virtual machines, nil if there is one.
+func (s Set) HasKernel() error {
+	_, err := s.kernelTree()
+	return err
+}
+
+// kernelTree is a directory with the kernel and its modules.
+func (s Set) kernelTree() (string, error) {
+	tree := os.Getenv(KernelEnv)
+	if tree == "" {
+		kept, err := filepath.Glob(filepath.Join(s.Cache, "kernel-*"))
+		if err != nil || len(kept) != 1 {
+			return "", fmt.Errorf("no kernel for virtual machines in %s, and %s is not set", s.Cache, KernelEnv)
+		}
+		tree = kept[0]
+	}
+	_, err := only(filepath.Join(tree, "boot", "vmlinuz-*"))
+	return tree, err
+}
+
+// currentKernel is the package on which the release's kernel package depends.
+func currentKernel(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "apt-cache", "depends", kernelPackage).Output()
+	if err != nil {
+		return "", fmt.Errorf("find a kernel for virtual machines (set %s to one, or apt-get update): %w", KernelEnv, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && strings.HasPrefix(name, "linux-image-") {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("find a kernel for virtual machines: package %s depends on none (set %s, or apt-get update)", kernelPackage, KernelEnv)
+}
+
+func run(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// root makes the root file system of machines.
+func (s Set) root(ctx context.Context, c Contents) (string, error) {
+	name, systemd := "root", ""
+	files, err := s.rootFiles(ctx, c)
+	if err == nil && c.Systemd {
+		name = "systemdroot"
+		var libraries map[string]string
+		if systemd, err = s.systemdTree(); err == nil {
+			libraries, err = systemdFiles(ctx, systemd)
+		}
+		maps.Copy(files, libraries)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make root file system: %w", err)
+	}
+	if c.CRIO {
+		name = "crio" + name
+	}
+	sources := slices.Sorted(maps.Values(files))
+	key := sha256.New()
+	fmt.Fprintln(key, rootSize)
+	if c.Systemd {
+		fmt.Fprint(key, systemdPackages(), nodeUnit)
+	}
+	if err := digest(key, slices.Compact(sources)...); err != nil {
+		return "", fmt.Errorf("make root file system: %w", err)
+	}
+	return s.keep(name, key.Sum(nil), ".img", func(path string) error {
+		tree := path + ".tree"
+		defer func() { _ = os.RemoveAll(tree) }()
+		if err := plant(tree, files); err != nil {
+			return err
+		}
+		if c.Systemd {
+			if err := graftSystemd(ctx, systemd, tree); err != nil {
+				return err
+			}
+		}
+		return run(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-N", "20000", "-d", tree, path, rootSize)
+	})
+}
+
+// rootFiles are the files of the root file system by their path in it: the node's programs with the libraries they need.
+func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, error) {
+	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": c.Images}
+	programs := append([]string{s.Kubelet}, c.Programs...)
+	if c.CRIO {
+		programs = append(programs, Conmon, "nsenter") // by the second CRI-O looks for a pod's address
+		for _, p := range crioPrograms() {
+			files["/opt/crane/crio/"+p] = filepath.Join(s.CRIO(), p)
+			programs = append(programs, filepath.Join(s.CRIO(), p))
+		}
+	}
+	for _, p := range programs {
+		path, err := exec.LookPath(p)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", p, err)
+		}
+		if !slices.Contains(slices.Collect(maps.Values(files)), path) {
+			files[path] = path
+		}
+		libraries, err := librariesOf(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range libraries {
+			files[l] = l
+		}
+	}
+	return files, nil
+}
+
+// librariesOf lists what the dynamic linker needs for a program, itself included; nothing for a static one. It looks in dirs first.
+func librariesOf(ctx context.Context, program string, dirs ...string) ([]string, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", program, err)
+	}
+	needed, err := f.ImportedLibraries()
+	if err = errors.Join(err, f.Close()); err != nil || len(needed) == 0 {
+		return nil, err
+	}
+	out, err := ldd(ctx, program, dirs)
+	if err != nil {
+		return nil, err
+	}
+	var libraries []string
+	for line := range strings.Lines(string(out)) {
+		for field := range strings.FieldsSeq(line) {
+			if filepath.IsAbs(field) {
+				libraries = append(libraries, field)
+			}
+		}
+	}
+	return libraries, nil
+}
+
+// plant makes a directory tree with files, by their path in it, and what else a Linux system has.
+func plant(tree string, files map[string]string) error {
+	for _, dir := range []string{
+		"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "etc", "proc", "sys", "dev", "run", "tmp", "root", "var/lib", "var/log", "var/tmp",
+	} {
+		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for link, to := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run"} {
+		if err := os.Symlink(to, filepath.Join(tree, link)); err != nil {
+			return err
+		}
+	}
+	for to, from := range files {
+		to = filepath.Join(tree, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drivers are the modules that a machine needs; what they depend on comes with them.
+func drivers() []string {
+	return []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "overlay", "veth", "bridge"}
+}
+
+// writeInitrd writes the initial file system: nodekit and the modules in the order of loading.
+func (s Set) writeInitrd(path, tree string) error {
+	modules, err := findModules(tree)
+	if err != nil {
+		return err
+	}
+	builtin, err := only(filepath.Join(tree, "lib", "modules", "*", "modules.builtin"))
+	if err != nil {
+		return err
+	}
+	has, err := os.ReadFile(builtin)
+	if err != nil {
+		return err
+	}
+	order := &loadOrder{modules: modules, builtin: strings.ReplaceAll(string(has), "-", "_")}
+	for _, d := range drivers() {
+		if err := order.add(d); err != nil {
+			return err
+		}
+	}
+	kit, err := os.ReadFile(s.Kit)
+	if err != nil {
+		return err
+	}
+	archive := cpio{}
+	archive.dir("modules")
+	archive.dir("dev")
+	archive.device("dev/console", device{5, 1}) // where the kernel lets us print before devtmpfs is there
+	archive.file("init", kit)
+	for i, file := range order.files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		archive.file(fmt.Sprintf("modules/%02d-%s", i, filepath.Base(file)), content)
+	}
+	return os.WriteFile(path, archive.bytes(), 0o600)
+}
+
+// findModules maps the names of modules to their files.
+func findModules(tree string) (map[string]string, error) {
+	modules := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(tree, "lib", "modules"), func(path string, e fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok && err == nil && !e.IsDir() {
+			modules[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	if err == nil && len(modules) == 0 {
+		err = errors.New("no uncompressed module (*.ko) below lib/modules")
+	}
+	return modules, err
+}
+
+// loadOrder lists module files, each after those it depends on.
+type loadOrder struct {
+	modules map[string]string
+	builtin string
+	files   []string
+}
+
+func (o *loadOrder) add(name string) error {
+	file, ok := o.modules[name]
+	if !ok {
+		if strings.Contains(o.builtin, "/"+name+".ko") {
+			return nil
+		}
+		return fmt.Errorf("the kernel has no module %s", name)
+	}
+	if slices.Contains(o.files, file) {
+		return nil
+	}
+	needs, err := dependencies(file)
+	if err != nil {
+		return err
+	}
+	for _, n := range needs {
+		if err := o.add(n); err != nil {
+			return err
+		}
+	}
+	o.files = append(o.files, file)
+	return nil
+}
+
+// dependencies reads what a module says about itself.
+func dependencies(file string) ([]string, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read module %s: %w", file, err)
+	}
+	defer func() { _ = f.Close() }() // It was only read.
+	section := f.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("read module %s: no section .modinfo", file)
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("read module %s: %w", file, err)
+	}
+	for entry := range strings.SplitSeq(string(data), "\x00") {
+		if list, ok := strings.CutPrefix(entry, "depends="); ok && list != "" {
+			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,97 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bridge is the network that real nodes share with their control plane: a bridge in the network namespace of the
+// calling process, which must be one of its own (package sandbox), and a port of it for each node. Pods get routes instead
+// of address translation. It knows addresses and interfaces, not what talks over them.
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+const (
+	bridge = "nodes0"
+	// MaxNodes bounds the number of nodes; the addresses would last for more, the machine would not.
+	MaxNodes = 9
+)
+
+// Gateway is the address of the control plane's side, which routes for all nodes.
+func Gateway() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 1}) }
+
+// Address is that of node i, counted from 1, with the prefix of the network.
+func Address(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + i)}), 24)
+}
+
+// Pods is what pods of node i get their addresses from.
+func Pods(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(i), 0}), 24)
+}
+
+// Open makes the bridge, and takes addresses as this side's own beside the gateway's, so that what serves on them is found
+// by nodes and pods.
+func Open(ctx context.Context, addresses ...netip.Addr) error {
+	lines := []string{
+		"link add " + bridge + " type bridge",
+		"addr add " + netip.PrefixFrom(Gateway(), Address(1).Bits()).String() + " dev " + bridge,
+		"link set " + bridge + " up",
+	}
+	for _, a := range addresses {
+		lines = append(lines, "addr add "+netip.PrefixFrom(a, a.BitLen()).String()+" dev lo")
+	}
+	if err := ip(ctx, lines...); err != nil {
+		return err
+	}
+	// This network namespace's own switch.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		return fmt.Errorf("route between nodes: %w", err)
+	}
+	return nil
+}
+
+// Attach gives the network namespace of process pid the interface eth0 as node i's port. It goes with the namespace.
+func Attach(ctx context.Context, i, pid int) error {
+	port := fmt.Sprintf("node%d", i)
+	return ip(ctx,
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, pid),
+		"link set "+port+" master "+bridge+" up",
+		route(i))
+}
+
+// AttachTap makes the port of node i as a tap device for a virtual machine, and returns its name. Detach removes it.
+func AttachTap(ctx context.Context, i int) (string, error) {
+	port := fmt.Sprintf("node%d", i)
+	return port, ip(ctx,
+		"tuntap add dev "+port+" mode tap",
+		"link set "+port+" master "+bridge+" up",
+		route(i))
+}
+
+// Detach removes node i's port and route. The port to a namespace that is gone goes by itself, sooner or later.
+func Detach(ctx context.Context, i int) error {
+	port := fmt.Sprintf("node%d", i)
+	if err := ip(ctx, "link del "+port); err != nil && !strings.Contains(err.Error(), "Cannot find device") {
+		return err
+	}
+	return ip(ctx, "route flush "+Pods(i).String())
+}
+
+func route(i int) string {
+	return fmt.Sprintf("route replace %s via %s", Pods(i), Address(i).Addr())
+}
+
+// ip runs commands of iproute2, one a line.
+func ip(ctx context.Context, lines ...string) error {
+	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("network of the nodes: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

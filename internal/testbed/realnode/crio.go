@@ -1,0 +1,87 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"fmt"
+	"os/exec"
+
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/nodeinit"
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+)
+
+// Places inside a node with CRI-O.
+const (
+	crioSocket = "/run/crio/crio.sock"
+	crioDir    = "/opt/crane/crio"
+	// boundedRunc is nodekit, which asks nothing of runc that a node in namespaces cannot do.
+	boundedRunc = "/opt/crane/" + nodeinit.RuntimeName
+	crioConfig  = configDir + "/crio.conf"
+	crioPolicy  = configDir + "/policy.json"
+)
+
+// stepCRIO is the step of a node that starts CRI-O.
+const stepCRIO = "crio"
+
+// crioFiles are the files that CRI-O reads.
+func crioFiles(o NodeOptions) (map[string]nodespec.File, error) {
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
+	}
+	conmon, err := exec.LookPath(assets.Conmon)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
+	}
+	if !o.Machine {
+		runc = boundedRunc
+	}
+	return map[string]nodespec.File{
+		crioConfig: {Content: crioConfiguration(o, runc, conmon)},
+		// Who verifies images: nobody, they are of this machine's own making.
+		crioPolicy: {Content: `{"default": [{"type": "insecureAcceptAnything"}]}`},
+	}, nil
+}
+
+// crioConfiguration is CRI-O's own but for where things are, and for what pods of tests do not use.
+func crioConfiguration(o NodeOptions, runc, conmon string) string {
+	cgroups := "cgroup_manager = \"cgroupfs\"\nconmon_cgroup = \"pod\"" // the only place that CRI-O knows of without systemd
+	if o.systemd() {
+		cgroups = `cgroup_manager = "systemd"`
+	}
+	return fmt.Sprintf(`[crio]
+storage_driver = "overlay"
+[crio.api]
+listen = %q
+[crio.runtime]
+%s
+default_runtime = "runc"
+apparmor_profile = "unconfined"
+hooks_dir = []
+disable_hostport_mapping = true
+pinns_path = %q
+[crio.runtime.runtimes.runc]
+runtime_path = %q
+monitor_path = %q
+[crio.image]
+pause_image = %q
+signature_policy = %q
+[crio.network]
+plugin_dirs = [%q]
+[crio.nri]
+enable_nri = false
+`, crioSocket, cgroups, crioDir+"/pinns", runc, conmon, assets.ImageName("pause"), crioPolicy, pluginDir)
+}
+
+// crioSteps import the images and start CRI-O.
+func crioSteps(o NodeOptions) []nodespec.Step {
+	return []nodespec.Step{
+		{Name: stepImages, Args: []string{crioDir + "/images", imagesPath}},
+		{
+			Name: stepCRIO, Args: o.service(stepCRIO, crioDir+"/crio", "--config", crioConfig, "--config-dir", ""),
+			Stays: true, Again: o.Restart, Socket: crioSocket,
+		},
+	}
+}

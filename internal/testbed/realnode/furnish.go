@@ -1,0 +1,277 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package realnode
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/bridge"
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+)
+
+// Places inside a node.
+const (
+	containerdSocket = "/run/containerd/containerd.sock"
+	kubeletPath      = "/opt/crane/kubelet"
+	imagesPath       = "/opt/crane/images.tar"
+	pluginDir        = "/usr/lib/cni"
+	configDir        = "/etc/crane"
+	// kubeletConfig is where kubeadm has it as well, for agents that read it. JSON is YAML.
+	kubeletConfig = "/var/lib/kubelet/config.yaml"
+)
+
+// Steps of a node.
+const (
+	stepContainerd = "containerd"
+	stepImages     = "images"
+	stepKubelet    = "kubelet"
+)
+
+// describe says what node i is to be, but for what depends on the host.
+func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (nodespec.Node, error) {
+	address := bridge.Address(i)
+	files, err := c.identity(ctx, o, address.Addr().String())
+	if err != nil {
+		return nodespec.Node{}, err
+	}
+	configuration, configured, err := configure(o)
+	if err != nil {
+		return nodespec.Node{}, err
+	}
+	maps.Copy(files, configuration)
+	runtime, steps, err := c.runtime(o)
+	if err != nil {
+		return nodespec.Node{}, err
+	}
+	maps.Copy(files, runtime)
+	users, groups := "", ""
+	if o.systemd() {
+		users, groups = assets.SystemdUsers, assets.SystemdGroups
+	}
+	files["/etc/cni/net.d/10-nodes.conflist"] = nodespec.File{Content: cniConfiguration(i)}
+	files["/etc/hosts"] = nodespec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
+	// No name server is there; the kubelet wants the file.
+	files["/etc/resolv.conf"] = nodespec.File{Content: "options timeout:1 attempts:1\n"}
+	files["/etc/passwd"] = nodespec.File{Content: "root:x:0:0:root:/root:/bin/sh\n" + users}
+	files["/etc/group"] = nodespec.File{Content: "root:x:0:\n" + groups}
+	files["/etc/os-release"] = nodespec.File{Content: "PRETTY_NAME=\"Crane test node\"\n"}
+	labels := map[string]string{"crane.io/cgroup": fmt.Sprintf("v%d", o.Cgroup)}
+	maps.Copy(labels, o.Labels)
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return nodespec.Node{
+		Name: o.Name, Address: address, Gateway: bridge.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, SwapMiB: o.SwapMiB, Files: files,
+		Steps: append(steps, nodespec.Step{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
+			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
+			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
+		}, configured...)...)}),
+	}, nil
+}
+
+// runtime is the files of the container runtime and the steps up to where it serves and has the images.
+func (c *Cluster) runtime(o NodeOptions) (map[string]nodespec.File, []nodespec.Step, error) {
+	if o.crio() {
+		files, err := crioFiles(o)
+		return files, crioSteps(o), err
+	}
+	configuration := c.containerd
+	if o.systemd() {
+		configuration += systemdCgroup(c.containerd)
+	}
+	return map[string]nodespec.File{configDir + "/containerd.toml": {Content: configuration}}, []nodespec.Step{
+		{
+			Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
+			Stays: true, Again: o.Restart, Socket: containerdSocket,
+		},
+		// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
+		// the node's root, which is one file system in memory with it.
+		{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
+	}, nil
+}
+
+// service is the command line of a program: as it is, or as a service of systemd of that name, whose output it is.
+func (o NodeOptions) service(name string, command ...string) []string {
+	if !o.systemd() {
+		return command
+	}
+	return append([]string{
+		"systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--service-type=exec", "--unit=" + name,
+		"--property=Delegate=yes", "--property=KillMode=process", "--property=TasksMax=infinity", "--property=LimitNOFILE=1048576", "--setenv=HOME=/root", "--",
+	}, command...)
+}
+
+// identity makes the kubelet's certificates, which are as long-lived as the session.
+func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (map[string]nodespec.File, error) {
+	user := controlplane.CertificateUser("system:node:"+o.Name, "system:nodes")
+	config, err := c.control.ConfigFor(ctx, user)
+	if err != nil {
+		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
+	}
+	const name = "crane"
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: name,
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server:                   "https://" + net.JoinHostPort(controlplane.ServiceIP, servicePort),
+			CertificateAuthorityData: config.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+		}},
+		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
+	}
+	cert, key, err := c.control.IssueServing(o.Name, address)
+	if err != nil {
+		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
+	}
+	secret := func(content []byte) nodespec.File { return nodespec.File{Content: string(content), Mode: 0o600} }
+	return map[string]nodespec.File{
+		configDir + "/kubeconfig":  secret(kubeconfig),
+		configDir + "/ca.crt":      {Content: string(c.control.CAPEM())},
+		configDir + "/kubelet.crt": {Content: string(cert)},
+		configDir + "/kubelet.key": secret(key),
+	}, nil
+}
+
+// kubeletConfiguration is that of a production kubelet but for what a test cannot wait for, and for what this host's kernel
+// or our network does not offer.
+func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
+	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
+	k := &kubeletconfig.KubeletConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
+		Authentication: kubeletconfig.KubeletAuthentication{
+			X509:      kubeletconfig.KubeletX509Authentication{ClientCAFile: configDir + "/ca.crt"},
+			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: new(true)},
+			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: new(false)},
+		},
+		Authorization:            kubeletconfig.KubeletAuthorization{Mode: kubeletconfig.KubeletAuthorizationModeWebhook},
+		TLSCertFile:              configDir + "/kubelet.crt",
+		TLSPrivateKeyFile:        configDir + "/kubelet.key",
+		ContainerRuntimeEndpoint: "unix://" + o.socket(),
+		CgroupDriver:             CgroupFS,
+		FailCgroupV1:             new(false),
+		// A lower score than this may not be allowed, and the kubelet ends if it cannot set what it is told.
+		OOMScoreAdj:            new(int32(0)),
+		MakeIPTablesUtilChains: new(false),
+		// Else it makes a directory below /usr.
+		VolumePluginDir: "/var/lib/kubelet/volumeplugins",
+		EvictionHard: map[string]string{
+			"memory.available": o.EvictMemoryBelow, "nodefs.available": "1%", "imagefs.available": "1%",
+		},
+		// A minute by default.
+		EvictionPressureTransitionPeriod: seconds(5),
+		NodeStatusUpdateFrequency:        seconds(2),
+		NodeStatusReportFrequency:        seconds(60),
+		SyncFrequency:                    seconds(5),
+		CPUManagerPolicy:                 o.CPUManagerPolicy,
+		CPUManagerReconcilePeriod:        seconds(2),
+		ReservedSystemCPUs:               o.ReservedCPUs,
+		TopologyManagerPolicy:            o.TopologyPolicy,
+		FailSwapOn:                       new(false),
+		RegisterWithTaints:               o.Taints,
+		EnableServer:                     new(true),
+		ResolverConfig:                   new("/etc/resolv.conf"),
+	}
+	if o.systemd() {
+		k.CgroupDriver = Systemd
+	}
+	if o.MemoryThrottling > 0 {
+		k.FeatureGates, k.MemoryThrottlingFactor = map[string]bool{"MemoryQoS": true}, &o.MemoryThrottling
+	}
+	if o.SwapMiB > 0 {
+		k.MemorySwap.SwapBehavior = "LimitedSwap"
+	}
+	if o.OwnCertificate {
+		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
+	}
+	if o.Machine {
+		// What is done for no event but the time costs an emulated machine much.
+		k.NodeStatusUpdateFrequency, k.SyncFrequency, k.CPUManagerReconcilePeriod = seconds(10), seconds(20), seconds(5)
+	}
+	if len(o.Reserved) > 0 {
+		k.SystemReserved = map[string]string{}
+		for name, quantity := range o.Reserved {
+			k.SystemReserved[string(name)] = quantity.String()
+		}
+	}
+	return k
+}
+
+// cniConfiguration gives pods of node i addresses of their own, which every node has a route to.
+func cniConfiguration(i int) string {
+	return fmt.Sprintf(`{
+  "cniVersion": "0.4.0",
+  "name": "nodes",
+  "plugins": [{
+    "type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}
+  }]
+}
+`, bridge.Pods(i))
+}
+
+// containerdConfiguration is that of the containerd that this machine has.
+func containerdConfiguration(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "containerd", "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("version of containerd: %w", err)
+	}
+	version := regexp.MustCompile(`\bv?(\d+)\.\d+\.\d+`).FindSubmatch(out)
+	if version == nil {
+		return "", fmt.Errorf("version of containerd: no number in %q", out)
+	}
+	pause := assets.ImageName("pause")
+	// restrict_oom_score_adj: a negative score may not be allowed here.
+	if string(version[1]) == "1" {
+		return fmt.Sprintf(`version = 2
+oom_score = 0
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+`, pause, pluginDir), nil
+	}
+	return fmt.Sprintf(`version = 3
+oom_score = 0
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = %q
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [%q]
+`, pause, pluginDir), nil
+}
+
+// systemdCgroup is what a configuration of containerd ends with where systemd makes the cgroups.
+func systemdCgroup(configuration string) string {
+	if strings.HasPrefix(configuration, "version = 2") {
+		return "    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n      SystemdCgroup = true\n"
+	}
+	const runc = `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc`
+	return "  " + runc + "]\n    runtime_type = \"io.containerd.runc.v2\"\n  " + runc + ".options]\n    SystemdCgroup = true\n"
+}

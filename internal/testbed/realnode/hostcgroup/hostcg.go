@@ -1,0 +1,160 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostcgroup finds the cgroup hierarchies that this host mounts and makes and removes groups in them, below the group
+// of the calling process, so that all that is in a node counts as this process's own. It mounts nothing and changes no
+// group that it has not made.
+package hostcgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Hierarchy is one mounted cgroup hierarchy.
+type Hierarchy struct {
+	// Name is the controllers as /proc/self/cgroup lists them, "name=systemd" or the like for one without controllers, and
+	// empty for cgroup v2.
+	Name string `json:"name"`
+	// Own is the directory of this process's group.
+	Own string `json:"own"`
+	// Root is the directory where the hierarchy is mounted.
+	Root string `json:"root"`
+}
+
+// Host is what cgroups the host has.
+type Host struct {
+	// V1 are the hierarchies of cgroup v1, in the order of /proc/self/cgroup.
+	V1 []Hierarchy
+	// Unified is the hierarchy of cgroup v2, nil where it is not mounted.
+	Unified *Hierarchy
+}
+
+// Detect reads the hierarchies of this process.
+func Detect() (Host, error) {
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return Host{}, fmt.Errorf("find cgroups: %w", err)
+	}
+	defer mounts.Close()
+	own, err := os.Open("/proc/self/cgroup")
+	if err != nil {
+		return Host{}, fmt.Errorf("find cgroups: %w", err)
+	}
+	defer own.Close()
+	return parse(mounts, own)
+}
+
+// mount is a line of mountinfo about cgroups.
+type mount struct{ root, point, options string }
+
+// parse joins what is mounted (proc(5), mountinfo) with where the process is (cgroups(7), /proc/PID/cgroup).
+func parse(mountinfo, membership io.Reader) (Host, error) {
+	v1, v2, err := parseMounts(mountinfo)
+	if err != nil {
+		return Host{}, err
+	}
+	var host Host
+	lines := bufio.NewScanner(membership)
+	for lines.Scan() {
+		fields := strings.SplitN(lines.Text(), ":", 3)
+		if len(fields) != 3 {
+			return Host{}, fmt.Errorf("find cgroups: %q is not a line of /proc/PID/cgroup", lines.Text())
+		}
+		name, path := fields[1], fields[2]
+		if name == "" {
+			if v2 != nil {
+				host.Unified = &Hierarchy{Root: v2.point, Own: within(*v2, path)}
+			}
+			continue
+		}
+		i := slices.IndexFunc(v1, func(m mount) bool { return hasAll(m.options, name) })
+		if i >= 0 {
+			host.V1 = append(host.V1, Hierarchy{Name: name, Root: v1[i].point, Own: within(v1[i], path)})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return Host{}, fmt.Errorf("find cgroups: %w", err)
+	}
+	slices.Reverse(host.V1) // the kernel lists the newest first
+	return host, nil
+}
+
+func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		dash := slices.Index(fields, "-")
+		if dash < 6 || len(fields) < dash+4 {
+			continue
+		}
+		m := mount{root: fields[3], point: fields[4], options: fields[dash+3]}
+		switch fields[dash+1] {
+		case "cgroup":
+			v1 = append(v1, m)
+		case "cgroup2":
+			if v2 == nil {
+				v2 = &m
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, nil, fmt.Errorf("find cgroups: %w", err)
+	}
+	return v1, v2, nil
+}
+
+// hasAll tells whether a hierarchy mounted with options is the one of that name.
+func hasAll(options, name string) bool {
+	have := strings.Split(options, ",")
+	for part := range strings.SplitSeq(name, ",") {
+		if !slices.Contains(have, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// within is the directory of path in a mount that may show only a part of its hierarchy.
+func within(m mount, path string) string {
+	if m.root != "/" {
+		path = strings.TrimPrefix(path, m.root)
+	}
+	return filepath.Join(m.point, path)
+}
+
+// Names are those of the v1 hierarchies.
+func (h Host) Names() []string {
+	names := make([]string, len(h.V1))
+	for i, v := range h.V1 {
+		names[i] = v.Name
+	}
+	return names
+}
+
+// Missing lists the controllers of want that no v1 hierarchy has.
+func (h Host) Missing(want ...string) []string {
+	var have []string
+	for _, name := range h.Names() {
+		have = append(have, strings.Split(name, ",")...)
+	}
+	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(have, c) })
+}
+
+// UnifiedControllers lists the controllers that cgroup v2 offers at its root.
+func (h Host) UnifiedControllers() ([]string, error) {
+	if h.Unified == nil {
+		return nil, nil
+	}
+	content, err := os.ReadFile(filepath.Join(h.Unified.Root, "cgroup.controllers"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Fields(string(content)), err
+}

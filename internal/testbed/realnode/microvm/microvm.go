@@ -1,0 +1,277 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package microvm runs a real node in a small virtual machine, for the cgroup version that the host does not have. It is
+// emulated where the host offers no virtualisation that works, which is slow but needs nothing of the host. Like package
+// capsule it does not know what the node's programs are.
+package microvm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"crane.io/crane/internal/testbed/realnode/assets"
+	"crane.io/crane/internal/testbed/realnode/hostcgroup"
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+	"crane.io/crane/internal/testbed/realnode/progress"
+)
+
+const (
+	// tries is how often a machine is started. Emulated ones hang in some of hundred boots before their first message.
+	tries = 4
+	// bootBound is how long an emulated machine may take to its first message on an idle host, four times what it does.
+	bootBound = 12 * time.Second
+	// maxBootBound bounds what a busy host makes of it.
+	maxBootBound = 90 * time.Second
+	// removeBound bounds the removal of the cgroups.
+	removeBound = 10 * time.Second
+	sector      = 512
+)
+
+// Again begins the report of a machine that gave no sign of life and is started once more.
+const Again = "start again"
+
+// Options of one machine.
+type Options struct {
+	Node nodespec.Node
+	// Files that it boots from.
+	Files assets.Machine
+	// Append is added to the kernel's command line.
+	Append string
+	// CPUs, of cores with so many Threads, and MemoryMiB are its size.
+	CPUs, Threads, MemoryMiB int
+	// Zones are the CPUs of each NUMA zone, as lists such as 0-3; the memory is divided between them. None is one zone.
+	Zones []string
+	// Tap is the name of its network device on this side.
+	Tap string
+	// Number tells the machines of a session apart, 1 to 255.
+	Number int
+	// Group is the cgroup below which the emulator gets its own.
+	Group hostcgroup.Group
+	// LogDir takes the console, one file for each step, named after it, and the configuration.
+	LogDir string
+}
+
+// Machine is a running virtual machine.
+type Machine struct {
+	pid   int
+	group hostcgroup.Group
+	done  chan struct{}
+}
+
+// Start returns when the node is up, or cannot be. ctx bounds the start alone; report, if not nil, is told of each step.
+func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Machine, error) {
+	group, err := o.Group.Child(o.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		m := &Machine{group: group, done: make(chan struct{})}
+		booted, err := m.start(ctx, o, report)
+		if err == nil {
+			return m, nil
+		}
+		err = errors.Join(fmt.Errorf("virtual machine: %w", err), m.kill())
+		if booted || try == tries || ctx.Err() != nil {
+			return nil, errors.Join(err, group.Remove(removeBound))
+		}
+		if report != nil {
+			report(nodespec.Report{Step: fmt.Sprintf(Again+": %v", err)})
+		}
+	}
+}
+
+// start boots once. booted tells whether the machine gave a sign of life.
+func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Report)) (booted bool, err error) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return false, fmt.Errorf("make pipe: %w", err)
+	}
+	defer reader.Close()
+	err = m.spawn(o, writer)
+	writer.Close()
+	if err != nil {
+		return false, err
+	}
+	if err := m.group.Add(m.pid); err != nil {
+		return false, err
+	}
+	reports := progress.NewReader(reader, report)
+	bound := scaled(bootBound)
+	bootCtx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound.Round(time.Second)))
+	defer cancel()
+	if err := reports.Await(bootCtx, nodespec.Booted); err != nil {
+		return false, err
+	}
+	return true, reports.Await(ctx, nodespec.Up)
+}
+
+// scaled is a bound for an idle host, made longer on a busy one, where the emulator gets a share of a CPU.
+func scaled(d time.Duration) time.Duration {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return d
+	}
+	first, _, _ := strings.Cut(string(content), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return d
+	}
+	factor := max(1, load/float64(runtime.NumCPU()))
+	return min(time.Duration(float64(d)*factor), maxBootBound)
+}
+
+// spawn starts the emulator. It ends with the thread that waits for it, and so with this process.
+func (m *Machine) spawn(o Options, reports *os.File) error {
+	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	config := filepath.Join(o.LogDir, "config.img")
+	if err := writeConfig(config, o.Node); err != nil {
+		return err
+	}
+	console, err := os.OpenFile(filepath.Join(o.LogDir, "emulator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer console.Close()
+	cmd := exec.Command("qemu-system-x86_64", arguments(o, config)...) //nolint:noctx // Stop ends it, not a context
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.ExtraFiles = []*os.File{reports}
+	// Changes to the drives go to files without a name in this directory.
+	cmd.Env = append(os.Environ(), "TMPDIR="+o.LogDir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- fmt.Errorf("start emulator: %w", err)
+			return
+		}
+		m.pid = cmd.Process.Pid
+		started <- nil
+		_ = cmd.Wait() // its end is what matters
+		close(m.done)
+	}()
+	return <-started
+}
+
+// writeConfig writes what the machine reads from its second drive.
+func writeConfig(path string, node nodespec.Node) error {
+	node.Clock = time.Now()
+	content, err := json.Marshal(node)
+	if err != nil {
+		return fmt.Errorf("describe node: %w", err)
+	}
+	content = append(content, make([]byte, sector-len(content)%sector)...)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("configure node: %w", err)
+	}
+	return nil
+}
+
+// reportsFD is where the emulator finds the pipe for reports.
+const reportsFD = 3
+
+// arguments of the emulator: a machine with nothing but processors, memory, two drives, a network device, a serial console
+// and a port for the reports and for each log.
+func arguments(o Options, config string) []string {
+	args := []string{
+		"-M", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", processor(o.Threads),
+		"-smp", o.processors(), "-m", strconv.Itoa(o.MemoryMiB),
+		"-kernel", o.Files.Kernel, "-initrd", o.Files.Initrd,
+		"-append", strings.TrimSpace("console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off " + o.Append),
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-serial", "file:" + filepath.Join(o.LogDir, "console.log"),
+		"-drive", "id=root,format=raw,if=none,snapshot=on,cache=unsafe,file=" + o.Files.Root,
+		"-device", "virtio-blk-pci,drive=root,serial=" + nodespec.RootSerial,
+		"-drive", "id=config,format=raw,if=none,readonly=on,file=" + config,
+		"-device", "virtio-blk-pci,drive=config,serial=" + nodespec.ConfigSerial,
+		"-netdev", "tap,id=net,script=no,downscript=no,ifname=" + o.Tap,
+		"-device", fmt.Sprintf("virtio-net-pci,netdev=net,mac=52:54:00:77:00:%02x", o.Number),
+		"-device", "virtio-serial-pci,max_ports=" + strconv.Itoa(len(o.Node.Steps)+2),
+		"-chardev", fmt.Sprintf("file,id=reports,path=/dev/fd/%d", reportsFD),
+		"-device", "virtserialport,chardev=reports,nr=1",
+	}
+	args = append(args, zones(o)...)
+	for i, step := range o.Node.Steps {
+		id := "log" + strconv.Itoa(i)
+		args = append(args, "-chardev", "file,id="+id+",path="+filepath.Join(o.LogDir, step.Name+".log"),
+			"-device", fmt.Sprintf("virtserialport,chardev=%s,nr=%d", id, i+2))
+	}
+	return args
+}
+
+// processor is the model of processor. A kernel believes that cores have threads of a vendor whose processors have.
+func processor(threads int) string {
+	if threads > 1 {
+		return "max,vendor=GenuineIntel"
+	}
+	return "max"
+}
+
+// processors is how many there are, each zone in a socket of its own.
+func (o Options) processors() string {
+	if len(o.Zones) < 2 && o.Threads < 2 {
+		return strconv.Itoa(o.CPUs)
+	}
+	sockets, threads := max(1, len(o.Zones)), max(1, o.Threads)
+	return fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", o.CPUs, sockets, o.CPUs/sockets/threads, threads)
+}
+
+// distance between two zones (ACPI SLIT): another one than the kernel's own default of 20.
+const distance = 21
+
+// zones of the machine's processors and memory. Of the memory the last zone has what cannot be divided.
+func zones(o Options) (args []string) {
+	n := len(o.Zones)
+	if n < 2 {
+		return nil
+	}
+	left := o.MemoryMiB
+	for i, cpus := range o.Zones {
+		size := o.MemoryMiB / n
+		if i == n-1 {
+			size = left
+		}
+		left -= size
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", i, size),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%s,memdev=memory%d", i, cpus, i))
+		for k := range i {
+			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", k, i, distance))
+		}
+	}
+	return args
+}
+
+// Done is closed when the machine has ended, by itself or by Stop.
+func (m *Machine) Done() <-chan struct{} { return m.done }
+
+// Stop ends the machine at once. The cgroups are gone when it returns; its network device is its maker's.
+func (m *Machine) Stop() error {
+	return errors.Join(m.kill(), m.group.Remove(removeBound))
+}
+
+func (m *Machine) kill() error {
+	if m.pid == 0 {
+		return nil
+	}
+	err := syscall.Kill(m.pid, syscall.SIGKILL)
+	<-m.done
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("end emulator: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package namespacenode runs a real node in namespaces on this machine's own kernel: as fast as the machine, and with its cgroups,
+// whichever version they are. It starts the node's first process (package nodeinit), gives it cgroups and a network, and
+// ends all of it at once. It does not know what the node's programs are.
+package namespacenode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"crane.io/crane/internal/testbed/realnode/hostcgroup"
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+	"crane.io/crane/internal/testbed/realnode/progress"
+)
+
+// removeBound bounds the removal of the node's cgroups once it has ended.
+const removeBound = 10 * time.Second
+
+// Options of one node.
+type Options struct {
+	Node nodespec.Node
+	// Kit is the path of the nodekit binary.
+	Kit string
+	// Group is the cgroup below which the node gets its own.
+	Group hostcgroup.Group
+	// LogDir takes one file for each step, named after it.
+	LogDir string
+	// Attach connects the network namespace of process pid.
+	Attach func(ctx context.Context, pid int) error
+}
+
+// Capsule is a running node.
+type Capsule struct {
+	pid   int
+	group hostcgroup.Group
+	done  chan struct{}
+	err   error // valid after done
+}
+
+// Start returns when the node is up, or cannot be. ctx bounds the start alone; report, if not nil, is told of each step.
+func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Capsule, error) {
+	group, err := o.Group.Child(o.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	c := &Capsule{group: group, done: make(chan struct{})}
+	reports, err := c.launch(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	defer reports.Close()
+	if err := progress.NewReader(reports, report).Await(ctx, nodespec.Up); err != nil {
+		return nil, errors.Join(fmt.Errorf("node: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+// launch starts the first process and gives it what it waits for.
+func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err error) {
+	configReader, config, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer config.Close()
+	reports, reportWriter, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), configReader.Close())
+	}
+	files := []*os.File{configReader, reportWriter}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+		if err != nil {
+			reports.Close()
+		}
+	}()
+	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
+		return reports, fmt.Errorf("make log directory: %w", err)
+	}
+	for _, step := range o.Node.Steps {
+		log, err := os.OpenFile(filepath.Join(o.LogDir, step.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return reports, fmt.Errorf("open log: %w", err)
+		}
+		files = append(files, log)
+	}
+	if err := c.spawn(o.Kit, files); err != nil {
+		return reports, err
+	}
+	if err := c.group.Add(c.pid); err != nil {
+		return reports, err
+	}
+	if err := o.Attach(ctx, c.pid); err != nil {
+		return reports, err
+	}
+	description, err := json.Marshal(o.Node)
+	if err != nil {
+		return reports, fmt.Errorf("describe node: %w", err)
+	}
+	if _, err := config.Write(append([]byte{'\n'}, description...)); err != nil {
+		return reports, fmt.Errorf("configure node: %w", err)
+	}
+	return reports, nil
+}
+
+// spawn starts the first process in all its namespaces but that of cgroups, which it makes itself once it is in them. A
+// thread of its own waits for it, because the kernel ends it with the thread that made it.
+func (c *Capsule) spawn(kit string, files []*os.File) error {
+	cmd := exec.Command(kit, "init") //nolint:noctx // Stop ends it, not a context
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true,
+	}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- fmt.Errorf("make namespaces: %w", err)
+			return
+		}
+		c.pid = cmd.Process.Pid
+		started <- nil
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
+	return <-started
+}
+
+// PID is the first process of the node; /proc/PID/root is its root file system.
+func (c *Capsule) PID() int { return c.pid }
+
+// Group is the node's cgroup.
+func (c *Capsule) Group() hostcgroup.Group { return c.group }
+
+// Done is closed when the node has ended, by itself or by Stop.
+func (c *Capsule) Done() <-chan struct{} { return c.done }
+
+// Kill sends SIGKILL to the child of the first process that runs program.
+func (c *Capsule) Kill(program string) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.pid))
+	if err != nil {
+		return fmt.Errorf("kill %s: %w", program, err)
+	}
+	var children []string
+	for _, t := range threads {
+		if content, err := os.ReadFile(t); err == nil {
+			children = append(children, strings.Fields(string(content))...)
+		}
+	}
+	for _, child := range children {
+		pid, err := strconv.Atoi(child)
+		if err != nil {
+			return fmt.Errorf("kill %s: %w", program, err)
+		}
+		name, err := os.ReadFile(filepath.Join("/proc", child, "comm"))
+		if err == nil && strings.TrimSpace(string(name)) == program {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return fmt.Errorf("kill %s: no child of the first process runs it", program)
+}
+
+// Stop ends the node at once: with its first process the kernel ends every other and removes mounts and interfaces. The
+// cgroups are gone when it returns.
+func (c *Capsule) Stop() error {
+	if c.pid != 0 {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+		<-c.done
+	}
+	return c.group.Remove(removeBound)
+}

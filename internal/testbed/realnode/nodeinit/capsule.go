@@ -1,0 +1,303 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeinit is the first process of a real node, in namespaces ("capsule") or in a virtual machine: it mounts what a
+// node sees, writes its files, brings up its network, starts containerd and the kubelet and reaps what they leave. It
+// knows what spec.Node says and nothing of clusters; who starts it made the namespaces or the machine.
+package nodeinit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+)
+
+// InsideArg is the role of the capsule's first process once it has entered its cgroup namespace.
+const InsideArg = "inside"
+
+// leaf is the cgroup of the node's own processes on cgroup v2, where a group with controllers for its children may hold no
+// process itself. The kubelet makes its groups beside it.
+const leaf = "node.slice"
+
+// RunCapsule waits until its parent has put it into its cgroups, makes these the root of a cgroup namespace and becomes
+// RunInside. The parent has made all other namespaces. It returns only on error.
+func RunCapsule() error {
+	// One byte says that the cgroups are set; the rest of the stream is for RunInside.
+	var ready [1]byte
+	if _, err := io.ReadFull(os.NewFile(nodespec.ConfigFD, "config"), ready[:]); err != nil {
+		return fmt.Errorf("wait for the cgroups: %w", err)
+	}
+	// A namespace is a thread's; exec keeps those of the thread that calls it.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("make a cgroup namespace: %w", err)
+	}
+	return syscall.Exec("/proc/self/exe", []string{os.Args[0], InsideArg}, os.Environ())
+}
+
+// RunInside builds the node of the capsule and stays for as long as it lives.
+func RunInside() error {
+	n := &node{reports: os.NewFile(nodespec.ReportFD, "reports"), begin: time.Now()}
+	if err := json.NewDecoder(os.NewFile(nodespec.ConfigFD, "config")).Decode(&n.spec); err != nil {
+		return n.fail("config", err)
+	}
+	for i := range n.spec.Steps {
+		fd := nodespec.LogFD + i
+		unix.CloseOnExec(fd)
+		n.logs = append(n.logs, os.NewFile(uintptr(fd), n.spec.Steps[i].Name))
+	}
+	unix.CloseOnExec(nodespec.ConfigFD)
+	unix.CloseOnExec(nodespec.ReportFD)
+	if err := n.enterRoot(); err != nil {
+		return n.fail(nodespec.Mounted, err)
+	}
+	return n.run()
+}
+
+// enterRoot makes a root file system in memory that shows the host's programs and libraries read-only and nothing else of
+// it, and goes there. What anything in the node writes is gone with its last process.
+func (n *node) enterRoot() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	newRoot := n.spec.Root
+	options := fmt.Sprintf("mode=0755,size=%d", n.spec.DiskBytes)
+	if err := unix.Mount("node", newRoot, "tmpfs", 0, options); err != nil {
+		return fmt.Errorf("mount root: %w", err)
+	}
+	binds := map[string]string{}
+	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache"} {
+		binds[dir] = dir
+	}
+	maps.Copy(binds, n.spec.Binds)
+	for to, from := range binds {
+		if err := bindReadOnly(from, newRoot+to); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/tmp", "root", ".old"} {
+		if err := os.MkdirAll(filepath.Join(newRoot, dir), 0o755); err != nil {
+			return fmt.Errorf("make root: %w", err)
+		}
+	}
+	if err := os.Symlink("/run", filepath.Join(newRoot, "var/run")); err != nil {
+		return fmt.Errorf("make root: %w", err)
+	}
+	if err := unix.PivotRoot(newRoot, newRoot+"/.old"); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := n.mountSystem(); err != nil {
+		return err
+	}
+	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the host's root: %w", err)
+	}
+	return os.Remove("/.old")
+}
+
+// bindReadOnly shows from at to. A symbolic link is made anew, and what the host lacks is left out.
+func bindReadOnly(from, to string) error {
+	info, err := os.Lstat(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("show %s in the node: %w", from, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return fmt.Errorf("show %s in the node: %w", from, err)
+	}
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return fmt.Errorf("show %s in the node: %w", from, err)
+		}
+		return os.Symlink(target, to)
+	case info.IsDir():
+		err = os.MkdirAll(to, 0o755)
+	default:
+		err = os.WriteFile(to, nil, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("show %s in the node: %w", from, err)
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("show %s in the node: %w", from, err)
+	}
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, attr); err != nil {
+		return fmt.Errorf("make %s read-only: %w", to, err)
+	}
+	return nil
+}
+
+// mountSystem mounts what the kernel offers, for this node's namespaces.
+func (n *node) mountSystem() error {
+	for _, m := range []struct{ kind, to, options string }{
+		{"proc", "/proc", ""},
+		{"sysfs", "/sys", ""},
+		{"tmpfs", "/dev", "mode=0755,size=64k"},
+		{"tmpfs", "/run", "mode=0755"},
+		{"tmpfs", "/sys/fs/cgroup", "mode=0755"},
+	} {
+		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", m.kind, m.to, err)
+		}
+	}
+	if err := errors.Join(makeDevices(), n.mountCgroups(), shieldSysctls()); err != nil {
+		return err
+	}
+	return fakeNUMA(n.spec.NUMA)
+}
+
+// mountCgroups mounts the host's hierarchies; in this cgroup namespace the node's own group is their root.
+func (n *node) mountCgroups() error {
+	const base = "/sys/fs/cgroup"
+	if len(n.spec.Hierarchies) == 0 {
+		if err := unix.Unmount(base, 0); err != nil {
+			return fmt.Errorf("mount cgroups: %w", err)
+		}
+		return mountUnified(base)
+	}
+	for _, h := range n.spec.Hierarchies {
+		dir := filepath.Join(base, strings.TrimPrefix(h, "name="))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+		}
+		options := h
+		if strings.HasPrefix(h, "name=") {
+			options = "none," + h // it has no controller
+		}
+		if err := unix.Mount("cgroup", dir, "cgroup", 0, options); err != nil {
+			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+		}
+		if names := strings.Split(h, ","); len(names) > 1 {
+			for _, name := range names {
+				if err := os.Symlink(h, filepath.Join(base, name)); err != nil {
+					return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+				}
+			}
+		}
+	}
+	if !n.spec.Unified {
+		return nil
+	}
+	dir := filepath.Join(base, "unified")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("mount cgroup v2: %w", err)
+	}
+	if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
+		return fmt.Errorf("mount cgroup v2: %w", err)
+	}
+	return nil
+}
+
+// mountUnified mounts cgroup v2 and moves this process into a leaf of it.
+func mountUnified(base string) error {
+	if err := unix.Mount("cgroup2", base, "cgroup2", 0, ""); err != nil {
+		return fmt.Errorf("mount cgroup v2: %w", err)
+	}
+	group := filepath.Join(base, leaf)
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return fmt.Errorf("make the node's own cgroup: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("enter the node's own cgroup: %w", err)
+	}
+	return nil
+}
+
+// makeDevices makes the devices that every container runtime expects and no other: a privileged pod sees what is here.
+func makeDevices() error {
+	for _, d := range []struct {
+		name         string
+		major, minor uint32
+	}{
+		{"null", 1, 3},
+		{"zero", 1, 5},
+		{"full", 1, 7},
+		{"random", 1, 8},
+		{"urandom", 1, 9},
+		{"kmsg", 1, 11},
+		{"tty", 5, 0},
+	} {
+		path := "/dev/" + d.name
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
+			return fmt.Errorf("make %s: %w", path, err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil {
+			return fmt.Errorf("make %s: %w", path, err)
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
+	} {
+		if err := os.Symlink(target, "/dev/"+name); err != nil {
+			return fmt.Errorf("make /dev/%s: %w", name, err)
+		}
+	}
+	for _, m := range []struct{ kind, to, options string }{
+		{"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620"},
+		{"tmpfs", "/dev/shm", "mode=1777"},
+		{"mqueue", "/dev/mqueue", ""},
+	} {
+		if err := os.Mkdir(m.to, 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", m.to, err)
+		}
+		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mount %s: %w", m.to, err)
+		}
+	}
+	return nil
+}
+
+// shieldSysctls puts files in the place of the sysctls that the kubelet sets and that are the whole machine's. They hold
+// what it wants, so it is content, and what it would write goes nowhere.
+func shieldSysctls() error {
+	const dir = "/run/sysctl"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("shield sysctls: %w", err)
+	}
+	for name, value := range map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	} {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
+			return fmt.Errorf("shield sysctl %s: %w", name, err)
+		}
+		err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, "")
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("shield sysctl %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// sorted returns the keys of files in an order in which parents come first.
+func sorted(files map[string]nodespec.File) []string {
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,220 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeinit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"crane.io/crane/internal/testbed/realnode/nodespec"
+)
+
+const (
+	// MachineArg is the role of a machine's first process once it has reached its root file system.
+	MachineArg = "machine"
+	// modulesDir in the initial file system holds kernel modules, named so that they load in order.
+	modulesDir = "/modules"
+	// deviceBound is how long the kernel may take to find a device once its driver is there.
+	deviceBound = 20 * time.Second
+	// systemd, where the root file system has it, is the machine's first process.
+	systemd = "/lib/systemd/systemd"
+	// clockTolerance is how far the clock may be off without harm to certificates.
+	clockTolerance = time.Minute
+)
+
+// BootMachine is the first process that the kernel of a virtual machine starts, in the initial file system: it loads the
+// drivers, tells that it lives, and becomes RunMachine in the root file system. It returns only on error, and then the
+// kernel stops the machine.
+func BootMachine() error {
+	for _, m := range []struct{ kind, to string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}} {
+		if err := os.MkdirAll(m.to, 0o755); err != nil {
+			return fmt.Errorf("boot: %w", err)
+		}
+		if err := unix.Mount(m.kind, m.to, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("boot: mount %s: %w", m.to, err)
+		}
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	drive, err := findDrive(nodespec.RootSerial)
+	if err != nil {
+		return err
+	}
+	const root = "/root"
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return fmt.Errorf("boot: %w", err)
+	}
+	if err := unix.Mount(drive, root, "ext4", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("boot: mount the root file system: %w", err)
+	}
+	for _, dir := range []string{"/dev", "/proc", "/sys"} {
+		if err := unix.Mount(dir, root+dir, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("boot: move %s: %w", dir, err)
+		}
+	}
+	// What switch_root(8) does, but for freeing the memory of the initial files, which are few.
+	if err := errors.Join(os.Chdir(root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
+		return fmt.Errorf("boot: enter the root file system: %w", err)
+	}
+	environment := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	if _, err := os.Stat(systemd); err == nil {
+		// It mounts the rest, and starts us again as a service.
+		return syscall.Exec(systemd, []string{"/sbin/init"}, environment)
+	}
+	return syscall.Exec("/init", []string{"/init", MachineArg}, environment)
+}
+
+func loadModules() error {
+	entries, err := os.ReadDir(modulesDir)
+	if err != nil {
+		return fmt.Errorf("boot: %w", err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f, err := os.Open(filepath.Join(modulesDir, name))
+		if err != nil {
+			return fmt.Errorf("boot: %w", err)
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("boot: load %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// findPort waits for the serial port of that number. There is one device with ports; its own number says nothing.
+func findPort(number int) (string, error) {
+	deadline := time.Now().Add(deviceBound)
+	for {
+		found, err := filepath.Glob(fmt.Sprintf("/dev/vport*p%d", number))
+		if err == nil && len(found) == 1 {
+			return found[0], nil
+		}
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("boot: %d ports of number %d, want one", len(found), number)
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// findDrive waits for the drive with that serial number: the order in which the kernel finds drives says nothing.
+func findDrive(serial string) (string, error) {
+	deadline := time.Now().Add(deviceBound)
+	for {
+		files, err := filepath.Glob("/sys/block/vd?/serial")
+		if err != nil {
+			return "", fmt.Errorf("boot: %w", err)
+		}
+		for _, f := range files {
+			if content, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(content)) == serial {
+				return filepath.Join("/dev", filepath.Base(filepath.Dir(f))), nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("boot: no drive with the serial number %s", serial)
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// RunMachine builds the node of a virtual machine and stays for as long as it lives.
+func RunMachine() error {
+	port, err := findPort(nodespec.ReportPort)
+	if err != nil {
+		return err
+	}
+	reports, err := os.OpenFile(port, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open reports: %w", err)
+	}
+	n := &node{reports: reports, begin: time.Now()}
+	n.report(nodespec.Booted, nil)
+	if err := n.readDrive(); err != nil {
+		return n.fail("config", err)
+	}
+	for i := range n.spec.Steps {
+		port, err := findPort(nodespec.LogPort + i)
+		if err != nil {
+			return n.fail("config", err)
+		}
+		log, err := os.OpenFile(port, os.O_WRONLY, 0)
+		if err != nil {
+			return n.fail("config", err)
+		}
+		n.logs = append(n.logs, log)
+	}
+	mount := n.mountMachine
+	if os.Getpid() != 1 {
+		mount = func() error { return fakeNUMA(n.spec.NUMA) } // systemd has mounted the rest
+	}
+	if err := errors.Join(mount(), swapOn(n.spec.SwapMiB)); err != nil {
+		return n.fail(nodespec.Mounted, err)
+	}
+	return n.run()
+}
+
+// readDrive reads the configuration.
+func (n *node) readDrive() error {
+	path, err := findDrive(nodespec.ConfigSerial)
+	if err != nil {
+		return err
+	}
+	drive, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer drive.Close()
+	if err := json.NewDecoder(drive).Decode(&n.spec); err != nil {
+		return err
+	}
+	if off := time.Until(n.spec.Clock); off.Abs() > clockTolerance {
+		now := unix.NsecToTimeval(n.spec.Clock.UnixNano())
+		if err := unix.Settimeofday(&now); err != nil {
+			return fmt.Errorf("set clock: %w", err)
+		}
+		n.begin = n.begin.Add(off) // durations are told by it
+	}
+	return nil
+}
+
+// mountMachine mounts the rest of what the kernel offers.
+func (n *node) mountMachine() error {
+	for _, m := range []struct{ kind, to, options string }{
+		{"tmpfs", "/run", "mode=0755"},
+		{"tmpfs", "/tmp", "mode=1777"},
+		{"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620"},
+		{"tmpfs", "/dev/shm", "mode=1777"},
+		{"mqueue", "/dev/mqueue", ""},
+		{"tmpfs", "/sys/fs/cgroup", "mode=0755"},
+	} {
+		if !strings.HasPrefix(m.to, "/sys") {
+			if err := os.MkdirAll(m.to, 0o755); err != nil {
+				return fmt.Errorf("make %s: %w", m.to, err)
+			}
+		}
+		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mount %s: %w", m.to, err)
+		}
+	}
+	if err := n.mountCgroups(); err != nil {
+		return err
+	}
+	return fakeNUMA(n.spec.NUMA)
+}

@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testprogram
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// cgroups reads and writes cgroup files, as an agent in a DaemonSet does through a host path:
+//
+//	cgroups stay                   do nothing until told to end; the rest is run beside it
+//	cgroups read FILE...           print the files
+//	cgroups write FILE VALUE       write one value
+//	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path, without space around it
+//	cgroups copy DIR NAME...       the same with the contents as they are
+//	cgroups dump FILE...           print files as JSON by path, with the contents as they are
+//	cgroups play DIR STEPS         make the group DIR of cgroup v2, do steps of conformance in it, given as JSON, print the answers, remove it
+//	cgroups hold MIB               what such steps put into groups
+//	cgroups in ROOT COMMAND...     become a command of the system below ROOT
+func cgroups(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("cgroups: want stay, read, write, walk, copy, dump, play or in")
+	}
+	verbs := map[string]struct {
+		least, most int // arguments
+		do          func(args []string) error
+	}{
+		"stay":  {0, 0, func([]string) error { <-terminated(); return nil }},
+		"read":  {1, many, func(args []string) error { return readFiles(args, out) }},
+		"write": {2, 2, func(args []string) error { return writeFile(args[0], args[1]) }},
+		"walk":  {2, many, func(args []string) error { return walk(args[0], args[1:], strings.TrimSpace, out) }},
+		"copy":  {2, many, func(args []string) error { return walk(args[0], args[1:], strings.Clone, out) }},
+		"dump":  {1, many, func(args []string) error { return dump(args, out) }},
+		"play":  {2, 2, func(args []string) error { return play(args[0], args[1], out) }},
+		"hold":  {1, 1, func(args []string) error { return hold(args[0], out) }},
+		"in":    {2, many, func(args []string) error { return become(args[0], args[1:]) }},
+	}
+	verb, known := verbs[args[0]]
+	if n := len(args) - 1; !known || n < verb.least || n > verb.most {
+		return fmt.Errorf("cgroups: cannot %q", args)
+	}
+	return verb.do(args[1:])
+}
+
+// many is no bound of arguments.
+const many = math.MaxInt
+
+// writeFile writes to a file that there is: a kernel file that is not there must not become a plain one.
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func readFiles(files []string, out io.Writer) error {
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dump(files []string, out io.Writer) error {
+	found := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		found[file] = string(content)
+	}
+	return say(out, found)
+}
+
+func walk(dir string, names []string, edit func(string) string, out io.Writer) error {
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a pod has ended meanwhile
+		}
+		if err != nil || entry.IsDir() || !slices.Contains(names, entry.Name()) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		// What can only be written to, such as memory.reclaim, is there as well.
+		if err == nil || errors.Is(err, syscall.EINVAL) {
+			found[strings.TrimPrefix(path, dir)] = edit(string(content))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return say(out, found)
+}
+
+// become runs a command in the place of this process. It returns on error alone.
+func become(root string, command []string) error {
+	if err := errors.Join(syscall.Chroot(root), os.Chdir("/")); err != nil {
+		return fmt.Errorf("enter %s: %w", root, err)
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return fmt.Errorf("in %s: %w", root, err)
+	}
+	return syscall.Exec(path, command, os.Environ())
+}

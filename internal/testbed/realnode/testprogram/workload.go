@@ -1,0 +1,90 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testprogram holds the programs of the test images: they use a resource in a way that is known, say in one line of
+// JSON each what they got of it, and are small enough to be started by the dozen. They know nothing of Kubernetes.
+package testprogram
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Names are the programs, which are the names of the images too.
+func Names() []string {
+	return []string{"pause", "cpu-hog", "memory-hog", "latency-server", "latency-client", "cgroups"}
+}
+
+// Run runs the program of that name.
+func Run(name string, args []string) error {
+	switch name {
+	case "pause":
+		return pause()
+	case "cpu-hog":
+		return hogCPU(args, os.Stdout)
+	case "memory-hog":
+		return hogMemory(args, os.Stdout)
+	case "latency-server":
+		return serveLatency(args, os.Stdout)
+	case "latency-client":
+		return measureLatency(args, os.Stdout)
+	case "cgroups":
+		return cgroups(args, os.Stdout)
+	}
+	return fmt.Errorf("no program %q, want one of %s", name, strings.Join(Names(), ", "))
+}
+
+// pause holds a sandbox's namespaces: as its first process it reaps what the containers leave, and ends when told to.
+func pause() error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return nil
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// terminated returns a channel that is closed when the program is to end.
+func terminated() <-chan struct{} {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		<-signals
+		close(done)
+	}()
+	return done
+}
+
+// say prints one line of JSON.
+func say(out io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(line, '\n'))
+	return err
+}
+
+// percentile is the smallest of the values that at least share p (0 to 1) of them do not exceed, 0 for none. It sorts them.
+func percentile[T int64 | float64](values []T, p float64) T {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	rank := int(p * float64(len(values)))
+	return values[min(rank, len(values)-1)]
+}

@@ -1,0 +1,291 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Real plays steps in groups of the kernel that it runs on.
+type Real struct {
+	// Roots are the directories of the group that all is played in, by the controllers of cgroup v1; of v2 it is one, under "".
+	Roots map[string]string
+	// Holder is the command line of a program that does what Hold does.
+	Holder func(what string) *exec.Cmd
+
+	held map[string][]*exec.Cmd
+}
+
+var _ Player = (*Real)(nil)
+
+// Do implements Player.
+func (r *Real) Do(s Step) (string, error) {
+	switch s.Op {
+	case Make:
+		return "", r.inAll(func(dir string) error { return os.Mkdir(filepath.Join(dir, s.Path), 0o755) })
+	case Remove:
+		return "", r.inAll(func(dir string) error { return rmdir(filepath.Join(dir, s.Path)) })
+	case Enter:
+		return "", r.enter(s)
+	case Leave:
+		return "", r.leave(s.Path)
+	case Throttled:
+		return r.throttled(s.Path)
+	case Write, Read:
+		return r.file(s)
+	}
+	return "", fmt.Errorf("no operation %q", s.Op)
+}
+
+// inAll does something in each hierarchy up to the first error.
+func (r *Real) inAll(do func(dir string) error) error {
+	for _, dir := range r.dirs() {
+		if err := do(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dirs are the roots, each once: v1 mounts some controllers together.
+func (r *Real) dirs() []string {
+	var out []string
+	for _, dir := range r.Roots {
+		if !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rmdir is os.Remove for directories alone, whose error it says.
+func rmdir(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	return err
+}
+
+func (r *Real) file(s Step) (string, error) {
+	controller, _, _ := strings.Cut(filepath.Base(s.Path), ".")
+	root, ok := r.Roots[controller]
+	if !ok {
+		if root, ok = r.Roots[""]; !ok {
+			return "", fmt.Errorf("no hierarchy has %s", s.Path)
+		}
+	}
+	path := filepath.Join(root, s.Path)
+	var err error
+	if s.Op == Write {
+		err = write(path, s.Value)
+	}
+	if strings.HasSuffix(path, "memory.reclaim") {
+		return "", err // It cannot be read.
+	}
+	content, readErr := os.ReadFile(path)
+	return string(content), errors.Join(err, readErr)
+}
+
+// write opens without O_CREATE: what is no file of the kernel must not become one. os.File would wait for ever where a kernel says EAGAIN.
+func write(path, value string) error {
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+			_, err = syscall.Write(fd, []byte(value+"\n"))
+		}
+		err = errors.Join(err, syscall.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// enter starts a process, puts it into the group and lets it take its memory there.
+func (r *Real) enter(s Step) error {
+	cmd := r.Holder(s.Value)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	end := func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	pid := strconv.Itoa(cmd.Process.Pid)
+	if err := r.inAll(func(dir string) error { return write(filepath.Join(dir, s.Path, "cgroup.procs"), pid) }); err != nil {
+		end()
+		return err
+	}
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		end()
+		return fmt.Errorf("enter: %w", err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		end()
+		return fmt.Errorf("enter: the process says nothing: %w", err)
+	}
+	if r.held == nil {
+		r.held = map[string][]*exec.Cmd{}
+	}
+	r.held[s.Path] = append(r.held[s.Path], cmd)
+	return nil
+}
+
+// leave ends processes. When they have been waited for they are in no group any more.
+func (r *Real) leave(group string) error {
+	for _, cmd := range r.held[group] {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	delete(r.held, group)
+	return nil
+}
+
+// Close ends all processes and removes the groups below those that all is played in.
+func (r *Real) Close() error {
+	for group := range r.held {
+		_ = r.leave(group)
+	}
+	var errs []error
+	for _, dir := range r.dirs() {
+		errs = append(errs, removeBelow(dir))
+	}
+	return errors.Join(errs...)
+}
+
+func removeBelow(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		below := filepath.Join(dir, e.Name())
+		if err := removeBelow(below); err != nil {
+			return err
+		}
+		if err := rmdir(below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// stopsWithin is how long it may take until a quota stops somebody, on a machine where others take most of the cpu; stopsNobody is how
+	// long it is looked whether one does.
+	stopsWithin, stopsNobody = 20 * time.Second, time.Second
+	// looks is the time between two looks.
+	looks = 20 * time.Millisecond
+)
+
+// throttled looks at what quotas have done to a group since now.
+func (r *Real) throttled(group string) (string, error) {
+	root, ok := r.Roots["cpu"]
+	if !ok {
+		root = r.Roots[""]
+	}
+	file := filepath.Join(root, group, "cpu.stat")
+	before, limited, err := stopped(file)
+	for begin := time.Now(); err == nil; time.Sleep(looks) {
+		bound := stopsNobody
+		if limited {
+			bound = stopsWithin
+		}
+		if time.Since(begin) > bound {
+			return "no", nil
+		}
+		var now int64
+		if now, limited, err = stopped(file); now > before {
+			return "yes", nil
+		}
+	}
+	return "", err
+}
+
+// stopped is how often a quota has stopped a group, and whether there is one: its periods are counted then.
+func stopped(file string) (times int64, limited bool, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false, err
+	}
+	for line := range strings.Lines(string(content)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err != nil:
+			return 0, false, fmt.Errorf("%s: %w", file, err)
+		case key == "nr_throttled":
+			times = n
+		case key == "nr_periods":
+			limited = n > 0
+		}
+	}
+	return times, limited, nil
+}
+
+// Hold is the process that Enter puts into a group: it waits for a line, takes memory of so many MiB or cpu from then on, says so, and goes on
+// until its input ends.
+func Hold(what string, in io.Reader, out io.Writer) error {
+	n := 0
+	if what != "" && what != Spin {
+		var err error
+		if n, err = strconv.Atoi(what); err != nil {
+			return fmt.Errorf("hold: %w", err)
+		}
+	}
+	reader := bufio.NewReader(in)
+	if _, err := reader.ReadString('\n'); err != nil {
+		return fmt.Errorf("hold: %w", err)
+	}
+	const page = 4096
+	memory := make([]byte, n<<20)
+	for i := 0; i < len(memory); i += page {
+		memory[i] = 1
+	}
+	if _, err := fmt.Fprintln(out, "held"); err != nil {
+		return fmt.Errorf("hold: %w", err)
+	}
+	if what == Spin {
+		go func() {
+			for i := 0; ; i++ {
+				_ = i * i
+			}
+		}()
+	}
+	_, err := io.Copy(io.Discard, reader)
+	if len(memory) > 0 {
+		memory[0]++ // It has to live until here.
+	}
+	if err != nil {
+		return fmt.Errorf("hold: %w", err)
+	}
+	return nil
+}

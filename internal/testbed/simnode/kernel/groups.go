@@ -1,0 +1,260 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	fileControllers = "cgroup.controllers"
+	fileSubtree     = "cgroup.subtree_control"
+)
+
+// known are the controllers of v2 in the kernel's order.
+func known() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
+
+// Make makes a group, and those above it, as a kubelet does: on v2 each passes on all controllers that it has. It is no error where they
+// are there.
+func (t *Tree) Make(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.makeRoots(); err != nil {
+		return err
+	}
+	at := ""
+	for part := range strings.SplitSeq(group, "/") {
+		if above := filepath.Join(t.root("cpu"), at); !t.V1 {
+			if err := t.passOn(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
+				return &os.PathError{Op: "write", Path: filepath.Join(above, fileSubtree), Err: err}
+			}
+		}
+		at = filepath.Join(at, part)
+		if err := t.mkdir(at, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mkdir makes a group as mkdir(2) does: the one above has to be there, it has not, and on v2 it has the controllers that the one above
+// passes on.
+func (t *Tree) Mkdir(group string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.makeRoots(); err != nil {
+		return err
+	}
+	return t.mkdir(group, false)
+}
+
+func (t *Tree) mkdir(group string, again bool) error {
+	for controller, root := range t.roots() {
+		dir := filepath.Join(root, group)
+		if !exists(filepath.Dir(dir)) {
+			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOENT}
+		}
+		// What lies there without it is no group yet, as where a recording has some of its files.
+		if exists(filepath.Join(dir, t.witness(controller))) {
+			if again {
+				continue
+			}
+			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.EEXIST}
+		}
+		if err := writeAll(dir, t.newFiles(controller, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// witness is a file that every group has with a controller.
+func (t *Tree) witness(controller string) string {
+	switch {
+	case !t.V1:
+		return fileSubtree
+	case controller == "cpuset":
+		return "cpuset.cpus"
+	case controller == "memory":
+		return "memory.limit_in_bytes"
+	case controller == "blkio":
+		return servedFiles()[0]
+	}
+	return "cpu.shares"
+}
+
+// newFiles are the files of a group that was just made, in the hierarchy of a controller.
+func (t *Tree) newFiles(controller, dir string) map[string]string {
+	files := map[string]string{fileProcs: ""}
+	if t.V1 {
+		list := []string{controller}
+		if !t.apart() {
+			list = []string{"cpu", "cpuset", "memory", "blkio"}
+		}
+		for _, c := range list {
+			maps.Copy(files, t.controlled(c, dir))
+		}
+		return files
+	}
+	have := text(filepath.Dir(dir), fileSubtree)
+	maps.Copy(files, map[string]string{
+		fileControllers: have + "\n", fileSubtree: "\n", "cpu.stat": cpuStat{}.String(),
+		"cpu.pressure": noPressure, "io.pressure": noPressure, "memory.pressure": noPressure,
+	})
+	for c := range strings.FieldsSeq(have) {
+		maps.Copy(files, t.controlled(c, dir))
+	}
+	return files
+}
+
+// controlled are the files of a new group that are a controller's.
+func (t *Tree) controlled(controller, dir string) map[string]string {
+	switch controller {
+	case "cpu":
+		return t.newCPU()
+	case "cpuset":
+		return t.newCPUSet(dir)
+	case "memory":
+		return t.newMemory()
+	case "io", "blkio":
+		return t.newDisks()
+	}
+	return nil
+}
+
+// makeRoots makes the files of the hierarchies' roots that the rules look at.
+func (t *Tree) makeRoots() error {
+	for controller, root := range t.roots() {
+		files := map[string]string{fileProcs: ""}
+		if controller == "cpuset" || !t.apart() || !t.V1 {
+			maps.Copy(files, t.rootCPUSet())
+		}
+		if t.V1 && (controller == "blkio" || !t.apart()) {
+			maps.Copy(files, t.newDisks())
+		}
+		if !t.V1 {
+			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
+		}
+		maps.DeleteFunc(files, func(name, _ string) bool { return exists(filepath.Join(root, name)) })
+		if err := writeAll(root, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeAll(dir string, files map[string]string) error {
+	for name, content := range files {
+		if err := writeFile(filepath.Join(dir, name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passOn is cgroup_subtree_control_write in kernel/cgroup/cgroup.c: groups below get the files of controllers that are passed on, and lose
+// those of others with what was in them.
+func (t *Tree) passOn(dir, value string) error {
+	before := strings.Fields(text(dir, fileSubtree))
+	after, err := parseSubtree(value, before)
+	if err != nil {
+		return err
+	}
+	names, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(before, after) {
+		return nil
+	}
+	if err := t.vetSubtree(dir, names, before, after); err != nil {
+		return err
+	}
+	if err := set(dir, fileSubtree, strings.Join(after, " ")); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := t.controllers(filepath.Join(dir, name), before, after); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseSubtree is what is passed on after words such as +cpu and -memory.
+func parseSubtree(value string, before []string) ([]string, error) {
+	wanted := map[string]bool{}
+	for _, c := range before {
+		wanted[c] = true
+	}
+	for token := range strings.FieldsSeq(value) {
+		name := strings.TrimLeft(token, "+-")
+		if len(name) != len(token)-1 || !slices.Contains(known(), name) {
+			return nil, syscall.EINVAL
+		}
+		wanted[name] = token[0] == '+'
+	}
+	return slices.DeleteFunc(known(), func(c string) bool { return !wanted[c] }), nil
+}
+
+// vetSubtree refuses to pass on what a group has not, to take away what a group below passes on, and, of groups with processes, to pass on
+// anything (cgroup_vet_subtree_control_enable).
+func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
+	have := strings.Fields(text(dir, fileControllers))
+	for _, c := range known() {
+		was, is := slices.Contains(before, c), slices.Contains(after, c)
+		if is && !was && !slices.Contains(have, c) {
+			return syscall.ENOENT
+		}
+		for _, name := range names {
+			if was && !is && slices.Contains(strings.Fields(text(filepath.Join(dir, name), fileSubtree)), c) {
+				return syscall.EBUSY
+			}
+		}
+		if is && !was && !empty(dir, fileProcs) && !t.mayMix(dir, after) {
+			return syscall.EBUSY
+		}
+	}
+	return nil
+}
+
+// mayMix tells whether processes may be in a group that passes these controllers on: where they can tell threads apart, and no group below
+// has processes (cgroup_can_be_thread_root).
+func (t *Tree) mayMix(dir string, passed []string) bool {
+	if t.isRoot(dir) || len(passed) == 0 {
+		return true
+	}
+	if slices.Contains(passed, "memory") || slices.Contains(passed, "io") {
+		return false
+	}
+	names, err := subgroups(dir)
+	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return t.populated(filepath.Join(dir, n)) })
+}
+
+// controllers brings the files of a group to other controllers than it had.
+func (t *Tree) controllers(dir string, before, after []string) error {
+	for _, c := range known() {
+		was, is := slices.Contains(before, c), slices.Contains(after, c)
+		if was == is {
+			continue
+		}
+		if is {
+			if err := writeAll(dir, t.controlled(c, dir)); err != nil {
+				return err
+			}
+			continue
+		}
+		for name := range t.controlled(c, dir) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return set(dir, fileControllers, strings.Join(after, " "))
+}

@@ -1,0 +1,189 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package requestbacktest
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// hourly returns a series with one sample an hour.
+func hourly(days int, f func(hour int) float64) series.Series {
+	s := series.Series{Start: start, Step: time.Hour, Values: make([]float64, days*24)}
+	for i := range s.Values {
+		s.Values[i] = f(i)
+	}
+	return s
+}
+
+// fixed always decides the same.
+func fixed(request, limit float64) Rule {
+	return Rule{Name: "fixed", Decide: func(Past) Sizes { return Sizes{Request: request, Limit: limit} }}
+}
+
+func TestScoresByHand(t *testing.T) {
+	// Two days are scored: use is 2, except for 6 one hour a day.
+	s := hourly(9, func(hour int) float64 {
+		if hour%24 == 12 {
+			return 6
+		}
+		return 2
+	})
+	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, Memory)
+	if err != nil || len(report.Series) != 1 || len(report.Mean) != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	got := report.Series[0]
+	use := 2 * (23*2 + 6.0)
+	for what, pair := range map[string][2]float64{
+		"slack": {got.Slack, 1 - use/(48*4)}, "violation": {got.Violation, 2.0 / 48}, "overrun": {got.Overrun, 4 / use},
+		"oomDays": {*got.OOMDays, 2}, "changes": {got.Changes, 0}, "mean": {report.Mean[0].Slack, got.Slack},
+	} {
+		if math.Abs(pair[0]-pair[1]) > 1e-12 {
+			t.Errorf("%s = %v, want %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+func TestChangesCountMoves(t *testing.T) {
+	requests := []float64{1, 1.05, 1.2, 1.2, 0.6}
+	day := 0
+	rule := Rule{Name: "moving", Decide: func(Past) Sizes { day++; return Sizes{Request: requests[day-1]} }}
+	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, CPU)
+	if err != nil || math.Abs(report.Series[0].Changes-2.0/5) > 1e-12 {
+		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
+	}
+	if report.Series[0].OOMDays != nil {
+		t.Error("CPU has days out of memory")
+	}
+}
+
+func TestDecidesFromThePastOnly(t *testing.T) {
+	rule := Rule{Name: "check", Decide: func(past Past) Sizes {
+		if !past.Samples.End().Equal(past.Now) {
+			t.Errorf("at %v the samples end at %v", past.Now, past.Samples.End())
+		}
+		for _, d := range past.Days(14 * 24 * time.Hour) {
+			if d.Day.End().After(past.Now) {
+				t.Errorf("at %v there is a sketch of %v", past.Now, d.Day)
+			}
+		}
+		return Sizes{Request: 1}
+	}}
+	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, CPU); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSeriesThatCannotBeScored(t *testing.T) {
+	all := []Named{
+		{"short", hourly(7, func(int) float64 { return 1 })},
+		{"empty", series.Series{}},
+		{"gaps", hourly(9, func(int) float64 { return series.Gap() })},
+		{"good", hourly(9, func(int) float64 { return 1 })},
+	}
+	report, err := Run(all, []Rule{fixed(2, 2)}, CPU)
+	if len(report.Series) != 1 || report.Mean[0].Slack != 0.5 || !errors.Is(err, ErrTooShort) {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for _, name := range []string{"short", "empty", "gaps"} {
+		if !strings.Contains(err.Error(), "series "+name) {
+			t.Errorf("%v does not name %s", err, name)
+		}
+	}
+	if report, err := Run(nil, nil, CPU); err != nil || report.Series == nil || report.Mean == nil {
+		t.Errorf("no series: %+v, %v", report, err)
+	}
+}
+
+func TestOddSeriesGiveFiniteScores(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	shapes := []func(int) float64{
+		func(int) float64 { return 0 },
+		func(int) float64 {
+			if rng.Float64() < 0.5 {
+				return series.Gap()
+			}
+			return rng.ExpFloat64()
+		},
+		func(hour int) float64 { return math.Exp(float64(hour) / 10) },
+		func(hour int) float64 { return float64(hour / 24 % 2) },
+	}
+	for _, resource := range []Resource{CPU, Memory} {
+		rules, err := Rules(resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, shape := range shapes {
+			report, err := Run([]Named{{"odd", hourly(11, shape)}}, rules, resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := json.Marshal(report); err != nil {
+				t.Errorf("shape %d: %v", i, err)
+			}
+			for _, s := range report.Series {
+				if s.Violation < 0 || s.Violation > 1 || s.Slack > 1 || math.IsNaN(s.Slack+s.Overrun+s.Changes) {
+					t.Errorf("shape %d: %+v", i, s)
+				}
+			}
+		}
+	}
+}
+
+func TestRulesByName(t *testing.T) {
+	rules, err := Rules(CPU, "vpa", "crane-batch")
+	if err != nil || len(rules) != 2 || rules[0].Name != "vpa" || rules[1].Name != "crane-batch" {
+		t.Errorf("%v, %v", rules, err)
+	}
+	for _, c := range []struct {
+		resource Resource
+		name     string
+	}{{CPU, "default"}, {"disk", "vpa"}} {
+		if _, err := Rules(c.resource, c.name); err == nil {
+			t.Errorf("%v was accepted", c)
+		}
+	}
+}
+
+// TestPeersAgreeOnSketches holds the formulas on raw samples against the same formulas on sketches, which the evidence
+// of a recommendation uses.
+func TestPeersAgreeOnSketches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	s := series.Series{Start: start, Step: time.Minute, Values: make([]float64, 15*1440)}
+	for i := range s.Values {
+		s.Values[i] = (2 - math.Cos(2*math.Pi*float64(i)/1440)) * math.Exp(0.2*rng.NormFloat64())
+	}
+	profile := rightsize.NewProfile()
+	profile.AddCPU(rightsize.Usage{Series: s})
+	profile.AddMemory(rightsize.Usage{Series: s})
+	now := s.End()
+	past := Past{Now: now, Samples: s, profile: profile}
+	for _, peer := range rightsize.Peers() {
+		for _, resource := range []Resource{CPU, Memory} {
+			rules, err := Rules(resource, peer.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decide := peer.CPU
+			if resource == Memory {
+				decide = peer.Memory
+			}
+			exact, sketched := rules[0].Decide(past).Request, decide(profile.Window(now, peer.Window), now)
+			if math.Abs(sketched/exact-1) > 0.02 {
+				t.Errorf("%s of %s: %v on sketches, %v on samples", peer.Name, resource, sketched, exact)
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generate
+
+import (
+	"slices"
+	"testing"
+
+	"crane.io/crane/pkg/rightsize/requestbacktest"
+)
+
+func TestMemoryIsDeterministicAndPositive(t *testing.T) {
+	a, b, other := Memory(1, 20, 3), Memory(1, 20, 3), Memory(2, 20, 3)
+	for i := range a {
+		if a[i].Name != b[i].Name || !slices.Equal(a[i].Series.Values, b[i].Series.Values) {
+			t.Errorf("%s: two runs with one seed differ", a[i].Name)
+		}
+		if slices.Equal(a[i].Series.Values, other[i].Series.Values) {
+			t.Errorf("%s: two seeds give the same", a[i].Name)
+		}
+		if sum := a[i].Series.Summarize(); sum.Min <= 0 || sum.Gaps > 0 || sum.Count != 3*perDay {
+			t.Errorf("%s: %+v", a[i].Name, sum)
+		}
+	}
+}
+
+func TestMemoryPolicyAgainstPeers(t *testing.T) {
+	rules, err := requestbacktest.Rules(requestbacktest.Memory, "crane-default", "crane-latency-sensitive", "vpa", "krr-p95")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Several seeds together: which day a shift of level falls on is luck that no policy foresees.
+	var all []requestbacktest.Named
+	for seed := range uint64(4) {
+		all = append(all, Memory(seed, 20, 21)...)
+	}
+	report, err := requestbacktest.Run(all, rules, requestbacktest.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := map[string]requestbacktest.Score{}
+	for _, s := range report.Mean {
+		mean[s.Policy] = s
+		t.Logf("%-26s slack %.3f, oomDays %.3f, violation %.3f %%, changes %.2f", s.Policy, s.Slack, *s.OOMDays, 100*s.Violation, s.Changes)
+	}
+	ours, krr := mean["crane-default"], mean["krr-p95"]
+	if *ours.OOMDays > *krr.OOMDays || ours.Slack >= krr.Slack {
+		t.Errorf("crane-default has %.3f days out of memory at slack %.3f; want at most krr-p95's %.3f at less than %.3f",
+			*ours.OOMDays, ours.Slack, *krr.OOMDays, krr.Slack)
+	}
+}

@@ -1,0 +1,154 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package requestbacktest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/schedule"
+	"crane.io/crane/pkg/series"
+)
+
+// CranePrefix stands before the names of our own policies in a report.
+const CranePrefix = "crane-"
+
+// Rules returns the rules of the given names for a resource, all of them when there is no name: our built-in policies
+// as crane-default, crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for
+// CPU also by the time of day, crane-time-of-day and blocks-3h. An unknown name is an error that lists those there are.
+func Rules(resource Resource, names ...string) ([]Rule, error) {
+	if resource != CPU && resource != Memory {
+		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, CPU, Memory)
+	}
+	var all []Rule
+	for _, name := range rightsize.PolicyNames() {
+		policy, err := rightsize.PolicyByName(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, OfPolicy(policy, resource))
+	}
+	all = append(all, peers(resource)...)
+	if resource == CPU {
+		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks())
+	}
+	if len(names) == 0 {
+		return all, nil
+	}
+	known := make([]string, len(all))
+	for i, r := range all {
+		known[i] = r.Name
+	}
+	var chosen []Rule
+	for _, name := range names {
+		i := slices.Index(known, name)
+		if i < 0 {
+			return nil, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// OfPolicy is the rule of a policy: what it needs, without target utilisation, rounding, floor and ceiling. The limit is
+// the request, or above it where the policy's limit mode is headroom.
+func OfPolicy(p rightsize.Policy, resource Resource) Rule {
+	name := CranePrefix + p.Name
+	if resource == Memory {
+		return Rule{Name: name, Decide: func(past Past) Sizes {
+			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
+			limit := need
+			if p.Memory.Limit.Mode == rightsize.LimitHeadroom {
+				limit *= 1 + float64(p.Memory.Limit.Headroom)
+			}
+			return Sizes{Request: need, Limit: limit}
+		}}
+	}
+	return Rule{Name: name, Decide: func(past Past) Sizes {
+		return Sizes{Request: p.CPU.Need(past.Days(p.CPU.Window), past.Now)}
+	}}
+}
+
+// peers are the formulas of other tools on the raw samples; rightsize.Peers has the same on sketches.
+func peers(resource Resource) []Rule {
+	both := func(name string, of func(Past) float64) Rule {
+		return Rule{Name: name, Decide: func(past Past) Sizes {
+			need := of(past)
+			return Sizes{Request: need, Limit: need}
+		}}
+	}
+	quantile := func(days int, q, margin float64) func(Past) float64 {
+		return func(past Past) float64 {
+			recent := past.Samples.Between(past.Now.Add(-time.Duration(days)*day), past.Now)
+			if sum := recent.Summarize(); q == 1 && sum.Count > 0 {
+				return sum.Max * (1 + margin)
+			}
+			return series.Quantile(recent.Values, q) * (1 + margin)
+		}
+	}
+	if resource == Memory {
+		return []Rule{
+			both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaMemory),
+			both("krr-p95", quantile(14, 1, 0.15)), both("krr-p99", quantile(14, 1, 0.15)),
+		}
+	}
+	return []Rule{
+		both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaCPU),
+		both("krr-p95", quantile(14, 0.95, 0)), both("krr-p99", quantile(14, 0.99, 0)),
+	}
+}
+
+const (
+	vpaQuantile = 0.90
+	vpaMargin   = 0.15
+	vpaHalfLife = day
+	// vpaPeaks is the number of daily memory peaks that VPA keeps.
+	vpaPeaks = 8
+)
+
+type weighted struct{ value, weight float64 }
+
+// vpaCPU is the p90 of all samples, each with half the weight after every 24 hours, plus 15 %.
+func vpaCPU(past Past) float64 {
+	s := past.Samples
+	samples := make([]weighted, 0, len(s.Values))
+	for i, v := range s.Values {
+		if !series.IsGap(v) {
+			age := past.Now.Sub(s.Time(i))
+			samples = append(samples, weighted{v, math.Exp2(-float64(age) / float64(vpaHalfLife))})
+		}
+	}
+	return weightedQuantile(samples, vpaQuantile) * (1 + vpaMargin)
+}
+
+// vpaMemory is the same of the largest sample of each of the last eight days.
+func vpaMemory(past Past) float64 {
+	var peaks []weighted
+	for date, part := range past.Samples.Between(past.Now.Add(-vpaPeaks*day), past.Now).Days() {
+		if sum := part.Summarize(); sum.Count > 0 {
+			peaks = append(peaks, weighted{sum.Max, math.Exp2(-float64(past.Now.Sub(date.End())) / float64(vpaHalfLife))})
+		}
+	}
+	return weightedQuantile(peaks, vpaQuantile) * (1 + vpaMargin)
+}
+
+// weightedQuantile is the smallest value that, with those below it, holds the share q of the weight; NaN without values.
+func weightedQuantile(values []weighted, q float64) float64 {
+	slices.SortFunc(values, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
+	total, sum := 0.0, 0.0
+	for _, v := range values {
+		total += v.weight
+	}
+	for _, v := range values {
+		if sum += v.weight; sum >= q*total*(1-1e-12) {
+			return v.value
+		}
+	}
+	return math.NaN()
+}

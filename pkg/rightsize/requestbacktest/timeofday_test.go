@@ -1,0 +1,209 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package requestbacktest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// steps is a course that moves at fixed minutes and records what it is told.
+type steps struct {
+	t    *testing.T
+	at   map[time.Time]float64
+	last float64
+	now  time.Time
+}
+
+func (s *steps) Request(at time.Time) float64 {
+	s.now = at
+	if v, ok := s.at[at]; ok {
+		s.last = v
+	}
+	return s.last
+}
+
+func (s *steps) Observe(at time.Time, _ float64) {
+	over := s.now.Add(time.Minute).Equal(series.DayOf(s.now).End())
+	if !s.now.IsZero() && !over && s.now.Sub(at) < time.Minute {
+		// Before Request(t) come the samples up to two minutes before t; the newest Request is one sample behind.
+		s.t.Errorf("at %v the course is told the sample of %v", s.now.Add(time.Minute), at)
+	}
+}
+
+func TestCoursesAreScoredBySample(t *testing.T) {
+	s := series.Series{Start: start, Step: time.Minute, Values: make([]float64, 8*1440)}
+	for i := range s.Values {
+		s.Values[i] = 1
+	}
+	noon := start.Add(7*day + 12*time.Hour)
+	rule := Rule{Name: "steps", Follow: func() Follower {
+		return func(past Past) (Course, error) {
+			return &steps{t: t, last: 2, at: map[time.Time]float64{noon: 0.5, noon.Add(6 * time.Hour): 2.01}}, nil
+		}
+	}}
+	report, err := Run([]Named{{"a", s}}, []Rule{rule}, CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := report.Series[0]
+	wantSlack := 1 - 24/(12*2+6*0.5+6*2.01)
+	if math.Abs(got.Slack-wantSlack) > 1e-9 || math.Abs(got.Violation-0.25) > 1e-9 || math.Abs(got.Overrun-0.125) > 1e-9 || got.Changes != 2 {
+		t.Errorf("%+v, want slack %v, violation 0.25, overrun 0.125, 2 changes", got, wantSlack)
+	}
+}
+
+// noisyDays are minutes of a daily cycle with bursts.
+func noisyDays(days int, seed uint64) series.Series {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := series.Series{Start: start, Step: time.Minute, Values: make([]float64, days*1440)}
+	for i := range s.Values {
+		s.Values[i] = (2 - math.Cos(2*math.Pi*float64(i)/1440)) * math.Exp(0.1*rng.NormFloat64())
+		if rng.IntN(500) == 0 {
+			s.Values[i] *= 3
+		}
+	}
+	return s
+}
+
+// TestCoursesSeeThePastOnly poisons the future: what was asked for before it must not move.
+func TestCoursesSeeThePastOnly(t *testing.T) {
+	s := noisyDays(10, 3)
+	cut := 8*1440 + 700
+	poisoned := series.Series{Start: s.Start, Step: s.Step, Values: append([]float64(nil), s.Values...)}
+	for i := cut; i < len(poisoned.Values); i++ {
+		poisoned.Values[i] = 1000
+	}
+	for _, name := range []string{TimeOfDay, Blocks} {
+		rules, err := Rules(CPU, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clean, dirty := requests(t, rules[0], s), requests(t, rules[0], poisoned)
+		// What happens at the cut may be seen two minutes later.
+		for i := range cut - 7*1440 + 2 {
+			if clean[i] != dirty[i] {
+				t.Fatalf("%s: minute %d of the second week asks for %v, with another future for %v", name, i, clean[i], dirty[i])
+			}
+		}
+		if name == TimeOfDay && clean[cut-7*1440+2] == dirty[cut-7*1440+2] {
+			t.Error("the poison is not reacted to")
+		}
+	}
+}
+
+// requests follows a rule over the days from the first decision on.
+func requests(t *testing.T, rule Rule, s series.Series) []float64 {
+	t.Helper()
+	profile := rightsize.NewProfile()
+	follow := rule.Follow()
+	var out []float64
+	for now := firstDecision(s); now.Before(s.End()); now = now.Add(day) {
+		course, err := follow(Past{Now: now, Samples: s.Between(s.Start, now), profile: profile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tallied tally
+		tallied.course(s.Between(now, now.Add(day)), recorder{course, &out})
+	}
+	return out
+}
+
+type recorder struct {
+	Course
+	into *[]float64
+}
+
+func (r recorder) Request(at time.Time) float64 {
+	v := r.Course.Request(at)
+	*r.into = append(*r.into, v)
+	return v
+}
+
+// TestTimeOfDayKeepsItsBudgets counts what really moves: at most 8 planned changes and 6 reactions a day.
+func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
+	rules, err := Rules(CPU, TimeOfDay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(4) {
+		all := requests(t, rules[0], noisyDays(12, seed))
+		for from := 0; from < len(all); from += 1440 {
+			moves := 0
+			for i := max(from, 1); i < from+1440; i++ {
+				if all[i] != all[i-1] {
+					moves++
+				}
+				if !(all[i] > 0) || math.IsInf(all[i], 0) {
+					t.Fatalf("request %v", all[i])
+				}
+			}
+			if moves > 8+6 {
+				t.Errorf("seed %d: %d moves in a day", seed, moves)
+			}
+		}
+	}
+}
+
+// TestLongGaps: what begins late, or stops for three weeks, is still scored.
+func TestLongGaps(t *testing.T) {
+	rules, err := Rules(CPU, TimeOfDay, Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func(hour int) float64{
+		"late": func(hour int) float64 { return map[bool]float64{true: 1, false: series.Gap()}[hour >= 10*24] },
+		"paused": func(hour int) float64 {
+			return map[bool]float64{true: 1, false: series.Gap()}[hour < 9*24 || hour > 32*24]
+		},
+	} {
+		report, err := Run([]Named{{name, hourly(36, f)}}, rules, CPU)
+		if err != nil || len(report.Series) != 2 {
+			t.Fatalf("%s: %+v, %v", name, report, err)
+		}
+		for _, s := range report.Series {
+			if s.Slack < 0 || s.Slack > 0.2 || s.Violation > 0.05 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+	}
+}
+
+func TestTimeOfDayIsForCPU(t *testing.T) {
+	if _, err := Rules(Memory, TimeOfDay); err == nil {
+		t.Error("memory is sized by the time of day")
+	}
+}
+
+// TestTimeOfDayBeatsBlocks compares in one run, without the series that jumps a hundredfold near its end.
+func TestTimeOfDayBeatsBlocks(t *testing.T) {
+	rules, err := Rules(CPU, TimeOfDay, Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steady []Named
+	all := readTraces(t)
+	for _, named := range all {
+		if named.Name != "workload-6" {
+			steady = append(steady, named)
+		}
+	}
+	got := means(t, steady, rules)
+	ours, theirs := got[TimeOfDay], got[Blocks]
+	t.Logf("ours %+v, blocks %+v", ours, theirs)
+	if ours.Violation > 0.7*theirs.Violation || ours.Slack >= theirs.Slack || ours.Changes > 14 {
+		t.Errorf("slack %.3f, violation %.4f, %.1f changes a day; want at most 0.7 of %.4f at less slack than %.3f",
+			ours.Slack, ours.Violation, ours.Changes, theirs.Violation, theirs.Slack)
+	}
+	// The blocks were measured independently on all eight: 0.526, 2.89 %, 0.073.
+	eight := means(t, all, rules)[Blocks]
+	if math.Abs(eight.Slack-0.526) > 0.005 || math.Abs(eight.Violation-0.0289) > 0.001 || math.Abs(eight.Overrun-0.073) > 0.002 {
+		t.Errorf("blocks: slack %.3f, violation %.4f, overrun %.4f; want 0.526, 0.0289, 0.073", eight.Slack, eight.Violation, eight.Overrun)
+	}
+}
