@@ -37,18 +37,22 @@ playground: build ## Start the whole system on this machine; ARGS="--once" stops
 COMMANDS := craned crane crane-agent metric-adapter playground
 
 .PHONY: build
-build: $(COMMANDS:%=$(BIN)/%) $(BIN)/crane-scheduler $(BIN)/controlplane ## Build every binary into bin/
+build: ## Build every binary into bin/
+	@GO=$(GO) hack/build.sh $(BIN) '$(LDFLAGS)' $(COMMANDS)
+	@GO=$(GO) hack/build.sh $(BIN) '$(LDFLAGS) $(KUBERNETES_LDFLAGS)' crane-scheduler
+	@GO=$(GO) hack/build.sh $(BIN) '$(KUBERNETES_LDFLAGS)' controlplane
 
 .PHONY: FORCE
 $(COMMANDS:%=$(BIN)/%): $(BIN)/%: FORCE
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	@GO=$(GO) hack/build.sh $(BIN) '$(LDFLAGS)' $*
 
-# It is kube-scheduler as well and tells clients and metrics so.
+# crane-scheduler is kube-scheduler with plugins and reports its version to clients and in metrics.
 $(BIN)/crane-scheduler: FORCE
-	@$(GO) build -ldflags '$(LDFLAGS) $(KUBERNETES_LDFLAGS)' -o $@ ./cmd/crane-scheduler
+	@GO=$(GO) hack/build.sh $(BIN) '$(LDFLAGS) $(KUBERNETES_LDFLAGS)' crane-scheduler
 
+# The version of Crane is not in it, so that a commit does not link it again.
 $(BIN)/controlplane: FORCE
-	@$(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $@ ./cmd/controlplane
+	@GO=$(GO) hack/build.sh $(BIN) '$(KUBERNETES_LDFLAGS)' controlplane
 
 .PHONY: tools
 tools: $(BIN)/kubectl $(BIN)/controller-gen $(BIN)/golangci-lint ## Build what is needed beside Go (kubectl, controller-gen, golangci-lint) from modules
