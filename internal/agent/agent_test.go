@@ -70,7 +70,7 @@ func runWithout(t *testing.T, recording string, missing []string, flags ...strin
 	return out.String(), err
 }
 
-func look2(t *testing.T, recording string, flags ...string) jsonReport {
+func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 	t.Helper()
 	out, err := run(t, recording, append([]string{"--dry-run", "--once", "-o", "json"}, flags...)...)
 	if err != nil {
@@ -85,7 +85,7 @@ func look2(t *testing.T, recording string, flags ...string) jsonReport {
 
 // TestOnce: a node with 2 of 4 cores and 8.4 of 16.8 GB used, of which a rule each is exceeded.
 func TestOnce(t *testing.T) {
-	r := look2(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
 		t.Errorf("%+v", r)
 	}
@@ -141,7 +141,7 @@ func TestOnce(t *testing.T) {
 
 // TestWaterMarks: the scheduler's marks hold here as well.
 func TestWaterMarks(t *testing.T) {
-	r := look2(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
+	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
 		"--policy-config-path", "../../examples/dynamic-scheduler-policy.yaml")
 	if len(r.Evictions) > 0 {
 		t.Errorf("evictions below the mark: %+v", r.Evictions)
@@ -158,7 +158,7 @@ func TestWaterMarks(t *testing.T) {
 // TestAlone: without an API server and a list of pods the host is shown, and nobody would be touched.
 func TestAlone(t *testing.T) {
 	for _, recording := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
-		r := look2(t, recording, "--rules", "testdata/rules.yaml")
+		r := runOnce(t, recording, "--rules", "testdata/rules.yaml")
 		if len(r.Pods) < 3 || r.UsedCPU == nil || len(r.Pressure) != 3 || len(r.Disks) != 1 || len(r.Throttles)+len(r.Evictions) > 0 {
 			t.Errorf("%s: %+v", recording, r)
 		}

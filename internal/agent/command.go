@@ -51,15 +51,15 @@ func NewCommand() *cobra.Command {
 // Run does what the flags say and prints to out.
 func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) error {
 	if o.Scenario != "" {
-		return play(o.Scenario, out)
+		return playScenario(o.Scenario, out)
 	}
 	if o.Replay != "" {
 		return o.replay(out)
 	}
 	if !o.Once {
-		return runAgent(ctx, o, clk, act.KernelFiles{})
+		return runAgent(ctx, o, clk, act.KernelFileWriter{})
 	}
-	r, err := look(ctx, o, clk)
+	r, err := observeOnce(ctx, o, clk)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	return r.writeTable(out)
 }
 
-// play plays a scenario and prints what happens. Expectations that do not hold are an error.
-func play(path string, out io.Writer) error {
+// playScenario plays a scenario and prints what happens. Expectations that do not hold are an error.
+func playScenario(path string, out io.Writer) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("scenario: %w", err)

@@ -9,12 +9,12 @@ import (
 	"crane.io/crane/internal/agent/perf"
 )
 
-// uncountable says why cycles of pods cannot be counted; nil where nobody is to count them.
-func (o *Options) uncountable(layout *cgroup.Layout) func() string {
+// cyclesUnsupported says why cycles of pods cannot be counted; nil where nobody is to count them.
+func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	if !o.Cycles || layout == nil {
 		return nil
 	}
-	return func() string { return perf.Unsupported(o.root(), *layout) }
+	return func() string { return perf.UnsupportedReason(o.hostRoot(), *layout) }
 }
 
 // countCycles counts cycles and instructions of latency-sensitive pods beside the loop, where flags say so.
@@ -23,10 +23,10 @@ func (p *parts) countCycles(l *loop) []Manager {
 		return nil
 	}
 	sampler := perf.New(perf.Config{
-		Pods: p.sensitivePods, Root: p.root(), Clock: p.clock, Log: p.log, Beat: p.pulse.For((*perf.Sampler)(nil).Name()),
+		Pods: p.sensitivePods, Root: p.hostRoot(), Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register((*perf.Sampler)(nil).Name()),
 	})
-	l.observer.CyclesCounted(func(uid string) (observe.Cycles, bool) {
-		s, ok := sampler.Last(uid)
+	l.observer.SetCyclesSource(func(uid string) (observe.Cycles, bool) {
+		s, ok := sampler.Latest(uid)
 		return observe.Cycles{At: s.At, PerInstruction: s.CyclesPerInstruction}, ok
 	})
 	return []Manager{sampler}
@@ -38,14 +38,14 @@ func (p *parts) sensitivePods() []perf.Pod {
 	if seen == nil {
 		return nil
 	}
-	known := podsOf(p.view.State())
+	known := newInventory(p.view.State())
 	var out []perf.Pod
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)
-		if !ok || pod.Sensitive == "" {
+		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
-		if dir, err := p.layout.PerfGroup(seen.Pods[i].Path); err == nil {
+		if dir, err := p.layout.PerfDir(seen.Pods[i].Path); err == nil {
 			out = append(out, perf.Pod{UID: pod.UID, Dir: dir})
 		}
 	}

@@ -12,11 +12,11 @@ import (
 
 // TestSensitivePods: cycles are counted of latency-sensitive pods alone, in their own groups, and of nobody without the flag.
 func TestSensitivePods(t *testing.T) {
-	n := newNeighbours(t, false)
+	n := newInterferenceFixture(t, false)
 	if list := n.parts.countCycles(n.loop); list != nil {
 		t.Errorf("%d managers without the flag", len(list))
 	}
-	if n.parts.uncountable(&n.parts.layout) != nil {
+	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
 		t.Error("it is tried without the flag")
 	}
 	if got := n.parts.sensitivePods(); got != nil {
@@ -37,10 +37,10 @@ func TestSensitivePods(t *testing.T) {
 		t.Errorf("cycles of a pod that was never counted: %+v", s.Pods[0].Cycles)
 	}
 	// A directory of files is no cgroup, and the reason says so, or that this host does not let anybody count.
-	if why := n.parts.uncountable(&n.parts.layout)(); why == "" {
+	if why := n.parts.cyclesUnsupported(&n.parts.layout)(); why == "" {
 		t.Error("a simulated host can count")
 	}
-	if n.parts.uncountable((*cgroup.Layout)(nil)) != nil {
+	if n.parts.cyclesUnsupported((*cgroup.Layout)(nil)) != nil {
 		t.Error("it is tried without cgroups")
 	}
 }

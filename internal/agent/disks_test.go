@@ -18,7 +18,7 @@ import (
 )
 
 // works sets what the pods want of the disk, in MiB by second.
-func (n *neighbours) works(mebi ...float64) {
+func (n *interferenceFixture) works(mebi ...float64) {
 	n.t.Helper()
 	for i, m := range mebi {
 		id := containerID(string(rune('1' + i)))
@@ -44,7 +44,7 @@ func TestDiskInterference(t *testing.T) {
 			break
 		}
 	}
-	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || len(plan.Throttles) > 0 || !strings.Contains(plan.Evictions[0].Why, "for disks, usually") {
+	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || len(plan.Throttles) > 0 || !strings.Contains(plan.Evictions[0].Reason, "for disks, usually") {
 		t.Fatalf("%+v", plan)
 	}
 	if n.limited("hog") || n.limited("steady") {
@@ -67,11 +67,11 @@ func TestDiskRule(t *testing.T) {
 		if plan = n.tick(1); len(plan.Evictions) > 0 {
 			break
 		}
-		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Why, "nobody to evict by bytes read from disks: 0 are never evicted, 2 are not measured")) {
+		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "nobody to evict by bytes read from disks: 0 are never evicted, 2 are not measured")) {
 			t.Errorf("look %d: %+v", i, f)
 		}
 	}
-	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || plan.Evictions[0].By != qos.ByDiskReadBytes || !strings.HasPrefix(plan.Evictions[0].Why, "reads 80.0 MiB/s from disks; ") {
+	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || plan.Evictions[0].Criterion != qos.ByDiskReadBytes || !strings.HasPrefix(plan.Evictions[0].Reason, "reads 80.0 MiB/s from disks; ") {
 		t.Fatalf("%+v", plan)
 	}
 	if len(plan.Throttles) > 0 || n.limited("hog") || n.limited("steady") {
@@ -81,7 +81,7 @@ func TestDiskRule(t *testing.T) {
 
 // TestBaselinesOutlast: an agent that is started anew while a pod waits acts at once, and one on a host that was started anew does not know.
 func TestBaselinesOutlast(t *testing.T) {
-	n := newNeighbours(t, false)
+	n := newInterferenceFixture(t, false)
 	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
 	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
 		t.Fatal(err)
@@ -92,14 +92,14 @@ func TestBaselinesOutlast(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.start()
-		n.loop.remember(n.parts.newKeeper(logr.Discard()))
+		n.loop.loadBaselines(n.parts.newBaselineStore(logr.Discard()))
 	}
 	stop := func() {
 		t.Helper()
-		n.loop.keep(true)
+		n.loop.saveBaselines(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := n.loop.usual.Run(ctx); err != nil {
+		if err := n.loop.baselines.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.parts.journal.UndoAll(); err != nil {
@@ -116,10 +116,10 @@ func TestBaselinesOutlast(t *testing.T) {
 	n.tick(1)
 	stop()
 	// Who looks once knows it as well.
-	if got := n.parts.recall(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[qos.CPU]) < 24 {
+	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[qos.CPU]) < 24 {
 		t.Errorf("%+v", got)
 	}
-	if got := n.parts.recall(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
+	if got := n.parts.restoredState(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
 		t.Errorf("an hour later: %+v", got)
 	}
 	start("one")
@@ -145,7 +145,7 @@ func TestBaselinesOutlast(t *testing.T) {
 
 // TestDryRunBeside: a dry run on the state directory of an agent that acts knows what that one has learnt, and changes no file of it.
 func TestDryRunBeside(t *testing.T) {
-	n := newNeighbours(t, false)
+	n := newInterferenceFixture(t, false)
 	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
 	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
 		t.Fatal(err)
@@ -155,8 +155,8 @@ func TestDryRunBeside(t *testing.T) {
 	}
 	write := func(o *Options, uid string) {
 		t.Helper()
-		k := o.newKeeper(logr.Discard())
-		k.Keep([]qos.Baseline{{UID: uid, Uses: map[qos.Resource][]float32{qos.CPU: {500}}}}, n.clock.Now())
+		k := o.newBaselineStore(logr.Discard())
+		k.Save([]qos.Baseline{{UID: uid, Uses: map[qos.Resource][]float32{qos.CPU: {500}}}}, n.clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := k.Run(ctx); err != nil {
@@ -165,7 +165,7 @@ func TestDryRunBeside(t *testing.T) {
 	}
 	knows := func(o *Options) string {
 		t.Helper()
-		list := o.recall(logr.Discard(), n.clock.Now()).Baselines()
+		list := o.restoredState(logr.Discard(), n.clock.Now()).Baselines()
 		if len(list) != 1 {
 			t.Fatalf("%+v", list)
 		}
@@ -183,7 +183,7 @@ func TestDryRunBeside(t *testing.T) {
 	n.clock.Step(time.Minute)
 	write(&dry, "learnt by the dry run")
 	after := files(t, dry.StateDir)
-	if len(after) != len(before)+1 || after[dryBaselinesFile] == "" {
+	if len(after) != len(before)+1 || after[dryRunBaselinesFile] == "" {
 		t.Errorf("the dry run has written %d files", len(after)-len(before))
 	}
 	for name, content := range before {

@@ -25,44 +25,44 @@ const (
 	enforceCPUManager   = "cpu-manager"
 )
 
-// kind is something that can be carried out.
-type kind struct {
+// enforceKind is something that can be carried out.
+type enforceKind struct {
 	name string
 	// gate is the switch of the part that does it; empty for none.
 	gate featuregate.Feature
-	// cluster tells that it is done through the API server, host that files of the host are written, by the journal.
-	cluster, host bool
+	// needsAPIServer tells that it is done through the API server, host that files of the host are written, by the journal.
+	needsAPIServer, changesHost bool
 	// unsupported says why a host cannot, empty where it can; nil where every one can.
 	unsupported func(cgroup.Layout) string
 }
 
-// withoutHigh says why memory cannot be throttled on a host.
-func withoutHigh(l cgroup.Layout) string {
+// memoryHighMissing says why memory cannot be throttled on a host.
+func memoryHighMissing(l cgroup.Layout) string {
 	switch {
 	case l.Version != cgroup.V2:
 		return fmt.Sprintf("cgroup %s", l.Version)
-	case l.Pods != "" && !l.Has("memory", cgroup.FileHigh):
+	case l.Pods != "" && !l.HasFile("memory", cgroup.FileHigh):
 		return "no memory.high"
 	}
 	return ""
 }
 
-// kinds are those that this version can carry out.
-func kinds() []kind {
-	return []kind{
-		{name: enforceThrottle, host: true},
-		{name: enforceMemory, host: true, unsupported: withoutHigh},
-		{name: enforceEvict, cluster: true},
-		{name: enforceTaint, cluster: true},
-		{name: enforceNodeResource, gate: gates.NodeResource, cluster: true},
-		{name: enforcePodResource, gate: gates.PodResource, host: true},
-		{name: enforceCPUManager, gate: gates.CraneCPUManager, host: true},
+// enforceKinds are those that this version can carry out.
+func enforceKinds() []enforceKind {
+	return []enforceKind{
+		{name: enforceThrottle, changesHost: true},
+		{name: enforceMemory, changesHost: true, unsupported: memoryHighMissing},
+		{name: enforceEvict, needsAPIServer: true},
+		{name: enforceTaint, needsAPIServer: true},
+		{name: enforceNodeResource, gate: gates.NodeResource, needsAPIServer: true},
+		{name: enforcePodResource, gate: gates.PodResource, changesHost: true},
+		{name: enforceCPUManager, gate: gates.CraneCPUManager, changesHost: true},
 	}
 }
 
-func kindNames() []string {
+func enforceKindNames() []string {
 	var out []string
-	for _, k := range kinds() {
+	for _, k := range enforceKinds() {
 		out = append(out, k.name)
 	}
 	return out
@@ -71,14 +71,14 @@ func kindNames() []string {
 // enforces tells whether a kind of actions is carried out.
 func (o *Options) enforces(name string) bool { return !o.DryRun && slices.Contains(o.Enforce, name) }
 
-// actions are the kinds as features: on where they are carried out.
-func (o *Options) actions(layout *cgroup.Layout) []features.Feature {
+// enforceFeatures are the kinds as features: on where they are carried out.
+func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 	var out []features.Feature
-	for _, k := range kinds() {
+	for _, k := range enforceKinds() {
 		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
 		why := ""
 		switch {
-		case k.host && layout == nil:
+		case k.changesHost && layout == nil:
 			why = "there are no cgroups"
 		case k.unsupported != nil && layout != nil:
 			why = k.unsupported(*layout)

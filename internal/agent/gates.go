@@ -16,4 +16,4 @@ func servedGates() []featuregate.Feature {
 	return []featuregate.Feature{gates.NodeResource, gates.PodResource, gates.NodeResourceTopology, gates.CraneCPUManager}
 }
 
-func served(gate featuregate.Feature) bool { return slices.Contains(servedGates(), gate) }
+func isServedGate(gate featuregate.Feature) bool { return slices.Contains(servedGates(), gate) }

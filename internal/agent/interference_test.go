@@ -42,12 +42,12 @@ metadata: {name: batch}
 spec: {allowedActions: [calm-down], labelSelector: {matchExpressions: [{key: app, operator: In, values: [steady, hog]}]}, resourceQOS: {cpuQOS: {cpuPriority: 7}}}
 `
 
-// neighbours are a web server, a batch pod that is always the same and one that is not, on a simulated host.
-type neighbours struct {
+// interferenceFixture are a web server, a batch pod that is always the same and one that is not, on a simulated host.
+type interferenceFixture struct {
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	host  *kernel.Machine
-	bed   bed
+	bed   fixture
 	parts *parts
 	loop  *loop
 	dir   string
@@ -55,14 +55,14 @@ type neighbours struct {
 	got   map[string]kernel.Got
 }
 
-func newNeighbours(t *testing.T, v1 bool) *neighbours {
+func newInterferenceFixture(t *testing.T, v1 bool) *interferenceFixture {
 	t.Helper()
 	return neighboursOn(t, kernel.Spec{V1: v1}, interferenceRules)
 }
 
-func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *neighbours {
+func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *interferenceFixture {
 	t.Helper()
-	n := &neighbours{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}
+	n := &interferenceFixture{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}
 	var err error
 	if n.host, err = kernel.NewMachine(n.dir, spec, n.clock); err != nil {
 		t.Fatal(err)
@@ -79,19 +79,19 @@ func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *neighbours {
 		n.group[p.name] = n.host.ContainerGroup(n.host.PodGroup(uid, p.class), id)
 		pods = append(pods, podOn(uid, p.name, id))
 	}
-	n.bed = bed{n.dir, t.TempDir(), n.clock, n.host.Tree(), known(t, rules, pods...)}
+	n.bed = fixture{n.dir, t.TempDir(), n.clock, n.host.Tree(), known(t, rules, pods...)}
 	n.start()
 	return n
 }
 
 // start is an agent that begins.
-func (n *neighbours) start() {
+func (n *interferenceFixture) start() {
 	n.t.Helper()
 	n.parts, n.loop, _ = n.bed.agent(n.t, enforceThrottle)
 }
 
 // want sets what the pods want, in cores.
-func (n *neighbours) want(cores ...float64) {
+func (n *interferenceFixture) want(cores ...float64) {
 	n.t.Helper()
 	for i, c := range cores {
 		id := containerID(string(rune('1' + i)))
@@ -102,7 +102,7 @@ func (n *neighbours) want(cores ...float64) {
 }
 
 // tick lets some seconds pass.
-func (n *neighbours) tick(seconds int) qos.Plan {
+func (n *interferenceFixture) tick(seconds int) qos.Plan {
 	n.t.Helper()
 	n.clock.Step(time.Duration(seconds) * time.Second)
 	var err error
@@ -112,7 +112,7 @@ func (n *neighbours) tick(seconds int) qos.Plan {
 	return n.loop.tick(n.clock.Now())
 }
 
-func (n *neighbours) limited(name string) bool {
+func (n *interferenceFixture) limited(name string) bool {
 	n.t.Helper()
 	file, none := "cpu.max", "max"
 	if n.host.Tree().V1 {
@@ -133,7 +133,7 @@ func TestInterference(t *testing.T) {
 	}{"pressure": {false, 2}, "run queues": {true, 45}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newNeighbours(t, test.v1)
+			n := newInterferenceFixture(t, test.v1)
 			n.want(1, 1, 0.3)
 			for range 27 {
 				if plan := n.tick(5); len(plan.Throttles) > 0 {
@@ -167,7 +167,7 @@ func TestInterference(t *testing.T) {
 
 // TestNoInterference: a web server that its own limit holds up while the hog works is left to itself.
 func TestNoInterference(t *testing.T) {
-	n := newNeighbours(t, false)
+	n := newInterferenceFixture(t, false)
 	if err := n.host.Tree().Write(filepath.Join(n.host.Tree().Dir, n.group["web"], "cpu.max"), "110000 100000"); err != nil {
 		t.Fatal(err)
 	}

@@ -31,54 +31,54 @@ type loop struct {
 	log      logr.Logger
 	clock    clock.WithTicker
 	interval time.Duration
-	// done is the heartbeat, with what a step took.
-	done func(step string, since time.Time)
+	// observeStep is the heartbeat, with what a step took.
+	observeStep func(step string, since time.Time)
 
-	view   cluster.Source
-	limits qos.Limits
-	marks  marks
+	view       cluster.Source
+	limits     qos.Limits
+	waterMarks waterMarks
 
-	observer *observe.Observer
-	latest   *observe.Latest
-	eyes     signals.Sense
-	known    *cluster.State // that policy and pods are made of
-	policy   qos.Policy
-	pods     inventory.Pods
-	state    qos.State
-	// bears is what the node can bear of reclaimed capacity; nil where nobody reckons that.
-	bears func() elasticrequest.Room
+	observer     *observe.Observer
+	latest       *observe.Latest
+	signals      signals.SignalBuilder
+	clusterState *cluster.State // that policy and pods are made of
+	policy       qos.Policy
+	pods         inventory.Pods
+	state        qos.State
+	// reclaimable is what the node can bear of reclaimed capacity; nil where nobody reckons that.
+	reclaimable func() elasticrequest.ReclaimableCapacity
 
-	actors
+	executors
 
-	// usual keeps what is usual with pods for the next agent; nil where nobody does.
-	usual *baselines.Keeper
+	// baselines keeps what is usual with pods for the next agent; nil where nobody does.
+	baselines *baselines.Store
 	// recorder writes down what is seen; nil where nobody wants that.
 	recorder *recording.Recorder
-	// shown tells that what is observed is shown at /metrics.
-	shown    bool
+	// exported tells that what is observed is shown at /metrics.
+	exported bool
 	avoided  bool
 	problems []string // told last
 }
 
 // newLoop puts the loop together.
-func (p *parts) newLoop(a actors) (*loop, error) {
+func (p *parts) newLoop(a executors) (*loop, error) {
 	limits, err := p.limits()
 	if err != nil {
 		return nil, err
 	}
-	marks, err := p.newMarks(p.log, p.clock)
+	marks, err := p.newWaterMarks(p.log, p.clock)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, marks: marks, latest: p.latest,
-		observer: observe.New(p.root(), p.layout), actors: a, shown: p.serves(),
+		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, waterMarks: marks, latest: p.latest,
+		observer: observe.New(p.hostRoot(), p.layout), executors: a, exported: p.serves(),
 	}
-	l.observer.KubeletAt(p.KubeletRoot)
-	beat := p.pulse.For(l.Name())
-	l.done = func(step string, since time.Time) {
+	l.observer.SetKubeletDir(p.KubeletRoot)
+	beat := p.heartbeats.Register(l.Name())
+	l.observeStep = func(step string, since time.Time) {
 		beat(step)
-		p.pulse.Took(l.Name(), step, p.clock.Since(since))
+		p.heartbeats.ObserveStep(l.Name(), step, p.clock.Since(since))
 	}
 	return l, nil
 }
@@ -95,7 +95,7 @@ func (l *loop) Run(ctx context.Context) error {
 		l.tick(l.clock.Now())
 		select {
 		case <-ctx.Done():
-			l.keep(true)
+			l.saveBaselines(true)
 			return nil
 		case <-ticker.C():
 		}
@@ -103,7 +103,7 @@ func (l *loop) Run(ctx context.Context) error {
 }
 
 // openJournal opens a journal of what is changed on the host, and undoes what an agent before this one has left.
-func (p *parts) openJournal(name string, files act.Files) (*act.Journal, error) {
+func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, error) {
 	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
@@ -114,41 +114,41 @@ func (p *parts) openJournal(name string, files act.Files) (*act.Journal, error) 
 	if err != nil {
 		p.log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
 	}
-	if err := undo(journal, p.teller, "an agent before this one has left it"); err != nil {
+	if err := undoJournal(journal, p.reporter, "an agent before this one has left it"); err != nil {
 		p.log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
 	}
 	return journal, nil
 }
 
-// undo puts everything back that a journal holds, and tells of it.
-func undo(journal *act.Journal, teller *tell.Teller, why string) error {
+// undoJournal puts everything back that a journal holds, and tells of it.
+func undoJournal(journal *act.Journal, teller *tell.Reporter, why string) error {
 	before := journal.Entries()
 	err := journal.UndoAll()
-	teller.Undone(slices.DeleteFunc(before, func(e act.Entry) bool {
+	teller.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
 		_, held := journal.Entry(e.Key)
 		return held
 	}), why)
 	return err
 }
 
-// learn takes over what has changed about rules and pods.
-func (l *loop) learn() {
-	l.policy.Marks = l.marks.file.Content()
+// refreshPolicy takes over what has changed about rules and pods.
+func (l *loop) refreshPolicy() {
+	l.policy.WaterMarks = l.waterMarks.file.Content()
 	now := l.view.State()
-	if now == l.known {
+	if now == l.clusterState {
 		return
 	}
-	if l.known == nil || l.tainter != nil {
-		l.avoided = act.Tainted(now.Node)
+	if l.clusterState == nil || l.tainter != nil {
+		l.avoided = act.IsTainted(now.Node)
 	}
-	l.known = now
-	marks := l.policy.Marks
+	l.clusterState = now
+	marks := l.policy.WaterMarks
 	var problems []string
-	l.policy, problems = policyOf(now, l.limits)
-	l.policy.Marks, l.policy.Untaken = marks, l.untaken()
-	l.pods = podsOf(now)
-	l.observer.SampleRunQueue(signals.RunQueues(l.policy.Rules))
-	l.observer.SampleTransfers(signals.TransfersEvery(l.policy.Rules, l.shown))
+	l.policy, problems = nodePolicy(now, l.limits)
+	l.policy.WaterMarks, l.policy.Unthrottled = marks, l.unthrottled()
+	l.pods = newInventory(now)
+	l.observer.SetRunQueueSampling(signals.RunQueueSampling(l.policy.Rules))
+	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
 			l.log.Info("Cannot use a part of the rules", "problem", p)
@@ -159,26 +159,26 @@ func (l *loop) learn() {
 
 // tick is one look and what follows.
 func (l *loop) tick(now time.Time) qos.Plan {
-	l.learn()
-	l.hear(&l.state)
-	snapshot := l.observer.Look(now)
+	l.refreshPolicy()
+	l.drainResults(&l.state)
+	snapshot := l.observer.Collect(now)
 	l.latest.Publish(snapshot)
 	if l.recorder != nil {
-		l.recorder.Look(snapshot, l.known)
+		l.recorder.Record(snapshot, l.clusterState)
 	}
-	l.done("look", now)
+	l.observeStep("look", now)
 	looked := l.clock.Now()
-	if l.bears != nil {
-		l.pods.Bear(l.bears())
+	if l.reclaimable != nil {
+		l.pods.SetReclaimable(l.reclaimable())
 	}
-	plan := qos.Decide(&l.policy, l.eyes.Observe(snapshot, l.pods, l.avoided), &l.state)
-	l.done("decide", looked)
+	plan := qos.Decide(&l.policy, l.signals.Build(snapshot, l.pods, l.avoided), &l.state)
+	l.observeStep("decide", looked)
 	decided := l.clock.Now()
-	l.carryOut(&plan, &l.state, snapshot, complete(l.known))
-	l.done("act", decided)
-	l.keep(false)
+	l.execute(&plan, &l.state, snapshot, rulesComplete(l.clusterState))
+	l.observeStep("act", decided)
+	l.saveBaselines(false)
 	if l.tainter == nil {
-		l.avoided = plan.Avoid.Wanted // As if it were done.
+		l.avoided = plan.Avoid.Desired // As if it were done.
 	}
 	return plan
 }

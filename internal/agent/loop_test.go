@@ -27,8 +27,8 @@ const (
 	webGroup = "kubepods/pod11111111-1111-1111-1111-111111111111"
 )
 
-// machine is a node of four cores in a fake kernel, with a web server and a hog.
-type machine struct {
+// hostFixture is a node of four cores in a fake kernel, with a web server and a hog.
+type hostFixture struct {
 	dir        string
 	tree       *kernel.Tree
 	web, hog   float64 // what they want
@@ -39,9 +39,9 @@ type machine struct {
 
 func containerID(n string) string { return strings.Repeat(n, 64) }
 
-func newMachine(t *testing.T) *machine {
+func newHostFixture(t *testing.T) *hostFixture {
 	t.Helper()
-	m := &machine{dir: t.TempDir(), now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), busy: 1000, idle: 1000}
+	m := &hostFixture{dir: t.TempDir(), now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), busy: 1000, idle: 1000}
 	m.tree = &kernel.Tree{Dir: filepath.Join(m.dir, "sys/fs/cgroup")}
 	for _, g := range []string{webGroup + "/" + containerID("1"), hogGroup + "/" + containerID("2")} {
 		if err := m.tree.Make(g); err != nil {
@@ -53,7 +53,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func (m *machine) write(t *testing.T, path, content string) {
+func (m *hostFixture) write(t *testing.T, path, content string) {
 	t.Helper()
 	file := filepath.Join(m.dir, path)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -65,7 +65,7 @@ func (m *machine) write(t *testing.T, path, content string) {
 }
 
 // run lets a second pass.
-func (m *machine) run(t *testing.T) time.Time {
+func (m *hostFixture) run(t *testing.T) time.Time {
 	t.Helper()
 	m.now = m.now.Add(time.Second)
 	m.used = 0
@@ -83,7 +83,7 @@ func (m *machine) run(t *testing.T) time.Time {
 	return m.now
 }
 
-func (m *machine) hogsLimit(t *testing.T) string {
+func (m *hostFixture) hogsLimit(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), "cpu.max"))
 	if err != nil {
@@ -119,13 +119,13 @@ metadata: {name: batch}
 spec: {allowedActions: [calm-down], labelSelector: {matchLabels: {app: hog}}}
 `
 
-func (m *machine) loop(t *testing.T, stateDir string) *loop {
+func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 	t.Helper()
 	view := known(t, rules,
 		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
-	p, l, _ := bed{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
+	p, l, _ := fixture{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
 	t.Cleanup(func() {
-		if err := (undoing{p.journal, p.teller}).Run(ended(t)); err != nil {
+		if err := (undoOnStop{p.journal, p.reporter}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,7 +143,7 @@ func ended(t *testing.T) context.Context {
 // TestLoop: files to decision to files. The hog is throttled two measurements after the breach, until the node is below the threshold,
 // and gets everything back when the node is calm.
 func TestLoop(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
 	m.web, m.hog = 1, 0.5
 	for range 3 {
@@ -186,7 +186,7 @@ func TestLoop(t *testing.T) {
 
 // TestNextStartUndoes: an agent that vanishes leaves a throttled hog; the next one frees it before anything else.
 func TestNextStartUndoes(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	state := t.TempDir()
 	l := m.loop(t, state)
 	m.web, m.hog = 1, 3
@@ -205,7 +205,7 @@ func TestNextStartUndoes(t *testing.T) {
 // TestSomebodyElsesLimit: where somebody else sets the limit of a throttled container, it stays, and the pod gets its weight back at once:
 // not only when the agent ends.
 func TestSomebodyElsesLimit(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
 	weight := func() string {
 		content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, cgroup.FileWeight))
@@ -234,7 +234,7 @@ func TestSomebodyElsesLimit(t *testing.T) {
 
 // TestRunLoop runs the command's loop on a recorded host until it is told to end.
 func TestRunLoop(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	m.run(t)
 	o := NewOptions()
 	o.BindAddress = "127.0.0.1:0"

@@ -45,8 +45,8 @@ metadata: {name: squeeze}
 spec: {coolDownSeconds: 1, throttle: {memoryThrottle: {}}}
 `
 
-// library is a machine of 16 GiB, of which the system has 11, with a pod that reads files of 2 GiB.
-type library struct {
+// memoryFixture is a machine of 16 GiB, of which the system has 11, with a pod that reads files of 2 GiB.
+type memoryFixture struct {
 	t    *testing.T
 	dir  string
 	host *kernel.Machine
@@ -55,9 +55,9 @@ type library struct {
 	high string // the file
 }
 
-func newLibrary(t *testing.T, v1 bool) *library {
+func newMemoryFixture(t *testing.T, v1 bool) *memoryFixture {
 	t.Helper()
-	n := &library{t: t, dir: t.TempDir(), clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	n := &memoryFixture{t: t, dir: t.TempDir(), clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	var err error
 	if n.host, err = kernel.NewMachine(n.dir, kernel.Spec{V1: v1, System: kernel.Load{Anon: 11 << 30}}, n.clk); err != nil {
 		t.Fatal(err)
@@ -71,11 +71,11 @@ func newLibrary(t *testing.T, v1 bool) *library {
 }
 
 // start puts an agent together and runs what changes memory beside its loop; the returned function ends it.
-func (n *library) start() (end func()) {
+func (n *memoryFixture) start() (end func()) {
 	n.t.Helper()
 	view := known(n.t, squeezeRules, podOn(readerUID, "reader", containerID("3")))
 	var beside []Manager
-	_, n.loop, beside = bed{n.dir, n.t.TempDir(), n.clk, n.host.Tree(), view}.agent(n.t, enforceMemory)
+	_, n.loop, beside = fixture{n.dir, n.t.TempDir(), n.clk, n.host.Tree(), view}.agent(n.t, enforceMemory)
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	for _, m := range beside {
@@ -92,7 +92,7 @@ func (n *library) start() (end func()) {
 }
 
 // tick lets a second pass in which the pod wants so much memory for its processes.
-func (n *library) tick(anon int64) qos.Plan {
+func (n *memoryFixture) tick(anon int64) qos.Plan {
 	n.t.Helper()
 	n.clk.Step(time.Second)
 	if err := n.host.Wants(readerUID, containerID("3"), kernel.Load{Anon: anon, File: 2 << 30}); err != nil {
@@ -104,7 +104,7 @@ func (n *library) tick(anon int64) qos.Plan {
 	return n.loop.tick(n.clk.Now())
 }
 
-func (n *library) limit() string {
+func (n *memoryFixture) limit() string {
 	n.t.Helper()
 	content, err := os.ReadFile(n.high)
 	if err != nil {
@@ -114,7 +114,7 @@ func (n *library) limit() string {
 }
 
 // until lets seconds pass until the limit is as wanted. Changes are made beside the loop, so it is not said when.
-func (n *library) until(anon int64, what string, wanted func(limit string) bool) {
+func (n *memoryFixture) until(anon int64, what string, wanted func(limit string) bool) {
 	n.t.Helper()
 	if err := wait.PollUntilContextTimeout(n.t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		n.tick(anon)
@@ -127,7 +127,7 @@ func (n *library) until(anon int64, what string, wanted func(limit string) bool)
 
 // TestMemoryThrottle: files to decision to files. The limit falls while the node is tight, is given back when it is calm, and at the end.
 func TestMemoryThrottle(t *testing.T) {
-	n := newLibrary(t, false)
+	n := newMemoryFixture(t, false)
 	end := n.start()
 	const tight, calm = 1536 << 20, 64 << 20
 	bytes := func(limit string) int64 {
@@ -155,7 +155,7 @@ func TestMemoryThrottle(t *testing.T) {
 
 // TestMemoryThrottleWithoutHigh: cgroup v1 has no memory.high. It says so, and does nothing.
 func TestMemoryThrottleWithoutHigh(t *testing.T) {
-	n := newLibrary(t, true)
+	n := newMemoryFixture(t, true)
 	end := n.start()
 	defer end()
 	if n.loop.memory != nil {
@@ -172,7 +172,7 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	}
 	o := NewOptions()
 	o.Enforce = []string{enforceMemory}
-	for _, f := range o.actions(&layout) {
+	for _, f := range o.enforceFeatures(&layout) {
 		if f.Name == "enforce-memory-throttle" && f.String() != "unsupported: cgroup v1" {
 			t.Errorf("%s", f)
 		}
@@ -187,7 +187,7 @@ func TestOnceMemory(t *testing.T) {
 	if err := os.WriteFile(rules, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := look2(t, "v2-systemd-containerd", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+	r := runOnce(t, "v2-systemd-containerd", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if len(r.MemoryThrottles) == 0 || r.MemoryThrottles[0].Rule != "mixed/memory" || r.MemoryThrottles[0].To < 16<<20 || r.MemoryThrottles[0].Container != "main" {
 		t.Errorf("%+v", r.MemoryThrottles)
 	}
@@ -200,7 +200,7 @@ func TestOnceMemory(t *testing.T) {
 // TestLeftMemory: limits that an agent before this one has left are undone also where this one does not change memory; a dry run leaves
 // them.
 func TestLeftMemory(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	state := t.TempDir()
 	layout, err := cgroup.Detect(host.Root(m.dir))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func TestNodes(t *testing.T) {
 	for _, name := range kernel.Nodes() {
 		t.Run(name, func(t *testing.T) {
-			r := look2(t, name, "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
+			r := runOnce(t, name, "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 			states := map[string]string{}
 			for _, f := range r.Features {
 				states[f.Name] = f.String()

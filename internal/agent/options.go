@@ -27,8 +27,8 @@ const (
 
 	// defaultInterval is that of rules; gocrane's 10 s are too slow to act in two.
 	defaultInterval = time.Second
-	leastInterval   = 100 * time.Millisecond
-	mostInterval    = time.Minute
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = time.Minute
 
 	defaultInactivity = 5 * time.Minute
 	defaultStop       = 20 * time.Second
@@ -103,10 +103,10 @@ func NewOptions() *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
-	fs.SetNormalizeFunc(deprecatedflags.Dashes)
+	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing but the annotation of the Node that says which features there are, and with --once not that either.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
-	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(kindNames(), ", ")+".")
+	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(enforceKindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of what was changed, on a disk that outlasts the process.")
 	fs.StringVar(&o.Rules, "rules", o.Rules, "File with the NodeQOS, PodQOS and AvoidanceActions that hold, as YAML documents, in place of those of the API server.")
 	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as kubectl get pods -o yaml prints them, where there is no API server.")
@@ -135,12 +135,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)
 	o.Log.AddFlags(fs)
-	deprecatedflags.Add(fs, retiredFlags()) // After all others.
+	deprecatedflags.Add(fs, deprecatedFlags()) // After all others.
 }
 
 // Complete returns warnings: sentences about flags that were set and have no effect.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
-	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", served)...)
+	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", isServedGate)...)
 }
 
 func (o *Options) excess() (series.Ratio, error) {
@@ -159,8 +159,8 @@ func (o *Options) limits() (qos.Limits, error) {
 	return l, err
 }
 
-// node is the node's name: the flag, else what a DaemonSet passes on, else the host's.
-func (o *Options) node() string {
+// nodeName is the node's name: the flag, else what a DaemonSet passes on, else the host's.
+func (o *Options) nodeName() string {
 	if o.NodeName != "" {
 		return o.NodeName
 	}
@@ -174,4 +174,4 @@ func (o *Options) node() string {
 	return name
 }
 
-func (o *Options) root() host.Root { return host.Root(o.HostRoot) }
+func (o *Options) hostRoot() host.Root { return host.Root(o.HostRoot) }

@@ -53,10 +53,10 @@ func TestFlagsOfGocrane(t *testing.T) {
 			t.Errorf("--%s is %q by default, gocrane's %q", name, f.DefValue, value)
 		}
 	}
-	gone := retiredFlags()
+	gone := deprecatedFlags()
 	for _, r := range gone {
 		_, warnings, err := parse(t, "--dry-run", "--"+r.Name+"="+r.Default)
-		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "--"+r.Name+" has no effect: ") || r.Instead == "" {
+		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "--"+r.Name+" has no effect: ") || r.Replacement == "" {
 			t.Errorf("--%s: %v, %v", r.Name, warnings, err)
 		}
 	}
@@ -109,15 +109,15 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, r := range retiredFlags() {
-		if !strings.Contains(r.Instead, "logs are lines") {
+	for _, r := range deprecatedFlags() {
+		if !strings.Contains(r.Replacement, "logs are lines") {
 			want = append(want, "--"+r.Name)
 		}
 	}
 	for _, name := range servedGates() {
 		want = append(want, string(name))
 	}
-	for _, w := range append(want, kindNames()...) {
+	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
 			t.Errorf("docs/agent.md does not tell of %s", w)
 		}

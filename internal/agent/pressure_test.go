@@ -61,9 +61,9 @@ spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminatio
 `
 )
 
-// crowd is a machine of 16 GiB, of which the system has 4, in a fake kernel with cgroup version 2, with a whole agent of which everything
+// pressureFixture is a machine of 16 GiB, of which the system has 4, in a fake kernel with cgroup version 2, with a whole agent of which everything
 // is real but the API server. It plays the kubelet as well.
-type crowd struct {
+type pressureFixture struct {
 	t     *testing.T
 	host  *kernel.Machine
 	clk   *clocktesting.FakeClock
@@ -79,20 +79,20 @@ type crowd struct {
 	ends    map[string]time.Time
 }
 
-func (c *crowd) uid(name string) string {
+func (c *pressureFixture) uid(name string) string {
 	return strings.Repeat(strconv.Itoa(1+slices.Index(c.names(), name)), 8) + "-0000-0000-0000-000000000000"
 }
 
-func (c *crowd) id(name string) string {
+func (c *pressureFixture) id(name string) string {
 	return containerID(strconv.Itoa(1 + slices.Index(c.names(), name)))
 }
 
-func (*crowd) names() []string { return []string{"server", "reader", "leak", "keeps"} }
+func (*pressureFixture) names() []string { return []string{"server", "reader", "leak", "keeps"} }
 
-// newCrowd has an agent that evicts, and does what else is named.
-func newCrowd(t *testing.T, enforce ...string) *crowd {
+// newPressureFixture has an agent that evicts, and does what else is named.
+func newPressureFixture(t *testing.T, enforce ...string) *pressureFixture {
 	t.Helper()
-	c := &crowd{t: t, clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), ends: map[string]time.Time{}}
+	c := &pressureFixture{t: t, clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), ends: map[string]time.Time{}}
 	root := t.TempDir()
 	var err error
 	if c.host, err = kernel.NewMachine(root, kernel.Spec{System: kernel.Load{Anon: 4 * gibi}}, c.clk); err != nil {
@@ -124,23 +124,23 @@ func newCrowd(t *testing.T, enforce ...string) *crowd {
 }
 
 // State implements cluster.Source.
-func (c *crowd) State() *cluster.State {
+func (c *pressureFixture) State() *cluster.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
 // Node implements cluster.View.
-func (c *crowd) Node() *corev1.Node { return c.State().Node }
+func (c *pressureFixture) Node() *corev1.Node { return c.State().Node }
 
 // Pods implements cluster.View.
-func (c *crowd) Pods() []*corev1.Pod { return c.State().Pods }
+func (c *pressureFixture) Pods() []*corev1.Pod { return c.State().Pods }
 
 // Rules implements cluster.View.
-func (c *crowd) Rules() ruleset.Set { return c.State().Rules }
+func (c *pressureFixture) Rules() ruleset.Set { return c.State().Rules }
 
 // Evict implements act.EvictionClient.
-func (c *crowd) Evict(_ context.Context, e *policyv1.Eviction) error {
+func (c *pressureFixture) Evict(_ context.Context, e *policyv1.Eviction) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.evicted = append(c.evicted, e)
@@ -160,11 +160,11 @@ func (c *crowd) Evict(_ context.Context, e *policyv1.Eviction) error {
 }
 
 // start puts the agent together and runs what carries plans out.
-func (c *crowd) start(root string, node *corev1.Node, enforce []string) {
+func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string) {
 	c.t.Helper()
 	o := NewOptions()
 	o.StateDir, o.HostRoot, o.Enforce = c.t.TempDir(), root, enforce
-	layout, err := cgroup.Detect(o.root())
+	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -175,16 +175,16 @@ func (c *crowd) start(root string, node *corev1.Node, enforce []string) {
 	}
 	recorder := record.NewFakeRecorder(1000)
 	c.said = recorder.Events
-	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, pulse: heartbeat.New(c.clk), latest: &observe.Latest{}, view: c}
-	p.teller = tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
-	a, beside, err := p.newActors(c.host.Tree())
+	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}, view: c}
+	p.reporter = tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
+	a, beside, err := p.newExecutors(c.host.Tree())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.nodes = fake.NewClientset(node)
-	a.evictor = act.NewEvictor(act.EvictConfig{Client: c, Clock: c.clk, Log: p.log, Beat: func(string) {}})
-	a.tainter = act.NewTainter(act.TaintConfig{
-		Name: "n", Nodes: c.nodes.CoreV1().Nodes(), Node: c.Node, Clock: c.clk, Log: p.log, Beat: func(string) {}, Told: a.teller.Tainted,
+	a.evictor = act.NewEvictor(act.EvictorConfig{Client: c, Clock: c.clk, Log: p.log, Beat: func(string) {}})
+	a.tainter = act.NewTainter(act.TainterConfig{
+		Name: "n", Nodes: c.nodes.CoreV1().Nodes(), Node: c.Node, Clock: c.clk, Log: p.log, Beat: func(string) {}, Report: a.reporter.ReportTaint,
 	})
 	if c.loop, err = p.newLoop(a); err != nil {
 		c.t.Fatal(err)
@@ -206,7 +206,7 @@ func (c *crowd) start(root string, node *corev1.Node, enforce []string) {
 }
 
 // tick lets a second pass, and everything that the agent then does.
-func (c *crowd) tick() qos.Plan {
+func (c *pressureFixture) tick() qos.Plan {
 	c.t.Helper()
 	c.clk.Step(time.Second)
 	c.sync()
@@ -227,7 +227,7 @@ func (c *crowd) tick() qos.Plan {
 }
 
 // sync brings the node that watches know up to date, and ends pods whose time is over.
-func (c *crowd) sync() {
+func (c *pressureFixture) sync() {
 	c.t.Helper()
 	node, err := c.nodes.CoreV1().Nodes().Get(c.t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
@@ -253,11 +253,11 @@ func (c *crowd) sync() {
 	c.state = &next
 }
 
-func (c *crowd) file(name, file string) string {
+func (c *pressureFixture) file(name, file string) string {
 	return filepath.Join(c.host.Tree().Dir, c.host.ContainerGroup(c.host.PodGroup(c.uid(name), "BestEffort"), c.id(name)), file)
 }
 
-func (c *crowd) read(name, file string) string {
+func (c *pressureFixture) read(name, file string) string {
 	c.t.Helper()
 	content, err := os.ReadFile(c.file(name, file))
 	if err != nil {
@@ -267,7 +267,7 @@ func (c *crowd) read(name, file string) string {
 }
 
 // stat is a line of memory.stat.
-func (c *crowd) stat(name, key string) int64 {
+func (c *pressureFixture) stat(name, key string) int64 {
 	c.t.Helper()
 	for line := range strings.Lines(c.read(name, "memory.stat")) {
 		if value, ok := strings.CutPrefix(line, key+" "); ok {
@@ -283,7 +283,7 @@ func (c *crowd) stat(name, key string) int64 {
 }
 
 // actions are the audit file, each as "action outcome pod".
-func (c *crowd) actions() (out []string) {
+func (c *pressureFixture) actions() (out []string) {
 	c.t.Helper()
 	content, err := os.ReadFile(c.audit)
 	if err != nil {
@@ -306,7 +306,7 @@ func (c *crowd) actions() (out []string) {
 func TestReclaimThenEvict(t *testing.T) { synctest.Test(t, reclaimThenEvict) }
 
 func reclaimThenEvict(t *testing.T) {
-	c := newCrowd(t, enforceMemory)
+	c := newPressureFixture(t, enforceMemory)
 	var fired, dropped, evicted int // seconds, 0 for not yet
 	var before, high int64
 	for second := 1; evicted == 0; second++ {
@@ -331,7 +331,7 @@ func reclaimThenEvict(t *testing.T) {
 				t.Fatalf("%+v, the reader holds %d", f, before)
 			}
 		}
-		drops := slices.ContainsFunc(plan.MemoryThrottles, func(m qos.MemoryThrottle) bool { return m.Frees > 0 })
+		drops := slices.ContainsFunc(plan.MemoryThrottles, func(m qos.MemoryThrottle) bool { return m.Freed > 0 })
 		if drops {
 			dropped = second
 		}
@@ -364,7 +364,7 @@ func reclaimThenEvict(t *testing.T) {
 }
 
 // leaks lets what leaks want more.
-func (c *crowd) leaks() {
+func (c *pressureFixture) leaks() {
 	load := c.wants["leak"]
 	load.Anon += 256 * mebi
 	c.wants["leak"] = load
@@ -374,7 +374,7 @@ func (c *crowd) leaks() {
 // waited for.
 func TestEvictWithoutReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t)
+		c := newPressureFixture(t)
 		for second := 1; ; second++ {
 			if second > 60 {
 				t.Fatal("nobody is evicted")
@@ -395,14 +395,14 @@ func TestEvictWithoutReclaim(t *testing.T) {
 	})
 }
 
-func (c *crowd) sawNode() *corev1.Node {
+func (c *pressureFixture) sawNode() *corev1.Node {
 	c.t.Helper()
 	c.sync()
 	return c.Node()
 }
 
 // calm waits until everything is as it was, without the pod that was evicted.
-func (c *crowd) calm() {
+func (c *pressureFixture) calm() {
 	c.t.Helper()
 	for second := 0; c.read("reader", cgroup.FileHigh) != readersHigh || c.read("keeps", cgroup.FileHigh) != "max" || len(c.sawNode().Spec.Taints) > 0; second++ {
 		if second > 180 {

@@ -18,12 +18,12 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// record lets what the loop sees be recorded where a flag wants that, and returns the manager that writes it.
-func (l *loop) record(p *parts) ([]Manager, error) {
+// startRecording lets what the loop sees be recorded where a flag wants that, and returns the manager that writes it.
+func (l *loop) startRecording(p *parts) ([]Manager, error) {
 	if p.Record == "" {
 		return nil, nil
 	}
-	recorder, err := recording.New(recording.Config{Path: p.Record, MaxBytes: p.RecordBytes, Clock: p.clock, Log: p.log, Beat: p.pulse.For("record")})
+	recorder, err := recording.New(recording.Config{Path: p.Record, MaxBytes: p.RecordBytes, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("record")})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
@@ -43,7 +43,7 @@ func (o *Options) replay(out io.Writer) error {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	defer file.Close()
-	p := &player{out: out, limits: limits, phases: map[string]qos.Phase{}, told: map[string]bool{}}
+	p := &replayer{out: out, limits: limits, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
 	if o.Rules != "" {
 		set, err := o.readRules()
 		if err != nil {
@@ -51,76 +51,76 @@ func (o *Options) replay(out io.Writer) error {
 		}
 		p.rules = &set
 	}
-	err = recording.Read(file, p.play)
-	if errors.Is(err, recording.ErrCut) {
+	err = recording.Read(file, p.replay)
+	if errors.Is(err, recording.ErrTruncated) {
 		fmt.Fprintf(out, "%s: %v\n", o.Replay, err)
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.Replay, err)
 	}
-	if p.blind > 0 {
-		fmt.Fprintf(out, "the first %d looks were passed over: the recording does not say what was known of the cluster then\n", p.blind)
+	if p.skipped > 0 {
+		fmt.Fprintf(out, "the first %d looks were passed over: the recording does not say what was known of the cluster then\n", p.skipped)
 	}
-	fmt.Fprintf(out, "%d looks over %s. Nothing was done: each line is by itself, on the node as it was.\n", p.looks, p.at.Sub(p.first).Round(time.Second))
+	fmt.Fprintf(out, "%d looks over %s. Nothing was done: each line is by itself, on the node as it was.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
 	return nil
 }
 
-// player plays looks.
-type player struct {
+// replayer plays looks.
+type replayer struct {
 	out    io.Writer
 	limits qos.Limits
 	// rules are those of a file; nil for the recording's own.
 	rules *ruleset.Set
 
-	known  *cluster.State
-	policy qos.Policy
-	eyes   signals.Sense
-	state  qos.State
+	clusterState *cluster.State
+	policy       qos.Policy
+	signals      signals.SignalBuilder
+	state        qos.State
 	// avoided tells that new pods would be kept away.
 	avoided bool
 
-	first, at    time.Time
-	looks, blind int
-	phases       map[string]qos.Phase
-	// told has what would have been done at the look before, by rule and by what it would be done to.
-	told map[string]bool
+	first, at          time.Time
+	snapshots, skipped int
+	phases             map[string]qos.Phase
+	// reported has what would have been done at the look before, by rule and by what it would be done to.
+	reported map[string]bool
 	// problems are those of the rules.
 	problems map[string]bool
 }
 
-// play plays one look.
-func (p *player) play(e recording.Entry) error {
-	p.looks++
-	if p.at = e.Look.At; p.looks == 1 {
+// replay plays one look.
+func (p *replayer) replay(e recording.Entry) error {
+	p.snapshots++
+	if p.at = e.Snapshot.At; p.snapshots == 1 {
 		p.first = p.at
 	}
 	if e.Cluster != nil {
-		p.learn(e.Cluster)
+		p.refreshPolicy(e.Cluster)
 	}
-	if p.known == nil {
-		p.blind++
+	if p.clusterState == nil {
+		p.skipped++
 		return nil
 	}
-	plan := qos.Decide(&p.policy, p.eyes.Observe(e.Look, podsOf(p.known), p.avoided), &p.state)
-	p.tell(&plan)
+	plan := qos.Decide(&p.policy, p.signals.Build(e.Snapshot, newInventory(p.clusterState), p.avoided), &p.state)
+	p.printChanges(&plan)
 	return nil
 }
 
-// learn takes over what the cluster says from now on.
-func (p *player) learn(said *cluster.State) {
+// refreshPolicy takes over what the cluster says from now on.
+func (p *replayer) refreshPolicy(said *cluster.State) {
 	if p.rules != nil {
 		said.Rules, said.KnowsRules, said.Problems = *p.rules, true, nil
 	}
-	if p.known == nil {
-		p.avoided = act.Tainted(said.Node)
+	if p.clusterState == nil {
+		p.avoided = act.IsTainted(said.Node)
 	}
-	p.known = said
+	p.clusterState = said
 	var problems []string
-	p.policy, problems = policyOf(said, p.limits)
+	p.policy, problems = nodePolicy(said, p.limits)
 	for _, problem := range problems {
 		if !p.problems[problem] {
-			p.sayf("cannot use a part of the rules: %s", problem)
+			p.printf("cannot use a part of the rules: %s", problem)
 		}
 	}
 	p.problems = map[string]bool{}
@@ -129,12 +129,12 @@ func (p *player) learn(said *cluster.State) {
 	}
 }
 
-func (p *player) sayf(format string, args ...any) {
+func (p *replayer) printf(format string, args ...any) {
 	fmt.Fprintf(p.out, "%s  %s\n", p.at.UTC().Format("2006-01-02T15:04:05.0Z"), fmt.Sprintf(format, args...))
 }
 
-// tell prints what is new in a plan.
-func (p *player) tell(plan *qos.Plan) {
+// printChanges prints what is new in a plan.
+func (p *replayer) printChanges(plan *qos.Plan) {
 	for i := range plan.Rules {
 		f := &plan.Rules[i]
 		if p.phases[f.Rule] == f.Phase {
@@ -142,41 +142,41 @@ func (p *player) tell(plan *qos.Plan) {
 		}
 		p.phases[f.Rule] = f.Phase
 		if f.Phase == qos.Unknown {
-			p.sayf("rule %s: %s, %s", f.Rule, f.Phase, f.Why)
+			p.printf("rule %s: %s, %s", f.Rule, f.Phase, f.Reason)
 			continue
 		}
-		p.sayf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.Reading(f.Value, f.Unit), qos.Reading(f.Above, f.Unit))
+		p.printf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.FormatValue(f.Value, f.Unit), qos.FormatValue(f.Threshold, f.Unit))
 	}
-	if plan.Avoid.Wanted != p.avoided {
-		p.avoided = plan.Avoid.Wanted
+	if plan.Avoid.Desired != p.avoided {
+		p.avoided = plan.Avoid.Desired
 		if p.avoided {
-			p.sayf("would keep new pods away: %s", plan.Avoid.Why)
+			p.printf("would keep new pods away: %s", plan.Avoid.Reason)
 		} else {
-			p.sayf("would let new pods come again")
+			p.printf("would let new pods come again")
 		}
 	}
 	now := map[string]bool{}
-	p.actions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
+	p.printActions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
 	for _, v := range plan.Previews {
-		p.actions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
+		p.printActions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
 	}
-	p.told = now
+	p.reported = now
 }
 
-// actions prints what would be done that was not so at the look before.
-func (p *player) actions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+// printActions prints what would be done that was not so at the look before.
+func (p *replayer) printActions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
 	say := func(key, text string) {
-		if now[key] = true; !p.told[key] {
-			p.sayf("%s %s", would, text)
+		if now[key] = true; !p.reported[key] {
+			p.printf("%s %s", would, text)
 		}
 	}
 	for _, t := range throttles {
-		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerOf, t.From, float64(t.To)/1000, t.Rule, t.Why))
+		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
 	}
 	for _, t := range memory {
-		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerOf, t.From, int64(t.To), t.Rule, t.Why))
+		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
 	}
 	for _, e := range evictions {
-		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Why))
+		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
 	}
 }

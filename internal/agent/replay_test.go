@@ -24,19 +24,19 @@ import (
 // recorded lets a hog run on a machine for a while, and returns the recording of an agent that only looks, and what it found.
 func recorded(t *testing.T) (file, found string) {
 	t.Helper()
-	m := newMachine(t)
+	m := newHostFixture(t)
 	m.web = 1
 	file = filepath.Join(t.TempDir(), "seen.gz")
 	clk := clocktesting.NewFakeClock(m.now)
-	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: heartbeat.New(clk).For("record")})
+	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: heartbeat.New(clk).Register("record")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	view := known(t, strings.ReplaceAll(rules, "coolDownSeconds: 60", "coolDownSeconds: 10"), podOn(webGroup[len("kubepods/pod"):], "web", containerID("1")), podOn(hogGroup[len("kubepods/besteffort/pod"):], "hog", containerID("2")))
-	_, l, _ := bed{m.dir, t.TempDir(), clk, act.KernelFiles{}, view}.agent(t)
+	_, l, _ := fixture{m.dir, t.TempDir(), clk, act.KernelFileWriter{}, view}.agent(t)
 	l.recorder = recorder
 	var out bytes.Buffer
-	live := &player{out: &out, phases: map[string]qos.Phase{}, told: map[string]bool{}}
+	live := &replayer{out: &out, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
 	for second := range 40 {
 		m.hog = 0
 		if second >= 5 && second < 15 {
@@ -46,7 +46,7 @@ func recorded(t *testing.T) (file, found string) {
 		clk.SetTime(now)
 		plan := l.tick(now)
 		live.at = plan.At
-		live.tell(&plan)
+		live.printChanges(&plan)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -34,19 +34,19 @@ import (
 type parts struct {
 	*Options
 
-	log      logr.Logger
-	clock    clock.WithTicker
-	layout   cgroup.Layout
-	pulse    *heartbeat.Pulse
-	registry *prometheus.Registry
-	view     cluster.Source
+	log        logr.Logger
+	clock      clock.WithTicker
+	layout     cgroup.Layout
+	heartbeats *heartbeat.Heartbeats
+	registry   *prometheus.Registry
+	view       cluster.Source
 	// api and nodeChanged are nil where there is no API server.
 	api         *clients
 	nodeChanged <-chan struct{}
 	latest      *observe.Latest
 	// journal is nil where nothing of the host is changed, memory where no limit of memory is.
 	journal, memory *act.Journal
-	teller          *tell.Teller
+	reporter        *tell.Reporter
 	// cpus is nil where nobody gives CPUs to containers.
 	cpus *cpupinning.Manager
 }
@@ -54,16 +54,16 @@ type parts struct {
 // runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
 // address that is taken is an error at once. What is changed on the host is undone at the end, and what an agent before this one has
 // left is at the start.
-func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.Files) error {
-	layout, err := cgroup.Detect(o.root())
+func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.FileWriter) error {
+	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		return fmt.Errorf("detect cgroups: %w", err)
 	}
 	p := &parts{
-		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, pulse: heartbeat.New(clk), registry: prometheus.NewRegistry(),
+		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(),
 		latest: &observe.Latest{},
 	}
-	unlock, err := p.lock()
+	unlock, err := p.lockStateDir()
 	if err != nil {
 		return err
 	}
@@ -72,34 +72,34 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 	if err != nil {
 		return err
 	}
-	p.log.Info("Starting crane-agent", "version", version.String(), "node", o.node(), "dryRun", o.DryRun, "enforce", o.Enforce,
+	p.log.Info("Starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
 		"cgroups", layout.Version, "apiServer", p.api != nil)
-	return managers{log: p.log, clock: clk, pulse: p.pulse, stopBound: o.StopTimeout}.run(ctx, list)
+	return managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
 }
 
 // managers puts the parts of the agent together, in the order in which they start: what others need first, what changes the node last.
-func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error) {
-	list, err := p.sources()
+func (p *parts) managers(ctx context.Context, files act.FileWriter) ([]Manager, error) {
+	list, err := p.newSource()
 	if err != nil {
 		return nil, err
 	}
-	tellers, err := p.newTeller(ctx)
+	tellers, err := p.newReporter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var changes []Manager
-	if p.journals() {
+	if p.needsJournal() {
 		if p.journal, err = p.openJournal(changesFile, files); err != nil {
 			return nil, err
 		}
-		changes = append(changes, undoing{p.journal, p.teller})
+		changes = append(changes, undoOnStop{p.journal, p.reporter})
 	}
-	if p.left(memoryFile) {
+	if p.leftJournal(memoryFile) {
 		if _, err = p.memoryJournal(files); err != nil {
 			return nil, err
 		}
 	}
-	actors, beside, err := p.newActors(files)
+	actors, beside, err := p.newExecutors(files)
 	if err != nil {
 		return nil, err
 	}
@@ -107,23 +107,23 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	if err != nil {
 		return nil, err
 	}
-	recorders, err := l.record(p)
+	recorders, err := l.startRecording(p)
 	if err != nil {
 		return nil, err
 	}
-	offered, err := p.newReclaiming(actors.teller.Did, l, files)
+	offered, err := p.newElasticManagers(actors.reporter.ReportAction, l, files)
 	if err != nil {
 		return nil, err
 	}
-	zones, err := p.newZones(actors.teller.Did, l.observer.OwnedCPUs)
+	zones, err := p.newZoneManagers(actors.reporter.ReportAction, l.observer.SetExclusiveCPUs)
 	if err != nil {
 		return nil, err
 	}
-	announcer := p.newAnnouncer()
-	for _, more := range [][]Manager{tellers, recorders, l.remember(p.newKeeper(p.log)), p.countCycles(l), beside, changes, {l.marks, announcer}, zones, offered, {l}} {
+	announcer := p.newPublisher()
+	for _, more := range [][]Manager{tellers, recorders, l.loadBaselines(p.newBaselineStore(p.log)), p.countCycles(l), beside, changes, {l.waterMarks, announcer}, zones, offered, {l}} {
 		list = append(list, more...)
 	}
-	if err := errors.Join(p.registerBase(), p.register(announcer, actors.teller)); err != nil {
+	if err := errors.Join(p.registerBase(), p.register(announcer, actors.reporter)); err != nil {
 		return nil, err
 	}
 	if !p.serves() {
@@ -131,7 +131,7 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	}
 	server, err := httpserver.Listen(ctx, httpserver.Config{
 		Address: p.BindAddress, Gather: p.registry, Profiling: p.Profiling,
-		Unhealthy: func() []string { return p.pulse.Late(p.MaxInactivity) }, Unready: p.pulse.Waiting,
+		Unhealthy: func() []string { return p.heartbeats.Overdue(p.MaxInactivity) }, Unready: p.heartbeats.NotStarted,
 	})
 	if err != nil {
 		return nil, err
@@ -139,10 +139,10 @@ func (p *parts) managers(ctx context.Context, files act.Files) ([]Manager, error
 	return append([]Manager{server}, list...), nil
 }
 
-// sources are what the agent knows of the cluster, and the manager that keeps it current where there is an API server.
-func (p *parts) sources() ([]Manager, error) {
-	if !p.asksCluster() {
-		static, err := p.static()
+// newSource are what the agent knows of the cluster, and the manager that keeps it current where there is an API server.
+func (p *parts) newSource() ([]Manager, error) {
+	if !p.usesAPIServer() {
+		static, err := p.staticSource()
 		p.view = static
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (p *parts) sources() ([]Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	watcher, err := p.newWatcher(api, p.log, p.clock, p.pulse.For("cluster"))
+	watcher, err := p.newWatcher(api, p.log, p.clock, p.heartbeats.Register("cluster"))
 	if err != nil {
 		return nil, err
 	}
@@ -160,14 +160,14 @@ func (p *parts) sources() ([]Manager, error) {
 
 // changesHost tells whether anything of the host is changed.
 func (p *parts) changesHost() bool {
-	return slices.ContainsFunc(kinds(), func(k kind) bool { return k.host && p.enforces(k.name) })
+	return slices.ContainsFunc(enforceKinds(), func(k enforceKind) bool { return k.changesHost && p.enforces(k.name) })
 }
 
-// journals tells whether there is a journal of what is changed on the host, by this agent or by one before it.
-func (p *parts) journals() bool { return p.changesHost() || p.left(changesFile) }
+// needsJournal tells whether there is a journal of what is changed on the host, by this agent or by one before it.
+func (p *parts) needsJournal() bool { return p.changesHost() || p.leftJournal(changesFile) }
 
-// lock takes the state directory, except in a dry run: two agents would undo what the other does, and write over its journals.
-func (p *parts) lock() (unlock func(), err error) {
+// lockStateDir takes the state directory, except in a dry run: two agents would undo what the other does, and write over its journals.
+func (p *parts) lockStateDir() (unlock func(), err error) {
 	if p.DryRun {
 		return func() {}, nil
 	}
@@ -181,9 +181,9 @@ func (p *parts) lock() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// left tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run
+// leftJournal tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run
 // changes nothing at all.
-func (p *parts) left(journal string) bool {
+func (p *parts) leftJournal(journal string) bool {
 	if p.DryRun {
 		return false
 	}
@@ -191,23 +191,23 @@ func (p *parts) left(journal string) bool {
 	return err == nil
 }
 
-func (p *parts) newAnnouncer() *features.Announcer {
-	config := features.AnnouncerConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.pulse.For("features")}
-	config.Look = func() []features.Feature {
+func (p *parts) newPublisher() *features.Publisher {
+	config := features.PublisherConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("features")}
+	config.List = func() []features.Feature {
 		if s := p.latest.Load(); s != nil {
-			return append(p.features(&p.layout, nil, s), p.cpuFeature())
+			return append(p.hostFeatures(&p.layout, nil, s), p.cpuManagerFeature())
 		}
 		return nil
 	}
 	if p.api != nil {
 		config.Client = p.api.Interface
 	}
-	return features.NewAnnouncer(config)
+	return features.NewPublisher(config)
 }
 
 // registerBase adds what the agent measures and what it takes itself to /metrics.
 func (p *parts) registerBase() error {
-	return p.register(p.pulse, usagemetrics.New(usagemetrics.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
+	return p.register(p.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
@@ -221,20 +221,20 @@ func (p *parts) register(list ...prometheus.Collector) error {
 	return nil
 }
 
-// undoing is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
+// undoOnStop is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
 // and so stops after them; those who talk to the API server at the end, which may be slow, stop later.
-type undoing struct {
+type undoOnStop struct {
 	journal *act.Journal
-	teller  *tell.Teller
+	teller  *tell.Reporter
 }
 
 // Name implements Manager.
-func (undoing) Name() string { return "undo" }
+func (undoOnStop) Name() string { return "undo" }
 
 // Run implements Manager.
-func (u undoing) Run(ctx context.Context) error {
+func (u undoOnStop) Run(ctx context.Context) error {
 	<-ctx.Done()
-	if err := undo(u.journal, u.teller, atEnd); err != nil {
+	if err := undoJournal(u.journal, u.teller, reasonAgentEnded); err != nil {
 		return fmt.Errorf("undo at the end: %w", err)
 	}
 	return nil

@@ -26,18 +26,18 @@ import (
 )
 
 // newParts is an agent on a machine that is put together and does not run.
-func newParts(t *testing.T, m *machine, flags ...string) (*parts, []Manager, error) {
+func newParts(t *testing.T, m *hostFixture, flags ...string) (*parts, []Manager, error) {
 	t.Helper()
 	o, _, err := parse(t, append([]string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=127.0.0.1:0", "--node-labels=pool=mixed"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout, err := cgroup.Detect(o.root())
+	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(m.now)
-	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, pulse: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
+	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
 	list, err := p.managers(t.Context(), m.tree)
 	for _, manager := range list {
 		if s, ok := manager.(interface{ Close() }); ok {
@@ -57,7 +57,7 @@ func names(list []Manager) string {
 
 // TestOrder: what others need starts first, what changes the node last; what undoes stops after all that change something.
 func TestOrder(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	for want, flags := range map[string][]string{
 		"http water-marks features pod-resource qos":                                {"--dry-run"},
 		"http water-marks features qos":                                             {"--dry-run", "--feature-gates=PodResource=false"},
@@ -80,7 +80,7 @@ func TestOrder(t *testing.T) {
 
 // TestCannotStart: what is wrong with the host or the flags is an error before anything runs.
 func TestCannotStart(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,14 +104,14 @@ func TestCannotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := runAgent(t.Context(), o, clocktesting.NewFakeClock(m.now), act.KernelFiles{}); !errors.Is(err, cgroup.ErrNoCgroups) {
+	if err := runAgent(t.Context(), o, clocktesting.NewFakeClock(m.now), act.KernelFileWriter{}); !errors.Is(err, cgroup.ErrNoCgroups) {
 		t.Errorf("a host without cgroups: %v", err)
 	}
 }
 
 // TestGivesBackAtTheEnd: an agent that throttles, told to end, puts everything back before it has ended.
 func TestGivesBackAtTheEnd(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	m.web, m.hog = 1, 3
 	dir := t.TempDir()
 	rulesFile, podsFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "pods.yaml")
@@ -139,7 +139,7 @@ func TestGivesBackAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- managers{log: p.log, clock: clk, pulse: p.pulse, stopBound: time.Minute}.run(ctx, list)
+		done <- managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: time.Minute}.run(ctx, list)
 	}()
 	acted := func() bool { return lastActed(t, p.registry) == float64(clk.Now().Unix()) }
 	until(t, "the first tick", acted)
@@ -178,7 +178,7 @@ func lastActed(t *testing.T, from prometheus.Gatherer) float64 {
 // TestTwoAgents: a second agent on one state directory does not start, since each would undo what the other does; when the first has ended
 // the next one does.
 func TestTwoAgents(t *testing.T) {
-	m := newMachine(t)
+	m := newHostFixture(t)
 	m.run(t)
 	flags := []string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=0", "--node-labels=pool=mixed", "--enforce=cpu-throttle"}
 	start := func() (done chan error, end func()) {

@@ -33,8 +33,8 @@ func TestRuntimeHangs(t *testing.T) {
 	}
 	defer listener.Close()
 	o := NewOptions()
-	o.HostRoot, o.DryRun, o.Once, o.Interval = rec.Dir, true, true, leastInterval
-	r, err := look(logr.NewContext(t.Context(), logr.Discard()), o, clock.RealClock{})
+	o.HostRoot, o.DryRun, o.Once, o.Interval = rec.Dir, true, true, minInterval
+	r, err := observeOnce(logr.NewContext(t.Context(), logr.Discard()), o, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-const leastInactivity = 10 * time.Second
+const minInactivity = 10 * time.Second
 
 func invalid(flag string, value any, why string) *field.Error {
 	if d, ok := value.(time.Duration); ok {
@@ -46,8 +46,8 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
-	if o.Interval < leastInterval || o.Interval > mostInterval {
-		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", leastInterval, mostInterval)))
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
 	}
 	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
 		errs = append(errs, invalid("host-root", o.HostRoot, "must be a directory"))
@@ -76,18 +76,18 @@ func (o *Options) validateMode() field.ErrorList {
 	if o.Once && !o.DryRun {
 		errs = append(errs, invalid("once", o.Once, "changes nothing: give --dry-run as well"))
 	}
-	if len(o.Enforce) > 0 && !o.asksCluster() && o.NodeLabels == "" {
+	if len(o.Enforce) > 0 && !o.usesAPIServer() && o.NodeLabels == "" {
 		errs = append(errs, invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it"))
 	}
 	for _, e := range o.Enforce {
-		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == e })
+		i := slices.IndexFunc(enforceKinds(), func(k enforceKind) bool { return k.name == e })
 		switch {
 		case i < 0:
-			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, kindNames()))
-		case kinds()[i].cluster && !o.asksCluster():
+			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, enforceKindNames()))
+		case enforceKinds()[i].needsAPIServer && !o.usesAPIServer():
 			errs = append(errs, invalid("enforce", e, "wants an API server (--kubeconfig)"))
-		case kinds()[i].gate != "" && !o.FeatureGates.Enabled(kinds()[i].gate):
-			errs = append(errs, invalid("enforce", e, fmt.Sprintf("wants --feature-gates=%s=true", kinds()[i].gate)))
+		case enforceKinds()[i].gate != "" && !o.FeatureGates.Enabled(enforceKinds()[i].gate):
+			errs = append(errs, invalid("enforce", e, fmt.Sprintf("wants --feature-gates=%s=true", enforceKinds()[i].gate)))
 		}
 	}
 	return errs
@@ -100,8 +100,8 @@ func (o *Options) validateServing() field.ErrorList {
 			errs = append(errs, invalid("bind-address", o.BindAddress, err.Error()))
 		}
 	}
-	if o.MaxInactivity < leastInactivity {
-		errs = append(errs, invalid("max-inactivity", o.MaxInactivity, fmt.Sprintf("must be at least %s", leastInactivity)))
+	if o.MaxInactivity < minInactivity {
+		errs = append(errs, invalid("max-inactivity", o.MaxInactivity, fmt.Sprintf("must be at least %s", minInactivity)))
 	}
 	if o.StopTimeout < time.Second {
 		errs = append(errs, invalid("stop-timeout", o.StopTimeout, "must be at least 1s"))
@@ -115,20 +115,20 @@ func (o *Options) serves() bool { return o.BindAddress != "" && o.BindAddress !=
 // validateActing returns what is wrong with how actions are bounded and told of.
 func (o *Options) validateActing() field.ErrorList {
 	var errs field.ErrorList
-	if o.EvictionBudget < 0 || o.EvictionBudget > mostBudget {
-		errs = append(errs, invalid("eviction-budget", o.EvictionBudget, fmt.Sprintf("must be from 0 to %d", mostBudget)))
+	if o.EvictionBudget < 0 || o.EvictionBudget > maxBudget {
+		errs = append(errs, invalid("eviction-budget", o.EvictionBudget, fmt.Sprintf("must be from 0 to %d", maxBudget)))
 	}
-	if o.BudgetWindow < leastBudgetWindow || o.BudgetWindow > mostBudgetWindow {
-		errs = append(errs, invalid("eviction-budget-window", o.BudgetWindow, fmt.Sprintf("must be from %s to %s", leastBudgetWindow, mostBudgetWindow)))
+	if o.BudgetWindow < minBudgetWindow || o.BudgetWindow > maxBudgetWindow {
+		errs = append(errs, invalid("eviction-budget-window", o.BudgetWindow, fmt.Sprintf("must be from %s to %s", minBudgetWindow, maxBudgetWindow)))
 	}
-	if o.RecordBytes < leastRecordBytes {
-		errs = append(errs, invalid("record-max-bytes", o.RecordBytes, fmt.Sprintf("must be at least %d", leastRecordBytes)))
+	if o.RecordBytes < minRecordBytes {
+		errs = append(errs, invalid("record-max-bytes", o.RecordBytes, fmt.Sprintf("must be at least %d", minRecordBytes)))
 	}
 	if o.Record != "" && o.Once {
 		errs = append(errs, invalid("record", o.Record, "must not be given together with --once"))
 	}
-	if o.AuditBytes < leastAuditBytes {
-		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", leastAuditBytes)))
+	if o.AuditBytes < minAuditBytes {
+		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", minAuditBytes)))
 	}
 	return errs
 }

@@ -24,8 +24,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// leastPeriod is how often CPUs may be compared.
-const leastPeriod = time.Second
+// minPeriod is how often CPUs may be compared.
+const minPeriod = time.Second
 
 // CPUOptions are the flags of the CPU manager.
 type CPUOptions struct {
@@ -49,8 +49,8 @@ func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
 
 func (o *CPUOptions) validate() field.ErrorList {
 	var errs field.ErrorList
-	if o.Period < leastPeriod {
-		errs = append(errs, invalid("cpu-manager-reconcile-period", o.Period, fmt.Sprintf("must be at least %s", leastPeriod)))
+	if o.Period < minPeriod {
+		errs = append(errs, invalid("cpu-manager-reconcile-period", o.Period, fmt.Sprintf("must be at least %s", minPeriod)))
 	}
 	all := []string{string(numa.PolicyNone), string(numa.PolicyExclusive), string(numa.PolicyNUMA), string(numa.PolicyImmovable)}
 	if !slices.Contains(all, o.Policy) {
@@ -59,18 +59,18 @@ func (o *CPUOptions) validate() field.ErrorList {
 	return errs
 }
 
-// newZones puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
+// newZoneManagers puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
 // who knows which CPUs these are.
-func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
+func (p *parts) newZoneManagers(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
 	if !p.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
 		return nil, nil
 	}
 	config := topology.Config{
-		Root: p.root(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.node(), DryRun: p.DryRun, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("topology"),
+		Root: p.hostRoot(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.nodeName(), DryRun: p.DryRun, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("topology"),
 	}
 	if p.api != nil {
 		config.Dynamic = p.api.objects
-		config.Kubelet = p.kubelet(p.api.config)
+		config.Kubelet = p.kubeletClient(p.api.config)
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
@@ -78,9 +78,9 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 		return list, nil
 	}
 	cpus := cpupinning.Config{
-		Layout: p.layout, View: p.view, Facts: zones.Latest, StatePath: filepath.Join(p.StateDir, cpupinning.StateFile),
-		Predecessor: p.root().Path(p.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(p.CPUs.Policy),
-		Period: p.CPUs.Period, Did: did, Clock: p.clock, Log: p.log, Beat: p.pulse.For("cpu-manager"),
+		Layout: p.layout, View: p.view, Topology: zones.Latest, StatePath: filepath.Join(p.StateDir, cpupinning.StateFile),
+		PredecessorStatePath: p.hostRoot().Path(p.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(p.CPUs.Policy),
+		Period: p.CPUs.Period, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("cpu-manager"),
 	}
 	if p.enforces(enforceCPUManager) {
 		cpus.Journal = p.journal
@@ -88,7 +88,7 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 	manager := cpupinning.NewManager(cpus)
 	p.cpus = manager
 	if cpus.Journal != nil {
-		own(manager.Owned)
+		own(manager.ExclusiveCPUs)
 	}
 	if err := p.register(manager); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (p *parts) newZones(did func(tell.Action), own func(of func() (cpus numa.CP
 	return append(list, manager), nil
 }
 
-// cpuFeature says whether containers get CPUs of their own on this node.
-func (p *parts) cpuFeature() features.Feature {
+// cpuManagerFeature says whether containers get CPUs of their own on this node.
+func (p *parts) cpuManagerFeature() features.Feature {
 	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", featuregate.CraneCPUManager)}
 	if p.cpus == nil {
 		return f
@@ -107,23 +107,23 @@ func (p *parts) cpuFeature() features.Feature {
 		f.State, f.Reason = features.On, ""
 		return f
 	}
-	f.Reason = s.Why
+	f.Reason = s.Reason
 	if s.Unsupported {
 		f.State = features.Unsupported
 	}
 	return f
 }
 
-// seeZones reads the zones of the node once. Where there is an API server the kubelet is asked, which knows it.
-func (o *Options) seeZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Seen {
-	reader := &topology.KubeletReader{Root: o.root(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
+// readZones reads the zones of the node once. Where there is an API server the kubelet is asked, which knows it.
+func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Summary {
+	reader := &topology.KubeletReader{Root: o.hostRoot(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
 	if api != nil {
-		reader.Client = o.kubelet(api.config)
+		reader.Client = o.kubeletClient(api.config)
 	}
-	return topology.See(ctx, o.root(), reader, node)
+	return topology.Summarize(ctx, o.hostRoot(), reader, node)
 }
 
-// kubelet asks the node's kubelet with the credentials for the API server.
-func (o *Options) kubelet(credentials *rest.Config) *topology.KubeletClient {
-	return &topology.KubeletClient{Credentials: credentials, Root: o.root(), Dir: o.KubeletRoot}
+// kubeletClient asks the node's kubelet with the credentials for the API server.
+func (o *Options) kubeletClient(credentials *rest.Config) *topology.KubeletClient {
+	return &topology.KubeletClient{Credentials: credentials, Root: o.hostRoot(), Dir: o.KubeletRoot}
 }

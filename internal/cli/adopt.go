@@ -133,7 +133,7 @@ func (o *adoptOptions) find(ctx context.Context, c client.Client, names []string
 	})
 	if len(names) == 0 {
 		for i := range list.Items { // What says nothing to a workload by itself is not asked about.
-			if targetsnapshot.StateKeys()[list.Items[i].Spec.Type] != "" {
+			if targetsnapshot.StateAnnotations()[list.Items[i].Spec.Type] != "" {
 				meant = append(meant, list.Items[i])
 			}
 		}
@@ -160,7 +160,7 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, meant []analys
 	for i := range meant {
 		rec := &meant[i]
 		before := rec.DeepCopy()
-		if targetsnapshot.StateKeys()[rec.Spec.Type] == "" {
+		if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
 			return fmt.Errorf("recommendation %s/%s: type %s is not adopted", rec.Namespace, rec.Name, rec.Spec.Type)
 		}
 		said := "is Auto already"
@@ -190,7 +190,7 @@ func (o *adoptOptions) preview(
 		return nil, err
 	}
 	previewer := targetsnapshot.Previewer{
-		Looker: targetsnapshot.Looker{Live: c, Kills: o.kills(ctx, c, note)}, Settings: settings, Book: o.book(ctx, c, note),
+		SnapshotReader: targetsnapshot.SnapshotReader{Live: c, Kills: o.kills(ctx, c, note)}, Settings: settings, Budgets: o.book(ctx, c, note),
 	}
 	var out []targetsnapshot.Preview
 	for i := range meant {

@@ -79,8 +79,8 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 }
 
 // kills is craned's record of OOM kills, nil where it cannot be read: then note is told.
-func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.Ledger {
-	ledger := targetsnapshot.StoredKills{Reader: c, Namespace: o.home}
+func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.KillReader {
+	ledger := targetsnapshot.ConfigMapKillReader{Reader: c, Namespace: o.home}
 	if _, err := ledger.Kills(ctx); err != nil {
 		note("OOM kills of pods that are gone are not known: %v.", err)
 		return nil
@@ -89,9 +89,9 @@ func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(str
 }
 
 // book is what is under way in the cluster; note is told where that cannot be read.
-func (o *adoptOptions) book(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.Book {
-	book := decide.NewBook()
-	err := targetsnapshot.FillBook(ctx, book, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+func (o *adoptOptions) book(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.BudgetTracker {
+	book := decide.NewBudgetTracker()
+	err := targetsnapshot.LoadBudgets(ctx, book, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil

@@ -52,14 +52,14 @@ func viewOf(p targetsnapshot.Preview) adoptView {
 		Target:  fmt.Sprintf("%s %s/%s", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Namespace, rec.Spec.TargetRef.Name),
 		Message: p.Plan.Summary, Remarks: p.Plan.Remarks, Requests: []adoptRequest{},
 	}
-	if p.Plan.Again > 0 {
-		out.AgainAfter = p.Plan.Again.String()
+	if p.Plan.RequeueAfter > 0 {
+		out.AgainAfter = p.Plan.RequeueAfter.String()
 	}
 	names := map[types.PatchType]string{"": "Create", types.ApplyPatchType: "Apply", types.MergePatchType: "Merge", types.StrategicMergePatchType: "StrategicMerge"}
 	for _, r := range p.Requests {
 		out.Requests = append(out.Requests, adoptRequest{
 			Namespace: r.Object.GetNamespace(), Object: r.String(), Patch: names[r.Type], FieldManager: r.Manager,
-			Force: r.Type == types.ApplyPatchType, Why: r.Why, Body: r.Body.Object,
+			Force: r.Type == types.ApplyPatchType, Why: r.Reason, Body: r.Body.Object,
 		})
 	}
 	return out

@@ -232,13 +232,13 @@ func TestCompletePolicy(t *testing.T) {
 }
 
 func TestLacks(t *testing.T) {
-	cpu, memory := metrics.Capability{Metric: "cpu", Required: true}, metrics.Capability{Metric: "memory", Required: true}
+	cpu, memory := metrics.MetricPresence{Metric: "cpu", Required: true}, metrics.MetricPresence{Metric: "memory", Required: true}
 	there := cpu
 	there.Series = 3
-	if missing, none := lacks(metrics.Report{Metrics: []metrics.Capability{there, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
+	if missing, none := lacks(metrics.SourceReport{Metrics: []metrics.MetricPresence{there, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
 		t.Errorf("with CPU alone: missing %v, none %t; want memory, and something to recommend from", missing, none)
 	}
-	if missing, none := lacks(metrics.Report{Metrics: []metrics.Capability{cpu, memory}}); len(missing) != 2 || !none {
+	if missing, none := lacks(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
 		t.Errorf("with neither: missing %v, none %t", missing, none)
 	}
 }

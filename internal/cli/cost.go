@@ -164,12 +164,12 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 	}
 	progress.phase("reading what pods use")
 	end := report.now.Truncate(time.Minute)
-	use, err := profile.ReadPodUse(ctx, source, nil, end.Add(-o.length), end)
+	use, err := profile.ReadPodUsage(ctx, source, nil, end.Add(-o.length), end)
 	if err != nil {
 		return nil, err
 	}
 	report.withUse, report.sources = true, around.sources()
-	report.Allocation, err = allocate(o.book, cluster, use.Of)
+	report.Allocation, err = allocate(o.book, cluster, use.Mean)
 	return report, err
 }
 
@@ -194,5 +194,5 @@ func allocate(book *cost.PriceBook, cluster workload.Cluster, use func(namespace
 	if err != nil {
 		return cost.Allocation{}, fmt.Errorf("pricing the nodes: %w", err)
 	}
-	return cost.Allocate(tariff, cluster.Payers(use)), nil
+	return cost.Allocate(tariff, cluster.CostPods(use)), nil
 }

@@ -34,9 +34,9 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	switch r.by {
 	case byNode:
 		for _, n := range r.Nodes {
-			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.ofUse(n.Idle.Use)})
+			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.ofUse(n.Idle.Usage)})
 		}
-		t.AppendFooter(table.Row{"TOTAL", "", "", r.Used.Pods, money(r.Cluster), money(r.Idle.Request), r.ofUse(r.Idle.Use)})
+		t.AppendFooter(table.Row{"TOTAL", "", "", r.Used.Pods, money(r.Cluster), money(r.Idle.Request), r.ofUse(r.Idle.Usage)})
 	case byNamespace:
 		for _, n := range r.Namespaces {
 			t.AppendRow(append(table.Row{n.Namespace}, r.cells(n.Bill)...))
@@ -54,8 +54,8 @@ func renderCostTable(w io.Writer, r *costReport) error {
 		line := func(name string, pods any, request, use, most string) table.Row {
 			return append(append(table.Row{name}, blank...), pods, request, use, most)
 		}
-		t.AppendFooter(line("WORKLOADS", r.Used.Pods, money(r.Used.Cost.Request), r.ofUse(r.Used.Cost.Use), r.ofUse(r.Used.Cost.Max)))
-		t.AppendFooter(line("IDLE", "", money(r.Idle.Request), r.ofUse(r.Idle.Use), r.ofUse(r.Idle.Max)))
+		t.AppendFooter(line("WORKLOADS", r.Used.Pods, money(r.Used.Cost.Request), r.ofUse(r.Used.Cost.Usage), r.ofUse(r.Used.Cost.Max)))
+		t.AppendFooter(line("IDLE", "", money(r.Idle.Request), r.ofUse(r.Idle.Usage), r.ofUse(r.Idle.Max)))
 		t.AppendFooter(line("NODES", "", money(r.Cluster), money(r.Cluster), money(r.Cluster)))
 	}
 	t.SetColumnConfigs(columnConfigs(append(append(table.Row{}, header...), ""), len(names), maxNoteWidth)[:len(header)])
@@ -71,7 +71,7 @@ func renderCostTable(w io.Writer, r *costReport) error {
 }
 
 func (r *costReport) cells(b cost.Bill) table.Row {
-	return table.Row{b.Pods, money(b.Cost.Request), r.ofUse(b.Cost.Use), r.ofUse(b.Cost.Max)}
+	return table.Row{b.Pods, money(b.Cost.Request), r.ofUse(b.Cost.Usage), r.ofUse(b.Cost.Max)}
 }
 
 func money(s cost.Split) string { return formatMoney(s.Total().PerMonth()) }
@@ -93,14 +93,14 @@ func (r *costReport) notes() string {
 	} else {
 		b.WriteString("Use was not read: no Prometheus is given, and none was found.\n")
 	}
-	if r.withUse && r.Used.WithoutUse > 0 {
-		fmt.Fprintf(&b, "%s without any known use cost nothing by use, and their request by max.\n", plural(r.Used.WithoutUse, "pod"))
+	if r.withUse && r.Used.WithoutUsage > 0 {
+		fmt.Fprintf(&b, "%s without any known use cost nothing by use, and their request by max.\n", plural(r.Used.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
 		fmt.Fprintf(&b, "%s on no node and cost nothing.\n", are(r.Pending))
 	}
-	if r.Lost > 0 {
-		fmt.Fprintf(&b, "%s on a node that is gone and cost nothing.\n", are(r.Lost))
+	if r.OnUnknownNode > 0 {
+		fmt.Fprintf(&b, "%s on a node that is gone and cost nothing.\n", are(r.OnUnknownNode))
 	}
 	for _, line := range r.sources.lines() {
 		b.WriteString(line + "\n")
@@ -184,7 +184,7 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 		Workloads: []jsonBill{}, Namespaces: []jsonBill{}, Nodes: []jsonNode{},
 		Cluster: jsonClusterCost{
 			Nodes: splitJSON(r.Cluster), Workloads: r.sharesJSON(r.Used.Cost), Idle: r.sharesJSON(r.Idle),
-			PendingPods: r.Pending, LostPods: r.Lost,
+			PendingPods: r.Pending, LostPods: r.OnUnknownNode,
 		},
 	}
 	if r.withUse {
@@ -193,7 +193,7 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 	bill := func(b cost.Bill) jsonBill {
 		j := jsonBill{Pods: b.Pods, Cost: r.sharesJSON(b.Cost)}
 		if r.withUse {
-			j.PodsWithoutUse = b.WithoutUse
+			j.PodsWithoutUse = b.WithoutUsage
 		}
 		return j
 	}
@@ -225,7 +225,7 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 func (r *costReport) sharesJSON(s cost.Shares) jsonShares {
 	out := jsonShares{ByRequest: splitJSON(s.Request)}
 	if r.withUse {
-		use, most := splitJSON(s.Use), splitJSON(s.Max)
+		use, most := splitJSON(s.Usage), splitJSON(s.Max)
 		out.ByUse, out.ByMax = &use, &most
 	}
 	return out

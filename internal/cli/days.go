@@ -40,6 +40,6 @@ func (c *cacheFlags) open(note func(string)) *profile.Cache {
 		dir = filepath.Join(base, "crane")
 	}
 	return &profile.Cache{
-		Dir: dir, MaxAge: profile.DefaultCacheAge, MaxBytes: profile.DefaultCacheBytes, Now: time.Now, Note: note,
+		Dir: dir, MaxAge: profile.DefaultCacheAge, MaxBytes: profile.DefaultCacheBytes, Now: time.Now, Warn: note,
 	}
 }

@@ -84,7 +84,7 @@ func (d *diagnosis) addNotFound(err error) {
 		return
 	}
 	if len(none.attempts) == 0 {
-		d.add(checkPrometheus, statusMissing, "not found: no service of any namespace has the labels or the name of "+strings.Join(discover.Kinds(), ", "), installPrometheus)
+		d.add(checkPrometheus, statusMissing, "not found: no service of any namespace has the labels or the name of "+strings.Join(discover.ServerNames(), ", "), installPrometheus)
 		return
 	}
 	for _, a := range none.attempts {
@@ -93,7 +93,7 @@ func (d *diagnosis) addNotFound(err error) {
 }
 
 // lookAtMetrics has a line for each metric that is missing, so that each has its cost beside it.
-func (d *diagnosis) lookAtMetrics(report metrics.Report, withCluster bool) {
+func (d *diagnosis) lookAtMetrics(report metrics.SourceReport, withCluster bool) {
 	missing := report.Missing()
 	d.add(checkMetrics, statusOK, fmt.Sprintf("%d of the %d that crane reads are there", len(report.Metrics)-len(missing), len(report.Metrics)), "")
 	if len(missing) == len(report.Metrics) {
@@ -101,17 +101,17 @@ func (d *diagnosis) lookAtMetrics(report metrics.Report, withCluster bool) {
 		d.checks[len(d.checks)-1].Advice = "this Prometheus scrapes no cluster, or --prometheus-labels leave nothing: scrape the kubelets' /metrics/cadvisor and kube-state-metrics, or name another"
 		return
 	}
-	exported := slices.ContainsFunc(report.Metrics, func(m metrics.Capability) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
+	exported := slices.ContainsFunc(report.Metrics, func(m metrics.MetricPresence) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
 	for _, m := range missing {
 		if exported && absentAtTimes(m.Metric) {
-			d.add(m.Metric, statusOK, "nothing of the kind now: "+m.Cost, "")
+			d.add(m.Metric, statusOK, "nothing of the kind now: "+m.Impact, "")
 			continue
 		}
 		severity := statusWarn
 		if m.Required || !withCluster && m.Metric == containerInfo {
 			severity = statusMissing
 		}
-		d.add(m.Metric, severity, m.Cost, exporterOf(m.Metric))
+		d.add(m.Metric, severity, m.Impact, exporterOf(m.Metric))
 	}
 	for _, w := range report.Warnings {
 		if strings.Contains(w, "honorLabels") {
@@ -145,7 +145,7 @@ func exporterOf(metric string) string {
 	return "install node-exporter and scrape it"
 }
 
-func (d *diagnosis) lookAtHistory(report metrics.Report) {
+func (d *diagnosis) lookAtHistory(report metrics.SourceReport) {
 	policy := d.options.policy
 	window := max(policy.CPU.Window, policy.Memory.Window)
 	detail := days(report.History) + " back"
@@ -176,7 +176,7 @@ func days(length time.Duration) string {
 	return fmt.Sprintf("%.4g days", math.Floor(10*length.Hours()/24)/10)
 }
 
-func (d *diagnosis) lookAtScrape(report metrics.Report) {
+func (d *diagnosis) lookAtScrape(report metrics.SourceReport) {
 	if report.ScrapeInterval > coarseScrape {
 		d.add(checkScrape, statusWarn, fmt.Sprintf("%v: peaks in between are not seen", report.ScrapeInterval), "scrape the kubelets every 30s or 60s")
 		return
@@ -184,7 +184,7 @@ func (d *diagnosis) lookAtScrape(report metrics.Report) {
 	d.add(checkScrape, statusOK, shortDuration(report.ScrapeInterval), "")
 }
 
-func (d *diagnosis) lookAtClock(report metrics.Report) {
+func (d *diagnosis) lookAtClock(report metrics.SourceReport) {
 	skew := report.ClockSkew.Round(time.Second)
 	if skew.Abs() > clockTolerance {
 		d.add(checkClock, statusWarn, fmt.Sprintf("the server's differs from ours by %v", skew), "synchronise the clocks; recent samples may be cut off")

@@ -44,8 +44,8 @@ func TestLeaderOutsideOfTheCluster(t *testing.T) {
 
 // TestAbsentMetrics: where kube-state-metrics exports other things, no Job is no fault; where it exports nothing, it is.
 func TestAbsentMetrics(t *testing.T) {
-	report := metrics.Report{Metrics: []metrics.Capability{
-		{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3}, {Metric: "kube_pod_owner"}, {Metric: "kube_job_owner", Cost: "guessed"},
+	report := metrics.SourceReport{Metrics: []metrics.MetricPresence{
+		{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3}, {Metric: "kube_pod_owner"}, {Metric: "kube_job_owner", Impact: "guessed"},
 	}}
 	look := func() map[string]status {
 		d := &diagnosis{}

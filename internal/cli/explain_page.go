@@ -57,7 +57,7 @@ func (e *explainer) workload(it item) {
 		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST")))
 	if r.prices != nil {
 		e.line("", savingSentence(r, it))
-		for _, left := range it.saving.Left {
+		for _, left := range it.saving.NotCounted {
 			e.line("  ", "not counted: "+left)
 		}
 	}
@@ -91,15 +91,15 @@ func (e *explainer) workload(it item) {
 func containerSaving(r *report, it item, i int) string {
 	s := it.savings[i]
 	if s.Counted == 0 {
-		return "its saving is not counted: " + strings.Join(s.Left, "; ")
+		return "its saving is not counted: " + strings.Join(s.NotCounted, "; ")
 	}
 	money := func(split cost.Nanos) string {
 		return formatMoney(math.Abs(split.PerMonth())) + " " + r.prices.book.Currency
 	}
 	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", moneyText(r, s), plural(int(it.workload.Replicas), "pod"),
 		coresText(s), money(s.Hourly.CPU), memoryText(s), money(s.Hourly.Memory))
-	if len(s.Left) > 0 {
-		text += "; not counted: " + strings.Join(s.Left, "; ")
+	if len(s.NotCounted) > 0 {
+		text += "; not counted: " + strings.Join(s.NotCounted, "; ")
 	}
 	return text
 }

@@ -53,7 +53,7 @@ func explainReport(t *testing.T) *report {
 		}},
 		{Name: "proxy", Profile: profile(1)},
 	}}
-	it := item{workload: w, plan: resource.Decide(in), evidence: resource.Prove(in)}
+	it := item{workload: w, plan: resource.Decide(in), evidence: resource.CollectEvidence(in)}
 	for _, c := range in.Containers {
 		it.use = append(it.use, summarise(c.Profile, now.AddDate(0, 0, -14), now))
 	}

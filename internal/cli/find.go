@@ -45,7 +45,7 @@ func (e *notFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no Prometheus found in the cluster at %s", e.host)
 	if len(e.attempts) == 0 {
-		fmt.Fprintf(&b, ": no service of any namespace has the labels or the name of %s", strings.Join(discover.Kinds(), ", "))
+		fmt.Fprintf(&b, ": no service of any namespace has the labels or the name of %s", strings.Join(discover.ServerNames(), ", "))
 	}
 	for _, a := range e.attempts {
 		fmt.Fprintf(&b, "; %s: %s", a.service, a.reason)
@@ -73,11 +73,11 @@ func (p *prometheusFlags) locate(ctx context.Context, k *kubernetesFlags, note f
 		return err
 	}
 	if p.service != "" {
-		choice, err := discover.ParseChoice(p.service)
+		choice, err := discover.ParseServiceAddress(p.service)
 		if err != nil {
 			return usageError(fmt.Errorf("--prometheus-service: %w", err))
 		}
-		c, err := finder.Get(ctx, choice)
+		c, err := finder.Resolve(ctx, choice)
 		if err != nil {
 			return fmt.Errorf("--prometheus-service: %w", err)
 		}
@@ -143,7 +143,7 @@ func (p *prometheusFlags) unfit(ctx context.Context) (reason string, err error) 
 	if err != nil {
 		return "", err
 	}
-	report, err := source.Glance(ctx)
+	report, err := source.ProbeWithoutHistory(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -169,7 +169,7 @@ func (p *prometheusFlags) throughProxy(err error) string {
 
 // lacks names the required metrics that are missing. none tells that all of them are: with one of CPU and memory there
 // are still recommendations for the other.
-func lacks(report metrics.Report) (missing []string, none bool) {
+func lacks(report metrics.SourceReport) (missing []string, none bool) {
 	none = true
 	for _, m := range report.Metrics {
 		switch {
@@ -177,7 +177,7 @@ func lacks(report metrics.Report) (missing []string, none bool) {
 		case m.Series > 0:
 			none = false
 		default:
-			missing = append(missing, fmt.Sprintf("%s (%s)", m.Metric, m.Cost))
+			missing = append(missing, fmt.Sprintf("%s (%s)", m.Metric, m.Impact))
 		}
 	}
 	return missing, none

@@ -70,7 +70,7 @@ func (o *recommendOptions) fromPrometheus(ctx context.Context, s Streams) (*repo
 	if err != nil {
 		return nil, err
 	}
-	usage.Constrain(limits)
+	usage.SetConstraints(limits)
 	out := o.newReport(now)
 	doing := "deciding for"
 	if out.replays {
@@ -115,7 +115,7 @@ func (o *recommendOptions) collect(
 		progress.note(s.Err, "Finished days are kept in "+cache.Dir+": the next run goes on from there.")
 	}
 	if cache != nil {
-		if err := cache.Clean(); err != nil {
+		if err := cache.Prune(); err != nil {
 			note(err.Error())
 		}
 	}
@@ -124,7 +124,7 @@ func (o *recommendOptions) collect(
 
 // probe says at once what the server lacks, rather than after a long reading.
 func (o *recommendOptions) probe(ctx context.Context, s Streams, source *prometheus.Source, progress *progress) error {
-	found, err := source.Glance(ctx)
+	found, err := source.ProbeWithoutHistory(ctx)
 	if err != nil {
 		return err
 	}

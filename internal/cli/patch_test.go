@@ -71,7 +71,7 @@ func patchReport(t *testing.T) *report {
 		if c.Role == workload.Init {
 			continue
 		}
-		rec := rightsize.Recommendation{Container: c.Name, Current: profile.Current(c)}
+		rec := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c)}
 		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
 		rec.Target = rightsize.Resources{CPURequest: ptr(series.MilliCPU(250)), MemoryRequest: ptr(series.Bytes(256 << 20))}
 		switch c.Name {

@@ -40,7 +40,7 @@ func loadPolicies(name string) (rightsize.PolicySet, error) {
 		if err != nil {
 			return none, fmt.Errorf("%w, or a file that ends in .yaml or .json", err)
 		}
-		return rightsize.OnePolicy(policy), nil
+		return rightsize.NewPolicySet(policy), nil
 	}
 	info, err := os.Stat(name)
 	if err != nil {

@@ -127,7 +127,7 @@ func (o *recommendOptions) complete() error {
 			return fmt.Errorf("--history %s: want more than nothing and at most %dd", o.history, longest)
 		}
 		window := (length + day - 1) / day * day
-		o.policies.Asked = length
+		o.policies.RequestedHistory = length
 		err = o.policies.Each(func(p *rightsize.Policy) error {
 			p.CPU.Window, p.Memory.Window = window, window
 			p.Memory.OOM.Window = min(p.Memory.OOM.Window, window)

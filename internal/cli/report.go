@@ -77,7 +77,7 @@ func (o *recommendOptions) newReport(now time.Time) *report {
 // inputOf is what is known of a workload, with the policy that it is sized by.
 func (o *recommendOptions) inputOf(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
 	policy, why := o.policies.For(w.Subject())
-	in := usage.Resource(w, policy, now)
+	in := usage.ResourceInput(w, policy, now)
 	in.PolicyWhy = why
 	return in
 }
@@ -92,7 +92,7 @@ func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usa
 		r.otherPolicies[in.Policy.Name] = in.Policy
 	}
 	if r.replays {
-		it.evidence = resource.Prove(in)
+		it.evidence = resource.CollectEvidence(in)
 	}
 	for _, c := range plan.Containers {
 		it.use = append(it.use, summarise(usage.Profile(w.Ref, c.Container), now.Add(-r.window), now))

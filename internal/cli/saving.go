@@ -30,7 +30,7 @@ func (r *report) price(p *prices, tariff *cost.Tariff, placed workload.Placement
 	for i := range r.items {
 		it := &r.items[i]
 		w := it.workload
-		unit := tariff.At(placed.Of(w.Ref))
+		unit := tariff.At(placed.PodsByNode(w.Ref))
 		it.saving = it.plan.SavingOf(unit, w.Replicas, runsToEnd(w.Ref))
 		for c := range it.plan.Containers {
 			it.savings = append(it.savings, it.plan.ContainerSaving(c, unit, w.Replicas, runsToEnd(w.Ref)))
@@ -96,7 +96,7 @@ func (n *namespaceSaving) add(s cost.Saving) {
 	n.Memory += s.Memory
 	n.Counted += s.Counted
 	n.Hourly = n.Hourly.Plus(s.Hourly)
-	if len(s.Left) > 0 {
+	if len(s.NotCounted) > 0 {
 		n.notCounted++
 	}
 }
@@ -197,7 +197,7 @@ func (p *prices) json() *jsonPrices {
 func savingJSON(s cost.Saving) *jsonSaving {
 	return &jsonSaving{
 		CPU: float64(s.CPU) / 1000, Memory: int64(s.Memory), Hourly: s.Hourly.Total().PerHour(), Monthly: s.Hourly.Total().PerMonth(),
-		PricedFrom: string(s.Price.From), Groups: s.Price.Groups, NotCounted: s.Left,
+		PricedFrom: string(s.Price.From), Groups: s.Price.Groups, NotCounted: s.NotCounted,
 	}
 }
 

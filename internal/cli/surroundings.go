@@ -38,7 +38,7 @@ type surroundings struct {
 	kubernetes *kubernetesFlags
 	namespaces []string
 	source     *prometheus.Source
-	state      *prometheus.State
+	state      *prometheus.ClusterState
 	// note takes a line for the user.
 	note func(string)
 	from sources
@@ -46,7 +46,7 @@ type surroundings struct {
 
 func newSurroundings(k *kubernetesFlags, namespaces []string, source *prometheus.Source, server string, note func(string)) *surroundings {
 	return &surroundings{
-		kubernetes: k, namespaces: namespaces, source: source, state: source.State(namespaces), note: note,
+		kubernetes: k, namespaces: namespaces, source: source, state: source.ClusterState(namespaces), note: note,
 		from: sources{history: server},
 	}
 }
@@ -54,7 +54,7 @@ func newSurroundings(k *kubernetesFlags, namespaces []string, source *prometheus
 // sources are those of all that was read, with what was missing.
 func (e *surroundings) sources() sources {
 	out := e.from
-	out.missing = append(slices.Clone(out.missing), e.state.Missing()...)
+	out.missing = append(slices.Clone(out.missing), e.state.MissingMetrics()...)
 	return out
 }
 
@@ -74,7 +74,7 @@ func (e *surroundings) workloads(ctx context.Context) ([]workload.Workload, erro
 	if found, err = e.state.Workloads(ctx); err != nil {
 		return nil, err
 	}
-	e.from.workloads, e.from.requestsUnknown = fromMetrics, !e.state.RequestsKnown()
+	e.from.workloads, e.from.requestsUnknown = fromMetrics, !e.state.HasRequests()
 	return found, nil
 }
 

@@ -155,7 +155,7 @@ func (it item) where(want func(rightsize.Recommendation) bool) item {
 		if i < len(it.savings) {
 			s := it.savings[i]
 			out.savings = append(out.savings, s)
-			sum.CPU, sum.Memory, sum.Hourly, sum.Left = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.Left, s.Left...)
+			sum.CPU, sum.Memory, sum.Hourly, sum.NotCounted = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.NotCounted, s.NotCounted...)
 		}
 	}
 	out.saving = sum

@@ -43,12 +43,12 @@ func (a *Adoption) validate() field.ErrorList {
 }
 
 // addTargets adds the index by which the Recommendations of a target are found.
-func addTargets(ctx context.Context, p *parts) error {
+func addTargets(ctx context.Context, p *dependencies) error {
 	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
 }
 
 // addAdoption adds what brings recommended values to their targets.
-func addAdoption(ctx context.Context, p *parts) error {
+func addAdoption(ctx context.Context, p *dependencies) error {
 	settings, err := p.Adoption.Settings()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func addAdoption(ctx context.Context, p *parts) error {
 		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: clock.RealClock{}}
 	}
 	if p.recorder != nil {
-		cfg.Kills, cfg.Wake = p.recorder, controller.WakeOn(p.recorder.Tell)
+		cfg.Kills, cfg.Wake = p.recorder, controller.WakeOnKills(p.recorder.OnRecorded)
 	}
 	if err := controller.AddToManager(p.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
@@ -70,10 +70,10 @@ func addAdoption(ctx context.Context, p *parts) error {
 	if !p.Webhook.Enabled || p.Adoption.DryRun {
 		return nil
 	}
-	find, err := newpods.InCache(ctx, p.mgr.GetCache())
+	find, err := newpods.NewCacheFinder(ctx, p.mgr.GetCache())
 	if err != nil {
 		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
 	}
-	p.mutators = append(p.mutators, newpods.Mutator{Find: find})
+	p.mutators = append(p.mutators, newpods.Mutator{FindWorkload: find})
 	return nil
 }

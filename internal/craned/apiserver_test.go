@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// miniature is as much of an API server as a manager needs to live: one lease, ConfigMaps that nobody changes, and events.
+// fakeAPIServer is as much of an API server as a manager needs to live: one lease, ConfigMaps that nobody changes, and events.
 // What it is asked and told is recorded beside what the test records.
-type miniature struct {
+type fakeAPIServer struct {
 	*httptest.Server
 	closing chan struct{}
 
@@ -30,9 +30,9 @@ type miniature struct {
 	record  []string
 }
 
-func newMiniature(t *testing.T) *miniature {
+func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 	t.Helper()
-	m := &miniature{closing: make(chan struct{})}
+	m := &fakeAPIServer{closing: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, metav1.APIResourceList{
@@ -59,7 +59,7 @@ func newMiniature(t *testing.T) *miniature {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.lease == nil {
-			refuseWith(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+			replyError(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 			return
 		}
 		reply(w, http.StatusOK, m.lease)
@@ -69,7 +69,7 @@ func newMiniature(t *testing.T) *miniature {
 	return m
 }
 
-func (m *miniature) stop() {
+func (m *fakeAPIServer) stop() {
 	select {
 	case <-m.closing:
 	default:
@@ -80,12 +80,12 @@ func (m *miniature) stop() {
 }
 
 // config is that of a client that speaks JSON, as this server does.
-func (m *miniature) config() *rest.Config {
+func (m *fakeAPIServer) config() *rest.Config {
 	return &rest.Config{Host: m.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
 }
 
 // configMaps answers lists, and watches with silence.
-func (m *miniature) configMaps(w http.ResponseWriter, r *http.Request) {
+func (m *fakeAPIServer) configMaps(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
 		m.note("list")
 		reply(w, http.StatusOK, map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
@@ -105,16 +105,16 @@ func (m *miniature) configMaps(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (m *miniature) putLease(w http.ResponseWriter, r *http.Request) {
+func (m *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
 	var next coordinationv1.Lease
 	if err := json.NewDecoder(r.Body).Decode(&next); err != nil {
-		refuseWith(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		replyError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lease != nil && next.ResourceVersion != m.lease.ResourceVersion {
-		refuseWith(w, http.StatusConflict, metav1.StatusReasonConflict)
+		replyError(w, http.StatusConflict, metav1.StatusReasonConflict)
 		return
 	}
 	what := "renewed"
@@ -131,14 +131,14 @@ func (m *miniature) putLease(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, m.lease)
 }
 
-func (m *miniature) keep(next *coordinationv1.Lease) {
+func (m *fakeAPIServer) keep(next *coordinationv1.Lease) {
 	m.version++
 	next.Kind, next.APIVersion, next.ResourceVersion = "Lease", "coordination.k8s.io/v1", strconv.Itoa(m.version)
 	m.lease = next
 }
 
 // steal gives the lease to another.
-func (m *miniature) steal(thief string) {
+func (m *fakeAPIServer) steal(thief string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stolen := m.lease.DeepCopy()
@@ -147,7 +147,7 @@ func (m *miniature) steal(thief string) {
 	m.keep(stolen)
 }
 
-func (m *miniature) holder() string {
+func (m *fakeAPIServer) holder() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lease == nil || m.lease.Spec.HolderIdentity == nil {
@@ -156,13 +156,13 @@ func (m *miniature) holder() string {
 	return *m.lease.Spec.HolderIdentity
 }
 
-func (m *miniature) note(what string) {
+func (m *fakeAPIServer) note(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.record = append(m.record, what)
 }
 
-func (m *miniature) noted() string {
+func (m *fakeAPIServer) noted() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strings.Join(m.record, " ")
@@ -174,7 +174,7 @@ func reply(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func refuseWith(w http.ResponseWriter, status int, reason metav1.StatusReason) {
+func replyError(w http.ResponseWriter, status int, reason metav1.StatusReason) {
 	reply(w, status, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status),
 	})

@@ -99,9 +99,9 @@ func (a *Autoscaling) validate() field.ErrorList {
 }
 
 // addAutoscaling adds the controllers behind EffectiveHorizontalPodAutoscaler and Substitute.
-func addAutoscaling(ctx context.Context, p *parts) error {
+func addAutoscaling(ctx context.Context, p *dependencies) error {
 	changed := make(chan event.TypedGenericEvent[client.Object], 1)
-	rules, err := newRules(p, changed)
+	rules, err := newRulesFollower(p, changed)
 	if err != nil {
 		return err
 	}
@@ -110,9 +110,9 @@ func addAutoscaling(ctx context.Context, p *parts) error {
 		local = time.Local
 	}
 	err = ehpa.AddToManager(ctx, p.mgr, ehpa.Config{
-		Settings:   ehpa.Settings{Propagation: p.Autoscaling.Propagation, Local: local},
-		Queries:    &ehpa.Queries{Selector: p.source.Selector, Pods: prometheus.PodsOf, Rules: rules.Current},
-		ProbeEvery: p.Autoscaling.Probe, ProbeGrace: p.Autoscaling.Grace,
+		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Local: local},
+		Queries:       &ehpa.QueryBuilder{Selector: p.source.Selector, Pods: prometheus.PodMatchers, Rules: rules.Current},
+		ProbeInterval: p.Autoscaling.Probe, ProbeGracePeriod: p.Autoscaling.Grace,
 		Changed: changed, Clock: clock.RealClock{},
 	})
 	if err != nil {
@@ -124,16 +124,16 @@ func addAutoscaling(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// newRules adds what follows prometheus-adapter's configuration.
-func newRules(p *parts, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesFollower, error) {
+// newRulesFollower adds what follows prometheus-adapter's configuration.
+func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesWatcher, error) {
 	at := p.Autoscaling.Rules
 	extra, err := prometheus.ParseMatchers(at.ExtensionLabels)
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
 	}
-	follower := &ehpa.RulesFollower{
+	follower := &ehpa.RulesWatcher{
 		File: at.File, ConfigMap: client.ObjectKey{Namespace: at.Namespace, Name: at.Name}, Key: at.Key,
-		Reader: p.mgr.GetAPIReader(), Extra: extra, Changed: changed, Clock: clock.RealClock{},
+		Reader: p.mgr.GetAPIReader(), ExtraMatchers: extra, Changed: changed, Clock: clock.RealClock{},
 	}
 	if at.File == "" && at.Name == "" {
 		return follower, nil

@@ -33,5 +33,5 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")
 	}
-	return append(warnings, featuregate.Warnings(fs, "craned", served)...)
+	return append(warnings, featuregate.Warnings(fs, "craned", gateHasEffect)...)
 }

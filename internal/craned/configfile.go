@@ -47,7 +47,7 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 		case f.Changed:
 			// The command line wins.
 		default:
-			if err := setFrom(fs, f, path, values[key]); err != nil {
+			if err := setFlag(fs, f, path, values[key]); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -87,8 +87,8 @@ func readConfigFile(name string) (map[string]any, error) {
 	return values, nil
 }
 
-// setFrom sets a flag as if the command line had.
-func setFrom(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *field.Error {
+// setFlag sets a flag as if the command line had.
+func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *field.Error {
 	text, err := flagText(f, path, value)
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ const rebalanceController = "rebalance"
 
 func knownControllers() string { return strings.Join(controllerNames(), ", ") }
 
-// runs tells whether a controller is wanted: named, or included by *, and not left out by -name.
-func (o *Options) runs(name string) bool {
+// runsController tells whether a controller is wanted: named, or included by *, and not left out by -name.
+func (o *Options) runsController(name string) bool {
 	if slices.Contains(o.Controllers, "-"+name) {
 		return false
 	}

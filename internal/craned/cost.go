@@ -24,19 +24,19 @@ const (
 	costPageSize = 500
 )
 
-// newLedger reads the price book and builds the books of the cluster. Where the cost controller is not wanted they still
+// newCostLedger reads the price book and builds the books of the cluster. Where the cost controller is not wanted they still
 // price recommendations.
-func newLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*costcontroller.Ledger, error) {
+func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*costcontroller.Ledger, error) {
 	book, err := pricebook.Load(o.PriceBook)
 	if err != nil {
 		return nil, fmt.Errorf("--price-book: %w", err)
 	}
 	ledger, err := costcontroller.New(costcontroller.Config{
-		Book:     book,
-		Cluster:  liveWorkloads(mgr),
-		Usage:    usage,
-		Interval: o.CostInterval,
-		Clock:    clock.RealClock{},
+		PriceBook: book,
+		Cluster:   newLiveLister(mgr),
+		Usage:     usage,
+		Interval:  o.CostInterval,
+		Clock:     clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the ledger: %w", err)
@@ -45,7 +45,7 @@ func newLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*cos
 }
 
 // addCost lets the books of the cluster be kept and exported.
-func addCost(_ context.Context, p *parts) error {
+func addCost(_ context.Context, p *dependencies) error {
 	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)
 	}

@@ -48,11 +48,11 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 }
 
 // addVerticalAutoscaling adds the controller behind EffectiveVerticalPodAutoscaler.
-func addVerticalAutoscaling(_ context.Context, p *parts) error {
+func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 	cfg := evpa.Config{
 		// Recorded kills are looked at beside the history, so that one counts at once.
-		History: profile.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
-		Every:   p.VerticalAutoscaling.Every, Fresh: p.VerticalAutoscaling.Fresh,
+		History:  profile.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
+		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.recorder != nil {

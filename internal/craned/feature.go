@@ -24,7 +24,7 @@ type feature struct {
 	// promQL tells that it asks questions that only Prometheus takes: without that source it is left out.
 	promQL bool
 	// add puts it together and gives it to the manager. It sends nothing: what runs begins with the manager.
-	add func(context.Context, *parts) error
+	add func(context.Context, *dependencies) error
 }
 
 // features lists what craned does, in the order in which it is added.
@@ -46,18 +46,18 @@ func features() []feature {
 	}
 }
 
-// wants tells whether a feature is to be added.
-func (o *Options) wants(f feature) bool {
+// isEnabled tells whether a feature is to be added.
+func (o *Options) isEnabled(f feature) bool {
 	if f.gate != "" && !o.FeatureGates.Enabled(f.gate) {
 		return false
 	}
-	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runs)
+	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runsController)
 }
 
 // addFeatures adds what is wanted and can be had.
-func addFeatures(ctx context.Context, p *parts) error {
+func addFeatures(ctx context.Context, p *dependencies) error {
 	for _, f := range features() {
-		if !p.wants(f) {
+		if !p.isEnabled(f) {
 			continue
 		}
 		if f.promQL && p.source == nil {
@@ -80,7 +80,7 @@ func controllerNames() []string {
 	return out
 }
 
-// served tells whether a gate has a function in craned.
-func served(gate featuregate.Feature) bool {
+// gateHasEffect tells whether a gate has a function in craned.
+func gateHasEffect(gate featuregate.Feature) bool {
 	return slices.ContainsFunc(features(), func(f feature) bool { return f.gate == gate })
 }

@@ -54,7 +54,7 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 		t.Fatalf("the list has %d flags", n)
 	}
 	var gone []string
-	for _, r := range retiredFlags() {
+	for _, r := range deprecatedFlags() {
 		gone = append(gone, r.Name)
 	}
 	for name, value := range flagsOfGocrane() {
@@ -88,15 +88,15 @@ func TestRetiredFlagsAreGocranes(t *testing.T) {
 	for name, value := range flagsOfGocrane() {
 		known[strings.ReplaceAll(name, "_", "-")] = value
 	}
-	for _, r := range retiredFlags() {
-		if value, ok := known[r.Name]; !ok || value != r.Default || r.Instead == "" {
+	for _, r := range deprecatedFlags() {
+		if value, ok := known[r.Name]; !ok || value != r.Default || r.Replacement == "" {
 			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.Name, value, ok, r.Default)
 		}
 	}
 }
 
-// applied parses a command line with a configuration file of the given text.
-func applied(t *testing.T, text string, args ...string) (*Options, error) {
+// applyConfig parses a command line with a configuration file of the given text.
+func applyConfig(t *testing.T, text string, args ...string) (*Options, error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "craned.yaml")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -117,7 +117,7 @@ func applied(t *testing.T, text string, args ...string) (*Options, error) {
 
 // TestConfigFile: a file sets what flags set, and flags win.
 func TestConfigFile(t *testing.T) {
-	o, err := applied(t, `
+	o, err := applyConfig(t, `
 # Comments and anchors are YAML's.
 prometheus-address: http://prometheus:9090
 api-qps: 12.5
@@ -139,11 +139,11 @@ v: 2
 	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
 		t.Errorf("the command line does not win: %v", o.Controllers)
 	}
-	if o, err = applied(t, "controllers: [\"*\", -cost]\n", address); err != nil || !slices.Equal(o.Controllers, []string{"*", "-cost"}) {
+	if o, err = applyConfig(t, "controllers: [\"*\", -cost]\n", address); err != nil || !slices.Equal(o.Controllers, []string{"*", "-cost"}) {
 		t.Errorf("%v, %v", o, err)
 	}
 	for _, empty := range []string{"", "{}", "---\n", "# nothing\n"} {
-		if _, err := applied(t, empty, address); err != nil {
+		if _, err := applyConfig(t, empty, address); err != nil {
 			t.Errorf("file %q: %v", empty, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestBadConfigFile(t *testing.T) {
 		"too long":           {"# " + strings.Repeat("x", maxConfigBytes), "bytes, more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := applied(t, c.text, address); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := applyConfig(t, c.text, address); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -213,8 +213,8 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, r := range retiredFlags() {
-		if !strings.Contains(r.Instead, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
+	for _, r := range deprecatedFlags() {
+		if !strings.Contains(r.Replacement, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
 			t.Errorf("docs/craned.md does not tell of --%s", r.Name)
 		}
 	}

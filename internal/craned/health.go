@@ -32,15 +32,15 @@ const (
 type sourceHealth struct {
 	// name of the source.
 	name string
-	// ask is a cheap question to the source.
-	ask func(context.Context) error
+	// probe is a cheap question to the source.
+	probe func(context.Context) error
 
 	mu  sync.Mutex
 	err error
 }
 
 func newSourceHealth(name string, ask func(context.Context) error) *sourceHealth {
-	return &sourceHealth{name: name, ask: ask, err: errors.New("not asked yet")}
+	return &sourceHealth{name: name, probe: ask, err: errors.New("not asked yet")}
 }
 
 // Start asks until ctx ends.
@@ -48,7 +48,7 @@ func (h *sourceHealth) Start(ctx context.Context) error {
 	tick := time.NewTicker(sourceCheckInterval)
 	defer tick.Stop()
 	for {
-		h.look(ctx)
+		h.check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -60,10 +60,10 @@ func (h *sourceHealth) Start(ctx context.Context) error {
 // NeedLeaderElection says that the check also runs on a standby, whose readiness counts as well.
 func (h *sourceHealth) NeedLeaderElection() bool { return false }
 
-func (h *sourceHealth) look(ctx context.Context) {
+func (h *sourceHealth) check(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, sourceCheckTimeout)
 	defer cancel()
-	err := h.ask(asking)
+	err := h.probe(asking)
 	if ctx.Err() != nil {
 		return
 	}
@@ -91,9 +91,9 @@ func (h *sourceHealth) Check(*http.Request) error {
 	return nil
 }
 
-// anyAnswers is ready when there is a source to fall back to: one of history answers, or, where none of them keeps history,
+// anySourceHealthy is ready when there is a source to fall back to: one of history answers, or, where none of them keeps history,
 // any.
-func anyAnswers(all []*sourceHealth) healthz.Checker {
+func anySourceHealthy(all []*sourceHealth) healthz.Checker {
 	historic := slices.DeleteFunc(slices.Clone(all), func(h *sourceHealth) bool { return !keepsHistory(h.name) })
 	if len(historic) == 0 {
 		historic = all
@@ -111,20 +111,20 @@ func anyAnswers(all []*sourceHealth) healthz.Checker {
 	}
 }
 
-// sourceGauges tell for each source whether it answered when it was asked last.
-func sourceGauges(all []*sourceHealth) prometheus.Collector { return gauges(all) }
+// newSourceUpCollector tell for each source whether it answered when it was asked last.
+func newSourceUpCollector(all []*sourceHealth) prometheus.Collector { return sourceUpCollector(all) }
 
-type gauges []*sourceHealth
+type sourceUpCollector []*sourceHealth
 
 func upDesc() *prometheus.Desc {
 	return prometheus.NewDesc("crane_data_source_up", "1 where the data source answered when it was asked last.", []string{"source"}, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (gauges) Describe(to chan<- *prometheus.Desc) { to <- upDesc() }
+func (sourceUpCollector) Describe(to chan<- *prometheus.Desc) { to <- upDesc() }
 
 // Collect implements prometheus.Collector.
-func (g gauges) Collect(to chan<- prometheus.Metric) {
+func (g sourceUpCollector) Collect(to chan<- prometheus.Metric) {
 	for _, h := range g {
 		up := 1.0
 		if h.Check(nil) != nil {

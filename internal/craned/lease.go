@@ -69,30 +69,30 @@ func (l *lease) close() { l.events.Shutdown() }
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil {
-		l.see(record.HolderIdentity)
+		l.observeHolder(record.HolderIdentity)
 	}
 	return record, raw, err
 }
 
 // Create implements resourcelock.Interface.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.wrote(record, l.Interface.Create(ctx, record))
+	return l.recordWrite(record, l.Interface.Create(ctx, record))
 }
 
 // Update implements resourcelock.Interface. The record that gives the lease back has no holder.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.wrote(record, l.Interface.Update(ctx, record))
+	return l.recordWrite(record, l.Interface.Update(ctx, record))
 }
 
-func (l *lease) wrote(record resourcelock.LeaderElectionRecord, err error) error {
+func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, err error) error {
 	if err == nil {
 		l.held.Store(record.HolderIdentity == l.Identity())
 	}
 	return err
 }
 
-// see compares who holds the lease with who did.
-func (l *lease) see(holder string) {
+// observeHolder compares who holds the lease with who did.
+func (l *lease) observeHolder(holder string) {
 	if holder == l.Identity() || !l.held.Load() {
 		return
 	}

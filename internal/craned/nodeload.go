@@ -114,8 +114,8 @@ func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
 	return policy, nil
 }
 
-// leanNodes leaves out of cached Nodes what nothing reads and what makes most of them: the list of images.
-func leanNodes() map[client.Object]cache.ByObject {
+// trimNodes leaves out of cached Nodes what nothing reads and what makes most of them: the list of images.
+func trimNodes() map[client.Object]cache.ByObject {
 	strip := cache.TransformStripManagedFields()
 	return map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: func(o any) (any, error) {
 		if n, ok := o.(*corev1.Node); ok {

@@ -52,7 +52,7 @@ func (o *OOM) validate() field.ErrorList {
 }
 
 // addOOM adds what records OOM kills.
-func addOOM(_ context.Context, p *parts) error {
+func addOOM(_ context.Context, p *dependencies) error {
 	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("building the client of the OOM recorder: %w", err)
@@ -74,8 +74,8 @@ func addOOM(_ context.Context, p *parts) error {
 	return nil
 }
 
-// oomKills are those that sizing looks at: what was recorded, and what the source of history saw beside it.
-func (p *parts) oomKills(source metrics.OOMReader) metrics.OOMReader {
+// combinedKills are those that sizing looks at: what was recorded, and what the source of history saw beside it.
+func (p *dependencies) combinedKills(source metrics.OOMReader) metrics.OOMReader {
 	if p.recorder == nil {
 		return source
 	}

@@ -140,7 +140,7 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for each option to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.SetNormalizeFunc(deprecatedflags.Dashes)
+	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
 	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
 		"YAML file with values of flags, keyed by their names. What the command line sets wins.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
@@ -191,7 +191,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.FeatureGates.AddFlag(fs)
 
 	o.Log.AddFlags(fs)
-	deprecatedflags.Add(fs, retiredFlags()) // After all others.
+	deprecatedflags.Add(fs, deprecatedFlags()) // After all others.
 }
 
 func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {

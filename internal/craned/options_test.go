@@ -38,7 +38,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if errs := o.Validate(); len(errs) > 0 || len(warnings) > 0 {
 		t.Errorf("errors %v, warnings %v", errs, warnings)
 	}
-	if o.Namespace != "crane-system" || !o.runs(recommendationController) || !o.FeatureGates.Enabled(featuregate.Analysis) {
+	if o.Namespace != "crane-system" || !o.runsController(recommendationController) || !o.FeatureGates.Enabled(featuregate.Analysis) {
 		t.Errorf("%+v", o)
 	}
 	t.Setenv("CRANE_SYSTEM_NAMESPACE", "elsewhere")
@@ -159,7 +159,7 @@ func TestAccepted(t *testing.T) {
 			if wants := name == "a gate that means nothing"; wants != (len(warnings) == 1) {
 				t.Errorf("warnings %v", warnings)
 			}
-			if name == "a controller left out" && o.runs(recommendationController) {
+			if name == "a controller left out" && o.runsController(recommendationController) {
 				t.Error("it runs all the same")
 			}
 		})
@@ -213,7 +213,7 @@ func TestNodeLoadAlone(t *testing.T) {
 		t.Fatal(err, o.Validate())
 	}
 	for name, want := range map[string]bool{nodeLoadController: true, rebalanceController: false, recommendationController: false} {
-		if o.runs(name) != want {
+		if o.runsController(name) != want {
 			t.Errorf("%s runs: %v", name, !want)
 		}
 	}

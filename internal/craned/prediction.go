@@ -81,7 +81,7 @@ func (p *Prediction) validate() field.ErrorList {
 }
 
 // addClusterNodePrediction adds the controller behind ClusterNodePrediction.
-func addClusterNodePrediction(ctx context.Context, p *parts) error {
+func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
 	if err := controller.AddNodesToManager(ctx, p.mgr, clock.RealClock{}); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
@@ -89,8 +89,8 @@ func addClusterNodePrediction(ctx context.Context, p *parts) error {
 }
 
 // addTimeSeriesPrediction adds the controller behind TimeSeriesPrediction.
-func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
-	owner, err := p.models(ctx)
+func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
+	owner, err := p.predictor(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func addTimeSeriesPrediction(ctx context.Context, p *parts) error {
 }
 
 // addPredictor adds the owner of models to the manager.
-func addPredictor(ctx context.Context, p *parts) (*predictor.Predictor, error) {
+func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
-	config.Source, config.OwnFault = p.data.list, isOwnFault
+	config.Source, config.OwnFault = p.data.list, isRequestError
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
 	config.ModelUpdate = p.Prediction.ModelUpdate
@@ -125,8 +125,8 @@ func addPredictor(ctx context.Context, p *parts) (*predictor.Predictor, error) {
 	return owner, nil
 }
 
-// isOwnFault tells a question that the source does not take from a source that does not work.
-func isOwnFault(err error) bool {
+// isRequestError tells a question that the source does not take from a source that does not work.
+func isRequestError(err error) bool {
 	if errors.Is(err, metrics.ErrUnsupported) {
 		return true
 	}

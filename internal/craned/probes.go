@@ -48,8 +48,8 @@ func newProbes(elected <-chan struct{}) *probes {
 	}
 }
 
-// leads tells whether this replica does the work.
-func (p *probes) leads() bool {
+// isLeader tells whether this replica does the work.
+func (p *probes) isLeader() bool {
 	select {
 	case <-p.elected:
 		return true
@@ -58,7 +58,7 @@ func (p *probes) leads() bool {
 	}
 }
 
-func (p *probes) add(to map[string]healthz.Checker, name string, check healthz.Checker) error {
+func (p *probes) addCheck(to map[string]healthz.Checker, name string, check healthz.Checker) error {
 	if name == "" || check == nil {
 		return errors.New("a check needs a name and a function")
 	}
@@ -80,7 +80,7 @@ func (p *probes) handler() http.Handler {
 			now := maps.Clone(checks)
 			p.mu.RUnlock()
 			role := roleStandby
-			if p.leads() {
+			if p.isLeader() {
 				role = roleLeader
 			}
 			if path == "/readyz" {
@@ -94,26 +94,26 @@ func (p *probes) handler() http.Handler {
 	return mux
 }
 
-// host is the manager with the probes of craned in place of its own: those can say only what passes and what does not.
-type host struct {
+// probedManager is the manager with the probes of craned in place of its own: those can say only what passes and what does not.
+type probedManager struct {
 	manager.Manager
 	probes *probes
 }
 
 // AddHealthzCheck implements manager.Manager.
-func (h host) AddHealthzCheck(name string, check healthz.Checker) error {
-	return h.probes.add(h.probes.live, name, check)
+func (h probedManager) AddHealthzCheck(name string, check healthz.Checker) error {
+	return h.probes.addCheck(h.probes.live, name, check)
 }
 
 // AddReadyzCheck implements manager.Manager. Whatever has to be there for this replica to be of use adds a check: what
 // fails says why at /readyz/NAME.
-func (h host) AddReadyzCheck(name string, check healthz.Checker) error {
-	return h.probes.add(h.probes.ready, name, check)
+func (h probedManager) AddReadyzCheck(name string, check healthz.Checker) error {
+	return h.probes.addCheck(h.probes.ready, name, check)
 }
 
 // serveProbes listens, so that an address that is taken is told before anything runs, and lets the manager serve with
 // its other servers: before webhooks and caches.
-func serveProbes(ctx context.Context, h host, address string) error {
+func serveProbes(ctx context.Context, h probedManager, address string) error {
 	if address == "" || address == "0" {
 		return nil
 	}

@@ -21,14 +21,14 @@ import (
 )
 
 // addRecommendation adds the controllers behind RecommendationRule and Recommendation.
-func addRecommendation(ctx context.Context, p *parts) error {
+func addRecommendation(ctx context.Context, p *dependencies) error {
 	settings, err := recommendationSettings(ctx, p.Options)
 	if err != nil {
 		return err
 	}
-	p.checkRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
+	p.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
 	err = controller.AddToManager(ctx, p.mgr, controller.Config{
-		History:   profile.Source{Usage: p.data.usage(), OOMs: p.oomKills(p.data.kills())},
+		History:   profile.Source{Usage: p.data.usage(), OOMs: p.combinedKills(p.data.kills())},
 		Settings:  settings,
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,

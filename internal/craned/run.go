@@ -59,11 +59,11 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer lock.close()
-	h, err := newHost(ctx, config, o, lock)
+	h, err := newManager(ctx, config, o, lock)
 	if err != nil {
 		return err
 	}
-	p, err := newParts(ctx, h, o)
+	p, err := newDependencies(ctx, h, o)
 	if err != nil {
 		return err
 	}
@@ -123,18 +123,18 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newHost builds the manager, with probes of our own.
-func newHost(ctx context.Context, config *rest.Config, o *Options, lock *lease) (host, error) {
+// newManager builds the manager, with probes of our own.
+func newManager(ctx context.Context, config *rest.Config, o *Options, lock *lease) (probedManager, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return host{}, err
+		return probedManager{}, err
 	}
 	le := o.LeaderElection
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme,
 		Logger: ctrl.LoggerFrom(ctx),
 		// Managed fields are half of an object and nothing here reads them.
-		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: leanNodes()},
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: trimNodes()},
 		Client:                              client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 		Metrics:                             o.metricsServer(),
 		HealthProbeBindAddress:              "0",
@@ -149,20 +149,20 @@ func newHost(ctx context.Context, config *rest.Config, o *Options, lock *lease) 
 		GracefulShutdownTimeout:             &o.ShutdownTimeout,
 	})
 	if err != nil {
-		return host{}, fmt.Errorf("building the manager: %w", err)
+		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
-	h := host{Manager: mgr, probes: newProbes(mgr.Elected())}
+	h := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
 	if err := serveProbes(ctx, h, o.HealthProbeBindAddress); err != nil {
-		return host{}, err
+		return probedManager{}, err
 	}
 	return h, nil
 }
 
-func addHealth(h host, data *sources) error {
-	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.leads)); err != nil {
+func addHealth(h probedManager, data *sources) error {
+	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.isLeader)); err != nil {
 		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
-	if err := ctrlmetrics.Registry.Register(sourceGauges(data.health)); err != nil {
+	if err := ctrlmetrics.Registry.Register(newSourceUpCollector(data.health)); err != nil {
 		return fmt.Errorf("registering the metric of data sources: %w", err)
 	}
 	for _, source := range data.health {
@@ -172,7 +172,7 @@ func addHealth(h host, data *sources) error {
 	}
 	for name, check := range map[string]healthz.Checker{
 		"caches":      cachesSynced(h.GetCache()),
-		"data-source": anyAnswers(data.health),
+		"data-source": anySourceHealthy(data.health),
 	} {
 		if err := h.AddReadyzCheck(name, check); err != nil {
 			return fmt.Errorf("adding the readiness check: %w", err)

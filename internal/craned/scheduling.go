@@ -60,7 +60,7 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 }
 
 // addScheduling adds what helps schedulers, as far as --controllers wants it. All of it follows one policy file.
-func addScheduling(ctx context.Context, p *parts) error {
+func addScheduling(ctx context.Context, p *dependencies) error {
 	mgr, o := p.mgr, p.Options
 	policy, err := o.NodeLoad.openPolicy(ctx)
 	if err != nil {
@@ -74,8 +74,8 @@ func addScheduling(ctx context.Context, p *parts) error {
 		return fmt.Errorf("--node-load-time-zone: %w", err)
 	}
 	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
-	if o.runs(nodeLoadController) {
-		owner, err := p.models(ctx)
+	if o.runsController(nodeLoadController) {
+		owner, err := p.predictor(ctx)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func addScheduling(ctx context.Context, p *parts) error {
 		follower.Loaded = writer.Wake
 	}
 	switch {
-	case !o.runs(rebalanceController):
+	case !o.runsController(rebalanceController):
 	case p.source == nil:
 		ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", rebalanceController)
 	default:

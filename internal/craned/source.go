@@ -73,7 +73,7 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 		s.health = append(s.health, newSourceHealth(name, ask))
 	}
 	s.list = fallback.New(fallback.Config{
-		OwnFault: isOwnFault, Clock: clock.RealClock{}, Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
+		IsQueryError: isRequestError, Clock: clock.RealClock{}, Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
 	}, members...)
 	return s, nil
 }
@@ -87,35 +87,35 @@ func (s *sources) open(mgr manager.Manager, o *Options, name string) (any, func(
 			return nil, nil, err
 		}
 		s.prom = prom
-		return prom, askSource(prom), nil
+		return prom, probeSource(prom), nil
 	case dataSourceMetricsServer:
 		server, err := metricsserver.New(mgr.GetConfig())
 		if err != nil {
 			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
-		return server, server.Ask, nil
+		return server, server.Check, nil
 	case dataSourceGRPC:
 		server, err := grpc.New(grpc.Config{
-			Address: o.GRPC.Address, Timeout: o.GRPC.Timeout, Inventory: liveWorkloads(mgr), Clock: clock.RealClock{},
+			Address: o.GRPC.Address, Timeout: o.GRPC.Timeout, Inventory: newLiveLister(mgr), Clock: clock.RealClock{},
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
-		return server, server.Ask, nil
+		return server, server.Check, nil
 	case dataSourceCSV:
 		dir, err := csv.OpenDir(o.CSVDir)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--csv-dir: %w", err)
 		}
-		return dir, dir.Ask, nil
+		return dir, dir.Check, nil
 	default:
 		return nil, nil, fmt.Errorf("--datasource: %q is none of %s", name, knownDataSources())
 	}
 }
 
-// liveWorkloads lists workloads and pods from the API server, page by page: a cache of all pods would cost more memory than
+// newLiveLister lists workloads and pods from the API server, page by page: a cache of all pods would cost more memory than
 // the rest of craned.
-func liveWorkloads(mgr manager.Manager) *workload.Lister {
+func newLiveLister(mgr manager.Manager) *workload.Lister {
 	live := workload.Source{Reader: mgr.GetAPIReader(), PageSize: costPageSize}
 	return &workload.Lister{
 		Sources: func(schema.GroupVersionKind) workload.Source { return live }, Scales: mgr.GetClient(), Scheme: mgr.GetScheme(),
@@ -154,8 +154,8 @@ func newSource(p Prometheus) (*prometheus.Source, error) {
 	return source, nil
 }
 
-// askSource is the cheapest question that any server with this API answers.
-func askSource(q metrics.Querier) func(context.Context) error {
+// probeSource is the cheapest question that any server with this API answers.
+func probeSource(q metrics.Querier) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := q.Instant(ctx, "vector(1)", time.Now())
 		if err != nil {

@@ -68,16 +68,16 @@ func (a *WebAPI) validate() field.ErrorList {
 }
 
 // addWebAPI serves the web API on every replica.
-func addWebAPI(ctx context.Context, p *parts) error {
+func addWebAPI(ctx context.Context, p *dependencies) error {
 	if p.WebAPI.BindPort == 0 {
 		return nil
 	}
-	who, may, err := webapi.Delegated(p.mgr.GetConfig())
+	who, may, err := webapi.NewDelegatedAuth(p.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
 	api, err := webapi.New(webapi.Config{
-		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, Past: p.past,
+		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, PastSeries: p.pastSeries,
 		Authenticator: who, Authorizer: may, Clock: clock.RealClock{},
 	})
 	if err != nil {
@@ -146,8 +146,8 @@ func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 	return config, nil
 }
 
-// past reads what a metric of a prediction was in a window, from the data sources.
-func (p *parts) past(
+// pastSeries reads what a metric of a prediction was in a window, from the data sources.
+func (p *dependencies) pastSeries(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {
 	query, err := controller.QueryOf(tsp, metric, p.data.selector)

@@ -83,23 +83,23 @@ func (w *Webhook) hosts(namespace string) []string {
 }
 
 // addWebhooks adds the admission webhooks, after everything that changes new pods. They are served on every replica.
-func addWebhooks(_ context.Context, p *parts) error {
+func addWebhooks(_ context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		return nil
 	}
 	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
-	endpoints, err := admission.Endpoints(admission.ClusterFacts{
-		Namespace: p.Namespace, Cache: p.mgr.GetCache(), Recommender: p.checkRecommender,
+	endpoints, err := admission.Endpoints(admission.CachedFacts{
+		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender,
 	}, chain)
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}
 	options := admission.ServerOptions{Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir}
 	if options.CertDir == "" {
-		if options.Keeper, err = newKeeper(p); err != nil {
+		if options.Rotator, err = newCertificateRotator(p); err != nil {
 			return err
 		}
-		if err := ctrlmetrics.Registry.Register(options.Keeper); err != nil {
+		if err := ctrlmetrics.Registry.Register(options.Rotator); err != nil {
 			return fmt.Errorf("registering the metrics of certificates: %w", err)
 		}
 	}
@@ -117,7 +117,7 @@ func addWebhooks(_ context.Context, p *parts) error {
 }
 
 // addQOSInitializer adds what changes new pods of low CPU priority.
-func addQOSInitializer(ctx context.Context, p *parts) error {
+func addQOSInitializer(ctx context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
 		return nil
@@ -129,12 +129,12 @@ func addQOSInitializer(ctx context.Context, p *parts) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("file", p.Webhook.QOSConfigFile)
 	follow := onEveryReplica(func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[qosinitializer.Config]{
-			Loaded:  func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
-			Refused: func(err error) { log.Info("QOSConfig refused; the old one stays in force", "reason", err.Error()) },
+			Loaded:   func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
+			Rejected: func(err error) { log.Info("QOSConfig refused; the old one stays in force", "reason", err.Error()) },
 		})
 		return nil
 	})
-	store := qosinitializer.Store{Cache: p.mgr.GetCache()}
+	store := qosinitializer.PodQOSLister{Cache: p.mgr.GetCache()}
 	for _, r := range []manager.Runnable{follow, store} {
 		if err := p.mgr.Add(r); err != nil {
 			return fmt.Errorf("adding the QOSInitializer: %w", err)
@@ -151,7 +151,7 @@ func (f onEveryReplica) Start(ctx context.Context) error { return f(ctx) }
 
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-func newKeeper(p *parts) (*certificates.Keeper, error) {
+func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of certificates: %w", err)
@@ -166,7 +166,7 @@ func newKeeper(p *parts) (*certificates.Keeper, error) {
 			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
 			certificates.MutatingWebhooks(podWebhookConfig),
 		},
-		Manager: "craned-certificates", Lives: certificates.DefaultLives(), Clock: clock.RealClock{},
+		Manager: "craned-certificates", Lifetimes: certificates.DefaultLifetimes(), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the keeper of certificates: %w", err)

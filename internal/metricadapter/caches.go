@@ -20,14 +20,14 @@ import (
 	"crane.io/crane/internal/metricadapter/cranemetrics"
 )
 
-// caches hold what Crane's metrics are made of.
-type caches struct {
+// objectCaches hold what Crane's metrics are made of.
+type objectCaches struct {
 	cache.Cache
 	synced map[string]func() bool // by resource
 }
 
-// newCaches returns caches that have not started: of the predictions that belong to autoscalers, and of autoscalers.
-func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
+// newObjectCaches returns caches that have not started: of the predictions that belong to autoscalers, and of autoscalers.
+func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
 	if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
@@ -35,7 +35,7 @@ func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
 	}
 	managed := labels.SelectorFromSet(labels.Set{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA})
 	store, err := cache.New(config, cache.Options{
-		Scheme: scheme, DefaultTransform: cranemetrics.Lean, ReaderFailOnMissingInformer: true,
+		Scheme: scheme, DefaultTransform: cranemetrics.TrimObject, ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
 			&predictionv1alpha1.TimeSeriesPrediction{}:              {Label: managed},
 			&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}: {},
@@ -44,7 +44,7 @@ func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the cache: %w", err)
 	}
-	c := &caches{Cache: store, synced: map[string]func() bool{}}
+	c := &objectCaches{Cache: store, synced: map[string]func() bool{}}
 	for resource, o := range map[string]client.Object{
 		"timeseriespredictions":             &predictionv1alpha1.TimeSeriesPrediction{},
 		"effectivehorizontalpodautoscalers": &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{},
@@ -58,8 +58,8 @@ func newCaches(ctx context.Context, config *rest.Config) (*caches, error) {
 	return c, cranemetrics.AddIndexes(ctx, store)
 }
 
-// ready tells why the caches cannot answer yet.
-func (c *caches) ready() error {
+// checkSynced tells why the caches cannot answer yet.
+func (c *objectCaches) checkSynced() error {
 	for resource, synced := range c.synced {
 		if !synced() {
 			return fmt.Errorf("%s have not been read yet", resource)

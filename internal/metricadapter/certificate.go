@@ -22,16 +22,16 @@ import (
 	"crane.io/crane/internal/kube/certificates"
 )
 
-// certificateLook is the time between two looks at whether the keeper has another certificate. A look compares two pointers.
-const certificateLook = time.Second
+// certificatePollInterval is the time between two looks at whether the keeper has another certificate. A look compares two pointers.
+const certificatePollInterval = time.Second
 
 // apiServices are the aggregated APIs that are told whom to trust.
 func apiServices() []string {
 	return []string{"v1beta1.external.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"}
 }
 
-// newKeeper returns what makes and renews the certificate of the adapter.
-func newKeeper(config *rest.Config, o *Options) (*certificates.Keeper, error) {
+// newCertificateKeeper returns what makes and renews the certificate of the adapter.
+func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotator, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
@@ -48,7 +48,7 @@ func newKeeper(config *rest.Config, o *Options) (*certificates.Keeper, error) {
 	keeper, err := certificates.New(certificates.Config{
 		Clients: clients, Dynamic: objects, Namespace: o.Namespace, Secret: o.CertificateSecret,
 		Hosts: []string{host + ".svc", host}, Targets: targets, Manager: "metric-adapter",
-		Lives: certificates.DefaultLives(), Clock: clock.RealClock{},
+		Lifetimes: certificates.DefaultLifetimes(), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("keeping a certificate: %w", err)
@@ -56,51 +56,51 @@ func newKeeper(config *rest.Config, o *Options) (*certificates.Keeper, error) {
 	return keeper, nil
 }
 
-// kept is a certificate that follows its keeper, as the API server wants one.
-type kept struct {
+// certificateProvider is a certificate that follows its keeper, as the API server wants one.
+type certificateProvider struct {
 	current func() (*tls.Certificate, error)
 
-	mu        sync.Mutex
-	last      *tls.Certificate
-	cert, key []byte
-	listeners []dynamiccertificates.Listener
+	mu              sync.Mutex
+	lastCertificate *tls.Certificate
+	cert, key       []byte
+	listeners       []dynamiccertificates.Listener
 }
 
-var _ dynamiccertificates.CertKeyContentProvider = (*kept)(nil)
+var _ dynamiccertificates.CertKeyContentProvider = (*certificateProvider)(nil)
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
-func (k *kept) Name() string { return "kept-certificate" }
+func (k *certificateProvider) Name() string { return "kept-certificate" }
 
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
-func (k *kept) CurrentCertKeyContent() (cert, key []byte) {
+func (k *certificateProvider) CurrentCertKeyContent() (cert, key []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.cert, k.key
 }
 
 // AddListener implements dynamiccertificates.Notifier.
-func (k *kept) AddListener(l dynamiccertificates.Listener) {
+func (k *certificateProvider) AddListener(l dynamiccertificates.Listener) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.listeners = append(k.listeners, l)
 }
 
-// look takes over another certificate of the keeper. It returns an error while there is none.
-func (k *kept) look() error {
+// refresh takes over another certificate of the keeper. It returns an error while there is none.
+func (k *certificateProvider) refresh() error {
 	current, err := k.current()
 	if err != nil {
 		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if current == k.last {
+	if current == k.lastCertificate {
 		return nil
 	}
-	cert, key, err := encode(current)
+	cert, key, err := encodePEM(current)
 	if err != nil {
 		return err
 	}
-	k.last, k.cert, k.key = current, cert, key
+	k.lastCertificate, k.cert, k.key = current, cert, key
 	for _, l := range k.listeners {
 		l.Enqueue()
 	}
@@ -108,11 +108,11 @@ func (k *kept) look() error {
 }
 
 // run follows the keeper until ctx ends.
-func (k *kept) run(ctx context.Context) {
-	ticker := time.NewTicker(certificateLook)
+func (k *certificateProvider) run(ctx context.Context) {
+	ticker := time.NewTicker(certificatePollInterval)
 	defer ticker.Stop()
 	for {
-		if err := k.look(); err != nil {
+		if err := k.refresh(); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("No certificate to serve with", "reason", err.Error())
 		}
 		select {
@@ -123,12 +123,12 @@ func (k *kept) run(ctx context.Context) {
 	}
 }
 
-// await returns when there is a certificate that callers would accept.
-func (k *kept) await(ctx context.Context, check func() error) error {
-	ticker := time.NewTicker(certificateLook / 10)
+// waitUntilValid returns when there is a certificate that callers would accept.
+func (k *certificateProvider) waitUntilValid(ctx context.Context, check func() error) error {
+	ticker := time.NewTicker(certificatePollInterval / 10)
 	defer ticker.Stop()
 	for {
-		if check() == nil && k.look() == nil {
+		if check() == nil && k.refresh() == nil {
 			return nil
 		}
 		select {
@@ -139,7 +139,7 @@ func (k *kept) await(ctx context.Context, check func() error) error {
 	}
 }
 
-func encode(c *tls.Certificate) (cert, key []byte, err error) {
+func encodePEM(c *tls.Certificate) (cert, key []byte, err error) {
 	for _, der := range c.Certificate {
 		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}

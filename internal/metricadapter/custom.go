@@ -26,7 +26,7 @@ type customSource interface {
 type customSources struct {
 	names   []string // of the sources, for metrics
 	sources []customSource
-	figures *figures
+	metrics *adapterMetrics
 }
 
 var _ provider.CustomMetricsProvider = (*customSources)(nil)
@@ -37,7 +37,7 @@ func (c *customSources) add(name string, s customSource) {
 
 // GetMetricByName implements provider.CustomMetricsProvider.
 func (c *customSources) GetMetricByName(ctx context.Context, name types.NamespacedName, info provider.CustomMetricInfo, selector labels.Selector) (value *custom_metrics.MetricValue, err error) {
-	err = c.ask(info, func(s customSource) error {
+	err = c.query(info, func(s customSource) error {
 		value, err = s.GetMetricByName(ctx, name, info, selector)
 		return err
 	})
@@ -46,19 +46,19 @@ func (c *customSources) GetMetricByName(ctx context.Context, name types.Namespac
 
 // GetMetricBySelector implements provider.CustomMetricsProvider.
 func (c *customSources) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (list *custom_metrics.MetricValueList, err error) {
-	err = c.ask(info, func(s customSource) error {
+	err = c.query(info, func(s customSource) error {
 		list, err = s.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
 		return err
 	})
 	return list, err
 }
 
-func (c *customSources) ask(info provider.CustomMetricInfo, ask func(customSource) error) error {
+func (c *customSources) query(info provider.CustomMetricInfo, ask func(customSource) error) error {
 	for i, s := range c.sources {
 		if s.Serves(info.Metric) {
 			start := time.Now()
 			err := ask(s)
-			c.figures.observe("custom", c.names[i], time.Since(start), err)
+			c.metrics.observe("custom", c.names[i], time.Since(start), err)
 			return err
 		}
 	}
@@ -67,11 +67,11 @@ func (c *customSources) ask(info provider.CustomMetricInfo, ask func(customSourc
 
 // ListAllMetrics implements provider.CustomMetricsProvider.
 func (c *customSources) ListAllMetrics() []provider.CustomMetricInfo {
-	return union(c.sources, customSource.ListAllMetrics)
+	return mergedList(c.sources, customSource.ListAllMetrics)
 }
 
-// union is what any source lists, each once.
-func union[S any, T comparable](sources []S, list func(S) []T) []T {
+// mergedList is what any source lists, each once.
+func mergedList[S any, T comparable](sources []S, list func(S) []T) []T {
 	var all []T
 	seen := map[T]bool{}
 	for _, s := range sources {

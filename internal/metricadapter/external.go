@@ -25,7 +25,7 @@ type externalSource interface {
 type externalSources struct {
 	names   []string // of the sources, for metrics
 	sources []externalSource
-	figures *figures
+	metrics *adapterMetrics
 }
 
 var _ provider.ExternalMetricsProvider = (*externalSources)(nil)
@@ -42,7 +42,7 @@ func (e *externalSources) GetExternalMetric(ctx context.Context, namespace strin
 		}
 		start := time.Now()
 		list, err := s.GetExternalMetric(ctx, namespace, selector, info)
-		e.figures.observe("external", e.names[i], time.Since(start), err)
+		e.metrics.observe("external", e.names[i], time.Since(start), err)
 		return list, err
 	}
 	return nil, status.NotFound("%s: no rule finds series of it, and neither a remote adapter nor Crane itself serves it", info.Metric)
@@ -50,5 +50,5 @@ func (e *externalSources) GetExternalMetric(ctx context.Context, namespace strin
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
 func (e *externalSources) ListAllExternalMetrics() []provider.ExternalMetricInfo {
-	return union(e.sources, externalSource.ListAllExternalMetrics)
+	return mergedList(e.sources, externalSource.ListAllExternalMetrics)
 }

@@ -35,8 +35,8 @@ type Options struct {
 	// CertificateSecret holds the certificate that replicas share.
 	CertificateSecret string
 	Prometheus        promflags.Options
-	// Rules is the file with a configuration of prometheus-adapter; empty for none.
-	Rules string
+	// RulesFile is the file with a configuration of prometheus-adapter; empty for none.
+	RulesFile string
 	// RulesLabels is "k=v,k2=v2", appended to each query that a rule gives.
 	RulesLabels string
 	// ListInterval is the time between two looks at which series there are.
@@ -101,7 +101,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSecret, "certificate-secret", o.CertificateSecret,
 		"Secret in Crane's namespace with the certificate that the adapter makes and renews. Not used with --tls-cert-file.")
 	o.Prometheus.AddAccessFlags(fs)
-	fs.StringVar(&o.Rules, "prometheus-adapter-config", o.Rules,
+	fs.StringVar(&o.RulesFile, "prometheus-adapter-config", o.RulesFile,
 		"File with prometheus-adapter's configuration, whose rules define external and custom metrics. It is followed. Empty: none.")
 	fs.StringVar(&o.RulesLabels, "prometheus-adapter-extension-labels", o.RulesLabels,
 		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
@@ -124,8 +124,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	_ = fs.MarkDeprecated("msg", "it has no effect") // It fails only where there is no such flag.
 }
 
-// ownCertificate tells whether the adapter makes its certificate itself.
-func (o *Options) ownCertificate() bool {
+// managesCertificate tells whether the adapter makes its certificate itself.
+func (o *Options) managesCertificate() bool {
 	files := o.Server.SecureServing.ServerCert
 	return files.CertKey.CertFile == "" && files.CertDirectory == ""
 }

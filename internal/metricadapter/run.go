@@ -32,10 +32,10 @@ func isMetricsGroup(group string) bool {
 type adapter struct {
 	options *Options
 	config  *rest.Config
-	figures *figures
+	metrics *adapterMetrics
 
-	work  []func(context.Context) error // what runs beside the server
-	ready []healthz.HealthChecker
+	runners     []func(context.Context) error // what runs beside the server
+	readyChecks []healthz.HealthChecker
 
 	external externalSources
 	custom   customSources
@@ -45,34 +45,34 @@ type adapter struct {
 func Run(ctx context.Context, o *Options) error {
 	a := &adapter{options: o}
 	var err error
-	if a.figures, err = newFigures(legacyregistry.Registerer()); err != nil {
+	if a.metrics, err = newAdapterMetrics(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	a.external.figures, a.custom.figures = a.figures, a.figures
+	a.external.metrics, a.custom.metrics = a.metrics, a.metrics
 	if a.config, err = a.clientConfig(); err != nil {
 		return err
 	}
-	s := serving{}
+	s := serverConfig{}
 	for _, add := range []func(context.Context) error{a.addCraneMetrics, a.addRules, a.addRemote} {
 		if err := add(ctx); err != nil {
 			return err
 		}
 	}
 	waitForCertificate := func(context.Context) error { return nil }
-	if o.ownCertificate() {
+	if o.managesCertificate() {
 		if s.certificate, waitForCertificate, err = a.addCertificate(); err != nil {
 			return err
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range a.work {
+	for _, run := range a.runners {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
 		if err := waitForCertificate(ctx); err != nil {
 			return nil //nolint:nilerr // The end has come before the beginning.
 		}
-		s.external, s.custom, s.ready = &a.external, &a.custom, a.ready
+		s.external, s.custom, s.ready = &a.external, &a.custom, a.readyChecks
 		server, err := newServer(o, s)
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (a *adapter) clientConfig() (*rest.Config, error) {
 	}
 	config.QPS, config.Burst = o.APIQPS, o.APIBurst
 	config.UserAgent = "crane-metric-adapter/" + version.String()
-	config.Wrap(a.figures.count)
+	config.Wrap(a.metrics.countRequests)
 	authentication, authorization := o.Server.Authentication, o.Server.Authorization
 	if authentication.RemoteKubeConfigFile == "" {
 		authentication.RemoteKubeConfigFile = o.Kubeconfig
@@ -98,18 +98,18 @@ func (a *adapter) clientConfig() (*rest.Config, error) {
 	if authorization.RemoteKubeConfigFile == "" {
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
 	}
-	authentication.CustomRoundTripperFn, authorization.CustomRoundTripperFn = a.figures.count, a.figures.count
+	authentication.CustomRoundTripperFn, authorization.CustomRoundTripperFn = a.metrics.countRequests, a.metrics.countRequests
 	return config, nil
 }
 
 func (a *adapter) addCraneMetrics(ctx context.Context) error {
-	store, err := newCaches(ctx, a.config)
+	store, err := newObjectCaches(ctx, a.config)
 	if err != nil {
 		return err
 	}
-	a.work = append(a.work, store.Start)
-	a.check("informers", store.ready)
-	own := &cranemetrics.Provider{Reader: store, Synced: store.ready, Zones: &scalingmetric.Zones{}, Clock: clock.RealClock{}}
+	a.runners = append(a.runners, store.Start)
+	a.addReadyCheck("informers", store.checkSynced)
+	own := &cranemetrics.Provider{Reader: store, CheckSynced: store.checkSynced, Zones: &scalingmetric.Zones{}, Clock: clock.RealClock{}}
 	if a.options.CronLocalTime {
 		own.Zones.Local = time.Local
 	}
@@ -118,21 +118,21 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 }
 
 // addCertificate adds the keeper of the certificate. The function that it returns waits for the first one.
-func (a *adapter) addCertificate() (*kept, func(context.Context) error, error) {
-	keeper, err := newKeeper(a.config, a.options)
+func (a *adapter) addCertificate() (*certificateProvider, func(context.Context) error, error) {
+	keeper, err := newCertificateKeeper(a.config, a.options)
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &kept{current: func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }}
-	a.work = append(a.work, keeper.Run, func(ctx context.Context) error {
+	k := &certificateProvider{current: func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }}
+	a.runners = append(a.runners, keeper.Run, func(ctx context.Context) error {
 		k.run(ctx)
 		return nil
 	})
-	a.check("certificate", keeper.Check)
-	return k, func(ctx context.Context) error { return k.await(ctx, keeper.Check) }, nil
+	a.addReadyCheck("certificate", keeper.Check)
+	return k, func(ctx context.Context) error { return k.waitUntilValid(ctx, keeper.Check) }, nil
 }
 
-// check adds a condition of readiness.
-func (a *adapter) check(name string, check func() error) {
-	a.ready = append(a.ready, healthz.NamedCheck(name, func(*http.Request) error { return check() }))
+// addReadyCheck adds a condition of readiness.
+func (a *adapter) addReadyCheck(name string, check func() error) {
+	a.readyChecks = append(a.readyChecks, healthz.NamedCheck(name, func(*http.Request) error { return check() }))
 }

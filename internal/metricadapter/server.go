@@ -25,8 +25,8 @@ import (
 
 const serverName = "crane-metric-adapter"
 
-// serving is what a server is made of.
-type serving struct {
+// serverConfig is what a server is made of.
+type serverConfig struct {
 	custom   provider.CustomMetricsProvider
 	external provider.ExternalMetricsProvider
 	// certificate is what is served with; nil where flags name one.
@@ -35,7 +35,7 @@ type serving struct {
 }
 
 // newServer builds the API server with delegated authentication and authorisation.
-func newServer(o *Options, s serving) (*genericapiserver.GenericAPIServer, error) {
+func newServer(o *Options, s serverConfig) (*genericapiserver.GenericAPIServer, error) {
 	config := genericapiserver.NewConfig(apiserver.Codecs)
 	if s.certificate != nil {
 		o.Server.SecureServing.ServerCert.GeneratedCert = s.certificate
@@ -49,12 +49,12 @@ func newServer(o *Options, s serving) (*genericapiserver.GenericAPIServer, error
 	if err := o.Server.Authorization.ApplyTo(&config.Authorization); err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
 	}
-	config.Authorization.Authorizer = wide{config.Authorization.Authorizer}
+	config.Authorization.Authorizer = groupAuthorizer{config.Authorization.Authorizer}
 	if err := o.Server.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
 	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = serverName, serverName
 	config.OpenAPIConfig.Info.Version, config.OpenAPIV3Config.Info.Version = version.String(), version.String()
 	config.EnableMetrics = true
@@ -66,20 +66,20 @@ func newServer(o *Options, s serving) (*genericapiserver.GenericAPIServer, error
 	return adapter.GenericAPIServer, nil
 }
 
-func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+func openAPIDefinitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	all := generatedcore.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, generatedcustommetrics.GetOpenAPIDefinitions(ref))
 	maps.Copy(all, generatedexternalmetrics.GetOpenAPIDefinitions(ref))
 	return all
 }
 
-// wide asks first whether somebody may read every metric of a group in every namespace. The answer of the API server is kept for
+// groupAuthorizer asks first whether somebody may read every metric of a group in every namespace. The answer of the API server is kept for
 // a while (--authorization-webhook-cache-authorized-ttl), so that the HPA controller costs one review in that time, however many
 // metrics it reads; who may not is asked about the metric alone.
-type wide struct{ authorizer.Authorizer }
+type groupAuthorizer struct{ authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.
-func (w wide) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (w groupAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.IsResourceRequest() && a.GetVerb() != "*" && isMetricsGroup(a.GetAPIGroup()) {
 		every := authorizer.AttributesRecord{
 			User: a.GetUser(), Verb: a.GetVerb(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),

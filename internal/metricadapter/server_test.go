@@ -18,13 +18,13 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// reviews is an API server that is asked for rights.
-type reviews struct {
+// fakeAuthorizer is an API server that is asked for rights.
+type fakeAuthorizer struct {
 	allow func(authorizer.Attributes) bool
 	asked []string
 }
 
-func (r *reviews) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	r.asked = append(r.asked, strings.Join([]string{a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName(), a.GetPath()}, "|"))
 	if r.allow(a) {
 		return authorizer.DecisionAllow, "", nil
@@ -56,8 +56,8 @@ func TestWideRights(t *testing.T) {
 		"another API's name": {other, every, authorizer.DecisionNoOpinion, "hpa|list|shop|apps|queue|||"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &reviews{allow: c.allow}
-			got, _, err := wide{r}.Authorize(t.Context(), c.attributes)
+			r := &fakeAuthorizer{allow: c.allow}
+			got, _, err := groupAuthorizer{r}.Authorize(t.Context(), c.attributes)
 			if got != c.want || err != nil || strings.Join(r.asked, ";") != c.asked {
 				t.Errorf("got %v, %v after %q", got, err, r.asked)
 			}
@@ -65,10 +65,10 @@ func TestWideRights(t *testing.T) {
 	}
 }
 
-// told counts what a listener hears.
-type told struct{ n int }
+// countingListener counts what a listener hears.
+type countingListener struct{ count int }
 
-func (l *told) Enqueue() { l.n++ }
+func (l *countingListener) Enqueue() { l.count++ }
 
 // TestKeptCertificate: another certificate of the keeper is served and told once, and one that is missing leaves the old one.
 func TestKeptCertificate(t *testing.T) {
@@ -88,22 +88,22 @@ func TestKeptCertificate(t *testing.T) {
 		return &both
 	}
 	var current *tls.Certificate
-	k := &kept{current: func() (*tls.Certificate, error) {
+	k := &certificateProvider{current: func() (*tls.Certificate, error) {
 		if current == nil {
 			return nil, errors.New("none")
 		}
 		return current, nil
 	}}
-	l := &told{}
+	l := &countingListener{}
 	k.AddListener(l)
-	if k.look() == nil || l.n != 0 {
-		t.Fatalf("without a certificate: told %d", l.n)
+	if k.refresh() == nil || l.count != 0 {
+		t.Fatalf("without a certificate: told %d", l.count)
 	}
 	for i := range 2 {
 		current = issue()
 		for range 2 {
-			if err := k.look(); err != nil || l.n != i+1 {
-				t.Fatalf("certificate %d: %v, told %d", i, err, l.n)
+			if err := k.refresh(); err != nil || l.count != i+1 {
+				t.Fatalf("certificate %d: %v, told %d", i, err, l.count)
 			}
 		}
 		got, err := tls.X509KeyPair(k.CurrentCertKeyContent())
@@ -113,7 +113,7 @@ func TestKeptCertificate(t *testing.T) {
 	}
 	last := current.Leaf
 	current = nil
-	if k.look() == nil {
+	if k.refresh() == nil {
 		t.Error("a missing certificate is no error")
 	}
 	if got, err := tls.X509KeyPair(k.CurrentCertKeyContent()); err != nil || !got.Leaf.Equal(last) {

@@ -22,14 +22,14 @@ import (
 // addRules adds what a configuration of prometheus-adapter defines, if there is one.
 func (a *adapter) addRules(ctx context.Context) error {
 	o := a.options
-	if o.Rules == "" {
+	if o.RulesFile == "" {
 		return nil
 	}
 	extra, err := prometheus.ParseMatchers(o.RulesLabels)
 	if err != nil {
 		return fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
 	}
-	file, err := configfile.Open(o.Rules, configfile.DefaultInterval, clock.RealClock{}, func(text []byte) (*promadapter.Rules, error) {
+	file, err := configfile.Open(o.RulesFile, configfile.DefaultInterval, clock.RealClock{}, func(text []byte) (*promadapter.Rules, error) {
 		return promadapter.Parse(text, extra)
 	})
 	if err != nil {
@@ -50,22 +50,22 @@ func (a *adapter) addRules(ctx context.Context) error {
 	resources := &rules.Resources{Discovery: disco, Interval: o.DiscoveryInterval, Clock: clock.RealClock{}}
 	objects := rules.NewObjects(client)
 	defined := rules.New(rules.Config{
-		Rules: file.Content, Query: history.Vector, Resources: resources, Objects: objects, Interval: o.ListInterval, Clock: clock.RealClock{},
+		Rules: file.Content, Query: history.Vector, Resources: resources, Objects: objects, ListInterval: o.ListInterval, Clock: clock.RealClock{},
 	})
 	log := logr.FromContextOrDiscard(ctx).WithName("rules")
 	follow := func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[*promadapter.Rules]{
 			Loaded: func(*promadapter.Rules) {
-				log.Info("Other rules are in force", "file", o.Rules)
-				defined.Changed()
+				log.Info("Other rules are in force", "file", o.RulesFile)
+				defined.NotifyChanged()
 			},
-			Refused: func(err error) { log.Error(err, "Rules are refused, the old ones stay in force") },
+			Rejected: func(err error) { log.Error(err, "Rules are refused, the old ones stay in force") },
 		})
 		return nil
 	}
-	a.work = append(a.work, follow, resources.Run, objects.Run, defined.Run)
-	a.check("prometheus", defined.Ready)
-	if err := a.figures.follow(file.State); err != nil {
+	a.runners = append(a.runners, follow, resources.Run, objects.Run, defined.Run)
+	a.addReadyCheck("prometheus", defined.Ready)
+	if err := a.metrics.registerRules(file.State); err != nil {
 		return err
 	}
 	a.external.add("rules", rules.External{Provider: defined})
@@ -103,8 +103,8 @@ func (a *adapter) addRemote(context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.work = append(a.work, other.Run)
-	a.check("remote-adapter", other.Ready)
+	a.runners = append(a.runners, other.Run)
+	a.addReadyCheck("remote-adapter", other.Ready)
 	a.external.add("remote", remote.External{Provider: other})
 	a.custom.add("remote", remote.Custom{Provider: other})
 	return nil

@@ -51,10 +51,10 @@ type Stats struct {
 	Series, Samples int64
 	// Gaps are the missing values between the first and the last sample of each chunk.
 	Gaps int64
-	// Bad are samples that became gaps or were dropped: NaN, infinite, negative, twice at one time, off the grid.
-	Bad int64
-	// Waited is the sum over all queries of the time from request to last byte, in parallel ones counted each.
-	Waited time.Duration
+	// Invalid are samples that became gaps or were dropped: NaN, infinite, negative, twice at one time, off the grid.
+	Invalid int64
+	// QueryTime is the sum over all queries of the time from request to last byte, in parallel ones counted each.
+	QueryTime time.Duration
 	// Warnings are the distinct warnings of the server, the first few of them. A warning usually means that part of the
 	// data was out of reach.
 	Warnings []string

@@ -27,6 +27,6 @@ type Reading struct {
 // which nothing is known are left out; what cannot be a use (negative, not a number) as well. An error of visit ends the
 // reading and is returned.
 type RealtimeReader interface {
-	// Now reads the containers of some namespaces; empty means all.
-	Now(ctx context.Context, resource Resource, namespaces []string, visit func(Reading) error) error
+	// CurrentUsage reads the containers of some namespaces; empty means all.
+	CurrentUsage(ctx context.Context, resource Resource, namespaces []string, visit func(Reading) error) error
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Report says what a source can give: which metrics it holds, how far back and how often.
-type Report struct {
+// SourceReport says what a source can give: which metrics it holds, how far back and how often.
+type SourceReport struct {
 	// Server is the kind and version of the server as far as it tells, else empty.
 	Server string
 	// Metrics lists every metric that Crane reads, present or not.
-	Metrics []Capability
+	Metrics []MetricPresence
 	// ScrapeInterval is the distance between samples of container metrics; 0 where there are none.
 	ScrapeInterval time.Duration
 	// Oldest and Newest are the times of the oldest and the newest container sample that were seen, within minutes; zero
@@ -29,20 +29,20 @@ type Report struct {
 	Warnings []string
 }
 
-// Capability is one metric and what it is for.
-type Capability struct {
+// MetricPresence is one metric and what it is for.
+type MetricPresence struct {
 	Metric string
-	// Series is the number of series at Report.Newest; 0 means that the metric is missing.
+	// Series is the number of series at SourceReport.Newest; 0 means that the metric is missing.
 	Series int
-	// Cost says in plain words what Crane cannot do without the metric.
-	Cost string
+	// Impact says in plain words what Crane cannot do without the metric.
+	Impact string
 	// Required metrics are those without which there is no recommendation at all.
 	Required bool
 }
 
 // Missing lists the capabilities that the source lacks.
-func (r Report) Missing() []Capability {
-	var out []Capability
+func (r SourceReport) Missing() []MetricPresence {
+	var out []MetricPresence
 	for _, c := range r.Metrics {
 		if c.Series == 0 {
 			out = append(out, c)
@@ -53,5 +53,5 @@ func (r Report) Missing() []Capability {
 
 // Prober looks at a source before it is used.
 type Prober interface {
-	Probe(ctx context.Context) (Report, error)
+	Probe(ctx context.Context) (SourceReport, error)
 }

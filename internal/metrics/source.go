@@ -46,9 +46,9 @@ type MemoryTeller interface {
 	MemoryDetails() []Resource
 }
 
-// ByTheHour tells resources of which a source gives one value for each hour, whatever step it is asked for: beside
+// IsHourly tells resources of which a source gives one value for each hour, whatever step it is asked for: beside
 // Memory, whose peaks they explain, that is enough, and a small part of its samples.
-func (r Resource) ByTheHour() bool { return r == HeldMemory || r == AnonymousMemory }
+func (r Resource) IsHourly() bool { return r == HeldMemory || r == AnonymousMemory }
 
 // ContainerKey names one container of one pod and the workload that owns it.
 type ContainerKey struct {

@@ -9,42 +9,42 @@ import (
 	"slices"
 )
 
-// drift says who else has changed what is adopted; empty where nobody has. Whoever owns a workload has the last word.
-func drift(in Input, s State) string {
-	if s.Earlier.Replicas != nil {
-		return replicasDrift(in, s)
+// findDrift says who else has changed what is adopted; empty where nobody has. Whoever owns a workload has the last word.
+func findDrift(in Input, s State) string {
+	if s.Original.Replicas != nil {
+		return findReplicasDrift(in, s)
 	}
-	if why := cmp.Or(templateDrift(in, s), targetDrift(in, s)); why != "" {
+	if why := cmp.Or(findTemplateDrift(in, s), findTargetDrift(in, s)); why != "" {
 		return why
 	}
 	if s.Phase == Lowering || s.Phase == RollingBack {
 		return "" // Pods are on their way.
 	}
-	known := knows(s)
+	known := isKnownSize(s)
 	for _, p := range in.Pods {
-		if p.Fixed == "" && p.Created.Before(s.Since) && !known(p) {
-			return fmt.Sprintf("somebody has resized pod %s to %s", p.Name, p.size().only(s.Current))
+		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !known(p) {
+			return fmt.Sprintf("somebody has resized pod %s to %s", p.Name, p.size().restrictTo(s.Current))
 		}
 	}
 	return ""
 }
 
-// templateDrift compares the pod template with what it was, or with what it was given.
-func templateDrift(in Input, s State) string {
-	want := s.Earlier
+// findTemplateDrift compares the pod template with what it was, or with what it was given.
+func findTemplateDrift(in Input, s State) string {
+	want := s.Original
 	if s.Template != nil {
 		want = *s.Template
-		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.Earlier, want}, s.Given...), in.Template.has) {
+		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.Original, want}, s.EarlierSizes...), in.Template.contains) {
 			return "" // It is on its way there.
 		}
 	}
 	for _, a := range in.Template.amounts() {
-		if _, ours := s.Earlier.Containers[a.container]; !ours {
+		if _, ours := s.Original.Containers[a.container]; !ours {
 			continue
 		}
 		now, _ := in.Template.get(a)
 		if then, had := want.get(a); !had || now != then {
-			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, orNone(a.field, then, had))
+			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, textOrNotSet(a.field, then, had))
 		}
 	}
 	for _, a := range want.amounts() {
@@ -59,19 +59,19 @@ func templateDrift(in Input, s State) string {
 	return ""
 }
 
-func orNone(f field, v int64, had bool) string {
+func textOrNotSet(f field, v int64, had bool) string {
 	if !had {
 		return "not set"
 	}
 	return f.text(v)
 }
 
-func replicasDrift(in Input, s State) string {
+func findReplicasDrift(in Input, s State) string {
 	now, ok := in.Template.get(amount{field: replicas})
 	if !ok {
 		return ""
 	}
-	for _, size := range append([]Size{s.Earlier, s.Before, s.Current}, s.Given...) {
+	for _, size := range append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...) {
 		if v, ok := size.get(amount{field: replicas}); ok && v == now {
 			return ""
 		}

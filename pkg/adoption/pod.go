@@ -10,34 +10,34 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// Resize is how far the node has come with the last size that a pod was given.
-type Resize string
+// ResizeStatus is how far the node has come with the last size that a pod was given.
+type ResizeStatus string
 
 // The states of a resize.
 const (
-	// Done: the pod has it.
-	Done Resize = ""
-	// Deferred: the node has no room now, and will try again.
-	Deferred Resize = "Deferred"
-	// Infeasible: this node can never give it.
-	Infeasible Resize = "Infeasible"
-	// InProgress: the node is at it.
-	InProgress Resize = "InProgress"
-	// Failed: the node has tried and could not, and tries again: memory in use above the new limit, mostly.
-	Failed Resize = "Failed"
+	// ResizeDone: the pod has it.
+	ResizeDone ResizeStatus = ""
+	// ResizeDeferred: the node has no room now, and will try again.
+	ResizeDeferred ResizeStatus = "Deferred"
+	// ResizeInfeasible: this node can never give it.
+	ResizeInfeasible ResizeStatus = "Infeasible"
+	// ResizeInProgress: the node is at it.
+	ResizeInProgress ResizeStatus = "InProgress"
+	// ResizeFailed: the node has tried and could not, and tries again: memory in use above the new limit, mostly.
+	ResizeFailed ResizeStatus = "Failed"
 )
 
 // Pod is a pod of the workload as far as adoption looks at it.
 type Pod struct {
 	Name, UID string
 	Created   time.Time
-	// Fixed says why the pod cannot be resized; empty where it can: it runs, and nobody is deleting it.
-	Fixed string
+	// NotResizable says why the pod cannot be resized; empty where it can: it runs, and nobody is deleting it.
+	NotResizable string
 	// Containers of the pod's spec, init containers included.
 	Containers []Container
-	// Resize is how far the last resize has come; Message is the node's.
-	Resize  Resize
-	Message string
+	// ResizeStatus is how far the last resize has come; Message is the node's.
+	ResizeStatus  ResizeStatus
+	ResizeMessage string
 	// Refused says why the pod can never be given RefusedSize in place, where that was refused before its node was asked; empty where
 	// nothing was.
 	Refused     string
@@ -60,16 +60,16 @@ type Container struct {
 	KilledAt, EndedAt time.Time
 }
 
-// class is the QoS class that a set of containers has.
-type class int
+// qosClass is the QoS class that a set of containers has.
+type qosClass int
 
 const (
-	bestEffort class = iota
+	bestEffort qosClass = iota
 	burstable
 	guaranteed
 )
 
-func (p Pod) class() class {
+func (p Pod) qosClass() qosClass {
 	some, all := false, len(p.Containers) > 0
 	for _, c := range p.Containers {
 		s := Size{Containers: map[string]rightsize.Resources{"": c.Size}}
@@ -91,7 +91,7 @@ func (p Pod) class() class {
 }
 
 // Guaranteed tells whether the pod's QoS class is that.
-func (p Pod) Guaranteed() bool { return p.class() == guaranteed }
+func (p Pod) Guaranteed() bool { return p.qosClass() == guaranteed }
 
 // size is what the spec of the pod asks for.
 func (p Pod) size() Size {
@@ -102,9 +102,9 @@ func (p Pod) size() Size {
 	return out.Clone()
 }
 
-// Aim is what a pod is given in place to have the goal, as far as that can be taken back: what it does not ask for is not
+// InPlaceSize is what a pod is given in place to have the goal, as far as that can be taken back: what it does not ask for is not
 // added, and what the goal lacks is not taken away, for neither could be undone in place. why says that it is given nothing.
-func (p Pod) Aim(goal Size) (to Size, why string) {
+func (p Pod) InPlaceSize(goal Size) (to Size, why string) {
 	to = p.size()
 	frozen := map[string]bool{}
 	for _, c := range p.Containers {
@@ -131,10 +131,10 @@ func (p Pod) Aim(goal Size) (to Size, why string) {
 		c.Size = to.Containers[c.Name]
 		after.Containers = append(after.Containers, c)
 	}
-	if p.class() == bestEffort {
+	if p.qosClass() == bestEffort {
 		return p.size(), "it is BestEffort: requests in place would change its QoS class; new pods get them"
 	}
-	if after.class() != p.class() {
+	if after.qosClass() != p.qosClass() {
 		return p.size(), "its QoS class would change"
 	}
 	return to, ""
@@ -157,8 +157,8 @@ func (p Pod) restarts(to Size) bool {
 	return false
 }
 
-// lowers tells whether a size has less of anything than another.
-func lowers(from, to Size) bool {
+// reduces tells whether a size has less of anything than another.
+func reduces(from, to Size) bool {
 	for _, a := range from.amounts() {
 		now, _ := from.get(a)
 		if then, ok := to.get(a); ok && then < now {
@@ -168,11 +168,11 @@ func lowers(from, to Size) bool {
 	return false
 }
 
-// waits says how long a node may be at it before the step goes on without the pod.
-func (p Pod) waits() string {
-	switch p.Resize {
-	case Deferred, Failed, InProgress, Infeasible:
-		return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.Resize, p.Message)
+// resizeRemark says how long a node may be at it before the step goes on without the pod.
+func (p Pod) resizeRemark() string {
+	switch p.ResizeStatus {
+	case ResizeDeferred, ResizeFailed, ResizeInProgress, ResizeInfeasible:
+		return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, p.ResizeMessage)
 	default:
 		return ""
 	}

@@ -15,8 +15,8 @@ import (
 type Policy struct {
 	// Step is the share of what a container has now that one step takes away at most, 0 to 1 exclusive.
 	Step series.Ratio
-	// Material is the share below which a difference is not worth a step, 0 to 1 exclusive.
-	Material series.Ratio
+	// MinChange is the share below which a difference is not worth a step, 0 to 1 exclusive.
+	MinChange series.Ratio
 	// MinCPU and MinMemory are floors: nothing is lowered below them.
 	MinCPU    series.MilliCPU
 	MinMemory series.Bytes
@@ -24,8 +24,8 @@ type Policy struct {
 	Watch time.Duration
 	// Settle is how long pods may take to get a new size; those that wait longer are left waiting, and the step goes on.
 	Settle time.Duration
-	// Look is the time between two looks while pods get a new size or a step is watched.
-	Look time.Duration
+	// PollInterval is the time between two looks while pods get a new size or a step is watched.
+	PollInterval time.Duration
 	// ReadyGrace is how long a pod may be not ready before that counts as worse.
 	ReadyGrace time.Duration
 	// CoolDown is the rest after a roll-back before anything is lowered again; MaxRollbacks in a row end it for good.
@@ -33,16 +33,16 @@ type Policy struct {
 	MaxRollbacks int
 	// PodsAtOnce is the share of the pods of a workload that are lowered, or restarted, in one look; one at least.
 	PodsAtOnce series.Ratio
-	// Throttled is the share of CFS periods that counts as throttled, and ThrottledMore how much more than before the step it
+	// Throttled is the share of CFS periods that counts as throttled, and ThrottledIncrease how much more than before the step it
 	// has to be.
-	Throttled, ThrottledMore series.Ratio
-	// PerNamespace and PerCluster bound the workloads of which something is being lowered, the watch included.
-	PerNamespace, PerCluster int
+	Throttled, ThrottledIncrease series.Ratio
+	// MaxPerNamespace and MaxPerCluster bound the workloads of which something is being lowered, the watch included.
+	MaxPerNamespace, MaxPerCluster int
 	// BreakerShare is the share of the workloads lowered within BreakerWindow that may have got worse before all adoption
-	// stops; BreakerLeast is how many have to have got worse for that.
-	BreakerShare  series.Ratio
-	BreakerLeast  int
-	BreakerWindow time.Duration
+	// stops; BreakerMinWorkloads is how many have to have got worse for that.
+	BreakerShare        series.Ratio
+	BreakerMinWorkloads int
+	BreakerWindow       time.Duration
 }
 
 // DefaultPolicy is careful: a fifth at a time and ten minutes between, so that a container goes to a third of its request in
@@ -50,12 +50,12 @@ type Policy struct {
 // bucket. The floors are what a small process needs to answer its probes.
 func DefaultPolicy() Policy {
 	return Policy{
-		Step: 0.2, Material: 0.05, MinCPU: 10, MinMemory: 16 << 20,
-		Watch: 10 * time.Minute, Settle: 5 * time.Minute, Look: 15 * time.Second, ReadyGrace: time.Minute,
+		Step: 0.2, MinChange: 0.05, MinCPU: 10, MinMemory: 16 << 20,
+		Watch: 10 * time.Minute, Settle: 5 * time.Minute, PollInterval: 15 * time.Second, ReadyGrace: time.Minute,
 		CoolDown: 6 * time.Hour, MaxRollbacks: 3,
-		PodsAtOnce: 0.25, Throttled: 0.25, ThrottledMore: 0.1,
-		PerNamespace: 3, PerCluster: 20,
-		BreakerShare: 0.2, BreakerLeast: 3, BreakerWindow: 24 * time.Hour,
+		PodsAtOnce: 0.25, Throttled: 0.25, ThrottledIncrease: 0.1,
+		MaxPerNamespace: 3, MaxPerCluster: 20,
+		BreakerShare: 0.2, BreakerMinWorkloads: 3, BreakerWindow: 24 * time.Hour,
 	}
 }
 
@@ -72,20 +72,20 @@ func (p Policy) Validate() error {
 	if !(p.PodsAtOnce > 0 && p.PodsAtOnce <= 1) {
 		errs = append(errs, fmt.Errorf("podsAtOnce %v: must be more than 0 and at most 1", p.PodsAtOnce))
 	}
-	for name, v := range map[string]series.Ratio{"material": p.Material, "throttled": p.Throttled, "throttledMore": p.ThrottledMore} {
+	for name, v := range map[string]series.Ratio{"material": p.MinChange, "throttled": p.Throttled, "throttledMore": p.ThrottledIncrease} {
 		if !(v >= 0 && v < 1) {
 			errs = append(errs, fmt.Errorf("%s %v: must be at least 0 and less than 1", name, v))
 		}
 	}
 	for name, d := range map[string]time.Duration{
-		"watch": p.Watch, "settle": p.Settle, "look": p.Look, "readyGrace": p.ReadyGrace, "coolDown": p.CoolDown, "breakerWindow": p.BreakerWindow,
+		"watch": p.Watch, "settle": p.Settle, "look": p.PollInterval, "readyGrace": p.ReadyGrace, "coolDown": p.CoolDown, "breakerWindow": p.BreakerWindow,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s %s: must be more than 0", name, d))
 		}
 	}
 	for name, n := range map[string]int{
-		"maxRollbacks": p.MaxRollbacks, "perNamespace": p.PerNamespace, "perCluster": p.PerCluster, "breakerLeast": p.BreakerLeast,
+		"maxRollbacks": p.MaxRollbacks, "perNamespace": p.MaxPerNamespace, "perCluster": p.MaxPerCluster, "breakerLeast": p.BreakerMinWorkloads,
 	} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("%s %d: must be 1 or more", name, n))

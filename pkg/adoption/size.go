@@ -55,13 +55,13 @@ func (s Size) Clone() Size {
 	}
 	for name := range s.Containers { // Those without any amount too.
 		if _, ok := out.Containers[name]; !ok {
-			out.container(name)
+			out.addContainer(name)
 		}
 	}
 	return out
 }
 
-func (s *Size) container(name string) {
+func (s *Size) addContainer(name string) {
 	if s.Containers == nil {
 		s.Containers = map[string]rightsize.Resources{}
 	}
@@ -100,17 +100,17 @@ func (s Size) get(a amount) (int64, bool) {
 	r := s.Containers[a.container]
 	switch a.field {
 	case cpuRequest:
-		return value(r.CPURequest)
+		return dereference(r.CPURequest)
 	case cpuLimit:
-		return value(r.CPULimit)
+		return dereference(r.CPULimit)
 	case memoryRequest:
-		return value(r.MemoryRequest)
+		return dereference(r.MemoryRequest)
 	default:
-		return value(r.MemoryLimit)
+		return dereference(r.MemoryLimit)
 	}
 }
 
-func value[T series.MilliCPU | series.Bytes](p *T) (int64, bool) {
+func dereference[T series.MilliCPU | series.Bytes](p *T) (int64, bool) {
 	if p == nil {
 		return 0, false
 	}
@@ -123,7 +123,7 @@ func (s *Size) set(a amount, v int64) {
 		s.Replicas = &n
 		return
 	}
-	s.container(a.container)
+	s.addContainer(a.container)
 	r := s.Containers[a.container]
 	cpu, memory := series.MilliCPU(v), series.Bytes(v)
 	switch a.field {
@@ -139,8 +139,8 @@ func (s *Size) set(a amount, v int64) {
 	s.Containers[a.container] = r
 }
 
-// Is tells whether two sizes speak of the same amounts and give them the same values.
-func (s Size) Is(other Size) bool {
+// Equal tells whether two sizes speak of the same amounts and give them the same values.
+func (s Size) Equal(other Size) bool {
 	mine, theirs := s.amounts(), other.amounts()
 	if !slices.Equal(mine, theirs) {
 		return false
@@ -154,8 +154,8 @@ func (s Size) Is(other Size) bool {
 	return true
 }
 
-// has tells whether a size gives every amount that the other speaks of its value.
-func (s Size) has(other Size) bool {
+// contains tells whether a size gives every amount that the other speaks of its value.
+func (s Size) contains(other Size) bool {
 	for _, a := range other.amounts() {
 		want, _ := other.get(a)
 		if v, ok := s.get(a); !ok || v != want {
@@ -165,8 +165,8 @@ func (s Size) has(other Size) bool {
 	return true
 }
 
-// only is the part of a size that is about the containers of another.
-func (s Size) only(of Size) Size {
+// restrictTo is the part of a size that is about the containers of another.
+func (s Size) restrictTo(of Size) Size {
 	out := s.Clone()
 	maps.DeleteFunc(out.Containers, func(name string, _ rightsize.Resources) bool {
 		_, ok := of.Containers[name]

@@ -37,28 +37,28 @@ const (
 
 // kept bounds the outcomes that a state remembers, and remembered the sizes of earlier steps.
 const (
-	kept       = 10
-	remembered = 8
+	maxOutcomes     = 10
+	maxEarlierSizes = 8
 )
 
 // State is what has to survive: it is written down on the workload before anything is done. Its JSON is what others may
 // read; fields are only added.
 type State struct {
 	Phase Phase `json:"phase,omitempty"`
-	// Since is when the phase began, StepAt the last step down.
-	Since  time.Time `json:"since,omitzero"`
-	StepAt time.Time `json:"stepAt,omitzero"`
+	// PhaseSince is when the phase began, StepAt the last step down.
+	PhaseSince time.Time `json:"since,omitzero"`
+	StepAt     time.Time `json:"stepAt,omitzero"`
 	// Reach says which pods get the size, ChangedAt when Current was last another.
 	Reach     Reach     `json:"reach,omitempty"`
 	ChangedAt time.Time `json:"changedAt,omitzero"`
-	// By names the recommendation that is adopted, as namespace/name.
-	By string `json:"by,omitempty"`
-	// Earlier is what the workload asked for before adoption, and Owner the field manager that had said so.
-	Earlier Size   `json:"earlier,omitzero"`
-	Owner   string `json:"owner,omitempty"`
-	// Before is what pods had before the last step; Current is what they shall have now, and what new pods get.
-	Before  Size `json:"before,omitzero"`
-	Current Size `json:"current,omitzero"`
+	// Recommendation names the recommendation that is adopted, as namespace/name.
+	Recommendation string `json:"by,omitempty"`
+	// Original is what the workload asked for before adoption, and Owner the field manager that had said so.
+	Original Size   `json:"earlier,omitzero"`
+	Owner    string `json:"owner,omitempty"`
+	// Previous is what pods had before the last step; Current is what they shall have now, and what new pods get.
+	Previous Size `json:"before,omitzero"`
+	Current  Size `json:"current,omitzero"`
 	// Template is what the pod template is given, nil where it is left alone; TemplateSeen, that it was seen to have it.
 	Template     *Size `json:"template,omitempty"`
 	TemplateSeen bool  `json:"templateSeen,omitempty"`
@@ -73,31 +73,31 @@ type State struct {
 	Reason string `json:"reason,omitempty"`
 	// Outcomes are the last steps down, oldest first.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
-	// Tied are the targets of the workload's autoscaler that move with the requests.
-	Tied []Tied `json:"tied,omitempty"`
-	// Given are sizes of earlier steps, which pods may still have.
-	Given []Size `json:"given,omitempty"`
+	// AdjustedTargets are the targets of the workload's autoscaler that move with the requests.
+	AdjustedTargets []AdjustedTarget `json:"tied,omitempty"`
+	// EarlierSizes are sizes of earlier steps, which pods may still have.
+	EarlierSizes []Size `json:"given,omitempty"`
 }
 
 // Outcome is how a step ended.
 type Outcome struct {
-	At    time.Time `json:"at"`
-	Size  string    `json:"size"`
-	Worse string    `json:"worse,omitempty"`
+	At         time.Time `json:"at"`
+	Size       string    `json:"size"`
+	Regression string    `json:"worse,omitempty"`
 }
 
 // Clone shares nothing with the original.
 func (s State) Clone() State {
 	out := s
-	out.Earlier, out.Before, out.Current = s.Earlier.Clone(), s.Before.Clone(), s.Current.Clone()
+	out.Original, out.Previous, out.Current = s.Original.Clone(), s.Previous.Clone(), s.Current.Clone()
 	if s.Template != nil {
 		t := s.Template.Clone()
 		out.Template = &t
 	}
-	out.Outcomes, out.Tied = slices.Clone(s.Outcomes), slices.Clone(s.Tied)
-	out.Given = nil
-	for _, g := range s.Given {
-		out.Given = append(out.Given, g.Clone())
+	out.Outcomes, out.AdjustedTargets = slices.Clone(s.Outcomes), slices.Clone(s.AdjustedTargets)
+	out.EarlierSizes = nil
+	for _, g := range s.EarlierSizes {
+		out.EarlierSizes = append(out.EarlierSizes, g.Clone())
 	}
 	return out
 }
@@ -105,8 +105,8 @@ func (s State) Clone() State {
 // UnderWay tells that something is being lowered or watched: it counts in the budgets.
 func (s State) UnderWay() bool { return s.Phase == Lowering || s.Phase == Watching }
 
-// ForNewPods is what new pods shall get: nothing where nothing is adopted or a person has to look.
-func (s State) ForNewPods() (Size, bool) {
+// NewPodSize is what new pods shall get: nothing where nothing is adopted or a person has to look.
+func (s State) NewPodSize() (Size, bool) {
 	switch s.Phase {
 	case Untouched, Withdrawing, Stopped:
 		return Size{}, false
@@ -115,28 +115,28 @@ func (s State) ForNewPods() (Size, bool) {
 	}
 }
 
-func (s *State) outcome(now time.Time, worse string) {
-	s.Outcomes = append(s.Outcomes, Outcome{At: now, Size: s.Current.String(), Worse: worse})
-	if n := len(s.Outcomes); n > kept {
-		s.Outcomes = s.Outcomes[n-kept:]
+func (s *State) recordOutcome(now time.Time, worse string) {
+	s.Outcomes = append(s.Outcomes, Outcome{At: now, Size: s.Current.String(), Regression: worse})
+	if n := len(s.Outcomes); n > maxOutcomes {
+		s.Outcomes = s.Outcomes[n-maxOutcomes:]
 	}
 }
 
-func (s *State) give(size Size) {
-	for _, g := range s.Given {
-		if g.Is(size) {
+func (s *State) rememberSize(size Size) {
+	for _, g := range s.EarlierSizes {
+		if g.Equal(size) {
 			return
 		}
 	}
-	s.Given = append(s.Given, size.Clone())
-	if n := len(s.Given); n > remembered {
-		s.Given = s.Given[n-remembered:]
+	s.EarlierSizes = append(s.EarlierSizes, size.Clone())
+	if n := len(s.EarlierSizes); n > maxEarlierSizes {
+		s.EarlierSizes = s.EarlierSizes[n-maxEarlierSizes:]
 	}
 }
 
-// Text is the state as it is written down; an untouched one is empty.
-func (s State) Text() (string, error) {
-	if s.Phase == Untouched && s.Earlier.Empty() {
+// Encode is the state as it is written down; an untouched one is empty.
+func (s State) Encode() (string, error) {
+	if s.Phase == Untouched && s.Original.Empty() {
 		return "", nil
 	}
 	raw, err := json.Marshal(s)
@@ -161,15 +161,15 @@ func ParseState(text string) (State, error) {
 	default:
 		return State{}, fmt.Errorf("state of adoption: phase %q is not known", s.Phase)
 	}
-	for name, size := range map[string]Size{"earlier": s.Earlier, "before": s.Before, "current": s.Current} {
+	for name, size := range map[string]Size{"earlier": s.Original, "before": s.Previous, "current": s.Current} {
 		for _, a := range size.amounts() {
 			if v, _ := size.get(a); v < 0 {
 				return State{}, fmt.Errorf("state of adoption: %s: %s: negative", name, a.container)
 			}
 		}
 	}
-	for _, t := range s.Tied {
-		if t.Percent < 1 || t.Set < 1 || t.Was < 1 {
+	for _, t := range s.AdjustedTargets {
+		if t.Percent < 1 || t.Set < 1 || t.Previous < 1 {
 			return State{}, fmt.Errorf("state of adoption: target %s: must be 1 or more", t.Target)
 		}
 	}
@@ -179,7 +179,7 @@ func ParseState(text string) (State, error) {
 		return State{}, fmt.Errorf("state of adoption: reach %q is not known", s.Reach)
 	}
 	// A container that asked for nothing has an earlier size without amounts.
-	if len(s.Earlier.Containers) == 0 && s.Earlier.Replicas == nil || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
+	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
 		return State{}, fmt.Errorf("state of adoption: phase %s without the sizes that it needs", s.Phase)
 	}
 	return s, nil

@@ -26,8 +26,8 @@ type Pod struct {
 	// Node is empty while the pod is not scheduled.
 	Node    string
 	Request Amounts
-	// Use is nil where it is not known, which is not the same as none. GPUs are not looked at: a pod holds them whole.
-	Use *Amounts
+	// Usage is nil where it is not known, which is not the same as none. GPUs are not looked at: a pod holds them whole.
+	Usage *Amounts
 }
 
 // Shares are the cost of the same pods by three measures.
@@ -35,26 +35,26 @@ type Shares struct {
 	// Request counts what is requested, Use what is used, and Max the larger of the two, resource by resource: what
 	// OpenCost charges (its specification: the greater of request and usage).
 	Request Split `json:"request"`
-	Use     Split `json:"use"`
+	Usage   Split `json:"use"`
 	Max     Split `json:"max"`
 }
 
 // Plus adds measure by measure.
 func (s Shares) Plus(t Shares) Shares {
-	return Shares{Request: s.Request.Plus(t.Request), Use: s.Use.Plus(t.Use), Max: s.Max.Plus(t.Max)}
+	return Shares{Request: s.Request.Plus(t.Request), Usage: s.Usage.Plus(t.Usage), Max: s.Max.Plus(t.Max)}
 }
 
 // Bill is what some pods cost.
 type Bill struct {
 	Pods int
-	// WithoutUse counts those whose use is not known; nothing is charged for them by use, and their request by max.
-	WithoutUse int
-	Cost       Shares
+	// WithoutUsage counts those whose use is not known; nothing is charged for them by use, and their request by max.
+	WithoutUsage int
+	Cost         Shares
 }
 
 func (b *Bill) add(o Bill) {
 	b.Pods += o.Pods
-	b.WithoutUse += o.WithoutUse
+	b.WithoutUsage += o.WithoutUsage
 	b.Cost = b.Cost.Plus(o.Cost)
 }
 
@@ -91,7 +91,7 @@ type Allocation struct {
 	Used    Bill
 	Idle    Shares
 	// Pending pods are on no node, and Lost ones on a node that is not known: neither costs anything here.
-	Pending, Lost int
+	Pending, OnUnknownNode int
 }
 
 // Allocate deals the cost of each node out to its pods: of each resource a pod bears the share that it holds of the
@@ -106,7 +106,7 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 		case p.Node == "":
 			out.Pending++
 		case !known:
-			out.Lost++
+			out.OnUnknownNode++
 		default:
 			byNode[p.Node] = append(byNode[p.Node], p)
 		}
@@ -117,8 +117,8 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 		q := t.quotes[name]
 		bills, idle := shareNode(q, byNode[name])
 		for i, p := range byNode[name] {
-			at(workloads, p.Workload).add(bills[i])
-			at(namespaces, p.Workload.Namespace).add(bills[i])
+			billOf(workloads, p.Workload).add(bills[i])
+			billOf(namespaces, p.Workload.Namespace).add(bills[i])
 			out.Used.add(bills[i])
 		}
 		out.Nodes = append(out.Nodes, NodeCost{Quote: q, Pods: len(bills), Idle: idle})
@@ -132,17 +132,17 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 		out.Namespaces = append(out.Namespaces, NamespaceCost{Namespace: ns, Bill: *b})
 	}
 	slices.SortFunc(out.Workloads, func(a, b WorkloadCost) int {
-		return cmp.Or(dearer(a.Bill, b.Bill), cmp.Compare(a.Workload.String(), b.Workload.String()))
+		return cmp.Or(compareCost(a.Bill, b.Bill), cmp.Compare(a.Workload.String(), b.Workload.String()))
 	})
 	slices.SortFunc(out.Namespaces, func(a, b NamespaceCost) int {
-		return cmp.Or(dearer(a.Bill, b.Bill), cmp.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(compareCost(a.Bill, b.Bill), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	return out
 }
 
-func dearer(a, b Bill) int { return cmp.Compare(b.Cost.Max.Total(), a.Cost.Max.Total()) }
+func compareCost(a, b Bill) int { return cmp.Compare(b.Cost.Max.Total(), a.Cost.Max.Total()) }
 
-func at[K comparable](m map[K]*Bill, key K) *Bill {
+func billOf[K comparable](m map[K]*Bill, key K) *Bill {
 	if m[key] == nil {
 		m[key] = &Bill{}
 	}
@@ -152,15 +152,15 @@ func at[K comparable](m map[K]*Bill, key K) *Bill {
 // shareNode returns the bill of each pod of a node, and what is left of the node's cost.
 func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 	bills := make([]Bill, len(pods))
-	idle := Shares{Request: q.Cost, Use: q.Cost, Max: q.Cost}
+	idle := Shares{Request: q.Cost, Usage: q.Cost, Max: q.Cost}
 	request, use, most := make([]Amounts, len(pods)), make([]Amounts, len(pods)), make([]Amounts, len(pods))
 	for i, p := range pods {
 		bills[i].Pods = 1
 		request[i] = p.Request.clamped()
-		if p.Use == nil {
-			bills[i].WithoutUse = 1
+		if p.Usage == nil {
+			bills[i].WithoutUsage = 1
 		} else {
-			use[i] = p.Use.clamped()
+			use[i] = p.Usage.clamped()
 		}
 		use[i].GPU = request[i].GPU
 		most[i] = request[i].Max(use[i])
@@ -170,20 +170,20 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 		of   func(*Shares) *Split
 	}{
 		{request, func(s *Shares) *Split { return &s.Request }},
-		{use, func(s *Shares) *Split { return &s.Use }},
+		{use, func(s *Shares) *Split { return &s.Usage }},
 		{most, func(s *Shares) *Split { return &s.Max }},
 	} {
 		left := m.of(&idle)
-		left.CPU = deal(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].CPU), &m.of(&bills[i].Cost).CPU })
-		left.Memory = deal(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].Memory), &m.of(&bills[i].Cost).Memory })
-		left.GPU = deal(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) { return m.held[i].GPU, &m.of(&bills[i].Cost).GPU })
+		left.CPU = divide(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].CPU), &m.of(&bills[i].Cost).CPU })
+		left.Memory = divide(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].Memory), &m.of(&bills[i].Cost).Memory })
+		left.GPU = divide(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) { return m.held[i].GPU, &m.of(&bills[i].Cost).GPU })
 	}
 	return bills, idle
 }
 
-// deal gives each of n holders its share of the cost of a capacity and returns what is left. Shares are differences of
+// divide gives each of n holders its share of the cost of a capacity and returns what is left. Shares are differences of
 // rounded running sums, so that they add up without a remainder and none is off by more than a billionth.
-func deal(cost Nanos, capacity int64, n int, holder func(i int) (held int64, share *Nanos)) Nanos {
+func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, share *Nanos)) Nanos {
 	sum := int64(0)
 	for i := range n {
 		held, _ := holder(i)

@@ -36,33 +36,33 @@ func TestAllocate(t *testing.T) {
 	})
 	web, sum := Workload{"shop", "Deployment", "web"}, Workload{"batch", "Job", "sum"}
 	got := Allocate(tariff, []Pod{
-		{Workload: web, Node: "a", Request: Amounts{CPU: 2000, Memory: 2 * oneGiB}, Use: used(500, oneGiB)},
-		{Workload: sum, Node: "a", Request: Amounts{CPU: 1000, Memory: 4 * oneGiB}, Use: used(3000, 2*oneGiB)},
+		{Workload: web, Node: "a", Request: Amounts{CPU: 2000, Memory: 2 * oneGiB}, Usage: used(500, oneGiB)},
+		{Workload: sum, Node: "a", Request: Amounts{CPU: 1000, Memory: 4 * oneGiB}, Usage: used(3000, 2*oneGiB)},
 		{Workload: web, Node: "b", Request: Amounts{CPU: 1000, Memory: oneGiB}},
 		{Workload: web, Node: "gone", Request: Amounts{CPU: 1000}},
 		{Workload: web},
 	})
-	if !near(got.Cluster.Total().PerHour(), 8+4) || got.Lost != 1 || got.Pending != 1 || len(got.Workloads) != 2 || len(got.Namespaces) != 2 {
+	if !near(got.Cluster.Total().PerHour(), 8+4) || got.OnUnknownNode != 1 || got.Pending != 1 || len(got.Workloads) != 2 || len(got.Namespaces) != 2 {
 		t.Fatalf("%+v", got)
 	}
 	w := got.Workloads[slices.IndexFunc(got.Workloads, func(w WorkloadCost) bool { return w.Workload == web })]
-	if w.Pods != 2 || w.WithoutUse != 1 ||
-		!near(w.Cost.Request.Total().PerHour(), 2+1+1+0.5) || !near(w.Cost.Use.Total().PerHour(), 0.5+0.5) {
+	if w.Pods != 2 || w.WithoutUsage != 1 ||
+		!near(w.Cost.Request.Total().PerHour(), 2+1+1+0.5) || !near(w.Cost.Usage.Total().PerHour(), 0.5+0.5) {
 		t.Errorf("%+v", w)
 	}
 	// By max the two pods of node a hold 5 of 4 cores: they share them 2 to 3.
 	if !near(w.Cost.Max.CPU.PerHour(), 4*2.0/5+1) || !near(w.Cost.Max.Memory.PerHour(), 1+0.5) {
 		t.Errorf("by max %+v", w.Cost.Max)
 	}
-	if !near(got.Idle.Request.Total().PerHour(), 12-4.5-3) || !near(got.Idle.Use.Total().PerHour(), 12-1-4) || got.Nodes[0].Idle.Max.CPU != 0 {
+	if !near(got.Idle.Request.Total().PerHour(), 12-4.5-3) || !near(got.Idle.Usage.Total().PerHour(), 12-1-4) || got.Nodes[0].Idle.Max.CPU != 0 {
 		t.Errorf("idle %+v", got.Idle)
 	}
 }
 
 func TestAllocateGPUs(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB, GPU: 4}}})
-	got := Allocate(tariff, []Pod{{Workload: Workload{"ml", "Job", "train"}, Node: "a", Request: Amounts{GPU: 3}, Use: used(0, 0)}})
-	for name, s := range map[string]Split{"request": got.Used.Cost.Request, "use": got.Used.Cost.Use, "max": got.Used.Cost.Max} {
+	got := Allocate(tariff, []Pod{{Workload: Workload{"ml", "Job", "train"}, Node: "a", Request: Amounts{GPU: 3}, Usage: used(0, 0)}})
+	for name, s := range map[string]Split{"request": got.Used.Cost.Request, "use": got.Used.Cost.Usage, "max": got.Used.Cost.Max} {
 		if !near(s.GPU.PerHour(), 6) {
 			t.Errorf("by %s: %v", name, s.GPU.PerHour())
 		}
@@ -92,7 +92,7 @@ func TestAllocationAddsUp(t *testing.T) {
 					Request: Amounts{CPU: series.MilliCPU(rng.IntN(4000) - 200), Memory: series.Bytes(rng.Int64N(16*oneGiB)) - oneGiB, GPU: rng.Int64N(2)},
 				}
 				if rng.IntN(4) > 0 {
-					p.Use = used(series.MilliCPU(rng.IntN(4000)-200), series.Bytes(rng.Int64N(16*oneGiB)))
+					p.Usage = used(series.MilliCPU(rng.IntN(4000)-200), series.Bytes(rng.Int64N(16*oneGiB)))
 				}
 				pods = append(pods, p)
 			}
@@ -101,7 +101,7 @@ func TestAllocationAddsUp(t *testing.T) {
 		byWorkload, byNamespace := got.Idle, got.Idle
 		for _, w := range got.Workloads {
 			byWorkload = byWorkload.Plus(w.Cost)
-			for _, s := range []Split{w.Cost.Request, w.Cost.Use, w.Cost.Max} {
+			for _, s := range []Split{w.Cost.Request, w.Cost.Usage, w.Cost.Max} {
 				if s.CPU < 0 || s.Memory < 0 || s.GPU < 0 {
 					t.Fatalf("round %d: %+v", round, w)
 				}
@@ -110,7 +110,7 @@ func TestAllocationAddsUp(t *testing.T) {
 		for _, ns := range got.Namespaces {
 			byNamespace = byNamespace.Plus(ns.Cost)
 		}
-		whole := Shares{Request: got.Cluster, Use: got.Cluster, Max: got.Cluster}
+		whole := Shares{Request: got.Cluster, Usage: got.Cluster, Max: got.Cluster}
 		if byWorkload != whole || byNamespace != whole || got.Idle.Plus(got.Used.Cost) != whole {
 			t.Fatalf("round %d: %+v and %+v are not %+v", round, byWorkload, byNamespace, whole)
 		}
@@ -185,7 +185,7 @@ func TestSavingOf(t *testing.T) {
 		MemoryNow: ptr(series.Bytes(2 * oneGiB)), MemoryNew: ptr(series.Bytes(3 * oneGiB)),
 	}
 	s := SavingOf(price, 3, []Resize{less})
-	if s.CPU != 1800 || s.Memory != -3*oneGiB || len(s.Left) != 0 || !near(s.Hourly.Total().PerHour(), 0.18-0.03) ||
+	if s.CPU != 1800 || s.Memory != -3*oneGiB || len(s.NotCounted) != 0 || !near(s.Hourly.Total().PerHour(), 0.18-0.03) ||
 		!near(s.Hourly.Total().PerMonth(), (0.18-0.03)*730) {
 		t.Errorf("%+v", s)
 	}
@@ -203,7 +203,7 @@ func TestSavingOf(t *testing.T) {
 		"too large memory": {1, Resize{Container: "app", MemoryNow: ptr(series.Bytes(1)), MemoryNew: ptr(series.Bytes(math.MaxInt64))}, "too large"},
 	} {
 		s := SavingOf(price, c.pods, []Resize{c.r})
-		if s.CPU != 0 || s.Memory != 0 || s.Hourly != (Split{}) || !strings.Contains(strings.Join(s.Left, "; "), c.left) {
+		if s.CPU != 0 || s.Memory != 0 || s.Hourly != (Split{}) || !strings.Contains(strings.Join(s.NotCounted, "; "), c.left) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -222,7 +222,7 @@ func BenchmarkAllocate(b *testing.B) {
 		pods[i] = Pod{
 			Workload: Workload{fmt.Sprint("ns", w%50), "Deployment", fmt.Sprint("w", w)}, Node: nodes[rng.IntN(len(nodes))].Name,
 			Request: Amounts{CPU: series.MilliCPU(rng.IntN(2000)), Memory: series.Bytes(rng.Int64N(8 * oneGiB))},
-			Use:     used(series.MilliCPU(rng.IntN(1000)), series.Bytes(rng.Int64N(4*oneGiB))),
+			Usage:   used(series.MilliCPU(rng.IntN(1000)), series.Bytes(rng.Int64N(4*oneGiB))),
 		}
 	}
 	book := mustParse(b, plain)

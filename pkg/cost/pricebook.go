@@ -91,7 +91,7 @@ type Node struct {
 // is out of range.
 func (b *PriceBook) Quote(n Node) (Quote, error) {
 	group := b.groupOf(n.Labels)
-	capacity := b.capacityOf(n.Labels)
+	capacity := b.capacityTypeOf(n.Labels)
 	q := Quote{Node: n.Name, Group: group.Name, CapacityType: OnDemand, Size: n.Size.clamped()}
 	price, factor := group.Price, 1.0
 	if capacity != nil {
@@ -172,7 +172,7 @@ func (b *PriceBook) groupOf(labels map[string]string) *Group {
 	return &b.Default
 }
 
-func (b *PriceBook) capacityOf(labels map[string]string) *CapacityType {
+func (b *PriceBook) capacityTypeOf(labels map[string]string) *CapacityType {
 	for i := range b.CapacityTypes {
 		for _, s := range b.CapacityTypes[i].Selectors {
 			if s.Matches(labels) {

@@ -29,8 +29,8 @@ type Saving struct {
 	Price  UnitPrice
 	// Counted is the number of requests, of CPU or of memory, that are counted.
 	Counted int
-	// Left says what is not counted and why, a sentence each.
-	Left []string
+	// NotCounted says what is not counted and why, a sentence each.
+	NotCounted []string
 }
 
 // SavingOf prices the change of a workload with so many pods. What has no request today is left out and said so: a
@@ -46,24 +46,24 @@ func SavingOf(price UnitPrice, pods int32, resizes []Resize) Saving {
 func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	s := Saving{Price: price}
 	if !(pods > 0) {
-		s.Left = append(s.Left, "it has no pods now")
+		s.NotCounted = append(s.NotCounted, "it has no pods now")
 		return s
 	}
 	var cpu, memory float64
 	for _, r := range resizes {
 		if r.ZeroCounts {
-			cpu += surplusOf(&s, r.CPUNow, r.CPUNew)
-			memory += surplusOf(&s, r.MemoryNow, r.MemoryNew)
+			cpu += differenceOf(&s, r.CPUNow, r.CPUNew)
+			memory += differenceOf(&s, r.MemoryNow, r.MemoryNew)
 			continue
 		}
-		cpu += lessOf(&s, "cpu of "+r.Container, r.CPUNow, r.CPUNew)
-		memory += lessOf(&s, "memory of "+r.Container, r.MemoryNow, r.MemoryNew)
+		cpu += reductionOf(&s, "cpu of "+r.Container, r.CPUNow, r.CPUNew)
+		memory += reductionOf(&s, "memory of "+r.Container, r.MemoryNow, r.MemoryNew)
 	}
 	cpu, memory = cpu*pods, memory*pods
 	money := math.Abs(cpu/milliPerCore*float64(price.CPU)) + math.Abs(memory/bytesPerGiB*float64(price.Memory))
 	const most = 1 << 53 // Beyond this floats leave whole numbers out.
 	if math.Abs(cpu) > most || math.Abs(memory) > most || !(money <= maxClusterPrice) {
-		s.Left, s.Counted = append(s.Left, "the amounts are too large to be counted"), 0
+		s.NotCounted, s.Counted = append(s.NotCounted, "the amounts are too large to be counted"), 0
 		return s
 	}
 	s.CPU, s.Memory = series.MilliCPU(cpu), series.Bytes(memory)
@@ -71,8 +71,8 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	return s
 }
 
-// surplusOf is lessOf where a zero is an amount like any other.
-func surplusOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) float64 {
+// differenceOf is reductionOf where a zero is an amount like any other.
+func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) float64 {
 	if now == nil || after == nil {
 		return 0
 	}
@@ -80,15 +80,15 @@ func surplusOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) float
 	return float64(*now) - float64(*after)
 }
 
-// lessOf is how much less a pod requests than now.
-func lessOf[T series.MilliCPU | series.Bytes](s *Saving, what string, now, after *T) float64 {
+// reductionOf is how much less a pod requests than now.
+func reductionOf[T series.MilliCPU | series.Bytes](s *Saving, what string, now, after *T) float64 {
 	switch {
 	case after == nil:
-		s.Left = append(s.Left, what+": no number yet")
+		s.NotCounted = append(s.NotCounted, what+": no number yet")
 	case now == nil || *now <= 0:
-		s.Left = append(s.Left, what+": no request today")
+		s.NotCounted = append(s.NotCounted, what+": no request today")
 	case *after < 0:
-		s.Left = append(s.Left, what+": a request below zero")
+		s.NotCounted = append(s.NotCounted, what+": a request below zero")
 	default:
 		s.Counted++
 		return float64(*now) - float64(*after)

@@ -40,12 +40,12 @@ func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 	if total > maxClusterPrice {
 		return nil, fmt.Errorf("the nodes cost %s %s an hour together: at most %s can be counted", formatFloat(total), b.Currency, formatFloat(maxClusterPrice))
 	}
-	var mean average
+	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
 		// Weighed by size: the mean price of a core is the cost of all cores over all cores.
 		mean.cpu.add(t.quotes[name].Cost.CPU.PerHour(), cores(t.quotes[name].Size.CPU))
 		mean.memory.add(t.quotes[name].Cost.Memory.PerHour(), gib(t.quotes[name].Size.Memory))
-		mean.see(t.quotes[name].Group)
+		mean.addGroup(t.quotes[name].Group)
 	}
 	if p, ok := mean.price(FromClusterMean); ok {
 		t.fallback = p
@@ -85,7 +85,7 @@ type UnitPrice struct {
 // not know are left out; where none is left it is the mean of the cluster, and where that has none, the default of the
 // book.
 func (t *Tariff) At(pods map[string]int) UnitPrice {
-	var mean average
+	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		q, known := t.quotes[name]
 		if !known || pods[name] <= 0 || q.Size.CPU == 0 || q.Size.Memory == 0 {
@@ -94,7 +94,7 @@ func (t *Tariff) At(pods map[string]int) UnitPrice {
 		n := float64(pods[name])
 		mean.cpu.add(n*q.Cost.CPU.PerHour()/cores(q.Size.CPU), n)
 		mean.memory.add(n*q.Cost.Memory.PerHour()/gib(q.Size.Memory), n)
-		mean.see(q.Group)
+		mean.addGroup(q.Group)
 	}
 	if p, ok := mean.price(FromNodes); ok {
 		return p
@@ -102,28 +102,28 @@ func (t *Tariff) At(pods map[string]int) UnitPrice {
 	return t.fallback
 }
 
-// average gathers prices of cores and of memory, and the groups that they are from.
-type average struct {
-	cpu, memory weighted
+// priceAverage gathers prices of cores and of memory, and the groups that they are from.
+type priceAverage struct {
+	cpu, memory weightedSum
 	groups      []string
 }
 
-type weighted struct{ sum, weight float64 }
+type weightedSum struct{ sum, weight float64 }
 
-func (w *weighted) add(sum, weight float64) {
+func (w *weightedSum) add(sum, weight float64) {
 	if weight > 0 {
 		w.sum += sum
 		w.weight += weight
 	}
 }
 
-func (a *average) see(group string) {
+func (a *priceAverage) addGroup(group string) {
 	if i, found := slices.BinarySearch(a.groups, group); !found {
 		a.groups = slices.Insert(a.groups, i, group)
 	}
 }
 
-func (a *average) price(from PricedFrom) (UnitPrice, bool) {
+func (a *priceAverage) price(from PricedFrom) (UnitPrice, bool) {
 	if a.cpu.weight == 0 || a.memory.weight == 0 {
 		return UnitPrice{}, false
 	}

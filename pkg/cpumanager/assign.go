@@ -18,8 +18,8 @@ type Machine struct {
 	Reserved numa.CPUSet
 	// Memory is what containers can have of each zone; a zone without any is not named.
 	Memory map[string]series.Bytes
-	// MemoryIsOthers tells that somebody else binds containers to zones of memory: then nobody is bound here.
-	MemoryIsOthers bool
+	// MemoryBoundByKubelet tells that somebody else binds containers to zones of memory: then nobody is bound here.
+	MemoryBoundByKubelet bool
 }
 
 // Pod is a pod whose containers are to have CPUs.
@@ -46,8 +46,8 @@ type ID struct{ Pod, Container string }
 // String is the form for people.
 func (id ID) String() string { return id.Pod + "/" + id.Container }
 
-// Holding is what a container has.
-type Holding struct {
+// Assignment is what a container has.
+type Assignment struct {
 	ID
 	// Policy is empty where it is not known, as in what gocrane's agent wrote: then it is the one that the pod has.
 	Policy numa.Policy
@@ -59,16 +59,16 @@ type Holding struct {
 // Refusal is a container that does not get what it asks for.
 type Refusal struct {
 	ID
-	// Keeps tells that it keeps what it had; else it shares with the others.
-	Keeps bool
-	Why   string
+	// KeepsCPUs tells that it keeps what it had; else it shares with the others.
+	KeepsCPUs bool
+	Reason    string
 }
 
 // Plan is who runs where.
 type Plan struct {
-	// Holdings are in the order of the pods.
-	Holdings []Holding
-	Refused  []Refusal
+	// Assignments are in the order of the pods.
+	Assignments []Assignment
+	Refused     []Refusal
 	// Shared are the CPUs that nobody has alone, reserved ones included.
 	Shared numa.CPUSet
 
@@ -85,7 +85,7 @@ func (p *Plan) CPUs(id ID) numa.CPUSet {
 
 // Exclusive are the CPUs that some container has alone.
 func (p *Plan) Exclusive() (cpus numa.CPUSet) {
-	for _, h := range p.Holdings {
+	for _, h := range p.Assignments {
 		if h.Policy == numa.PolicyExclusive {
 			cpus = cpus.Union(h.CPUs)
 		}
@@ -96,49 +96,49 @@ func (p *Plan) Exclusive() (cpus numa.CPUSet) {
 // Assign decides anew, given what containers have. Holdings of containers that are not among the pods end. The others keep their CPUs, but
 // for those that are reserved by now, where there is another for it. A container that asks for more than before (a resize in place) gets
 // more of the pod's zones; one that was never given as many by the scheduler does not. Pods come first that come first in pods.
-func Assign(m Machine, before []Holding, pods []Pod) Plan {
-	a := assigner{machine: m, ledger: numa.NewLedger(m.Layout, m.Reserved), had: make(map[ID]Holding, len(before))}
+func Assign(m Machine, before []Assignment, pods []Pod) Plan {
+	a := assigner{machine: m, allocator: numa.NewCPUAllocator(m.Layout, m.Reserved), previous: make(map[ID]Assignment, len(before))}
 	for _, h := range before {
-		a.had[h.ID] = h
+		a.previous[h.ID] = h
 	}
-	a.adopt(pods)
+	a.restorePrevious(pods)
 	plan := Plan{cpus: map[ID]numa.CPUSet{}}
 	counts := map[ID]map[string]int{}
 	for i := range pods {
-		plan.Refused = append(plan.Refused, a.pod(&pods[i], counts)...)
+		plan.Refused = append(plan.Refused, a.assignPod(&pods[i], counts)...)
 	}
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			id := ID{pods[i].UID, c.Name}
-			policy, held := a.ledger.Policy(id.String())
+			policy, held := a.allocator.Policy(id.String())
 			if !held {
 				continue
 			}
-			h := Holding{ID: id, Policy: policy, Zones: counts[id]}
-			plan.cpus[id] = a.ledger.CPUs(id.String())
+			h := Assignment{ID: id, Policy: policy, Zones: counts[id]}
+			plan.cpus[id] = a.allocator.CPUs(id.String())
 			if policy != numa.PolicyNUMA {
 				h.CPUs = plan.cpus[id]
 			}
-			plan.Holdings = append(plan.Holdings, h)
+			plan.Assignments = append(plan.Assignments, h)
 		}
 	}
-	plan.Shared = a.ledger.Shared()
+	plan.Shared = a.allocator.Shared()
 	return plan
 }
 
 type assigner struct {
-	machine Machine
-	ledger  *numa.Ledger
-	had     map[ID]Holding
+	machine   Machine
+	allocator *numa.CPUAllocator
+	previous  map[ID]Assignment
 }
 
-// adopt gives containers what they had before anybody gets anything new, first those with CPUs of their own.
-func (a *assigner) adopt(pods []Pod) {
+// restorePrevious gives containers what they had before anybody gets anything new, first those with CPUs of their own.
+func (a *assigner) restorePrevious(pods []Pod) {
 	for _, fixed := range []bool{true, false} {
 		for i := range pods {
 			for _, c := range pods[i].Containers {
 				id := ID{pods[i].UID, c.Name}
-				h, had := a.had[id]
+				h, had := a.previous[id]
 				if !had {
 					continue
 				}
@@ -149,52 +149,52 @@ func (a *assigner) adopt(pods []Pod) {
 				// Where that cannot be, it asks like a new one, which says why there is no room.
 				switch {
 				case fixed && h.Policy != numa.PolicyNUMA && cpus.Len() > 0:
-					_ = a.ledger.Adopt(id.String(), h.Policy, cpus)
+					_ = a.allocator.Restore(id.String(), h.Policy, cpus)
 				case !fixed && h.Policy == numa.PolicyNUMA:
-					_ = a.ledger.Hold(id.String(), h.Policy, h.Zones, numa.CPUSet{})
+					_ = a.allocator.Allocate(id.String(), h.Policy, h.Zones, numa.CPUSet{})
 				}
 			}
 		}
 	}
 }
 
-// pod gives a pod's containers what they ask for and notes the numbers by zone.
-func (a *assigner) pod(p *Pod, counts map[ID]map[string]int) (refused []Refusal) {
+// assignPod gives a pod's containers what they ask for and notes the numbers by zone.
+func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Refusal) {
 	if p.Policy == numa.PolicyNone {
 		for _, c := range p.Containers {
-			a.ledger.Release(ID{p.UID, c.Name}.String())
+			a.allocator.Release(ID{p.UID, c.Name}.String())
 		}
 		return nil
 	}
 	wants, had := make([]int, len(p.Containers)), make([]map[string]int, len(p.Containers))
 	for i, c := range p.Containers {
 		id := ID{p.UID, c.Name}
-		wants[i], had[i] = c.CPUs, a.zonesOf(id)
+		wants[i], had[i] = c.CPUs, a.countByZone(id)
 		counts[id] = had[i]
 	}
-	zones := a.grown(p, wants, had)
+	zones := a.growZones(p, wants, had)
 	shares, err := Divide(zones, wants, had)
 	// Those that ask for less go first: what they give back may be what another asks for.
-	for _, i := range a.givingFirst(wants, had) {
+	for _, i := range a.orderShrinkingFirst(wants, had) {
 		id := ID{p.UID, p.Containers[i].Name}
 		failed := err
 		if failed == nil {
-			failed = a.ledger.Hold(id.String(), p.Policy, shares[i], a.had[id].CPUs)
+			failed = a.allocator.Allocate(id.String(), p.Policy, shares[i], a.previous[id].CPUs)
 		}
 		if failed == nil {
 			counts[id] = shares[i]
 			continue
 		}
-		_, keeps := a.ledger.Policy(id.String())
-		refused = append(refused, Refusal{ID: id, Keeps: keeps, Why: failed.Error()})
+		_, keeps := a.allocator.Policy(id.String())
+		refused = append(refused, Refusal{ID: id, KeepsCPUs: keeps, Reason: failed.Error()})
 	}
 	return refused
 }
 
-func (a *assigner) givingFirst(wants []int, had []map[string]int) []int {
+func (a *assigner) orderShrinkingFirst(wants []int, had []map[string]int) []int {
 	var giving, others []int
 	for i := range wants {
-		if sum(had[i]) > wants[i] {
+		if sumCounts(had[i]) > wants[i] {
 			giving = append(giving, i)
 		} else {
 			others = append(others, i)
@@ -203,26 +203,26 @@ func (a *assigner) givingFirst(wants []int, had []map[string]int) []int {
 	return append(giving, others...)
 }
 
-// zonesOf is how many CPUs of each zone a container holds now; nil for none.
-func (a *assigner) zonesOf(id ID) map[string]int {
-	policy, held := a.ledger.Policy(id.String())
+// countByZone is how many CPUs of each zone a container holds now; nil for none.
+func (a *assigner) countByZone(id ID) map[string]int {
+	policy, held := a.allocator.Policy(id.String())
 	switch {
 	case !held:
 		return nil
 	case policy == numa.PolicyNUMA:
-		return a.had[id].Zones
+		return a.previous[id].Zones
 	}
-	return a.machine.Layout.Count(a.ledger.CPUs(id.String()))
+	return a.machine.Layout.CountByZone(a.allocator.CPUs(id.String()))
 }
 
-// grown is a pod's zones, with more CPUs where its containers, all of which hold some, ask for more in sum than the scheduler gave: those
+// growZones is a pod's zones, with more CPUs where its containers, all of which hold some, ask for more in sum than the scheduler gave: those
 // that they hold beyond it already, then of those zones the one with the most to spare.
-func (a *assigner) grown(p *Pod, wants []int, had []map[string]int) map[string]int {
-	missing := -sum(p.Zones)
+func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[string]int {
+	missing := -sumCounts(p.Zones)
 	held := map[string]int{}
 	for i, n := range wants {
 		missing += n
-		if sum(had[i]) == 0 {
+		if sumCounts(had[i]) == 0 {
 			return p.Zones
 		}
 		for zone, n := range had[i] {
@@ -242,7 +242,7 @@ func (a *assigner) grown(p *Pod, wants []int, had []map[string]int) map[string]i
 	for missing > 0 {
 		best, most := "", 0
 		for _, zone := range names {
-			if spare := a.ledger.Spare(zone) - max(0, zones[zone]-held[zone]); spare > most {
+			if spare := a.allocator.Available(zone) - max(0, zones[zone]-held[zone]); spare > most {
 				best, most = zone, spare
 			}
 		}
@@ -256,7 +256,7 @@ func (a *assigner) grown(p *Pod, wants []int, had []map[string]int) map[string]i
 	return zones
 }
 
-func sum(zones map[string]int) (n int) {
+func sumCounts(zones map[string]int) (n int) {
 	for _, c := range zones {
 		n += c
 	}
@@ -264,7 +264,7 @@ func sum(zones map[string]int) (n int) {
 }
 
 // Validate reports holdings that cannot be: without a name, twice the same container, a policy that is none, a number below 0.
-func Validate(holdings []Holding) error {
+func Validate(holdings []Assignment) error {
 	seen := make(map[ID]bool, len(holdings))
 	for i, h := range holdings {
 		switch {

@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// machine has zones with that many cores of two threads each, numbered as Linux does, with a gap between zones: core c of zone z has the
+// newMachine has zones with that many cores of two threads each, numbered as Linux does, with a gap between zones: core c of zone z has the
 // CPUs 64z+c and 64z+c+cores.
-func machine(t testing.TB, zones, cores int, reserved ...int) Machine {
+func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	t.Helper()
 	m := Machine{Reserved: numa.NewCPUSet(reserved...), Memory: map[string]series.Bytes{}}
 	var threads []numa.Thread
@@ -32,8 +32,8 @@ func machine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	return m
 }
 
-// pod is one with containers a, b, c that want so many CPUs.
-func pod(uid string, policy numa.Policy, zones map[string]int, wants ...int) Pod {
+// newPod is one with containers a, b, c that want so many CPUs.
+func newPod(uid string, policy numa.Policy, zones map[string]int, wants ...int) Pod {
 	p := Pod{UID: uid, Policy: policy, Zones: zones}
 	for i, n := range wants {
 		p.Containers = append(p.Containers, Container{Name: string(rune('a' + i)), CPUs: n, Memory: 1 << 30})
@@ -41,14 +41,14 @@ func pod(uid string, policy numa.Policy, zones map[string]int, wants ...int) Pod
 	return p
 }
 
-// show is a plan in a line, for tables.
-func show(p *Plan) string {
+// formatPlan is a plan in a line, for tables.
+func formatPlan(p *Plan) string {
 	var out []string
-	for _, h := range p.Holdings {
+	for _, h := range p.Assignments {
 		out = append(out, fmt.Sprintf("%s=%s", h.ID, p.CPUs(h.ID)))
 	}
 	for _, r := range p.Refused {
-		out = append(out, fmt.Sprintf("%s refused, keeps %t", r.ID, r.Keeps))
+		out = append(out, fmt.Sprintf("%s refused, keeps %t", r.ID, r.KeepsCPUs))
 	}
 	return strings.Join(append(out, "shared="+p.Shared.String()), " ")
 }
@@ -61,23 +61,23 @@ func TestAssign(t *testing.T) {
 		want     string
 	}{
 		// Cores are {0,4} {1,5} {2,6} {3,7} of node0 and {64,68} to {67,71} of node1.
-		"each container has its own":      {nil, []Pod{pod("p", numa.PolicyExclusive, one(4), 2, 2)}, "p/a=0,4 p/b=1,5 shared=2-3,6-7,64-71"},
-		"reserved ones are not given":     {[]int{0}, []Pod{pod("p", numa.PolicyExclusive, one(2), 2)}, "p/a=1,5 shared=0,2-4,6-7,64-71"},
-		"immovable ones stay shared":      {nil, []Pod{pod("p", numa.PolicyImmovable, one(2), 2)}, "p/a=0,4 shared=0-7,64-71"},
-		"numa shares its zones":           {[]int{64}, []Pod{pod("p", numa.PolicyNUMA, map[string]int{"node1": 2}, 2)}, "p/a=65-71 shared=0-7,64-71"},
-		"none shares all":                 {nil, []Pod{pod("p", numa.PolicyNone, one(2), 2)}, "shared=0-7,64-71"},
-		"over two zones":                  {nil, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 2, "node1": 4}, 6)}, "p/a=0,4,64-65,68-69 shared=1-3,5-7,66-67,70-71"},
-		"the larger one has a zone":       {nil, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 2, "node1": 4}, 2, 4)}, "p/a=0,4 p/b=64-65,68-69 shared=1-3,5-7,66-67,70-71"},
-		"more than the scheduler gave":    {nil, []Pod{pod("p", numa.PolicyExclusive, one(2), 3)}, "p/a refused, keeps false shared=0-7,64-71"},
-		"a zone that is not there":        {nil, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node7": 2}, 2)}, "p/a refused, keeps false shared=0-7,64-71"},
-		"a negative zone":                 {nil, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": -2, "node1": 4}, 2)}, "p/a refused, keeps false shared=0-7,64-71"},
-		"an unknown policy":               {nil, []Pod{pod("p", "sometimes", one(2), 2)}, "p/a refused, keeps false shared=0-7,64-71"},
-		"a second pod finds it taken":     {nil, []Pod{pod("p", numa.PolicyExclusive, one(6), 6), pod("q", numa.PolicyExclusive, one(4), 4)}, "p/a=0-2,4-6 q/a refused, keeps false shared=3,7,64-71"},
-		"numa keeps what it was promised": {nil, []Pod{pod("p", numa.PolicyNUMA, one(6), 6), pod("q", numa.PolicyExclusive, one(4), 4)}, "p/a=0-7 q/a refused, keeps false shared=0-7,64-71"},
+		"each container has its own":      {nil, []Pod{newPod("p", numa.PolicyExclusive, one(4), 2, 2)}, "p/a=0,4 p/b=1,5 shared=2-3,6-7,64-71"},
+		"reserved ones are not given":     {[]int{0}, []Pod{newPod("p", numa.PolicyExclusive, one(2), 2)}, "p/a=1,5 shared=0,2-4,6-7,64-71"},
+		"immovable ones stay shared":      {nil, []Pod{newPod("p", numa.PolicyImmovable, one(2), 2)}, "p/a=0,4 shared=0-7,64-71"},
+		"numa shares its zones":           {[]int{64}, []Pod{newPod("p", numa.PolicyNUMA, map[string]int{"node1": 2}, 2)}, "p/a=65-71 shared=0-7,64-71"},
+		"none shares all":                 {nil, []Pod{newPod("p", numa.PolicyNone, one(2), 2)}, "shared=0-7,64-71"},
+		"over two zones":                  {nil, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 2, "node1": 4}, 6)}, "p/a=0,4,64-65,68-69 shared=1-3,5-7,66-67,70-71"},
+		"the larger one has a zone":       {nil, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 2, "node1": 4}, 2, 4)}, "p/a=0,4 p/b=64-65,68-69 shared=1-3,5-7,66-67,70-71"},
+		"more than the scheduler gave":    {nil, []Pod{newPod("p", numa.PolicyExclusive, one(2), 3)}, "p/a refused, keeps false shared=0-7,64-71"},
+		"a zone that is not there":        {nil, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node7": 2}, 2)}, "p/a refused, keeps false shared=0-7,64-71"},
+		"a negative zone":                 {nil, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": -2, "node1": 4}, 2)}, "p/a refused, keeps false shared=0-7,64-71"},
+		"an unknown policy":               {nil, []Pod{newPod("p", "sometimes", one(2), 2)}, "p/a refused, keeps false shared=0-7,64-71"},
+		"a second pod finds it taken":     {nil, []Pod{newPod("p", numa.PolicyExclusive, one(6), 6), newPod("q", numa.PolicyExclusive, one(4), 4)}, "p/a=0-2,4-6 q/a refused, keeps false shared=3,7,64-71"},
+		"numa keeps what it was promised": {nil, []Pod{newPod("p", numa.PolicyNUMA, one(6), 6), newPod("q", numa.PolicyExclusive, one(4), 4)}, "p/a=0-7 q/a refused, keeps false shared=0-7,64-71"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := Assign(machine(t, 2, 4, test.reserved...), nil, test.pods)
-			if got := show(&plan); got != test.want {
+			plan := Assign(newMachine(t, 2, 4, test.reserved...), nil, test.pods)
+			if got := formatPlan(&plan); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
 		})
@@ -86,68 +86,68 @@ func TestAssign(t *testing.T) {
 
 // TestSharedNeverEmpty: the last CPU is never given away, be it asked for at once or step by step, or read from a file.
 func TestSharedNeverEmpty(t *testing.T) {
-	m := machine(t, 1, 2) // CPUs 0 to 3, none reserved
-	all := pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
-	if plan := Assign(m, nil, []Pod{all}); show(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Why, "left to share") {
-		t.Errorf("%s: %+v", show(&plan), plan.Refused)
+	m := newMachine(t, 1, 2) // CPUs 0 to 3, none reserved
+	all := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
+	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "left to share") {
+		t.Errorf("%s: %+v", formatPlan(&plan), plan.Refused)
 	}
-	parts := pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
-	if plan := Assign(m, nil, []Pod{parts}); show(&plan) != "p/a=0,2 p/b refused, keeps false shared=1,3" {
-		t.Error(show(&plan))
+	parts := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
+	if plan := Assign(m, nil, []Pod{parts}); formatPlan(&plan) != "p/a=0,2 p/b refused, keeps false shared=1,3" {
+		t.Error(formatPlan(&plan))
 	}
-	before := []Holding{{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(0, 1, 2, 3)}}
-	if plan := Assign(m, before, []Pod{all}); show(&plan) != "p/a refused, keeps false shared=0-3" {
-		t.Error(show(&plan))
+	before := []Assignment{{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(0, 1, 2, 3)}}
+	if plan := Assign(m, before, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" {
+		t.Error(formatPlan(&plan))
 	}
 }
 
 // TestChanges: what a container has it keeps, as far as it may.
 func TestChanges(t *testing.T) {
-	exclusive := func(cpus string, n int) Holding {
+	exclusive := func(cpus string, n int) Assignment {
 		set, err := numa.ParseCPUSet(cpus)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Holding{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: set, Zones: map[string]int{"node0": n}}
+		return Assignment{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: set, Zones: map[string]int{"node0": n}}
 	}
 	zones := map[string]int{"node0": 2}
-	p := pod("p", numa.PolicyExclusive, zones, 2)
+	p := newPod("p", numa.PolicyExclusive, zones, 2)
 	for name, test := range map[string]struct {
 		reserved []int
-		before   []Holding
+		before   []Assignment
 		pods     []Pod
 		want     string
 	}{
-		"nothing":                       {nil, []Holding{exclusive("2,6", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
-		"the pod is gone":               {nil, []Holding{exclusive("2,6", 2)}, nil, "shared=0-7,64-71"},
-		"now reserved":                  {[]int{2, 6}, []Holding{exclusive("2,6", 2)}, []Pod{p}, "p/a=0,4 shared=1-3,5-7,64-71"},
-		"one of two now reserved":       {[]int{2}, []Holding{exclusive("2,6", 2)}, []Pod{p}, "p/a=0,6 shared=1-5,7,64-71"},
-		"all reserved: it is not lost":  {[]int{0, 1, 2, 3, 4, 5, 6, 7}, []Holding{exclusive("2,6", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
-		"grown in place":                {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyExclusive, zones, 4)}, "p/a=0,2,4,6 shared=1,3,5,7,64-71"},
-		"grown by half a core":          {nil, []Holding{exclusive("2-3,6", 3)}, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 3}, 4)}, "p/a=2-3,6-7 shared=0-1,4-5,64-71"},
-		"shrunk in place":               {nil, []Holding{exclusive("0-2,4-6", 6)}, []Pod{pod("p", numa.PolicyExclusive, zones, 2)}, "p/a=0,4 shared=1-3,5-7,64-71"},
-		"grown beyond the zone":         {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyExclusive, zones, 10)}, "p/a=2,6 p/a refused, keeps true shared=0-1,3-5,7,64-71"},
-		"another policy":                {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyNUMA, zones, 2)}, "p/a=0-7 shared=0-7,64-71"},
-		"no policy any more":            {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyNone, zones, 2)}, "shared=0-7,64-71"},
-		"another zone":                  {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node1": 2}, 2)}, "p/a=64,68 shared=0-7,65-67,69-71"},
-		"a CPU went offline":            {nil, []Holding{exclusive("2,40", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
-		"a container of the pod is new": {nil, []Holding{exclusive("2,6", 2)}, []Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)}, "p/a=2,6 p/b=0,4 shared=1,3,5,7,64-71"},
+		"nothing":                       {nil, []Assignment{exclusive("2,6", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
+		"the pod is gone":               {nil, []Assignment{exclusive("2,6", 2)}, nil, "shared=0-7,64-71"},
+		"now reserved":                  {[]int{2, 6}, []Assignment{exclusive("2,6", 2)}, []Pod{p}, "p/a=0,4 shared=1-3,5-7,64-71"},
+		"one of two now reserved":       {[]int{2}, []Assignment{exclusive("2,6", 2)}, []Pod{p}, "p/a=0,6 shared=1-5,7,64-71"},
+		"all reserved: it is not lost":  {[]int{0, 1, 2, 3, 4, 5, 6, 7}, []Assignment{exclusive("2,6", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
+		"grown in place":                {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, zones, 4)}, "p/a=0,2,4,6 shared=1,3,5,7,64-71"},
+		"grown by half a core":          {nil, []Assignment{exclusive("2-3,6", 3)}, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 3}, 4)}, "p/a=2-3,6-7 shared=0-1,4-5,64-71"},
+		"shrunk in place":               {nil, []Assignment{exclusive("0-2,4-6", 6)}, []Pod{newPod("p", numa.PolicyExclusive, zones, 2)}, "p/a=0,4 shared=1-3,5-7,64-71"},
+		"grown beyond the zone":         {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, zones, 10)}, "p/a=2,6 p/a refused, keeps true shared=0-1,3-5,7,64-71"},
+		"another policy":                {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyNUMA, zones, 2)}, "p/a=0-7 shared=0-7,64-71"},
+		"no policy any more":            {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyNone, zones, 2)}, "shared=0-7,64-71"},
+		"another zone":                  {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node1": 2}, 2)}, "p/a=64,68 shared=0-7,65-67,69-71"},
+		"a CPU went offline":            {nil, []Assignment{exclusive("2,40", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
+		"a container of the pod is new": {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)}, "p/a=2,6 p/b=0,4 shared=1,3,5,7,64-71"},
 		// gocrane gave all containers of a pod one set, of the size of the pod, and did not write the policy.
 		"of gocrane": {
 			nil,
-			[]Holding{{ID: ID{"p", "a"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}, {ID: ID{"p", "b"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}},
-			[]Pod{pod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)},
+			[]Assignment{{ID: ID{"p", "a"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}, {ID: ID{"p", "b"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}},
+			[]Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)},
 			"p/a=2,6 p/b=3,7 shared=0-1,4-5,64-71",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := Assign(machine(t, 2, 4, test.reserved...), test.before, test.pods)
-			if got := show(&plan); got != test.want {
+			plan := Assign(newMachine(t, 2, 4, test.reserved...), test.before, test.pods)
+			if got := formatPlan(&plan); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
-			again := Assign(machine(t, 2, 4, test.reserved...), plan.Holdings, test.pods)
-			if show(&again) != show(&plan) {
-				t.Errorf("decided again on the same:\ngot  %s\nwant %s", show(&again), show(&plan))
+			again := Assign(newMachine(t, 2, 4, test.reserved...), plan.Assignments, test.pods)
+			if formatPlan(&again) != formatPlan(&plan) {
+				t.Errorf("decided again on the same:\ngot  %s\nwant %s", formatPlan(&again), formatPlan(&plan))
 			}
 		})
 	}
@@ -178,36 +178,36 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-func TestNear(t *testing.T) {
-	m := machine(t, 2, 4)
+func TestBindMemory(t *testing.T) {
+	m := newMachine(t, 2, 4)
 	m.Memory = map[string]series.Bytes{"node0": 3 << 30}
-	none := pod("none", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)
+	none := newPod("none", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)
 	none.Containers[0].Memory = 0
 	pods := []Pod{
-		pod("fits", numa.PolicyExclusive, map[string]int{"node0": 2}, 2), pod("too", numa.PolicyImmovable, map[string]int{"node0": 1}, 1), none,
-		pod("bare", numa.PolicyExclusive, map[string]int{"node1": 2}, 2), pod("both", numa.PolicyExclusive, map[string]int{"node0": 1, "node1": 1}, 2),
-		pod("numa", numa.PolicyNUMA, map[string]int{"node0": 1}, 1), pod("late", numa.PolicyNUMA, map[string]int{"node0": 1}, 1),
+		newPod("fits", numa.PolicyExclusive, map[string]int{"node0": 2}, 2), newPod("too", numa.PolicyImmovable, map[string]int{"node0": 1}, 1), none,
+		newPod("bare", numa.PolicyExclusive, map[string]int{"node1": 2}, 2), newPod("both", numa.PolicyExclusive, map[string]int{"node0": 1, "node1": 1}, 2),
+		newPod("numa", numa.PolicyNUMA, map[string]int{"node0": 1}, 1), newPod("late", numa.PolicyNUMA, map[string]int{"node0": 1}, 1),
 	}
 	plan := Assign(m, nil, pods)
-	zones, why := Near(m, &plan, pods)
+	zones, why := BindMemory(m, &plan, pods)
 	for uid, want := range map[string]string{"fits": "node0", "too": "node0", "none": "no limit", "bare": "zone node1 has 0 MiB left", "both": "zone node1", "numa": "node0", "late": "zone node0 has 0 MiB left"} {
 		id := ID{uid, "a"}
 		if got := strings.Join(zones[id], ",") + why[id]; !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", uid, got, want)
 		}
 	}
-	m.MemoryIsOthers = true
-	if zones, why = Near(m, &plan, pods); len(zones) != 0 || len(why) != len(pods) {
+	m.MemoryBoundByKubelet = true
+	if zones, why = BindMemory(m, &plan, pods); len(zones) != 0 || len(why) != len(pods) {
 		t.Errorf("somebody else binds memory: %v, %v", zones, why)
 	}
 }
 
 func TestValidate(t *testing.T) {
-	good := Holding{ID: ID{"p", "a"}, Policy: numa.PolicyNUMA, Zones: map[string]int{"node0": 2}}
-	if err := Validate([]Holding{good, {ID: ID{"p", "b"}}}); err != nil {
+	good := Assignment{ID: ID{"p", "a"}, Policy: numa.PolicyNUMA, Zones: map[string]int{"node0": 2}}
+	if err := Validate([]Assignment{good, {ID: ID{"p", "b"}}}); err != nil {
 		t.Error(err)
 	}
-	for want, list := range map[string][]Holding{
+	for want, list := range map[string][]Assignment{
 		"stands twice":       {good, good},
 		"names no container": {{ID: ID{"", "a"}}},
 		"has policy":         {{ID: ID{"p", "a"}, Policy: numa.PolicyNone}},

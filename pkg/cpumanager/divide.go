@@ -53,29 +53,29 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(missing[b], missing[a]) })
 	for _, i := range order {
 		for missing[i] > 0 {
-			zone := choose(names, left, missing[i], out[i])
+			zone := chooseZone(names, left, missing[i], out[i])
 			give(i, zone, min(left[zone], missing[i]))
 		}
 	}
 	return out, nil
 }
 
-// choose returns the zone that gives n CPUs and has the fewest left over, one that the container is in already before others; where none
+// chooseZone returns the zone that gives n CPUs and has the fewest left over, one that the container is in already before others; where none
 // has as many, the one with the most.
-func choose(names []string, left map[string]int, n int, in map[string]int) string {
+func chooseZone(names []string, left map[string]int, n int, in map[string]int) string {
 	best := ""
 	for _, zone := range names {
 		if left[zone] <= 0 {
 			continue
 		}
-		if best == "" || better(left[zone], left[best], in[zone] > 0, in[best] > 0, n) {
+		if best == "" || isBetterZone(left[zone], left[best], in[zone] > 0, in[best] > 0, n) {
 			best = zone
 		}
 	}
 	return best
 }
 
-func better(a, b int, aIn, bIn bool, n int) bool {
+func isBetterZone(a, b int, aIn, bIn bool, n int) bool {
 	if (a >= n) != (b >= n) {
 		return a >= n
 	}

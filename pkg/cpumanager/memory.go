@@ -11,10 +11,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Near says from which zones' memory alone each container may take: from those of its CPUs. A container that is bound to zones is killed when
+// BindMemory says from which zones' memory alone each container may take: from those of its CPUs. A container that is bound to zones is killed when
 // they are full, however much others have. So only containers with a limit are bound, and only while the limits of all that are bound to a
 // zone fit into it; a limit counts in the zones in proportion to the CPUs. why has the reason for the others that hold something.
-func Near(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
+func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
 	zones, why = map[ID][]string{}, map[ID]string{}
 	limits := map[ID]series.Bytes{}
 	for i := range pods {
@@ -23,10 +23,10 @@ func Near(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]
 		}
 	}
 	left := maps.Clone(m.Memory)
-	for _, h := range plan.Holdings {
+	for _, h := range plan.Assignments {
 		reason := "the kubelet binds containers to zones of memory itself"
-		if !m.MemoryIsOthers {
-			reason = bind(left, h.Zones, limits[h.ID])
+		if !m.MemoryBoundByKubelet {
+			reason = reserveMemory(left, h.Zones, limits[h.ID])
 		}
 		if reason != "" {
 			why[h.ID] = reason
@@ -41,9 +41,9 @@ func Near(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]
 	return zones, why
 }
 
-// bind takes a limit from what is left of zones, or says why not.
-func bind(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
-	cpus := sum(zones)
+// reserveMemory takes a limit from what is left of zones, or says why not.
+func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
+	cpus := sumCounts(zones)
 	if cpus == 0 {
 		return "it has CPUs of no zone"
 	}

@@ -17,13 +17,13 @@ func TestProperties(t *testing.T) {
 	policies := []numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 21))
-		m := machine(t, 1+r.IntN(3), 1+r.IntN(5))
+		m := newMachine(t, 1+r.IntN(3), 1+r.IntN(5))
 		var pods []Pod
-		var before []Holding
+		var before []Assignment
 		for step := range 60 {
 			switch {
 			case r.IntN(3) > 0 && len(pods) < 8:
-				p := pod(fmt.Sprintf("p%d", step), policies[r.IntN(4)], map[string]int{}, 1+r.IntN(3))
+				p := newPod(fmt.Sprintf("p%d", step), policies[r.IntN(4)], map[string]int{}, 1+r.IntN(3))
 				if r.IntN(2) == 0 {
 					p.Containers = append(p.Containers, Container{Name: "z", CPUs: 1 + r.IntN(3)})
 				}
@@ -42,27 +42,27 @@ func TestProperties(t *testing.T) {
 				pods = append(pods[:i:i], pods[i+1:]...)
 			}
 			plan := Assign(m, before, pods)
-			look(t, m, &plan, before, pods, fmt.Sprintf("seed %d step %d", seed, step))
-			if again := Assign(m, plan.Holdings, pods); len(plan.Refused) == 0 && show(&again) != show(&plan) {
-				t.Fatalf("seed %d step %d: decided again on the same:\ngot  %s\nwant %s", seed, step, show(&again), show(&plan))
+			verifyPlan(t, m, &plan, before, pods, fmt.Sprintf("seed %d step %d", seed, step))
+			if again := Assign(m, plan.Assignments, pods); len(plan.Refused) == 0 && formatPlan(&again) != formatPlan(&plan) {
+				t.Fatalf("seed %d step %d: decided again on the same:\ngot  %s\nwant %s", seed, step, formatPlan(&again), formatPlan(&plan))
 			}
-			before = plan.Holdings
+			before = plan.Assignments
 		}
-		if plan := Assign(m, before, nil); plan.Shared != m.Layout.All() || len(plan.Holdings) != 0 {
-			t.Fatalf("seed %d: without pods %s", seed, show(&plan))
+		if plan := Assign(m, before, nil); plan.Shared != m.Layout.All() || len(plan.Assignments) != 0 {
+			t.Fatalf("seed %d: without pods %s", seed, formatPlan(&plan))
 		}
 	}
 }
 
-// look fails where a CPU is given twice, a reserved one anew, none is left to share, or somebody has another number than it asked for.
-func look(t *testing.T, m Machine, plan *Plan, before []Holding, pods []Pod, when string) {
+// verifyPlan fails where a CPU is given twice, a reserved one anew, none is left to share, or somebody has another number than it asked for.
+func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods []Pod, when string) {
 	t.Helper()
 	had, refused, wants := map[ID]numa.CPUSet{}, map[ID]Refusal{}, map[ID]int{}
 	for _, h := range before {
 		had[h.ID] = h.CPUs
 	}
 	for _, r := range plan.Refused {
-		if r.Why == "" {
+		if r.Reason == "" {
 			t.Fatalf("%s: %s is refused without a reason", when, r.ID)
 		}
 		refused[r.ID] = r
@@ -76,9 +76,9 @@ func look(t *testing.T, m Machine, plan *Plan, before []Holding, pods []Pod, whe
 		t.Fatalf("%s: nothing is left to share", when)
 	}
 	var given, alone numa.CPUSet
-	for _, h := range plan.Holdings {
+	for _, h := range plan.Assignments {
 		_, isRefused := refused[h.ID]
-		if !isRefused && sum(h.Zones) != wants[h.ID] {
+		if !isRefused && sumCounts(h.Zones) != wants[h.ID] {
 			t.Fatalf("%s: %s has %v, wants %d", when, h.ID, h.Zones, wants[h.ID])
 		}
 		cpus := plan.CPUs(h.ID)
@@ -86,13 +86,13 @@ func look(t *testing.T, m Machine, plan *Plan, before []Holding, pods []Pod, whe
 			t.Fatalf("%s: %s runs nowhere", when, h.ID)
 		}
 		if h.Policy == numa.PolicyNUMA {
-			if cpus.Difference(plan.Shared).Len() > 0 || cpus.Len() < sum(h.Zones) {
+			if cpus.Difference(plan.Shared).Len() > 0 || cpus.Len() < sumCounts(h.Zones) {
 				t.Fatalf("%s: %s shares %s of %s, asked for %v", when, h.ID, cpus, plan.Shared, h.Zones)
 			}
 			continue
 		}
 		if cpus.Intersection(given).Len() > 0 {
-			t.Fatalf("%s: %s has CPUs of another: %s", when, h.ID, show(plan))
+			t.Fatalf("%s: %s has CPUs of another: %s", when, h.ID, formatPlan(plan))
 		}
 		if m.Reserved.Intersection(cpus).Difference(had[h.ID]).Len() > 0 {
 			t.Fatalf("%s: %s has reserved CPUs that it had not: %s", when, h.ID, cpus)
@@ -124,7 +124,7 @@ func FuzzDivide(f *testing.F) {
 			return
 		}
 		for i, share := range out {
-			if sum(share) != wants[i] {
+			if sumCounts(share) != wants[i] {
 				t.Fatalf("%v of %v: container %d has %v", wants, zones, i, share)
 			}
 		}

@@ -17,21 +17,21 @@ type Amount interface {
 	series.MilliCPU | series.Bytes
 }
 
-// most bounds amounts, so that no sum of some of them overflows: 1.1e15 cores or 1 EiB.
-const most = math.MaxInt64 / 8
+// maxAmount bounds amounts, so that no sum of some of them overflows: 1.1e15 cores or 1 EiB.
+const maxAmount = math.MaxInt64 / 8
 
-// FromCores makes an amount of cores, rounded up to the thousandth. The error says that the number is no amount.
-func FromCores(v float64) (series.MilliCPU, error) {
-	m, err := amount(v * 1000)
+// ParseCores makes an amount of cores, rounded up to the thousandth. The error says that the number is no amount.
+func ParseCores(v float64) (series.MilliCPU, error) {
+	m, err := parseAmount(v * 1000)
 	if err != nil {
 		return 0, fmt.Errorf("%v cores %w", v, err)
 	}
 	return series.MilliCPU(m), nil
 }
 
-// FromBytes makes an amount of bytes, rounded up to whole ones. The error says that the number is no amount.
-func FromBytes(v float64) (series.Bytes, error) {
-	b, err := amount(v)
+// ParseBytes makes an amount of bytes, rounded up to whole ones. The error says that the number is no amount.
+func ParseBytes(v float64) (series.Bytes, error) {
+	b, err := parseAmount(v)
 	if err != nil {
 		return 0, fmt.Errorf("%v bytes %w", v, err)
 	}
@@ -42,28 +42,28 @@ type amountError string
 
 func (e amountError) Error() string { return string(e) }
 
-func amount(v float64) (int64, error) {
-	if !(v >= 0 && v < most) {
+func parseAmount(v float64) (int64, error) {
+	if !(v >= 0 && v < maxAmount) {
 		return 0, amountError("are no amount")
 	}
-	return up(v), nil
+	return roundUp(v), nil
 }
 
-// up rounds up to whole ones, but for what floating point adds.
-func up(v float64) int64 { return int64(math.Ceil(v - 1e-6)) }
+// roundUp rounds up to whole ones, but for what floating point adds.
+func roundUp(v float64) int64 { return int64(math.Ceil(v - 1e-6)) }
 
-// share is a part of an amount, rounded up.
-func share[T Amount](of T, r series.Ratio) T { return T(up(float64(of) * float64(r))) }
+// fraction is a part of an amount, rounded up.
+func fraction[T Amount](of T, r series.Ratio) T { return T(roundUp(float64(of) * float64(r))) }
 
-// down rounds down to whole units, and to 0 what is less than nothing.
-func down[T Amount](v, unit T) T { return max(v, 0) / unit * unit }
+// roundDown rounds down to whole units, and to 0 what is less than nothing.
+func roundDown[T Amount](v, unit T) T { return max(v, 0) / unit * unit }
 
-// whole rounds up to whole units.
-func whole[T Amount](v, unit T) T { return down(v+unit-1, unit) }
+// roundUpUnits rounds up to whole units.
+func roundUpUnits[T Amount](v, unit T) T { return roundDown(v+unit-1, unit) }
 
-// Share is the share of an offer that pods hold, from 0 on; 1 is all of it. Above that it is 1 and the deficit as a share of the offer, or of
+// AllocatedShare is the share of an offer that pods hold, from 0 on; 1 is all of it. Above that it is 1 and the deficit as a share of the offer, or of
 // one unit where that is less: who holds any of an offer of nothing is above 1 as well.
-func Share[T Amount](held, offer, unit T) series.Ratio {
+func AllocatedShare[T Amount](held, offer, unit T) series.Ratio {
 	held, offer = max(held, 0), max(offer, 0)
 	of := float64(max(offer, unit, 1))
 	if held > offer {

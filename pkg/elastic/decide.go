@@ -32,53 +32,53 @@ type Result[T Amount] struct {
 	At    time.Time
 	Phase Phase
 	// Advertise is what the node is to show: whole units. Write tells that it has to be written.
-	Advertise T
-	Write     bool
+	Advertise  T
+	NeedsWrite bool
 	// Deficit is by how much pods hold more than the offer, as far as that is known.
 	Deficit T
-	// Distributed is what pods hold as a share of what the node can bear, as Share reckons it: more than 1 where there is a deficit. It
+	// AllocatedShare is what pods hold as a share of what the node can bear, as Share reckons it: more than 1 where there is a deficit. It
 	// counts only where Known: nobody is to be evicted for an offer that is not known.
-	Distributed series.Ratio
-	Known       bool
+	AllocatedShare series.Ratio
+	Known          bool
 }
 
 // State is what decisions remember. The zero value is that of an agent that has just started.
 type State[T Amount] struct {
-	started    bool
-	advertised T
-	last, good time.Time
-	recent     window[T]
-	growing    time.Time // since when it may grow, or has grown last; zero where it may not
-	resume     T
-	until      time.Time
+	started              bool
+	advertised           T
+	lastAt, lastComplete time.Time
+	offers               window[T]
+	growingSince         time.Time // since when it may grow, or has grown last; zero where it may not
+	resumeAmount         T
+	resumeUntil          time.Time
 }
 
 // Resume lets the next decision with complete inputs start from what an agent had advertised that ended in order at a time.
 func (s *State[T]) Resume(advertised T, ended time.Time, p Policy[T]) {
-	s.resume, s.until = advertised, ended.Add(p.Resume)
+	s.resumeAmount, s.resumeUntil = advertised, ended.Add(p.Resume)
 }
 
 // Decide decides at in.At, which goes on from one decision to the next; where a clock was set back or decisions were missing, an offer has to
 // be stable anew. Nothing is advertised above allocatable - reserve, and nothing below what pods hold, which comes first.
 func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
-	t, bounded := reckon(&in, &p)
+	t, bounded := computeTerms(&in, &p)
 	r := Result[T]{Terms: t, At: in.At}
-	now := s.advance(&in, &p)
+	now := s.advanceTime(&in, &p)
 	if !in.PodsKnown {
-		r.Problem = join(r.Problem, "the pods of the node are not known")
-		s.forget()
-		r.Phase, r.Advertise, r.Write = Holding, now, foreign(&in, now)
+		r.Problem = joinProblems(r.Problem, "the pods of the node are not known")
+		s.resetOffers()
+		r.Phase, r.Advertise, r.NeedsWrite = Holding, now, differsFromNode(&in, now)
 		return r
 	}
 	target := now
 	switch {
 	case r.Problem == "":
-		target = s.follow(&r, &p, now)
-	case in.At.Sub(s.good) > p.Hold:
-		s.forget()
+		target = s.followOffer(&r, &p, now)
+	case in.At.Sub(s.lastComplete) > p.Hold:
+		s.resetOffers()
 		r.Phase, target = Withdrawn, 0
 	default:
-		s.forget()
+		s.resetOffers()
 		r.Phase = Holding
 		if bounded {
 			target = min(now, r.Offer)
@@ -90,93 +90,93 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	target = max(target, r.Allocated)
 	if r.Known = r.Problem == ""; r.Known {
 		r.Deficit = max(r.Allocated-r.Offer, 0)
-		r.Distributed = Share(r.Allocated, r.Offer, p.Unit)
+		r.AllocatedShare = AllocatedShare(r.Allocated, r.Offer, p.Unit)
 	}
-	s.settle(&in, &p, &r, now, target)
+	s.applyTarget(&in, &p, &r, now, target)
 	return r
 }
 
-// advance takes note of the time and returns what is advertised at present.
-func (s *State[T]) advance(in *Input[T], p *Policy[T]) T {
+// advanceTime takes note of the time and returns what is advertised at present.
+func (s *State[T]) advanceTime(in *Input[T], p *Policy[T]) T {
 	if !s.started {
-		s.started, s.good, s.last = true, in.At, in.At
-		s.advertised = down(in.Shown, p.Unit)
+		s.started, s.lastComplete, s.lastAt = true, in.At, in.At
+		s.advertised = roundDown(in.Advertised, p.Unit)
 	}
-	if d := in.At.Sub(s.last); d < 0 || d > p.MaxAge {
-		s.forget()
+	if d := in.At.Sub(s.lastAt); d < 0 || d > p.MaxAge {
+		s.resetOffers()
 		if d < 0 {
-			s.good = in.At
+			s.lastComplete = in.At
 		}
 	}
-	s.last = in.At
+	s.lastAt = in.At
 	return s.advertised
 }
 
-// forget drops what was seen of offers.
-func (s *State[T]) forget() {
-	s.recent = window[T]{}
-	s.growing = time.Time{}
+// resetOffers drops what was seen of offers.
+func (s *State[T]) resetOffers() {
+	s.offers = window[T]{}
+	s.growingSince = time.Time{}
 }
 
-// follow is what is advertised next where all is known.
-func (s *State[T]) follow(r *Result[T], p *Policy[T], now T) T {
-	s.good = r.At
-	if left := s.until.Sub(r.At); left >= 0 && left <= p.Resume+tolerance {
-		now = max(now, min(s.resume, r.Offer))
+// followOffer is what is advertised next where all is known.
+func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
+	s.lastComplete = r.At
+	if left := s.resumeUntil.Sub(r.At); left >= 0 && left <= p.Resume+clockTolerance {
+		now = max(now, min(s.resumeAmount, r.Offer))
 	}
-	s.resume, s.until = 0, time.Time{}
-	covered := s.recent.add(r.At, r.Offer, p.Stable)
-	r.Stable, r.Since = s.recent.least(), s.recent.since
+	s.resumeAmount, s.resumeUntil = 0, time.Time{}
+	covered := s.offers.add(r.At, r.Offer, p.Stable)
+	r.Stable, r.Since = s.offers.minimum(), s.offers.since
 	r.Phase = Steady
 	switch {
 	case r.Offer < now:
-		s.growing = time.Time{}
+		s.growingSince = time.Time{}
 		r.Phase = Shrinking
 		return r.Offer
 	case r.Stable <= now || !covered:
-		s.growing = time.Time{}
+		s.growingSince = time.Time{}
 		if r.Offer > now {
 			r.Phase = Waiting
 		}
 		return now
-	case s.growing.IsZero():
-		s.growing = r.At
+	case s.growingSince.IsZero():
+		s.growingSince = r.At
 	}
 	r.Phase = Growing
 	// A minute's growth is the most at once, however long nobody has decided.
-	step := float64(p.Growth) * min(r.At.Sub(s.growing).Minutes(), 1) * float64(r.Allocatable)
-	return min(r.Stable, now+down(T(step+1e-6), p.Unit))
+	step := float64(p.Growth) * min(r.At.Sub(s.growingSince).Minutes(), 1) * float64(r.Allocatable)
+	return min(r.Stable, now+roundDown(T(step+1e-6), p.Unit))
 }
 
-// settle finds out whether the change is material. What is not stays as it is.
-func (s *State[T]) settle(in *Input[T], p *Policy[T], r *Result[T], now, target T) {
+// applyTarget finds out whether the change is material. What is not stays as it is.
+func (s *State[T]) applyTarget(in *Input[T], p *Policy[T], r *Result[T], now, target T) {
 	if r.Known && r.Deficit > 0 {
 		r.Phase = Deficit
 	}
 	changed := target - now
-	step := max(share(r.Allocatable, p.Material), p.Unit)
+	step := max(fraction(r.Allocatable, p.Material), p.Unit)
 	must := target == 0 || now == 0 || now < r.Allocated || r.Allocatable > 0 && now > max(r.ceiling(p.Unit), r.Allocated)
 	if changed == 0 || !must && max(changed, -changed) < step {
-		r.Advertise, r.Write = now, foreign(in, now)
+		r.Advertise, r.NeedsWrite = now, differsFromNode(in, now)
 		return
 	}
-	if changed > 0 && !s.growing.IsZero() {
-		s.growing = r.At
+	if changed > 0 && !s.growingSince.IsZero() {
+		s.growingSince = r.At
 	}
 	s.advertised = target
-	r.Advertise, r.Write = target, true
+	r.Advertise, r.NeedsWrite = target, true
 }
 
-// foreign tells that the node shows something else than was decided, as after a kubelet has set it to 0: that is no measure of what is
+// differsFromNode tells that the node shows something else than was decided, as after a kubelet has set it to 0: that is no measure of what is
 // material.
-func foreign[T Amount](in *Input[T], now T) bool {
-	if in.Absent {
+func differsFromNode[T Amount](in *Input[T], now T) bool {
+	if in.NotAdvertised {
 		return now > 0
 	}
-	return in.Shown != now
+	return in.Advertised != now
 }
 
-func join(a, b string) string {
+func joinProblems(a, b string) string {
 	if a == "" {
 		return b
 	}

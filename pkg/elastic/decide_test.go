@@ -16,23 +16,23 @@ var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 const period = 10 * time.Second
 
-// node is a node of 16 cores of which 3 are used, with what it advertises as an API server would show it.
-type node struct {
-	in    Input[series.MilliCPU]
-	p     Policy[series.MilliCPU]
-	state State[series.MilliCPU]
-	last  Result[series.MilliCPU]
-	wrote int
+// fixture is a node of 16 cores of which 3 are used, with what it advertises as an API server would show it.
+type fixture struct {
+	in     Input[series.MilliCPU]
+	policy Policy[series.MilliCPU]
+	state  State[series.MilliCPU]
+	last   Result[series.MilliCPU]
+	writes int
 }
 
-func newNode() *node {
-	n := &node{p: CPU()}
-	n.in = Input[series.MilliCPU]{At: start, Allocatable: 16000, PodsKnown: true, Absent: true, Use: Use[series.MilliCPU]{At: start, Total: 3000}}
+func newFixture() *fixture {
+	n := &fixture{policy: CPU()}
+	n.in = Input[series.MilliCPU]{At: start, Allocatable: 16000, PodsKnown: true, NotAdvertised: true, Use: Use[series.MilliCPU]{At: start, Total: 3000}}
 	return n
 }
 
 // step lets a period pass, with fresh measurements.
-func (n *node) step() Result[series.MilliCPU] {
+func (n *fixture) step() Result[series.MilliCPU] {
 	n.in.At = n.in.At.Add(period)
 	if !n.in.Use.At.IsZero() {
 		n.in.Use.At = n.in.At
@@ -40,58 +40,58 @@ func (n *node) step() Result[series.MilliCPU] {
 	return n.decide()
 }
 
-func (n *node) decide() Result[series.MilliCPU] {
-	n.last = Decide(n.in, n.p, &n.state)
-	if n.last.Write {
-		n.in.Shown, n.in.Absent = n.last.Advertise, false
-		n.wrote++
+func (n *fixture) decide() Result[series.MilliCPU] {
+	n.last = Decide(n.in, n.policy, &n.state)
+	if n.last.NeedsWrite {
+		n.in.Advertised, n.in.NotAdvertised = n.last.Advertise, false
+		n.writes++
 	}
 	return n.last
 }
 
-// after lets some time pass.
-func (n *node) after(d time.Duration) Result[series.MilliCPU] {
+// advance lets some time pass.
+func (n *fixture) advance(d time.Duration) Result[series.MilliCPU] {
 	for range int(d / period) {
 		n.step()
 	}
 	return n.last
 }
 
-func forecast(cores series.MilliCPU) Forecast[series.MilliCPU] {
-	return Forecast[series.MilliCPU]{Wanted: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
+func newForecast(cores series.MilliCPU) Forecast[series.MilliCPU] {
+	return Forecast[series.MilliCPU]{Requested: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
 }
 
 // TestWorkedExamples are those that gocrane gets wrong, and a few more: offers after a long time of the same.
 func TestWorkedExamples(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*node)
+		change func(*fixture)
 		want   series.MilliCPU
 		from   Source
 	}{
-		"12.5 cores are expected, 3 used: gocrane says 13":  {func(n *node) { n.in.Forecast = forecast(12500) }, 3000, FromForecast},
-		"the same with its 40 % in reserve: gocrane says 6": {func(n *node) { n.in.Forecast, n.in.Reserve = forecast(12500), 0.4 }, 0, FromForecast},
-		"a tenth of the need is kept beside it":             {func(n *node) { n.in.Forecast, n.p.Margin = forecast(12500), 0.1 }, 2000, FromForecast},
-		"15.9 cores, 12.5 expected: gocrane takes 16":       {func(n *node) { n.in.Allocatable, n.in.Forecast = 15900, forecast(12500) }, 3000, FromForecast},
-		"0.9 core is none":                                            {func(n *node) { n.in.Use.Total = 15100 }, 0, FromUse},
-		"nobody has asked for a forecast":                             {func(*node) {}, 13000, FromUse},
-		"the use is above the forecast":                               {func(n *node) { n.in.Forecast, n.in.Use.Total = forecast(2000), 9500 }, 6000, FromUse},
-		"elastic pods use 8 of 11 cores":                              {func(n *node) { n.in.Use.Total, n.in.Use.Elastic = 11000, 8000 }, 13000, FromUse},
-		"elastic pods use more than the node, which cannot be":        {func(n *node) { n.in.Use.Elastic = 99000 }, 16000, FromUse},
-		"2 cores are held exclusively and idle":                       {func(n *node) { n.in.Use.Exclusive = 2000 }, 11000, FromUse},
-		"a quarter in reserve":                                        {func(n *node) { n.in.Reserve = 0.25 }, 9000, FromUse},
-		"all in reserve":                                              {func(n *node) { n.in.Reserve = 1 }, 0, FromUse},
-		"more is used than there is":                                  {func(n *node) { n.in.Use.Total = 20000 }, 0, FromUse},
-		"pods hold 14, which are 1 more than there is: none below":    {func(n *node) { n.in.Allocated = 14000 }, 14000, FromUse},
-		"pods hold more than a reserve that was raised since":         {func(n *node) { n.in.Allocated, n.in.Reserve = 10000, 0.5 }, 10000, FromUse},
-		"pods hold parts of cores, which extended resources have not": {func(n *node) { n.in.Allocated, n.in.Reserve = 9001, 0.5 }, 10000, FromUse},
+		"12.5 cores are expected, 3 used: gocrane says 13":  {func(n *fixture) { n.in.Forecast = newForecast(12500) }, 3000, SourceForecast},
+		"the same with its 40 % in reserve: gocrane says 6": {func(n *fixture) { n.in.Forecast, n.in.Reserve = newForecast(12500), 0.4 }, 0, SourceForecast},
+		"a tenth of the need is kept beside it":             {func(n *fixture) { n.in.Forecast, n.policy.Margin = newForecast(12500), 0.1 }, 2000, SourceForecast},
+		"15.9 cores, 12.5 expected: gocrane takes 16":       {func(n *fixture) { n.in.Allocatable, n.in.Forecast = 15900, newForecast(12500) }, 3000, SourceForecast},
+		"0.9 core is none":                                            {func(n *fixture) { n.in.Use.Total = 15100 }, 0, SourceUse},
+		"nobody has asked for a forecast":                             {func(*fixture) {}, 13000, SourceUse},
+		"the use is above the forecast":                               {func(n *fixture) { n.in.Forecast, n.in.Use.Total = newForecast(2000), 9500 }, 6000, SourceUse},
+		"elastic pods use 8 of 11 cores":                              {func(n *fixture) { n.in.Use.Total, n.in.Use.Elastic = 11000, 8000 }, 13000, SourceUse},
+		"elastic pods use more than the node, which cannot be":        {func(n *fixture) { n.in.Use.Elastic = 99000 }, 16000, SourceUse},
+		"2 cores are held exclusively and idle":                       {func(n *fixture) { n.in.Use.Exclusive = 2000 }, 11000, SourceUse},
+		"a quarter in reserve":                                        {func(n *fixture) { n.in.Reserve = 0.25 }, 9000, SourceUse},
+		"all in reserve":                                              {func(n *fixture) { n.in.Reserve = 1 }, 0, SourceUse},
+		"more is used than there is":                                  {func(n *fixture) { n.in.Use.Total = 20000 }, 0, SourceUse},
+		"pods hold 14, which are 1 more than there is: none below":    {func(n *fixture) { n.in.Allocated = 14000 }, 14000, SourceUse},
+		"pods hold more than a reserve that was raised since":         {func(n *fixture) { n.in.Allocated, n.in.Reserve = 10000, 0.5 }, 10000, SourceUse},
+		"pods hold parts of cores, which extended resources have not": {func(n *fixture) { n.in.Allocated, n.in.Reserve = 9001, 0.5 }, 10000, SourceUse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.p.Margin = 0
+			n := newFixture()
+			n.policy.Margin = 0
 			c.change(n)
-			r := n.after(15 * time.Minute)
-			if r.Advertise != c.want || n.in.Shown != c.want || r.From != c.from {
-				t.Errorf("advertises %d from the %s, want %d from the %s: %+v", r.Advertise, r.From, c.want, c.from, r)
+			r := n.advance(15 * time.Minute)
+			if r.Advertise != c.want || n.in.Advertised != c.want || r.NeedSource != c.from {
+				t.Errorf("advertises %d from the %s, want %d from the %s: %+v", r.Advertise, r.NeedSource, c.want, c.from, r)
 			}
 		})
 	}
@@ -103,25 +103,25 @@ func TestMemory(t *testing.T) {
 	p := Memory()
 	p.Margin = 0
 	var s State[series.Bytes]
-	in := Input[series.Bytes]{At: start, Allocatable: 32 * gi, Reserve: 0.4, PodsKnown: true, Absent: true, Use: Use[series.Bytes]{At: start, Total: 8 * gi}}
+	in := Input[series.Bytes]{At: start, Allocatable: 32 * gi, Reserve: 0.4, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{At: start, Total: 8 * gi}}
 	var r Result[series.Bytes]
 	for range 100 {
 		in.At = in.At.Add(period)
 		in.Use.At = in.At
-		if r = Decide(in, p, &s); r.Write {
-			in.Shown, in.Absent = r.Advertise, false
+		if r = Decide(in, p, &s); r.NeedsWrite {
+			in.Advertised, in.NotAdvertised = r.Advertise, false
 		}
 	}
-	if want := series.Bytes(32*gi) - 13743895348 - 8*gi; r.Offer != want || want-r.Advertise > share(in.Allocatable, p.Material) {
+	if want := series.Bytes(32*gi) - 13743895348 - 8*gi; r.Offer != want || want-r.Advertise > fraction(in.Allocatable, p.Material) {
 		t.Errorf("offers %d and advertises %d, want %d", r.Offer, r.Advertise, want)
 	}
 }
 
 // TestUpSlowly: nothing before it was stable, then no more than the growth, and not while it goes up and down.
 func TestUpSlowly(t *testing.T) {
-	n := newNode()
-	n.p.Margin = 0
-	if r := n.after(2 * time.Minute); r.Advertise != 0 || r.Phase != Waiting || n.wrote != 0 {
+	n := newFixture()
+	n.policy.Margin = 0
+	if r := n.advance(2 * time.Minute); r.Advertise != 0 || r.Phase != Waiting || n.writes != 0 {
 		t.Fatalf("after two minutes %+v", r)
 	}
 	before, at := series.MilliCPU(0), n.in.At
@@ -136,12 +136,12 @@ func TestUpSlowly(t *testing.T) {
 	if before != 13000 || n.last.Phase != Steady {
 		t.Errorf("ends at %d, %s", before, n.last.Phase)
 	}
-	if n.wrote > 13 {
-		t.Errorf("wrote %d times for 13 cores", n.wrote)
+	if n.writes > 13 {
+		t.Errorf("wrote %d times for 13 cores", n.writes)
 	}
 	// A load that comes each minute is never given out.
-	m := newNode()
-	m.p.Margin = 0
+	m := newFixture()
+	m.policy.Margin = 0
 	for i := range 200 {
 		m.in.Use.Total = 3000
 		if i%6 == 0 {
@@ -158,23 +158,23 @@ func TestUpSlowly(t *testing.T) {
 
 // TestDownAtOnce: with the next decision, but not below what pods hold.
 func TestDownAtOnce(t *testing.T) {
-	n := newNode()
-	n.after(15 * time.Minute)
+	n := newFixture()
+	n.advance(15 * time.Minute)
 	n.in.Allocated, n.in.Use.Total, n.in.Use.Elastic = 5000, 9000, 1000
-	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(float64(100*r.Distributed)) != 71 {
+	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(float64(100*r.AllocatedShare)) != 71 {
 		t.Errorf("%+v", r)
 	}
 	n.in.Use.Total = 13000
 	r := n.step()
-	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.Distributed != 2.5 {
+	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.AllocatedShare != 2.5 {
 		t.Errorf("%+v", r)
 	}
-	if n.in.Use.Total = 20000; n.step().Distributed != 6 {
+	if n.in.Use.Total = 20000; n.step().AllocatedShare != 6 {
 		t.Errorf("an offer of nothing: %+v", n.last)
 	}
 	// The pods are gone: what was held goes with them.
 	n.in.Allocated = 0
-	if r := n.step(); r.Advertise != 0 || r.Deficit != 0 || r.Distributed != 0 {
+	if r := n.step(); r.Advertise != 0 || r.Deficit != 0 || r.AllocatedShare != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -184,17 +184,17 @@ func TestNoChurn(t *testing.T) {
 	p := Memory()
 	var s State[series.Bytes]
 	const gi = 1 << 30
-	in := Input[series.Bytes]{At: start, Allocatable: 100 * gi, PodsKnown: true, Absent: true, Use: Use[series.Bytes]{Total: 50 * gi}}
+	in := Input[series.Bytes]{At: start, Allocatable: 100 * gi, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{Total: 50 * gi}}
 	wrote := 0
 	for i := range 1000 {
 		in.At = in.At.Add(period)
 		in.Use.At, in.Use.Total = in.At, 50*gi+series.Bytes(i%7)*gi/10
 		r := Decide(in, p, &s)
-		if r.Write {
-			in.Shown, in.Absent = r.Advertise, false
+		if r.NeedsWrite {
+			in.Advertised, in.NotAdvertised = r.Advertise, false
 			wrote++
 		}
-		if i > 100 && r.Write {
+		if i > 100 && r.NeedsWrite {
 			t.Fatalf("wrote %d again at %d: %+v", r.Advertise, i, r)
 		}
 	}
@@ -206,36 +206,36 @@ func TestNoChurn(t *testing.T) {
 // TestUnknown is the policy of inputs that are not known: hold, then shrink to what pods hold, never open.
 func TestUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(*node)
+		lose func(*fixture)
 		why  string
 		hold series.MilliCPU // meanwhile
 	}{
-		"no use":            {func(n *node) { n.in.Use = Use[series.MilliCPU]{Why: "no /proc/stat"} }, "no /proc/stat", 13000},
-		"stale use":         {func(n *node) { n.in.Use.At = n.in.At.Add(-61 * time.Second) }, "ago", 13000},
-		"use of tomorrow":   {func(n *node) { n.in.Use.At = n.in.At.Add(24 * time.Hour) }, "ahead of the clock", 13000},
-		"use below nothing": {func(n *node) { n.in.Use.Total = -1 }, "no amount", 13000},
-		"use of too much":   {func(n *node) { n.in.Use.Total = math.MaxInt64 }, "no amount", 13000},
-		"no node":           {func(n *node) { n.in.Allocatable = 0 }, "what the node has", 13000},
-		"a node below 0":    {func(n *node) { n.in.Allocatable = math.MinInt64 }, "what the node has", 13000},
-		"reserve NaN":       {func(n *node) { n.in.Reserve = series.Ratio(math.NaN()) }, "reserve", 13000},
-		"reserve below 0":   {func(n *node) { n.in.Reserve = -0.1 }, "reserve", 13000},
-		"reserve above 1":   {func(n *node) { n.in.Reserve = 1.1 }, "reserve", 13000},
-		"reserve unread":    {func(n *node) { n.in.ReserveWhy = "x%" }, "x%", 13000},
-		"no forecast yet":   {func(n *node) { n.in.Forecast = Forecast[series.MilliCPU]{Wanted: true, Why: "not yet"} }, "not yet", 13000},
-		"forecast that has ended": {func(n *node) {
-			n.in.Forecast = forecast(1000)
+		"no use":            {func(n *fixture) { n.in.Use = Use[series.MilliCPU]{Reason: "no /proc/stat"} }, "no /proc/stat", 13000},
+		"stale use":         {func(n *fixture) { n.in.Use.At = n.in.At.Add(-61 * time.Second) }, "ago", 13000},
+		"use of tomorrow":   {func(n *fixture) { n.in.Use.At = n.in.At.Add(24 * time.Hour) }, "ahead of the clock", 13000},
+		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "no amount", 13000},
+		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "no amount", 13000},
+		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "what the node has", 13000},
+		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "what the node has", 13000},
+		"reserve NaN":       {func(n *fixture) { n.in.Reserve = series.Ratio(math.NaN()) }, "reserve", 13000},
+		"reserve below 0":   {func(n *fixture) { n.in.Reserve = -0.1 }, "reserve", 13000},
+		"reserve above 1":   {func(n *fixture) { n.in.Reserve = 1.1 }, "reserve", 13000},
+		"reserve unread":    {func(n *fixture) { n.in.ReserveProblem = "x%" }, "x%", 13000},
+		"no forecast yet":   {func(n *fixture) { n.in.Forecast = Forecast[series.MilliCPU]{Requested: true, Detail: "not yet"} }, "not yet", 13000},
+		"forecast that has ended": {func(n *fixture) {
+			n.in.Forecast = newForecast(1000)
 			n.in.Forecast.Until = n.in.At
 		}, "ended", 13000},
-		"forecast below nothing":        {func(n *node) { n.in.Forecast = forecast(-1) }, "no amount", 13000},
-		"no use, and a higher forecast": {func(n *node) { n.in.Use, n.in.Forecast = Use[series.MilliCPU]{}, forecast(10000) }, "use", 6000},
-		"no forecast, and more use": {func(n *node) {
-			n.in.Forecast, n.in.Use.Total = Forecast[series.MilliCPU]{Wanted: true}, 8000
+		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "no amount", 13000},
+		"no use, and a higher forecast": {func(n *fixture) { n.in.Use, n.in.Forecast = Use[series.MilliCPU]{}, newForecast(10000) }, "use", 6000},
+		"no forecast, and more use": {func(n *fixture) {
+			n.in.Forecast, n.in.Use.Total = Forecast[series.MilliCPU]{Requested: true}, 8000
 		}, "no forecast", 8000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.p.Margin = 0
-			n.after(15 * time.Minute)
+			n := newFixture()
+			n.policy.Margin = 0
+			n.advance(15 * time.Minute)
 			n.in.Allocated = 2000
 			for i := range 60 {
 				n.in.At = n.in.At.Add(period)
@@ -251,11 +251,11 @@ func TestUnknown(t *testing.T) {
 				}
 			}
 			// All is known again: it has to be stable before anything is given out.
-			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Shown: n.in.Shown, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
-			if r := n.after(2 * time.Minute); r.Advertise != 2000 || !r.Known {
+			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
+			if r := n.advance(2 * time.Minute); r.Advertise != 2000 || !r.Known {
 				t.Errorf("opens %d at once", r.Advertise)
 			}
-			if r := n.after(10 * time.Minute); r.Advertise != 13000 {
+			if r := n.advance(10 * time.Minute); r.Advertise != 13000 {
 				t.Errorf("does not open again: %+v", r)
 			}
 		})
@@ -264,34 +264,34 @@ func TestUnknown(t *testing.T) {
 
 // TestPodsUnknown: without knowing what pods hold nothing changes, however long.
 func TestPodsUnknown(t *testing.T) {
-	n := newNode()
-	n.after(15 * time.Minute)
+	n := newFixture()
+	n.advance(15 * time.Minute)
 	n.in.PodsKnown, n.in.Use.Total = false, 16000
-	if r := n.after(time.Hour); r.Advertise != 12000 || r.Phase != Holding || r.Write || !strings.Contains(r.Problem, "pods") {
+	if r := n.advance(time.Hour); r.Advertise != 12000 || r.Phase != Holding || r.NeedsWrite || !strings.Contains(r.Problem, "pods") {
 		t.Errorf("%+v", r)
 	}
 	// What a kubelet sets to 0 meanwhile is put back all the same.
-	if n.in.Shown = 0; !n.step().Write {
+	if n.in.Advertised = 0; !n.step().NeedsWrite {
 		t.Errorf("%+v", n.last)
 	}
 }
 
 // TestKubelet: a kubelet that sets the resource to 0 at its start is no reason to grow anew, and no measure of what is material.
 func TestKubelet(t *testing.T) {
-	n := newNode()
-	n.after(15 * time.Minute)
-	n.in.Shown = 0
-	if r := n.step(); !r.Write || r.Advertise != 12000 {
+	n := newFixture()
+	n.advance(15 * time.Minute)
+	n.in.Advertised = 0
+	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
-	n.in.Absent, n.in.Shown = true, 0 // the node was made anew
-	if r := n.step(); !r.Write || r.Advertise != 12000 {
+	n.in.NotAdvertised, n.in.Advertised = true, 0 // the node was made anew
+	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
 	// An agent that starts when the kubelet has just done so knows from the pods what they hold.
-	m := newNode()
-	m.in.Allocated, m.in.Absent = 4000, false
-	if r := m.step(); !r.Write || r.Advertise != 4000 {
+	m := newFixture()
+	m.in.Allocated, m.in.NotAdvertised = 4000, false
+	if r := m.step(); !r.NeedsWrite || r.Advertise != 4000 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -300,20 +300,20 @@ func TestKubelet(t *testing.T) {
 func TestClocks(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"back": -time.Hour, "on": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.after(110 * time.Second)
+			n := newFixture()
+			n.advance(110 * time.Second)
 			n.in.At = n.in.At.Add(jump)
-			if r := n.after(110 * time.Second); r.Advertise != 0 || r.Problem != "" {
+			if r := n.advance(110 * time.Second); r.Advertise != 0 || r.Problem != "" {
 				t.Errorf("%+v", r)
 			}
-			if r := n.after(time.Minute); r.Advertise == 0 {
+			if r := n.advance(time.Minute); r.Advertise == 0 {
 				t.Errorf("never grows: %+v", r)
 			}
 		})
 	}
 	// While it grows, a stop does not count as growth.
-	n := newNode()
-	n.after(3 * time.Minute)
+	n := newFixture()
+	n.advance(3 * time.Minute)
 	was := n.last.Advertise
 	n.in.At = n.in.At.Add(50 * time.Minute)
 	if r := n.step(); r.Advertise != was {
@@ -335,9 +335,9 @@ func TestResume(t *testing.T) {
 		"less than what is held": {1000, -time.Minute, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode()
-			n.in.Shown, n.in.Absent, n.in.Allocated = 2000, false, 2000
-			n.state.Resume(c.was, start.Add(c.ended), n.p)
+			n := newFixture()
+			n.in.Advertised, n.in.NotAdvertised, n.in.Allocated = 2000, false, 2000
+			n.state.Resume(c.was, start.Add(c.ended), n.policy)
 			n.in.Use.At = time.Time{}
 			if r := n.decide(); r.Advertise != 2000 {
 				t.Errorf("advertises %d though the use is not known", r.Advertise)
@@ -350,13 +350,13 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestShare: what is held of what can be borne goes on without a jump, and is above 1 exactly where more is held.
-func TestShare(t *testing.T) {
+// TestAllocatedShare: what is held of what can be borne goes on without a jump, and is above 1 exactly where more is held.
+func TestAllocatedShare(t *testing.T) {
 	for _, c := range []struct {
 		held, offer series.MilliCPU
 		want        series.Ratio
 	}{{0, 0, 0}, {0, 4000, 0}, {3000, 4000, 0.75}, {4000, 4000, 1}, {6000, 4000, 1.5}, {1000, 0, 2}, {3000, 0, 4}, {1000, 500, 1.5}, {-1000, -1000, 0}} {
-		if got := Share(c.held, c.offer, 1000); got != c.want {
+		if got := AllocatedShare(c.held, c.offer, 1000); got != c.want {
 			t.Errorf("%d of %d: %g, want %g", c.held, c.offer, got, c.want)
 		}
 	}

@@ -29,10 +29,10 @@ type Policy[T Amount] struct {
 	Resume time.Duration
 }
 
-// policy has the defaults. The margin is what peaks within a sampling interval may add to a mean; a whole node is given out in five
+// defaultPolicy has the defaults. The margin is what peaks within a sampling interval may add to a mean; a whole node is given out in five
 // minutes at the earliest, which is what it takes to see what the first pods do; a change of less than a fiftieth is noise. gocrane
 // wrote changes of a tenth and more, up and down at once, and took use that was older than 20 s for none at all.
-func policy[T Amount](unit T) Policy[T] {
+func defaultPolicy[T Amount](unit T) Policy[T] {
 	return Policy[T]{
 		Unit: unit, Margin: 0.1, Stable: 2 * time.Minute, Growth: 0.2, Material: 0.02, MaxAge: time.Minute,
 		Hold: 5 * time.Minute, Resume: 10 * time.Minute,
@@ -40,7 +40,7 @@ func policy[T Amount](unit T) Policy[T] {
 }
 
 // CPU is the policy for cpu: whole cores.
-func CPU() Policy[series.MilliCPU] { return policy[series.MilliCPU](1000) }
+func CPU() Policy[series.MilliCPU] { return defaultPolicy[series.MilliCPU](1000) }
 
 // Memory is the policy for memory: bytes.
-func Memory() Policy[series.Bytes] { return policy[series.Bytes](1) }
+func Memory() Policy[series.Bytes] { return defaultPolicy[series.Bytes](1) }

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// arbitrary makes an input that may lack anything.
-func arbitrary[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
+// randomInput makes an input that may lack anything.
+func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	amount := func() T { return T(r.Int64N(int64(size) * 5 / 4)) }
 	rarely := func() bool { return r.IntN(12) == 0 }
 	in := Input[T]{At: at, Allocatable: size, PodsKnown: !rarely(), Use: Use[T]{At: at, Total: amount(), Elastic: amount() / 2}}
@@ -21,7 +21,7 @@ func arbitrary[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	in.Use.Exclusive = amount() / 8
 	in.Allocated = amount() / 3
 	if r.IntN(2) == 0 {
-		in.Forecast = Forecast[T]{Wanted: true, OK: !rarely(), Peak: amount(), Until: at.Add(time.Hour)}
+		in.Forecast = Forecast[T]{Requested: true, OK: !rarely(), Peak: amount(), Until: at.Add(time.Hour)}
 	}
 	if rarely() {
 		in.Use.At = at.Add(time.Duration(r.IntN(200)-150) * time.Second)
@@ -38,33 +38,33 @@ func arbitrary[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	return in
 }
 
-// play plays steps on a node, and asks check of each with what was advertised before.
-func play[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T], before State[T], r Result[T], shown T)) {
+// runRandom plays steps on a node, and asks check of each with what was advertised before.
+func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T], before State[T], r Result[T], shown T)) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var s State[T]
 	at := start
 	var shown T
 	absent := true
 	// Long runs of the same, so that things grow.
-	kept := arbitrary(random, at, size)
+	kept := randomInput(random, at, size)
 	for range 400 {
 		at = at.Add(period)
 		if random.IntN(20) == 0 {
-			kept = arbitrary(random, at, size)
+			kept = randomInput(random, at, size)
 		}
 		in := kept
-		in.At, in.Shown, in.Absent = at, shown, absent
+		in.At, in.Advertised, in.NotAdvertised = at, shown, absent
 		if in.Use.At.Equal(kept.At) {
 			in.Use.At = at
 		}
-		if in.Forecast.Wanted && random.IntN(10) > 0 {
+		if in.Forecast.Requested && random.IntN(10) > 0 {
 			in.Forecast.Until = at.Add(time.Hour)
 		}
 		before := s
-		before.recent.points = append([]point[T](nil), s.recent.points...)
+		before.offers.points = append([]point[T](nil), s.offers.points...)
 		r := Decide(in, p, &s)
 		check(in, before, r, shown)
-		if r.Write {
+		if r.NeedsWrite {
 			shown, absent = r.Advertise, false
 		}
 		if random.IntN(50) == 0 {
@@ -78,14 +78,14 @@ func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[seri
 ) {
 	t.Helper()
 	for seed := range uint64(40) {
-		play(seed, 16000, CPU(), cpu)
-		play(seed, 3900, CPU(), cpu)
-		play(seed, 64<<30, Memory(), memory)
+		runRandom(seed, 16000, CPU(), cpu)
+		runRandom(seed, 3900, CPU(), cpu)
+		runRandom(seed, 64<<30, Memory(), memory)
 	}
 }
 
-// within: never above allocatable - reserve, never below what is held, whole units.
-func within[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
+// checkBounds: never above allocatable - reserve, never below what is held, whole units.
+func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
 	return func(in Input[T], before State[T], r Result[T], _ T) {
 		if r.Advertise%p.Unit != 0 || r.Advertise < 0 {
 			t.Fatalf("advertises %d, not whole units: %+v", r.Advertise, in)
@@ -96,7 +96,7 @@ func within[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result
 			}
 			return
 		}
-		held := whole(in.Allocated, p.Unit)
+		held := roundUpUnits(in.Allocated, p.Unit)
 		if r.Advertise < held {
 			t.Fatalf("advertises %d below the %d that pods hold: %+v", r.Advertise, held, in)
 		}
@@ -104,7 +104,7 @@ func within[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result
 			t.Fatalf("opens from %d to %d though %s", before.advertised, r.Advertise, r.Problem)
 		}
 		if in.Allocatable > 0 && in.Reserve >= 0 && in.Reserve <= 1 {
-			if limit := max(down(in.Allocatable-share(in.Allocatable, in.Reserve), p.Unit), held); r.Advertise > limit {
+			if limit := max(roundDown(in.Allocatable-fraction(in.Allocatable, in.Reserve), p.Unit), held); r.Advertise > limit {
 				t.Fatalf("advertises %d above %d: %+v", r.Advertise, limit, in)
 			}
 		}
@@ -112,16 +112,16 @@ func within[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result
 			t.Fatalf("deficit %d, offer %d, held %d", r.Deficit, r.Offer, held)
 		}
 		// What is above the offer is less than what counts as material.
-		if step := max(share(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
+		if step := max(fraction(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
 			t.Fatalf("advertises %d, offer %d, held %d", r.Advertise, r.Offer, held)
 		}
 	}
 }
 
-func TestAlwaysWithin(t *testing.T) { forBoth(t, within(t, CPU()), within(t, Memory())) }
+func TestAlwaysWithin(t *testing.T) { forBoth(t, checkBounds(t, CPU()), checkBounds(t, Memory())) }
 
-// monotone: from the same state, more use, a higher forecast, a higher reserve or a smaller node never advertise more.
-func monotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
+// checkMonotone: from the same state, more use, a higher forecast, a higher reserve or a smaller node never advertise more.
+func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
 	return func(in Input[T], before State[T], r Result[T], _ T) {
 		if !in.PodsKnown || r.Problem != "" {
 			return
@@ -136,7 +136,7 @@ func monotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Resu
 			more := in
 			change(&more)
 			state := before
-			state.recent.points = append([]point[T](nil), before.recent.points...)
+			state.offers.points = append([]point[T](nil), before.offers.points...)
 			if other := Decide(more, p, &state); other.Advertise > r.Advertise {
 				t.Fatalf("more %s advertises %d, less %d: %+v", name, other.Advertise, r.Advertise, in)
 			}
@@ -144,7 +144,7 @@ func monotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Resu
 	}
 }
 
-func TestMonotone(t *testing.T) { forBoth(t, monotone(t, CPU()), monotone(t, Memory())) }
+func TestMonotone(t *testing.T) { forBoth(t, checkMonotone(t, CPU()), checkMonotone(t, Memory())) }
 
 // TestBounded: a window never holds more than its bound, and its least is never more than the true one's.
 func TestBounded(t *testing.T) {
@@ -153,32 +153,32 @@ func TestBounded(t *testing.T) {
 	for i := range 5 * maxPoints {
 		at = at.Add(time.Millisecond)
 		w.add(at, series.Bytes(i), time.Hour) // rises, so that each has to be kept
-		if len(w.points) > maxPoints || w.least() != 0 {
-			t.Fatalf("%d points, least %d", len(w.points), w.least())
+		if len(w.points) > maxPoints || w.minimum() != 0 {
+			t.Fatalf("%d points, least %d", len(w.points), w.minimum())
 		}
 	}
 	if w.add(at.Add(time.Minute), 5, time.Hour) {
 		t.Error("a minute covers an hour")
 	}
-	if !w.add(at.Add(2*time.Hour), 7, time.Hour) || w.least() != 7 {
-		t.Errorf("least %d", w.least())
+	if !w.add(at.Add(2*time.Hour), 7, time.Hour) || w.minimum() != 7 {
+		t.Errorf("least %d", w.minimum())
 	}
 }
 
-func TestFromNumbers(t *testing.T) {
+func TestParseAmounts(t *testing.T) {
 	for v, want := range map[float64]series.MilliCPU{0: 0, 12.5: 12500, 0.0001: 1, 2.0000000001: 2000} {
-		if got, err := FromCores(v); err != nil || got != want {
+		if got, err := ParseCores(v); err != nil || got != want {
 			t.Errorf("%v cores: %d, %v", v, got, err)
 		}
 	}
-	if b, err := FromBytes(1.5); err != nil || b != 2 {
+	if b, err := ParseBytes(1.5); err != nil || b != 2 {
 		t.Errorf("%d, %v", b, err)
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e30} {
-		if _, err := FromCores(v); err == nil {
+		if _, err := ParseCores(v); err == nil {
 			t.Errorf("%v cores are an amount", v)
 		}
-		if _, err := FromBytes(v); err == nil {
+		if _, err := ParseBytes(v); err == nil {
 			t.Errorf("%v bytes are an amount", v)
 		}
 	}

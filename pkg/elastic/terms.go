@@ -13,10 +13,10 @@ type Source string
 
 // The sources.
 const (
-	FromForecast Source = "forecast"
-	FromUse      Source = "use"
-	// FromNothing tells that neither is known.
-	FromNothing Source = "nothing"
+	SourceForecast Source = "forecast"
+	SourceUse      Source = "use"
+	// SourceNone tells that neither is known.
+	SourceNone Source = "nothing"
 )
 
 // Terms are those of the formula, all in one unit. What could not be counted is 0, with Problem saying why.
@@ -24,7 +24,7 @@ type Terms[T Amount] struct {
 	Allocatable, Reserve T
 	// Forecast and Use are what would be needed by either, From which of them Need is.
 	Forecast, Use, Need T
-	From                Source
+	NeedSource          Source
 	Margin              T
 	// Offer is what is left, in whole units, 0 at least.
 	Offer T
@@ -38,11 +38,11 @@ type Terms[T Amount] struct {
 }
 
 // ceiling is the most that may be offered.
-func (t *Terms[T]) ceiling(unit T) T { return down(t.Allocatable-t.Reserve, unit) }
+func (t *Terms[T]) ceiling(unit T) T { return roundDown(t.Allocatable-t.Reserve, unit) }
 
-// reckon fills in the formula. bounded tells that Offer is at least an upper bound: something is known of the need.
-func reckon[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
-	t.From, t.Allocated = FromNothing, whole(min(max(in.Allocated, 0), most), p.Unit)
+// computeTerms fills in the formula. bounded tells that Offer is at least an upper bound: something is known of the need.
+func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
+	t.NeedSource, t.Allocated = SourceNone, roundUpUnits(min(max(in.Allocated, 0), maxAmount), p.Unit)
 	var problems []string
 	note := func(problem string) bool {
 		if problem != "" {
@@ -50,40 +50,40 @@ func reckon[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
 		}
 		return problem == ""
 	}
-	useOK, forecastOK := note(in.Use.problem(in.At, p.MaxAge)), note(in.Forecast.problem(in.At)) && in.Forecast.Wanted
-	nodeOK := in.Allocatable > 0 && in.Allocatable < most
+	useOK, forecastOK := note(in.Use.problemAt(in.At, p.MaxAge)), note(in.Forecast.problemAt(in.At)) && in.Forecast.Requested
+	nodeOK := in.Allocatable > 0 && in.Allocatable < maxAmount
 	if !nodeOK {
 		note("what the node has for pods is not known")
 	}
-	reserveOK := in.Reserve >= 0 && in.Reserve <= 1 && in.ReserveWhy == ""
+	reserveOK := in.Reserve >= 0 && in.Reserve <= 1 && in.ReserveProblem == ""
 	if !reserveOK {
-		note("the reserve is not known" + because(in.ReserveWhy))
+		note("the reserve is not known" + formatReason(in.ReserveProblem))
 	}
 	t.Problem = strings.Join(problems, "; ")
 	if useOK {
-		t.Use, t.Need, t.From = in.Use.need(), in.Use.need(), FromUse
+		t.Use, t.Need, t.NeedSource = in.Use.need(), in.Use.need(), SourceUse
 	}
 	if forecastOK {
 		t.Forecast = in.Forecast.Peak
 		if !useOK || t.Forecast > t.Need {
-			t.Need, t.From = t.Forecast, FromForecast
+			t.Need, t.NeedSource = t.Forecast, SourceForecast
 		}
 	}
-	t.Margin = share(t.Need, p.Margin)
+	t.Margin = fraction(t.Need, p.Margin)
 	if !nodeOK {
 		return t, false
 	}
 	t.Allocatable = in.Allocatable
 	if reserveOK {
-		t.Reserve = share(in.Allocatable, in.Reserve)
+		t.Reserve = fraction(in.Allocatable, in.Reserve)
 	}
-	if t.From != FromNothing {
-		t.Offer = down(t.Allocatable-t.Reserve-t.Need-t.Margin, p.Unit)
+	if t.NeedSource != SourceNone {
+		t.Offer = roundDown(t.Allocatable-t.Reserve-t.Need-t.Margin, p.Unit)
 	}
-	return t, t.From != FromNothing
+	return t, t.NeedSource != SourceNone
 }
 
-func because(why string) string {
+func formatReason(why string) string {
 	if why == "" {
 		return ""
 	}

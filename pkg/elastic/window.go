@@ -41,8 +41,8 @@ func (w *window[T]) add(at time.Time, value T, span time.Duration) (covered bool
 	return at.Sub(w.since) >= span
 }
 
-// least is the least value; a window that has none has 0.
-func (w *window[T]) least() T {
+// minimum is the least value; a window that has none has 0.
+func (w *window[T]) minimum() T {
 	if len(w.points) == 0 {
 		return 0
 	}

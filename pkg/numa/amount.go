@@ -25,7 +25,7 @@ const (
 	// Core is one whole CPU.
 	Core Amount = 1000
 	// MaxAmount is the most that one holder may have of one resource in one zone: 2^50, which is a pebibyte. What lies
-	// above is a mistake, and sums of MaxHolders of them cannot overflow.
+	// above is a mistake, and sums of MaxOwners of them cannot overflow.
 	MaxAmount Amount = 1 << 50
 )
 

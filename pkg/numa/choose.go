@@ -12,23 +12,23 @@ import (
 // exhaustive is the number of zones up to which every combination is looked at: at most C(12,6) = 924 of one size. Above it
 // one set is grown from each of the seeds largest zones.
 const (
-	exhaustive = 12
-	seeds      = 16
+	maxExhaustiveZones = 12
+	maxSeeds           = 16
 )
 
-// choose returns the zones for need, ascending, as Assign describes them.
-func (n *Node) choose(need []Amount, single bool) ([]int, bool) {
+// chooseZones returns the zones for need, ascending, as Assign describes them.
+func (n *Node) chooseZones(need []Amount, single bool) ([]int, bool) {
 	if !n.fits(need, single, n.free) {
 		return nil, false
 	}
 	if i, ok := n.bestSingle(need); ok {
 		return []int{i}, true
 	}
-	if len(n.zones) > exhaustive {
-		return n.grow(need), true
+	if len(n.zones) > maxExhaustiveZones {
+		return n.greedySet(need), true
 	}
-	for size := n.atLeast(need); size <= len(n.zones); size++ {
-		if set := n.bestOf(need, size); set != nil {
+	for size := n.minZones(need); size <= len(n.zones); size++ {
+		if set := n.bestSet(need, size); set != nil {
 			return set, true
 		}
 	}
@@ -39,15 +39,15 @@ func (n *Node) choose(need []Amount, single bool) ([]int, bool) {
 func (n *Node) bestSingle(need []Amount) (int, bool) {
 	best := -1
 	for i := range n.zones {
-		if n.covers(need, i, n.free) && (best < 0 || n.weight(i) < n.weight(best)) {
+		if n.covers(need, i, n.free) && (best < 0 || n.freeCPU(i) < n.freeCPU(best)) {
 			best = i
 		}
 	}
 	return best, best >= 0
 }
 
-// atLeast is the number of zones below which no set can have enough: for each resource, as many of its largest as it takes.
-func (n *Node) atLeast(need []Amount) int {
+// minZones is the number of zones below which no set can have enough: for each resource, as many of its largest as it takes.
+func (n *Node) minZones(need []Amount) int {
 	least := 2
 	for k, want := range need {
 		free := make([]Amount, len(n.zones))
@@ -64,9 +64,9 @@ func (n *Node) atLeast(need []Amount) int {
 	return least
 }
 
-// bestOf returns the best set of the given size, or nil where none has enough. It walks the bit masks with size bits set
+// bestSet returns the best set of the given size, or nil where none has enough. It walks the bit masks with size bits set
 // in ascending order (Gosper's hack, HAKMEM item 175).
-func (n *Node) bestOf(need []Amount, size int) []int {
+func (n *Node) bestSet(need []Amount, size int) []int {
 	var (
 		best     []int
 		bestFar  = math.MaxInt
@@ -78,8 +78,8 @@ func (n *Node) bestOf(need []Amount, size int) []int {
 		for m := mask; m != 0; m &= m - 1 {
 			set = append(set, bits.TrailingZeros64(m))
 		}
-		if n.enough(need, set) {
-			far, free := n.far(set), n.freeOf(set)
+		if n.setCovers(need, set) {
+			far, free := n.sumDistances(set), n.sumFreeCPU(set)
 			if far < bestFar || far == bestFar && free < bestFree {
 				best, bestFar, bestFree = slices.Clone(set), far, free
 			}
@@ -91,23 +91,23 @@ func (n *Node) bestOf(need []Amount, size int) []int {
 	return best
 }
 
-// grow takes zones nearest first from each of the largest zones and returns the best set that came of it.
-func (n *Node) grow(need []Amount) []int {
+// greedySet takes zones nearest first from each of the largest zones and returns the best set that came of it.
+func (n *Node) greedySet(need []Amount) []int {
 	order := make([]int, len(n.zones))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(n.weight(b) - n.weight(a)) })
+	slices.SortStableFunc(order, func(a, b int) int { return int(n.freeCPU(b) - n.freeCPU(a)) })
 	var best []int
-	for _, seed := range order[:min(seeds, len(order))] {
+	for _, seed := range order[:min(maxSeeds, len(order))] {
 		rest := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return i == seed })
 		slices.SortStableFunc(rest, func(a, b int) int { return n.distance(seed, a) - n.distance(seed, b) })
 		set := []int{seed}
-		for !n.enough(need, set) {
+		for !n.setCovers(need, set) {
 			set, rest = append(set, rest[0]), rest[1:]
 		}
 		set = n.prune(need, set)
-		if best == nil || len(set) < len(best) || len(set) == len(best) && n.far(set) < n.far(best) {
+		if best == nil || len(set) < len(best) || len(set) == len(best) && n.sumDistances(set) < n.sumDistances(best) {
 			best = set
 		}
 	}
@@ -117,16 +117,16 @@ func (n *Node) grow(need []Amount) []int {
 
 // prune drops the zones that the others can do without, the smallest first.
 func (n *Node) prune(need []Amount, set []int) []int {
-	for _, i := range slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.weight(a) - n.weight(b)) }) {
-		if without := slices.DeleteFunc(slices.Clone(set), func(j int) bool { return j == i }); n.enough(need, without) {
+	for _, i := range slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(a) - n.freeCPU(b)) }) {
+		if without := slices.DeleteFunc(slices.Clone(set), func(j int) bool { return j == i }); n.setCovers(need, without) {
 			set = without
 		}
 	}
 	return set
 }
 
-// enough says whether the zones of set together have what is needed.
-func (n *Node) enough(need []Amount, set []int) bool {
+// setCovers says whether the zones of set together have what is needed.
+func (n *Node) setCovers(need []Amount, set []int) bool {
 	for k, want := range need {
 		for _, i := range set {
 			want -= n.free(i, k)
@@ -138,15 +138,15 @@ func (n *Node) enough(need []Amount, set []int) bool {
 	return true
 }
 
-func (n *Node) freeOf(set []int) (sum Amount) {
+func (n *Node) sumFreeCPU(set []int) (sum Amount) {
 	for _, i := range set {
-		sum += n.weight(i)
+		sum += n.freeCPU(i)
 	}
 	return sum
 }
 
-// far is the sum of distances between each two zones of set.
-func (n *Node) far(set []int) (sum int) {
+// sumDistances is the sum of distances between each two zones of set.
+func (n *Node) sumDistances(set []int) (sum int) {
 	for a, i := range set {
 		for _, j := range set[a+1:] {
 			sum += n.distance(i, j)
@@ -187,9 +187,9 @@ func (n *Node) distance(i, j int) int {
 	return int(d)
 }
 
-// distanceRow is what z says of all zones; 0 where it says nothing. Distances below that of the zone itself cannot be and
+// newDistanceRow is what z says of all zones; 0 where it says nothing. Distances below that of the zone itself cannot be and
 // count as it.
-func distanceRow(z Zone, zones []Zone) []int32 {
+func newDistanceRow(z Zone, zones []Zone) []int32 {
 	row := make([]int32, len(zones))
 	for j, other := range zones {
 		if d, ok := z.Distances[other.Name]; ok {

@@ -77,9 +77,9 @@ func TestCPUSetIsASet(t *testing.T) {
 	}
 }
 
-// hyper makes a machine of zones with that many cores of two threads each, numbered as Linux does: first threads first,
+// newHyperthreadedLayout makes a machine of zones with that many cores of two threads each, numbered as Linux does: first threads first,
 // and with a gap between zones.
-func hyper(t testing.TB, zones, cores int) *Layout {
+func newHyperthreadedLayout(t testing.TB, zones, cores int) *Layout {
 	t.Helper()
 	var threads []Thread
 	for z := range zones {
@@ -98,7 +98,7 @@ func hyper(t testing.TB, zones, cores int) *Layout {
 }
 
 func TestTakeWholeCores(t *testing.T) {
-	l := hyper(t, 1, 4) // cores are {0,4} {1,5} {2,6} {3,7}
+	l := newHyperthreadedLayout(t, 1, 4) // cores are {0,4} {1,5} {2,6} {3,7}
 	for _, c := range []struct {
 		free string
 		n    int
@@ -141,14 +141,14 @@ func TestLayoutRefuses(t *testing.T) {
 	}
 }
 
-// TestLedger runs holders of all policies in and out of a machine and looks at the whole ledger after each step.
-func TestLedger(t *testing.T) {
+// TestCPUAllocator runs holders of all policies in and out of a machine and looks at the whole ledger after each step.
+func TestCPUAllocator(t *testing.T) {
 	policies := []Policy{PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable}
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 9))
-		layout := hyper(t, 2, 4)
+		layout := newHyperthreadedLayout(t, 2, 4)
 		reserved := NewCPUSet(0, 64)
-		l := NewLedger(layout, reserved)
+		l := NewCPUAllocator(layout, reserved)
 		asked := map[string]map[string]int{}
 		for step := range 60 {
 			owner := fmt.Sprint("pod", r.IntN(8))
@@ -159,14 +159,14 @@ func TestLedger(t *testing.T) {
 			}
 			// Who holds something asks for something else, as a container that is resized; it ran on what it holds, or is new on the machine.
 			var had CPUSet
-			if h := l.holders[owner]; r.IntN(3) > 0 {
+			if h := l.allocations[owner]; r.IntN(3) > 0 {
 				had = h.cpus
 			}
 			counts := map[string]int{"node0": r.IntN(4), "node1": r.IntN(4)}
 			policy := policies[r.IntN(len(policies))]
-			before, own, shared := l.fixed(), l.CPUs(owner), l.Shared()
-			if err := l.Hold(owner, policy, counts, had); err != nil {
-				if l.fixed() != before || l.CPUs(owner) != own || l.Shared() != shared {
+			before, own, shared := l.pinned(), l.CPUs(owner), l.Shared()
+			if err := l.Allocate(owner, policy, counts, had); err != nil {
+				if l.pinned() != before || l.CPUs(owner) != own || l.Shared() != shared {
 					t.Fatalf("seed %d: a refusal changed something", seed)
 				}
 				continue
@@ -175,23 +175,23 @@ func TestLedger(t *testing.T) {
 			if policy == PolicyNone {
 				asked[owner] = map[string]int{}
 			}
-			inspect(t, l, asked, fmt.Sprintf("seed %d step %d", seed, step))
+			verifyAllocator(t, l, asked, fmt.Sprintf("seed %d step %d", seed, step))
 		}
 		for owner := range asked {
 			l.Release(owner)
 		}
-		if l.Shared() != layout.All() || len(l.holders) != 0 {
+		if l.Shared() != layout.All() || len(l.allocations) != 0 {
 			t.Fatalf("seed %d: in the end %s are shared", seed, l.Shared())
 		}
 	}
 }
 
-// inspect fails where a CPU is given twice, a reserved one at all, or somebody has fewer than were promised.
-func inspect(t *testing.T, l *Ledger, asked map[string]map[string]int, when string) {
+// verifyAllocator fails where a CPU is given twice, a reserved one at all, or somebody has fewer than were promised.
+func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]int, when string) {
 	t.Helper()
 	given := map[int]string{}
 	for owner, counts := range asked {
-		h := l.holders[owner]
+		h := l.allocations[owner]
 		cpus := l.CPUs(owner)
 		if h.policy == PolicyExclusive || h.policy == PolicyImmovable {
 			for c := range cpus.All() {
@@ -205,7 +205,7 @@ func inspect(t *testing.T, l *Ledger, asked map[string]map[string]int, when stri
 			t.Fatalf("%s: %s runs on reserved CPUs", when, owner)
 		}
 		for zone, n := range counts {
-			has := cpus.Intersection(l.layout.Zone(zone)).Len()
+			has := cpus.Intersection(l.layout.ZoneCPUs(zone)).Len()
 			if fixed := h.policy == PolicyExclusive || h.policy == PolicyImmovable; fixed && has != n || !fixed && has < n {
 				t.Fatalf("%s: %s (%s) has %d CPUs of %s, asked for %d", when, owner, h.policy, has, zone, n)
 			}
@@ -213,33 +213,33 @@ func inspect(t *testing.T, l *Ledger, asked map[string]map[string]int, when stri
 	}
 	for owner := range asked {
 		for other := range asked {
-			if owner != other && l.holders[owner].policy == PolicyExclusive && l.CPUs(owner).Intersection(l.CPUs(other)).Len() > 0 {
+			if owner != other && l.allocations[owner].policy == PolicyExclusive && l.CPUs(owner).Intersection(l.CPUs(other)).Len() > 0 {
 				t.Fatalf("%s: %s runs on CPUs that %s has alone", when, other, owner)
 			}
 		}
 	}
 }
 
-func TestAdopt(t *testing.T) {
-	l := NewLedger(hyper(t, 1, 4), NewCPUSet(0))
-	if err := l.Adopt("a", PolicyExclusive, NewCPUSet(1, 5)); err != nil {
+func TestRestore(t *testing.T) {
+	l := NewCPUAllocator(newHyperthreadedLayout(t, 1, 4), NewCPUSet(0))
+	if err := l.Restore("a", PolicyExclusive, NewCPUSet(1, 5)); err != nil {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"another's": l.Adopt("b", PolicyImmovable, NewCPUSet(5, 6)),
-		"all":       l.Adopt("b", PolicyExclusive, NewCPUSet(0, 2, 3, 4, 6, 7)),
-		"not there": l.Adopt("b", PolicyExclusive, NewCPUSet(77)),
-		"twice":     l.Adopt("a", PolicyExclusive, NewCPUSet(2)),
-		"shared":    l.Adopt("b", PolicyNUMA, NewCPUSet(2)),
-		"policy":    l.Hold("b", "whatever", nil, CPUSet{}),
-		"negative":  l.Hold("b", PolicyExclusive, map[string]int{"node0": -1}, CPUSet{}),
-		"no zone":   l.Hold("b", PolicyExclusive, map[string]int{"node9": 1}, CPUSet{}),
+		"another's": l.Restore("b", PolicyImmovable, NewCPUSet(5, 6)),
+		"all":       l.Restore("b", PolicyExclusive, NewCPUSet(0, 2, 3, 4, 6, 7)),
+		"not there": l.Restore("b", PolicyExclusive, NewCPUSet(77)),
+		"twice":     l.Restore("a", PolicyExclusive, NewCPUSet(2)),
+		"shared":    l.Restore("b", PolicyNUMA, NewCPUSet(2)),
+		"policy":    l.Allocate("b", "whatever", nil, CPUSet{}),
+		"negative":  l.Allocate("b", PolicyExclusive, map[string]int{"node0": -1}, CPUSet{}),
+		"no zone":   l.Allocate("b", PolicyExclusive, map[string]int{"node9": 1}, CPUSet{}),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	if err := l.Hold("b", PolicyExclusive, map[string]int{"node0": 6}, CPUSet{}); err == nil {
+	if err := l.Allocate("b", PolicyExclusive, map[string]int{"node0": 6}, CPUSet{}); err == nil {
 		t.Error("6 of the 5 CPUs that are left were given")
 	}
 	if got := l.Shared().String(); got != "0,2-4,6-7" {

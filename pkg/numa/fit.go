@@ -24,9 +24,9 @@ const (
 	Fits
 )
 
-// need is a request in the order of a node's kinds. Resources that no zone of the node names are not its business.
-func (n *Node) need(r Request, buf []Amount) []Amount {
-	for _, kind := range n.kinds {
+// neededAmounts is a request in the order of a node's kinds. Resources that no zone of the node names are not its business.
+func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
+	for _, kind := range n.resources {
 		a := max(0, r.Resources[kind])
 		if kind == CPU {
 			a = (a + Core - 1) / Core * Core
@@ -39,11 +39,11 @@ func (n *Node) need(r Request, buf []Amount) []Amount {
 // Fit says whether r fits into what is free. On a node without zones nothing fits ever; ask Known first.
 func (n *Node) Fit(r Request) Fit {
 	var buf [4]Amount
-	need := n.need(r, buf[:0])
+	need := n.neededAmounts(r, buf[:0])
 	switch {
 	case n.fits(need, r.SingleZone, n.free):
 		return Fits
-	case n.fits(need, r.SingleZone, func(i, k int) Amount { return n.left(k, n.zones[i].usable[k]) }):
+	case n.fits(need, r.SingleZone, func(i, k int) Amount { return n.roundFree(k, n.zones[i].usable[k]) }):
 		return NotNow
 	}
 	return Never
@@ -88,17 +88,17 @@ func (n *Node) covers(need []Amount, i int, free func(i, k int) Amount) bool {
 // the most free CPU gives as much as it can, and so on.
 func (n *Node) Assign(r Request) (Placement, bool) {
 	var buf [4]Amount
-	need := n.need(r, buf[:0])
-	set, ok := n.choose(need, r.SingleZone)
+	need := n.neededAmounts(r, buf[:0])
+	set, ok := n.chooseZones(need, r.SingleZone)
 	if !ok {
 		return nil, false
 	}
 	// The largest gives first; what is left of every resource goes to the next.
-	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.weight(b) - n.weight(a)) })
+	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(b) - n.freeCPU(a)) })
 	given := make(map[int]Resources, len(set))
 	for _, i := range byFree {
 		given[i] = Resources{}
-		for k, kind := range n.kinds {
+		for k, kind := range n.resources {
 			if a := min(need[k], n.free(i, k)); a > 0 {
 				given[i][kind] = a
 				need[k] -= a
@@ -118,16 +118,16 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 // (the mean of 10 over the distance of each two). 0 zones means that r does not fit.
 func (n *Node) Spread(r Request) (zones int, closeness float64) {
 	var buf [4]Amount
-	set, ok := n.choose(n.need(r, buf[:0]), r.SingleZone)
+	set, ok := n.chooseZones(n.neededAmounts(r, buf[:0]), r.SingleZone)
 	if !ok {
 		return 0, 0
 	}
 	return len(set), n.closeness(set)
 }
 
-// weight is the free amount of the first kind, which is CPU where there is any.
-func (n *Node) weight(i int) Amount {
-	if len(n.kinds) == 0 {
+// freeCPU is the free amount of the first kind, which is CPU where there is any.
+func (n *Node) freeCPU(i int) Amount {
+	if len(n.resources) == 0 {
 		return 0
 	}
 	return n.free(i, 0)

@@ -15,8 +15,8 @@ import (
 const (
 	// MaxZones is the most zones a node may have. The largest machines that Linux runs on today have some dozens.
 	MaxZones = 256
-	// MaxHolders is the most that may hold something on a node; Kubernetes supports 110 pods, large nodes 500.
-	MaxHolders = 4096
+	// MaxOwners is the most that may hold something on a node; Kubernetes supports 110 pods, large nodes 500.
+	MaxOwners = 4096
 	// localDistance and remoteDistance are what the firmware's table (ACPI SLIT) says of a zone itself and, by custom, of
 	// one that it says nothing about.
 	localDistance, remoteDistance = 10, 20
@@ -64,11 +64,11 @@ func (p Placement) Validate() error {
 // Node is the account of a node's zones: what they have and who holds what. The zero value has no zone and takes
 // placements all the same, so that holders may come before the zones are known.
 type Node struct {
-	kinds []Resource // what the zones name, CPU first
-	zones []zone     // by natural order of their names
-	held  map[string]Placement
+	resources  []Resource // what the zones name, CPU first
+	zones      []zone     // by natural order of their names
+	placements map[string]Placement
 
-	journal   []change
+	undoLog   []undoRecord
 	recording bool
 }
 
@@ -79,8 +79,8 @@ type zone struct {
 	distances []int32  // by zones; nil where nothing is known
 }
 
-// Known says whether there is any zone.
-func (n *Node) Known() bool { return len(n.zones) > 0 }
+// HasZones says whether there is any zone.
+func (n *Node) HasZones() bool { return len(n.zones) > 0 }
 
 // SetZones replaces the zones. Holders stay; what they hold of zones that are gone counts again when these come back.
 // Zones that cannot be (no name, a name twice, too many, amounts below 0 or beyond MaxAmount) are an error and change
@@ -94,19 +94,19 @@ func (n *Node) SetZones(zones []Zone) error {
 	for _, z := range zones {
 		maps.Copy(named, z.Usable)
 	}
-	n.kinds = named.names()
+	n.resources = named.names()
 	n.zones = make([]zone, len(zones))
 	for i, z := range zones {
-		n.zones[i] = zone{name: z.Name, usable: make([]Amount, len(n.kinds)), used: make([]Amount, len(n.kinds))}
-		for k, kind := range n.kinds {
+		n.zones[i] = zone{name: z.Name, usable: make([]Amount, len(n.resources)), used: make([]Amount, len(n.resources))}
+		for k, kind := range n.resources {
 			n.zones[i].usable[k] = z.Usable[kind]
 		}
 		if len(z.Distances) > 0 {
-			n.zones[i].distances = distanceRow(z, zones)
+			n.zones[i].distances = newDistanceRow(z, zones)
 		}
 	}
-	for _, p := range n.held {
-		n.account(p, 1)
+	for _, p := range n.placements {
+		n.adjustUsed(p, 1)
 	}
 	return nil
 }
@@ -140,49 +140,49 @@ func (n *Node) Place(owner string, p Placement) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	before, had := n.held[owner]
-	if !had && len(n.held) >= MaxHolders {
-		return fmt.Errorf("%d holders already", len(n.held))
+	before, had := n.placements[owner]
+	if !had && len(n.placements) >= MaxOwners {
+		return fmt.Errorf("%d holders already", len(n.placements))
 	}
-	n.record(change{owner: owner, before: before, had: had})
+	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
 	if had {
-		n.account(before, -1)
+		n.adjustUsed(before, -1)
 	}
-	if n.held == nil {
-		n.held = map[string]Placement{}
+	if n.placements == nil {
+		n.placements = map[string]Placement{}
 	}
-	n.held[owner] = p
-	n.account(p, 1)
+	n.placements[owner] = p
+	n.adjustUsed(p, 1)
 	return nil
 }
 
 // Remove takes from owner what it holds and says whether that was anything.
 func (n *Node) Remove(owner string) bool {
-	before, had := n.held[owner]
+	before, had := n.placements[owner]
 	if !had {
 		return false
 	}
-	n.record(change{owner: owner, before: before, had: true})
-	n.account(before, -1)
-	delete(n.held, owner)
+	n.recordUndo(undoRecord{owner: owner, before: before, had: true})
+	n.adjustUsed(before, -1)
+	delete(n.placements, owner)
 	return true
 }
 
 // Placement returns what owner holds. It must not be changed.
 func (n *Node) Placement(owner string) (Placement, bool) {
-	p, ok := n.held[owner]
+	p, ok := n.placements[owner]
 	return p, ok
 }
 
-// Holders is the number of those that hold something.
-func (n *Node) Holders() int { return len(n.held) }
+// Owners is the number of those that hold something.
+func (n *Node) Owners() int { return len(n.placements) }
 
 // Free returns what is free in each zone, CPU in whole cores.
 func (n *Node) Free() Placement {
 	free := make(Placement, len(n.zones))
 	for i := range n.zones {
-		free[i] = Share{Zone: n.zones[i].name, Resources: make(Resources, len(n.kinds))}
-		for k, kind := range n.kinds {
+		free[i] = Share{Zone: n.zones[i].name, Resources: make(Resources, len(n.resources))}
+		for k, kind := range n.resources {
 			free[i].Resources[kind] = n.free(i, k)
 		}
 	}
@@ -191,23 +191,23 @@ func (n *Node) Free() Placement {
 
 // Clone returns a copy that shares nothing that either may change. Marks do not go with it.
 func (n *Node) Clone() *Node {
-	c := &Node{kinds: n.kinds, zones: slices.Clone(n.zones), held: maps.Clone(n.held)}
-	used := make([]Amount, 0, len(n.zones)*len(n.kinds))
+	c := &Node{resources: n.resources, zones: slices.Clone(n.zones), placements: maps.Clone(n.placements)}
+	used := make([]Amount, 0, len(n.zones)*len(n.resources))
 	for i := range c.zones {
 		used = append(used, c.zones[i].used...)
-		c.zones[i].used = used[len(used)-len(n.kinds):]
+		c.zones[i].used = used[len(used)-len(n.resources):]
 	}
 	return c
 }
 
-// account adds p to what is used, or takes it away (sign -1). It is exact, so that one undoes the other.
-func (n *Node) account(p Placement, sign Amount) {
+// adjustUsed adds p to what is used, or takes it away (sign -1). It is exact, so that one undoes the other.
+func (n *Node) adjustUsed(p Placement, sign Amount) {
 	for _, s := range p {
 		i := slices.IndexFunc(n.zones, func(z zone) bool { return z.name == s.Zone })
 		if i < 0 {
 			continue
 		}
-		for k, kind := range n.kinds {
+		for k, kind := range n.resources {
 			n.zones[i].used[k] += sign * s.Resources[kind]
 		}
 	}
@@ -215,11 +215,11 @@ func (n *Node) account(p Placement, sign Amount) {
 
 // free is what zone i has left of kind k, at least 0; of CPU only whole cores, since a part of one cannot be handed out.
 func (n *Node) free(i, k int) Amount {
-	return n.left(k, n.zones[i].usable[k]-n.zones[i].used[k])
+	return n.roundFree(k, n.zones[i].usable[k]-n.zones[i].used[k])
 }
 
-func (n *Node) left(k int, a Amount) Amount {
-	if n.kinds[k] == CPU {
+func (n *Node) roundFree(k int, a Amount) Amount {
+	if n.resources[k] == CPU {
 		a = a / Core * Core
 	}
 	return max(0, a)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// cores makes zones node0, node1, ... with that many CPUs.
-func cores(counts ...int) []Zone {
+// newZones makes zones node0, node1, ... with that many CPUs.
+func newZones(counts ...int) []Zone {
 	var zones []Zone
 	for i, c := range counts {
 		zones = append(zones, Zone{Name: fmt.Sprintf("node%d", i), Usable: Resources{CPU: Amount(c) * Core}})
@@ -19,7 +19,7 @@ func cores(counts ...int) []Zone {
 	return zones
 }
 
-func node(t testing.TB, zones ...Zone) *Node {
+func newNode(t testing.TB, zones ...Zone) *Node {
 	t.Helper()
 	n := &Node{}
 	if err := n.SetZones(zones); err != nil {
@@ -28,7 +28,7 @@ func node(t testing.TB, zones ...Zone) *Node {
 	return n
 }
 
-func text(p Placement) string {
+func formatPlacement(p Placement) string {
 	var parts []string
 	for _, s := range p {
 		parts = append(parts, fmt.Sprintf("%s(%s)", s.Zone, s.Resources))
@@ -50,33 +50,33 @@ func TestAssign(t *testing.T) {
 		zone  int // of Spread
 	}{
 		"one zone": {
-			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
+			zones: newZones(4, 4), req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
 			want: "node0(cpu=2)", fit: Fits, zone: 1,
 		},
 		"the fullest zone that has enough": {
-			zones: cores(4, 4), held: []Placement{hold("node1", 2)}, req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
+			zones: newZones(4, 4), held: []Placement{hold("node1", 2)}, req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
 			want: "node1(cpu=2)", fit: Fits, zone: 1,
 		},
 		"no single zone now": {
-			zones: cores(4, 4), held: []Placement{hold("node0", 2), hold("node1", 2)},
+			zones: newZones(4, 4), held: []Placement{hold("node0", 2), hold("node1", 2)},
 			req: Request{Resources: Resources{CPU: 4 * Core}, SingleZone: true}, fit: NotNow,
 		},
 		"no single zone ever": {
-			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}, SingleZone: true}, fit: Never,
+			zones: newZones(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}, SingleZone: true}, fit: Never,
 		},
 		"over two zones": {
-			zones: cores(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}},
+			zones: newZones(4, 4), req: Request{Resources: Resources{CPU: 6 * Core}},
 			want: "node0(cpu=4) node1(cpu=2)", fit: Fits, zone: 2,
 		},
 		"one zone where it need not": {
-			zones: cores(2, 4), req: Request{Resources: Resources{CPU: 3 * Core}},
+			zones: newZones(2, 4), req: Request{Resources: Resources{CPU: 3 * Core}},
 			want: "node1(cpu=3)", fit: Fits, zone: 1,
 		},
 		"64 CPUs on 4": {
-			zones: cores(2, 2), req: Request{Resources: Resources{CPU: 64 * Core}}, fit: Never,
+			zones: newZones(2, 2), req: Request{Resources: Resources{CPU: 64 * Core}}, fit: Never,
 		},
 		"spread, too much held": {
-			zones: cores(2, 2), held: []Placement{hold("node0", 2)}, req: Request{Resources: Resources{CPU: 3 * Core}}, fit: NotNow,
+			zones: newZones(2, 2), held: []Placement{hold("node0", 2)}, req: Request{Resources: Resources{CPU: 3 * Core}}, fit: NotNow,
 		},
 		"no zones": {
 			req: Request{Resources: Resources{CPU: Core}}, fit: Never,
@@ -110,7 +110,7 @@ func TestAssign(t *testing.T) {
 			want: "b(cpu=2, example.com/gpu=1)", fit: Fits, zone: 1,
 		},
 		"what no zone names limits nothing": {
-			zones: cores(4), req: Request{Resources: Resources{CPU: Core, "memory": 1 << 40}, SingleZone: true},
+			zones: newZones(4), req: Request{Resources: Resources{CPU: Core, "memory": 1 << 40}, SingleZone: true},
 			want: "node0(cpu=1)", fit: Fits, zone: 1,
 		},
 		"the near pair": {
@@ -140,11 +140,11 @@ func TestAssign(t *testing.T) {
 			want: "numa-2(cpu=4) numa-10(cpu=4)", fit: Fits, zone: 2,
 		},
 		"zones that others overfilled": {
-			zones: cores(4, 4), held: []Placement{hold("node0", 40)}, req: Request{Resources: Resources{CPU: 5 * Core}}, fit: NotNow,
+			zones: newZones(4, 4), held: []Placement{hold("node0", 40)}, req: Request{Resources: Resources{CPU: 5 * Core}}, fit: NotNow,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := node(t, c.zones...)
+			n := newNode(t, c.zones...)
 			for i, p := range c.held {
 				if err := n.Place(fmt.Sprint("pod", i), p); err != nil {
 					t.Fatal(err)
@@ -154,8 +154,8 @@ func TestAssign(t *testing.T) {
 				t.Errorf("fit %d, want %d", got, c.fit)
 			}
 			p, ok := n.Assign(c.req)
-			if ok != (c.fit == Fits) || text(p) != c.want {
-				t.Errorf("assigned %q (%v), want %q", text(p), ok, c.want)
+			if ok != (c.fit == Fits) || formatPlacement(p) != c.want {
+				t.Errorf("assigned %q (%v), want %q", formatPlacement(p), ok, c.want)
 			}
 			if zones, _ := n.Spread(c.req); zones != c.zone {
 				t.Errorf("spread over %d zones, want %d", zones, c.zone)
@@ -165,8 +165,8 @@ func TestAssign(t *testing.T) {
 }
 
 func TestCloseness(t *testing.T) {
-	near := node(t, Zone{Name: "a", Usable: Resources{CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{CPU: Core}})
-	unknown := node(t, cores(1, 1)...)
+	near := newNode(t, Zone{Name: "a", Usable: Resources{CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{CPU: Core}})
+	unknown := newNode(t, newZones(1, 1)...)
 	req := Request{Resources: Resources{CPU: 2 * Core}}
 	if _, c := near.Spread(req); c != 10.0/12 {
 		t.Errorf("closeness %v, want 10/12", c)
@@ -178,7 +178,7 @@ func TestCloseness(t *testing.T) {
 
 func TestZonesComeAndGo(t *testing.T) {
 	n := &Node{}
-	if n.Known() {
+	if n.HasZones() {
 		t.Error("a node without zones says that it knows them")
 	}
 	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{CPU: 3 * Core}}}); err != nil {
@@ -188,7 +188,7 @@ func TestZonesComeAndGo(t *testing.T) {
 	for _, step := range []struct {
 		zones []Zone
 		fit   Fit
-	}{{cores(4), NotNow}, {cores(4, 4), Fits}, {nil, Never}, {[]Zone{{Name: "other", Usable: Resources{CPU: 4 * Core}}}, Fits}, {cores(4), NotNow}} {
+	}{{newZones(4), NotNow}, {newZones(4, 4), Fits}, {nil, Never}, {[]Zone{{Name: "other", Usable: Resources{CPU: 4 * Core}}}, Fits}, {newZones(4), NotNow}} {
 		if err := n.SetZones(step.zones); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestZonesComeAndGo(t *testing.T) {
 }
 
 func TestImpossibleInputChangesNothing(t *testing.T) {
-	n := node(t, cores(4)...)
+	n := newNode(t, newZones(4)...)
 	for name, zones := range map[string][]Zone{
 		"nameless": {{}},
 		"twice":    {{Name: "a"}, {Name: "a"}},
@@ -228,14 +228,14 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 	if err := n.Place("", nil); err == nil {
 		t.Error("a placement of nobody: no error")
 	}
-	if got := text(n.Free()); got != "node0(cpu=4)" || n.Holders() != 0 {
-		t.Errorf("afterwards %s free, %d holders", got, n.Holders())
+	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" || n.Owners() != 0 {
+		t.Errorf("afterwards %s free, %d holders", got, n.Owners())
 	}
 }
 
-func TestHoldersAreBounded(t *testing.T) {
-	n := node(t, cores(4)...)
-	for i := range MaxHolders {
+func TestOwnersAreBounded(t *testing.T) {
+	n := newNode(t, newZones(4)...)
+	for i := range MaxOwners {
 		if err := n.Place(fmt.Sprint(i), Placement{{Zone: "node0", Resources: Resources{CPU: MaxAmount}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -246,10 +246,10 @@ func TestHoldersAreBounded(t *testing.T) {
 	if err := n.Place("0", nil); err != nil {
 		t.Errorf("a holder of before may not change: %v", err)
 	}
-	for i := range MaxHolders {
+	for i := range MaxOwners {
 		n.Remove(fmt.Sprint(i))
 	}
-	if got := text(n.Free()); got != "node0(cpu=4)" {
+	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" {
 		t.Errorf("after all have left %s is free: a sum overflowed", got)
 	}
 }
@@ -284,10 +284,10 @@ func TestNaturalOrder(t *testing.T) {
 	}
 }
 
-// TestLargeHolesStayWhole: small requests go where others are already, so that one for a whole zone still finds one. With
+// TestSmallRequestsKeepZonesFree: small requests go where others are already, so that one for a whole zone still finds one. With
 // gocrane's rule, the emptiest zone first, it would not.
-func TestLargeHolesStayWhole(t *testing.T) {
-	n := node(t, cores(8, 8, 8, 8)...)
+func TestSmallRequestsKeepZonesFree(t *testing.T) {
+	n := newNode(t, newZones(8, 8, 8, 8)...)
 	for i := range 8 {
 		p, ok := n.Assign(Request{Resources: Resources{CPU: Core}, SingleZone: true})
 		if !ok {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// machine draws a node with some zones of uneven size and, at times, distances.
-func machine(r *rand.Rand, zones int) []Zone {
+// randomZones draws a node with some zones of uneven size and, at times, distances.
+func randomZones(r *rand.Rand, zones int) []Zone {
 	out := make([]Zone, zones)
 	for i := range out {
 		out[i] = Zone{Name: fmt.Sprintf("node%d", 3*i), Usable: Resources{
@@ -29,7 +29,7 @@ func machine(r *rand.Rand, zones int) []Zone {
 	return out
 }
 
-func draw(r *rand.Rand) Request {
+func randomRequest(r *rand.Rand) Request {
 	req := Request{Resources: Resources{CPU: Amount(1+r.IntN(24)) * Core}, SingleZone: r.IntN(2) == 0}
 	if r.IntN(2) == 0 {
 		req.Resources["memory"] = Amount(r.IntN(40)) << 30
@@ -37,8 +37,8 @@ func draw(r *rand.Rand) Request {
 	return req
 }
 
-// subsets returns the smallest number of zones that have enough, by looking at all sets: what Assign has to reach.
-func subsets(n *Node, req Request) int {
+// minimalZones returns the smallest number of zones that have enough, by looking at all sets: what Assign has to reach.
+func minimalZones(n *Node, req Request) int {
 	best := 0
 	for mask := 1; mask < 1<<len(n.zones); mask++ {
 		size := bits.OnesCount(uint(mask))
@@ -67,7 +67,7 @@ func subsets(n *Node, req Request) int {
 func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		n := node(t, machine(r, 1+r.IntN(7))...)
+		n := newNode(t, randomZones(r, 1+r.IntN(7))...)
 		empty := n.Free()
 		var owners []string
 		for step := range 40 {
@@ -77,8 +77,8 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 				owners = slices.Delete(owners, i, i+1)
 				continue
 			}
-			req := draw(r)
-			want := subsets(n, req)
+			req := randomRequest(r)
+			want := minimalZones(n, req)
 			p, ok := n.Assign(req)
 			if ok != (want > 0) || ok != (n.Fit(req) == Fits) {
 				t.Fatalf("seed %d: assign says %v and fit %d, all sets say %d, for %v", seed, ok, n.Fit(req), want, req)
@@ -86,9 +86,9 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 			if !ok {
 				continue
 			}
-			check(t, n, req, p)
+			verifyPlacement(t, n, req, p)
 			if len(p) != want {
-				t.Fatalf("seed %d: %d zones, %d are enough: %s for %v", seed, len(p), want, text(p), req)
+				t.Fatalf("seed %d: %d zones, %d are enough: %s for %v", seed, len(p), want, formatPlacement(p), req)
 			}
 			owner := fmt.Sprint("pod", step)
 			if err := n.Place(owner, p); err != nil {
@@ -105,8 +105,8 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 	}
 }
 
-// check fails where p is not req, or more than is free.
-func check(t *testing.T, n *Node, req Request, p Placement) {
+// verifyPlacement fails where p is not req, or more than is free.
+func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 	t.Helper()
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
@@ -133,14 +133,14 @@ func check(t *testing.T, n *Node, req Request, p Placement) {
 func TestManyZones(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		n := node(t, machine(r, exhaustive+1+r.IntN(80))...)
+		n := newNode(t, randomZones(r, maxExhaustiveZones+1+r.IntN(80))...)
 		req := Request{Resources: Resources{CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
 		p, ok := n.Assign(req)
 		if ok != (n.Fit(req) == Fits) {
 			t.Fatalf("assign %v, fit %d", ok, n.Fit(req))
 		}
 		if ok {
-			check(t, n, req, p)
+			verifyPlacement(t, n, req, p)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestManyZones(t *testing.T) {
 func TestUndoRestoresExactly(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		n := node(t, machine(r, 1+r.IntN(4))...)
+		n := newNode(t, randomZones(r, 1+r.IntN(4))...)
 		act := func() {
 			owner := fmt.Sprint("pod", r.IntN(6))
 			if r.IntN(3) == 0 {
@@ -164,53 +164,53 @@ func TestUndoRestoresExactly(t *testing.T) {
 			act()
 		}
 		outer := n.Clone()
-		m1 := n.Mark()
+		m1 := n.Checkpoint()
 		for range 10 {
 			act()
 		}
 		inner := n.Clone()
-		m2 := n.Mark()
+		m2 := n.Checkpoint()
 		for range 10 {
 			act()
 		}
 		n.Undo(m2)
-		same(t, n, inner)
+		expectEqual(t, n, inner)
 		n.Undo(m1)
-		same(t, n, outer)
+		expectEqual(t, n, outer)
 		act()
-		if len(n.journal) != 0 {
+		if len(n.undoLog) != 0 {
 			t.Fatal("the journal goes on after the last undo")
 		}
 	}
 }
 
-func same(t *testing.T, a, b *Node) {
+func expectEqual(t *testing.T, a, b *Node) {
 	t.Helper()
-	if !reflect.DeepEqual(a.zones, b.zones) || len(a.held)+len(b.held) > 0 && !reflect.DeepEqual(a.held, b.held) {
-		t.Fatalf("got %+v %v\nwant %+v %v", a.zones, a.held, b.zones, b.held)
+	if !reflect.DeepEqual(a.zones, b.zones) || len(a.placements)+len(b.placements) > 0 && !reflect.DeepEqual(a.placements, b.placements) {
+		t.Fatalf("got %+v %v\nwant %+v %v", a.zones, a.placements, b.zones, b.placements)
 	}
 }
 
-func TestKeepEndsTheTrial(t *testing.T) {
-	n := node(t, cores(4)...)
-	n.Mark()
+func TestCommit(t *testing.T) {
+	n := newNode(t, newZones(4)...)
+	n.Checkpoint()
 	if err := n.Place("pod", Placement{{Zone: "node0", Resources: Resources{CPU: Core}}}); err != nil {
 		t.Fatal(err)
 	}
-	n.Keep()
-	if n.recording || len(n.journal) != 0 || text(n.Free()) != "node0(cpu=3)" {
-		t.Errorf("recording %v, %d changes, %s free", n.recording, len(n.journal), text(n.Free()))
+	n.Commit()
+	if n.recording || len(n.undoLog) != 0 || formatPlacement(n.Free()) != "node0(cpu=3)" {
+		t.Errorf("recording %v, %d changes, %s free", n.recording, len(n.undoLog), formatPlacement(n.Free()))
 	}
 }
 
 func TestCloneSharesNothing(t *testing.T) {
-	n := node(t, cores(4, 4)...)
+	n := newNode(t, newZones(4, 4)...)
 	c := n.Clone()
 	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
 	}
-	if text(n.Free()) != "node0(cpu=4) node1(cpu=4)" || text(c.Free()) != "node0(cpu=4) node1(cpu=1)" {
-		t.Errorf("original %s, copy %s", text(n.Free()), text(c.Free()))
+	if formatPlacement(n.Free()) != "node0(cpu=4) node1(cpu=4)" || formatPlacement(c.Free()) != "node0(cpu=4) node1(cpu=1)" {
+		t.Errorf("original %s, copy %s", formatPlacement(n.Free()), formatPlacement(c.Free()))
 	}
 }
 
@@ -222,7 +222,7 @@ func FuzzNode(f *testing.F) {
 		if len(in) < 3 {
 			return
 		}
-		n := node(t, cores(int(in[0]), int(in[1]), int(in[2]))...)
+		n := newNode(t, newZones(int(in[0]), int(in[1]), int(in[2]))...)
 		empty := n.Free()
 		for ; len(in) >= 3; in = in[3:] {
 			owner := fmt.Sprint(in[0] % 16)
@@ -230,17 +230,17 @@ func FuzzNode(f *testing.F) {
 			case 0:
 				n.Remove(owner)
 			case 1:
-				m := n.Mark()
+				m := n.Checkpoint()
 				before := n.Clone()
 				_ = n.Place(owner, Placement{{Zone: "node1", Resources: Resources{CPU: Amount(in[2]) << 40}}})
 				n.Undo(m)
-				same(t, n, before)
+				expectEqual(t, n, before)
 			default:
 				n.Remove(owner)
 				req := Request{Resources: Resources{CPU: Amount(in[2]) * Core}, SingleZone: in[1]%4 == 2}
 				if p, ok := n.Assign(req); ok {
 					if in[2] > 0 {
-						check(t, n, req, p)
+						verifyPlacement(t, n, req, p)
 					}
 					if err := n.Place(owner, p); err != nil {
 						t.Fatal(err)
@@ -258,7 +258,7 @@ func FuzzNode(f *testing.F) {
 }
 
 func BenchmarkFit(b *testing.B) {
-	n := node(b, cores(32, 32, 32, 32)...)
+	n := newNode(b, newZones(32, 32, 32, 32)...)
 	for i := range 30 {
 		if p, ok := n.Assign(Request{Resources: Resources{CPU: 4 * Core}}); ok {
 			_ = n.Place(fmt.Sprint(i), p)
@@ -272,7 +272,7 @@ func BenchmarkFit(b *testing.B) {
 }
 
 func BenchmarkAssign(b *testing.B) {
-	n := node(b, machine(rand.New(rand.NewPCG(1, 1)), 8)...)
+	n := newNode(b, randomZones(rand.New(rand.NewPCG(1, 1)), 8)...)
 	req := Request{Resources: Resources{CPU: 24 * Core}}
 	b.ReportAllocs()
 	for b.Loop() {

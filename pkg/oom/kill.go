@@ -48,10 +48,10 @@ type Kill struct {
 	Owner Owner
 }
 
-// ID makes an identity of what stays the same about one end of a container: its pod's UID, its name, and the run (the
+// NewID makes an identity of what stays the same about one end of a container: its pod's UID, its name, and the run (the
 // container's ID at the runtime, or the time at which it ended). 64 bits: two of 10,000 kills are mixed up with a
 // probability below 1e-11.
-func ID(podUID, container, run string) string {
+func NewID(podUID, container, run string) string {
 	h := sha256.New()
 	for _, part := range []string{podUID, container, run} {
 		h.Write([]byte(part))
@@ -60,19 +60,19 @@ func ID(podUID, container, run string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// same tells whether two records are of one kill. Those of gocrane have no ID.
-func (k Kill) same(other Kill) bool {
+// isSame tells whether two records are of one kill. Those of gocrane have no ID.
+func (k Kill) isSame(other Kill) bool {
 	if k.ID != "" && other.ID != "" {
 		return k.ID == other.ID
 	}
-	return k.place() == other.place() && k.At.Equal(other.At)
+	return k.containerPath() == other.containerPath() && k.At.Equal(other.At)
 }
 
-// place names the container that was killed.
-func (k Kill) place() string { return k.Namespace + "/" + k.Pod + "/" + k.Container }
+// containerPath names the container that was killed.
+func (k Kill) containerPath() string { return k.Namespace + "/" + k.Pod + "/" + k.Container }
 
-// wire is a record as gocrane wrote it, with fields of ours that its readers skip.
-type wire struct {
+// record is a record as gocrane wrote it, with fields of ours that its readers skip.
+type record struct {
 	Namespace string
 	Pod       string
 	Container string
@@ -85,7 +85,7 @@ type wire struct {
 
 // MarshalJSON writes the record in gocrane's form.
 func (k Kill) MarshalJSON() ([]byte, error) {
-	w := wire{
+	w := record{
 		Namespace: k.Namespace, Pod: k.Pod, Container: k.Container, OOMAt: k.At.UTC(), ID: k.ID, Cause: k.Cause,
 		Memory: resource.NewQuantity(int64(k.Memory), resource.BinarySI).String(),
 	}
@@ -95,21 +95,21 @@ func (k Kill) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// longest of a name in Kubernetes, in bytes.
-const longest = 253
+// maxNameLength of a name in Kubernetes, in bytes.
+const maxNameLength = 253
 
 // UnmarshalJSON reads a record and refuses one that cannot be a kill.
 func (k *Kill) UnmarshalJSON(data []byte) error {
-	var w wire
+	var w record
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("OOM record: %w", err)
 	}
 	for field, value := range map[string]string{"Namespace": w.Namespace, "Pod": w.Pod, "Container": w.Container} {
-		if value == "" || len(value) > longest {
-			return fmt.Errorf("OOM record: %s has %d bytes, want 1 to %d", field, len(value), longest)
+		if value == "" || len(value) > maxNameLength {
+			return fmt.Errorf("OOM record: %s has %d bytes, want 1 to %d", field, len(value), maxNameLength)
 		}
 	}
-	if len(w.ID) > longest || w.Owner != nil && max(len(w.Owner.APIVersion), len(w.Owner.Kind), len(w.Owner.Name)) > 2*longest {
+	if len(w.ID) > maxNameLength || w.Owner != nil && max(len(w.Owner.APIVersion), len(w.Owner.Kind), len(w.Owner.Name)) > 2*maxNameLength {
 		return errors.New("OOM record: ID or Owner is too long")
 	}
 	memory, err := resource.ParseQuantity(w.Memory)

@@ -22,10 +22,10 @@ type Limits struct {
 	Age time.Duration
 }
 
-// ConfigMap is the name of the ConfigMap that holds the ledger, Key that of the records in it: as gocrane's.
+// ConfigMapName is the name of the ConfigMapName that holds the ledger, Key that of the records in it: as gocrane's.
 const (
-	ConfigMap = "oom-record"
-	Key       = "data"
+	ConfigMapName = "oom-record"
+	ConfigMapKey  = "data"
 )
 
 // Ledger is the book of kills, oldest first. What was dropped for lack of room does not come back, though it may still be
@@ -33,19 +33,19 @@ const (
 // safe for concurrent use.
 type Ledger struct {
 	kills []Kill
-	// through is the time of the youngest kill that was dropped for lack of room.
-	through time.Time
+	// droppedThrough is the time of the youngest kill that was dropped for lack of room.
+	droppedThrough time.Time
 }
 
-// Bad is a record that could not be read, as it was found, and why.
-type Bad struct {
+// UnreadableRecord is a record that could not be read, as it was found, and why.
+type UnreadableRecord struct {
 	Text string
 	Err  error
 }
 
-// Read reads a book as it was written by Text, or by gocrane. Records that are none are returned apart; the error says that
+// Parse reads a book as it was written by Text, or by gocrane. Records that are none are returned apart; the error says that
 // the whole is no list of records. Records of one kill that are there twice are taken once.
-func Read(text string) (*Ledger, []Bad, error) {
+func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 	l := &Ledger{}
 	if len(bytes.TrimSpace([]byte(text))) == 0 {
 		return l, nil, nil
@@ -54,12 +54,12 @@ func Read(text string) (*Ledger, []Bad, error) {
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
 		return l, nil, fmt.Errorf("OOM records: want a JSON list: %w", err)
 	}
-	var bad []Bad
+	var bad []UnreadableRecord
 	var kills []Kill
 	for _, r := range raw {
 		var k Kill
 		if err := json.Unmarshal(r, &k); err != nil {
-			bad = append(bad, Bad{Text: string(r), Err: err})
+			bad = append(bad, UnreadableRecord{Text: string(r), Err: err})
 			continue
 		}
 		kills = append(kills, k)
@@ -81,7 +81,7 @@ func (l *Ledger) merge(kills []Kill) {
 }
 
 func byTime(a, b Kill) int {
-	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.place(), b.place()), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.containerPath(), b.containerPath()), cmp.Compare(a.ID, b.ID))
 }
 
 // index finds records of the same kill in constant time.
@@ -99,7 +99,9 @@ func newIndex(kills []Kill) index {
 	return x
 }
 
-func (x index) key(k Kill) string { return k.place() + "@" + k.At.UTC().Format(time.RFC3339Nano) }
+func (x index) key(k Kill) string {
+	return k.containerPath() + "@" + k.At.UTC().Format(time.RFC3339Nano)
+}
 
 func (x index) add(k Kill) {
 	if k.ID != "" {
@@ -125,7 +127,7 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 	seen := newIndex(l.kills)
 	var added []Kill
 	for _, k := range kills {
-		if seen.has(k) || now.Sub(k.At) > limits.Age || !k.At.After(l.through) {
+		if seen.has(k) || now.Sub(k.At) > limits.Age || !k.At.After(l.droppedThrough) {
 			continue
 		}
 		seen.add(k)
@@ -138,14 +140,14 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 
 // Known tells whether a kill needs no more attention: it is in the book, or too old for it.
 func (l *Ledger) Known(k Kill, now time.Time, limits Limits) bool {
-	if now.Sub(k.At) > limits.Age || !k.At.After(l.through) {
+	if now.Sub(k.At) > limits.Age || !k.At.After(l.droppedThrough) {
 		return true
 	}
-	return slices.ContainsFunc(l.kills, k.same)
+	return slices.ContainsFunc(l.kills, k.isSame)
 }
 
-// Clean drops what is too old, then the oldest until the rest is within the limits, and returns how many it dropped.
-func (l *Ledger) Clean(now time.Time, limits Limits) int {
+// Prune drops what is too old, then the oldest until the rest is within the limits, and returns how many it dropped.
+func (l *Ledger) Prune(now time.Time, limits Limits) int {
 	before := len(l.kills)
 	l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { return now.Sub(k.At) > limits.Age })
 	sizes, total := make([]int, len(l.kills)), 2 // The brackets.
@@ -160,7 +162,7 @@ func (l *Ledger) Clean(now time.Time, limits Limits) int {
 	drop := 0
 	for drop < len(l.kills) && (len(l.kills)-drop > limits.Count || total > limits.Bytes) {
 		total -= sizes[drop]
-		l.through = later(l.through, l.kills[drop].At)
+		l.droppedThrough = later(l.droppedThrough, l.kills[drop].At)
 		drop++
 	}
 	l.kills = slices.Clone(l.kills[drop:])
@@ -177,15 +179,15 @@ func later(a, b time.Time) time.Time {
 // Kills are the records, oldest first; not to be changed.
 func (l *Ledger) Kills() []Kill { return l.kills }
 
-// Through is the time up to which kills were dropped for lack of room; the zero time where none was. SetThrough takes over
+// DroppedThrough is the time up to which kills were dropped for lack of room; the zero time where none was. SetDroppedThrough takes over
 // what an earlier process remembered.
-func (l *Ledger) Through() time.Time { return l.through }
+func (l *Ledger) DroppedThrough() time.Time { return l.droppedThrough }
 
-// SetThrough see Through.
-func (l *Ledger) SetThrough(t time.Time) { l.through = later(l.through, t) }
+// SetDroppedThrough see Through.
+func (l *Ledger) SetDroppedThrough(t time.Time) { l.droppedThrough = later(l.droppedThrough, t) }
 
-// Text is the book as it is written.
-func (l *Ledger) Text() (string, error) {
+// Encode is the book as it is written.
+func (l *Ledger) Encode() (string, error) {
 	if len(l.kills) == 0 {
 		return "[]", nil
 	}

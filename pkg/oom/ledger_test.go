@@ -20,7 +20,7 @@ var (
 func kill(n int, at time.Time) Kill {
 	name := fmt.Sprintf("web-%d", n)
 	return Kill{
-		ID: ID("uid-"+name, "app", at.String()), Namespace: "shop", Pod: name, Container: "app", Memory: 512 << 20, At: at,
+		ID: NewID("uid-"+name, "app", at.String()), Namespace: "shop", Pod: name, Container: "app", Memory: 512 << 20, At: at,
 		Cause: Killed, Owner: Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 	}
 }
@@ -29,7 +29,7 @@ func kill(n int, at time.Time) Kill {
 func TestReadGocrane(t *testing.T) {
 	const theirs = `[{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"},
 		{"Namespace":"shop","Pod":"web-2","Container":"app","Memory":"1073741824","OOMAt":"2026-03-01T13:00:00+02:00"}]`
-	l, bad, err := Read(theirs)
+	l, bad, err := Parse(theirs)
 	if err != nil || len(bad) != 0 || len(l.Kills()) != 2 {
 		t.Fatalf("%v, %v, %v", l.Kills(), bad, err)
 	}
@@ -45,7 +45,7 @@ func TestReadGocrane(t *testing.T) {
 	if added := l.Add([]Kill{seen, kill(3, noon)}, noon, roomy); len(added) != 1 || added[0].Pod != "web-3" {
 		t.Errorf("added %v", added)
 	}
-	text, err := l.Text()
+	text, err := l.Encode()
 	if err != nil || !strings.Contains(text, `{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"}`) {
 		t.Errorf("%v: gocrane cannot read %s", err, text)
 	}
@@ -76,7 +76,7 @@ func TestReadNonsense(t *testing.T) {
 		"wrong type":     {"[" + strings.Replace(good, `"b"`, `7`, 1) + "]", 0, 1, false},
 		"unknown fields": {"[" + strings.Replace(good, `"Pod"`, `"x":{},"Pod"`, 1) + "]", 1, 0, false},
 	} {
-		l, bad, err := Read(c.text)
+		l, bad, err := Parse(c.text)
 		if len(l.Kills()) != c.kills || len(bad) != c.bad || (err != nil) != c.unreadable {
 			t.Errorf("%s: %v, %v, %v", name, l.Kills(), bad, err)
 		}
@@ -90,11 +90,11 @@ func TestOnce(t *testing.T) {
 	if got := l.Add([]Kill{first, first}, noon, roomy); len(got) != 1 {
 		t.Errorf("added %v", got)
 	}
-	text, err := l.Text()
+	text, err := l.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, _, err := Read(text)
+	next, _, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,18 +115,18 @@ func TestDroppedStaysDropped(t *testing.T) {
 	l := &Ledger{}
 	all := []Kill{kill(1, noon), kill(2, noon.Add(time.Minute)), kill(3, noon.Add(2*time.Minute))}
 	l.Add(all, noon.Add(time.Hour), tight)
-	if n := l.Clean(noon.Add(time.Hour), tight); n != 1 || !l.Through().Equal(noon) {
-		t.Errorf("%d dropped, through %s", n, l.Through())
+	if n := l.Prune(noon.Add(time.Hour), tight); n != 1 || !l.DroppedThrough().Equal(noon) {
+		t.Errorf("%d dropped, through %s", n, l.DroppedThrough())
 	}
-	text, err := l.Text()
+	text, err := l.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, _, err := Read(text)
+	next, _, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.SetThrough(l.Through())
+	next.SetDroppedThrough(l.DroppedThrough())
 	if got := next.Add(all, noon.Add(time.Hour), tight); len(got) != 0 {
 		t.Errorf("came back: %v", got)
 	}
@@ -156,8 +156,8 @@ func TestLimits(t *testing.T) {
 			for _, k := range l.Add(batch, now, limits) {
 				youngest = later(youngest, k.At)
 			}
-			l.Clean(now, limits)
-			text, err := l.Text()
+			l.Prune(now, limits)
+			text, err := l.Encode()
 			if err != nil || len(text) > limits.Bytes || len(l.Kills()) > limits.Count {
 				t.Fatalf("%d records in %d bytes, limits %+v, %v", len(l.Kills()), len(text), limits, err)
 			}
@@ -171,7 +171,7 @@ func TestLimits(t *testing.T) {
 				}
 				ids[k.ID] = true
 			}
-			if again, bad, err := Read(text); err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
+			if again, bad, err := Parse(text); err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
 				t.Fatalf("what is written reads otherwise: %v, %v", bad, err)
 			}
 		}
@@ -183,15 +183,15 @@ func FuzzRead(f *testing.F) {
 	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1Gi","OOMAt":"2026-03-01T11:00:00Z"}]`)
 	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1e99","OOMAt":"2026-03-01T11:00:00Z","Owner":{"kind":"x"},"ID":"y"},{}]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		l, _, err := Read(text)
+		l, _, err := Parse(text)
 		if err != nil && len(l.Kills()) > 0 {
 			t.Fatal("records out of what is no list")
 		}
-		written, err := l.Text()
+		written, err := l.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, bad, err := Read(written)
+		again, bad, err := Parse(written)
 		if err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
 			t.Fatalf("%q becomes %q: %v, %v", text, written, bad, err)
 		}
@@ -200,6 +200,6 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("negative memory in %+v", k)
 			}
 		}
-		l.Clean(noon, Limits{Count: 1, Bytes: 100, Age: time.Hour})
+		l.Prune(noon, Limits{Count: 1, Bytes: 100, Age: time.Hour})
 	})
 }

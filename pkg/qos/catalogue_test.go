@@ -25,45 +25,45 @@ func TestCatalogue(t *testing.T) {
 	}{
 		"cpu_total_usage":                   {ByCPU, CPU, gap, anybody},
 		"cpu_total_utilization":             {ByCPU, CPU, 80 * gap, anybody},
-		"cpu_load_1_min":                    {ByCPU, None, 0, anybody},
-		"cpu_load_5_min":                    {ByCPU, None, 0, anybody},
-		"cpu_load_15_min":                   {ByCPU, None, 0, anybody},
-		"cpu_core_numbers":                  {ByCPU, None, 0, none},
-		"exclusive_cpu_idle":                {ByCPU, None, 0, none},
+		"cpu_load_1_min":                    {ByCPU, NoResource, 0, anybody},
+		"cpu_load_5_min":                    {ByCPU, NoResource, 0, anybody},
+		"cpu_load_15_min":                   {ByCPU, NoResource, 0, anybody},
+		"cpu_core_numbers":                  {ByCPU, NoResource, 0, none},
+		"exclusive_cpu_idle":                {ByCPU, NoResource, 0, none},
 		"memory_total_usage":                {ByMemory, Memory, gap, anybody},
 		"memory_total_utilization":          {ByMemory, Memory, (1 << 30) * gap / 100, anybody},
-		"memory_total":                      {ByCPU, None, 0, none},
-		"disk_read_kibps":                   {ByDiskReadBytes, None, 0, anybody},
-		"disk_write_kibps":                  {ByDiskWriteBytes, None, 0, anybody},
-		"disk_read_iops":                    {ByDiskReads, None, 0, anybody},
-		"disk_read_utilization":             {ByDiskWork, None, 0, anybody},
-		"network_receive_kibps":             {ByCPU, None, 0, anybody},
-		"network_sent_kibps":                {ByCPU, None, 0, anybody},
-		"network_receive_pckps":             {ByCPU, None, 0, anybody},
-		"network_sent_pckps":                {ByCPU, None, 0, anybody},
-		"network_drop_in":                   {ByCPU, None, 0, anybody},
-		"network_drop_out":                  {ByCPU, None, 0, anybody},
-		"container_cpu_total_usage":         {ByCPU, None, 0, own},
-		"container_cpu_limit":               {ByCPU, None, 0, none},
-		"container_cpu_quota":               {ByCPU, None, 0, none},
-		"container_cpu_period":              {ByCPU, None, 0, none},
-		"container_sched_run_queue_time":    {ByCPU, None, 0, anybody},
-		"container_mem_total_usage":         {ByMemory, None, 0, own},
+		"memory_total":                      {ByCPU, NoResource, 0, none},
+		"disk_read_kibps":                   {ByDiskReadBytes, NoResource, 0, anybody},
+		"disk_write_kibps":                  {ByDiskWriteBytes, NoResource, 0, anybody},
+		"disk_read_iops":                    {ByDiskReads, NoResource, 0, anybody},
+		"disk_read_utilization":             {ByDiskWork, NoResource, 0, anybody},
+		"network_receive_kibps":             {ByCPU, NoResource, 0, anybody},
+		"network_sent_kibps":                {ByCPU, NoResource, 0, anybody},
+		"network_receive_pckps":             {ByCPU, NoResource, 0, anybody},
+		"network_sent_pckps":                {ByCPU, NoResource, 0, anybody},
+		"network_drop_in":                   {ByCPU, NoResource, 0, anybody},
+		"network_drop_out":                  {ByCPU, NoResource, 0, anybody},
+		"container_cpu_total_usage":         {ByCPU, NoResource, 0, own},
+		"container_cpu_limit":               {ByCPU, NoResource, 0, none},
+		"container_cpu_quota":               {ByCPU, NoResource, 0, none},
+		"container_cpu_period":              {ByCPU, NoResource, 0, none},
+		"container_sched_run_queue_time":    {ByCPU, NoResource, 0, anybody},
+		"container_mem_total_usage":         {ByMemory, NoResource, 0, own},
 		"ext_res_container_cpu_total_usage": {ByCPU, CPU, 1000 * gap, elastic},
 		"ext_res_container_mem_total_usage": {ByMemory, Memory, gap, elastic},
-		"ext_cpu_total_distribute":          {ByCPU, None, 0, holders},
+		"ext_cpu_total_distribute":          {ByCPU, NoResource, 0, holders},
 	} {
 		m, ok := Lookup(name)
-		if !ok || m.criterion() != want.by || m.Of != want.of {
-			t.Errorf("%s: by %s of %q, want %s of %q (%t)", name, m.criterion(), m.Of, want.by, want.of, ok)
+		if !ok || m.victimCriterion() != want.by || m.Resource != want.of {
+			t.Errorf("%s: by %s of %q, want %s of %q (%t)", name, m.victimCriterion(), m.Resource, want.by, want.of, ok)
 		}
 		o := &Observation{At: at(0), Node: node}
-		o.Node.UsedCPU, o.Node.UsedMemory = Measured[series.MilliCPU]{8000, at(0)}, Measured[series.Bytes]{1 << 30, at(0)}
+		o.Node.UsedCPU, o.Node.UsedMemory = Measurement[series.MilliCPU]{8000, at(0)}, Measurement[series.Bytes]{1 << 30, at(0)}
 		for i, who := range []string{anybody, elastic, own, holders} {
 			p := Pod{
 				UID: who, Name: who, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, Elastic: who == elastic, HoldsCPU: who == holders,
-				UsedCPU: Measured[series.MilliCPU]{2000, at(0)}, UsedMemory: Measured[series.Bytes]{200 << 20, at(0)},
-				DiskRates: DiskRates{1000, 1000, 1 << 20, 1 << 20}, UsedDisks: Measured[DiskWork]{2032, at(0)},
+				UsedCPU: Measurement[series.MilliCPU]{2000, at(0)}, UsedMemory: Measurement[series.Bytes]{200 << 20, at(0)},
+				DiskRates: DiskRates{1000, 1000, 1 << 20, 1 << 20}, UsedDisks: Measurement[DiskWork]{2032, at(0)},
 			}
 			o.Pods = append(o.Pods, p)
 		}
@@ -72,7 +72,7 @@ func TestCatalogue(t *testing.T) {
 			{Value: 1.5, At: at(0), Labels: map[string]string{labelPod: anybody}}, {Value: 3, At: at(0), Labels: map[string]string{labelPod: own}},
 		}}
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-			Name: "r", Metric: name, Above: 2, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &Evicting{}},
+			Name: "r", Metric: name, Threshold: 2, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &EvictionSettings{}},
 		}}}
 		plan := Decide(&policy, o, &State{})
 		f := plan.Rules[0]
@@ -88,12 +88,12 @@ func TestCatalogue(t *testing.T) {
 			got = plan.Evictions[0].Pod.Name
 		}
 		if len(plan.Evictions) > 1 || got != who {
-			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Why)
+			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Reason)
 		}
 		// A water mark holds for what the metric is of alone.
-		policy.Marks = map[Resource]series.Ratio{CPU: 1, Memory: 1}
-		held := Decide(&policy, o, &State{}).Rules[0].Withheld == ByWaterMark
-		if held != (want.of != None) {
+		policy.WaterMarks = map[Resource]series.Ratio{CPU: 1, Memory: 1}
+		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
+		if held != (want.of != NoResource) {
 			t.Errorf("%s: held back by a water mark: %t", name, held)
 		}
 	}
@@ -105,10 +105,10 @@ func TestOwnUse(t *testing.T) {
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 	for i, name := range []string{"small", "large", "largest"} {
 		o.Pods = append(o.Pods, Pod{
-			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measured[series.Bytes]{series.Bytes(1+i) << 30, at(0)},
+			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measurement[series.Bytes]{series.Bytes(1+i) << 30, at(0)},
 		})
 	}
-	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measured[series.Bytes]{4 << 30, at(0)}})
+	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measurement[series.Bytes]{4 << 30, at(0)}})
 	o.Samples = map[string][]Sample{}
 	for i := range o.Pods {
 		p := &o.Pods[i]
@@ -125,7 +125,7 @@ func TestOwnUse(t *testing.T) {
 		"one that may not": {0.5 * (1 << 30), func(l map[string]string) bool { return l[labelPod] == "static" }, "small"},
 	} {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-			Name: "r", Metric: "container_mem_total_usage", Above: test.above, Selects: test.selects, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &Evicting{}},
+			Name: "r", Metric: "container_mem_total_usage", Threshold: test.above, Matches: test.selects, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &EvictionSettings{}},
 		}}}
 		if plan := Decide(&policy, o, &State{}); len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != test.want {
 			t.Errorf("%s: %+v, want %s", name, plan.Evictions, test.want)
@@ -137,13 +137,13 @@ func TestOwnUse(t *testing.T) {
 func TestElasticRuleHoldsOthersNot(t *testing.T) {
 	for _, elastic := range []bool{false, true} {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{
-			{Name: "cpu", Metric: "cpu_total_usage", Above: 6000, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}}},
-			{Name: "elastic", Metric: "ext_res_container_cpu_total_usage", Above: 2, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}}},
+			{Name: "cpu", Metric: "cpu_total_usage", Threshold: 6000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},
+			{Name: "elastic", Metric: "ext_res_container_cpu_total_usage", Threshold: 2, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},
 		}}
 		var state State
 		quota := Unlimited
 		look := func(second int, cpu float64) Plan {
-			used := Measured[series.MilliCPU]{1000, at(second)}
+			used := Measurement[series.MilliCPU]{1000, at(second)}
 			o := &Observation{At: at(second), Node: Node{CPUs: 8000, Memory: 1 << 30}, Pods: []Pod{{
 				UID: "p", Name: "p", Class: BestEffort, Elastic: elastic, HoldsCPU: elastic, Allowed: []string{"act"}, UsedCPU: used,
 				Containers: []Container{{ID: "c", Quota: quota, UsedCPU: used}},
@@ -151,7 +151,7 @@ func TestElasticRuleHoldsOthersNot(t *testing.T) {
 			o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: cpu, At: o.At}}, "ext_res_container_cpu_total_usage": {{Value: 1.95, At: o.At}}}
 			plan := Decide(&policy, o, &state)
 			for _, step := range plan.Throttles {
-				state.Throttled(step)
+				state.RecordThrottle(step)
 				quota = step.To
 			}
 			return plan

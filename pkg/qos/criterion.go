@@ -28,16 +28,16 @@ const (
 	ByDiskWait Criterion = "time waiting for disks"
 )
 
-// leastDiskWait is the share of time waiting for disks from which on it counts.
-const leastDiskWait = 0.05
+// minDiskWait is the share of time waiting for disks from which on it counts.
+const minDiskWait = 0.05
 
-// criterion is what a rule's metric is about. Of a disk's busy time and of waiting for disks no pod's part is known: what is done to them
+// victimCriterion is what a rule's metric is about. Of a disk's busy time and of waiting for disks no pod's part is known: what is done to them
 // causes both.
-func (m Metric) criterion() Criterion {
-	switch m.victims() {
+func (m Metric) victimCriterion() Criterion {
+	switch m.victimResource() {
 	case Memory:
 		return ByMemory
-	case CPU, None:
+	case CPU, NoResource:
 		return ByCPU
 	case Disks:
 	}
@@ -57,27 +57,27 @@ func (m Metric) criterion() Criterion {
 // criterion is what the victims of a rule are ordered by: what its metric is about; and time waiting for disks where the kernel does not
 // count what pods do to them, and none is seen to do anything.
 func (d *decision) criterion(r *Rule) Criterion {
-	metric := d.s.rules[r.Name].metric
-	c := metric.criterion()
-	if metric.victims() != Disks || interferes(r.Metric) != None {
+	metric := d.state.rules[r.Name].metric
+	c := metric.victimCriterion()
+	if metric.victimResource() != Disks || interferenceResource(r.Metric) != NoResource {
 		return c
 	}
 	measured := false
-	for i := range d.o.Pods {
-		p := &d.o.Pods[i]
+	for i := range d.observation.Pods {
+		p := &d.observation.Pods[i]
 		if c.value(p) > 0 {
 			return c
 		}
 		measured = measured || !p.UsedDisks.At.IsZero()
 	}
-	if n := &d.o.Node; n.DisksUncounted != "" || n.DisksInPart && measured && c.writes() {
+	if n := &d.observation.Node; n.DiskUsageUnavailable != "" || n.DiskUsagePartial && measured && c.countsWrites() {
 		return ByDiskWait
 	}
 	return c
 }
 
-// writes tells whether writes count.
-func (c Criterion) writes() bool {
+// countsWrites tells whether writes count.
+func (c Criterion) countsWrites() bool {
 	return c == ByDiskWork || c == ByDiskWrites || c == ByDiskWriteBytes
 }
 
@@ -116,8 +116,8 @@ func (c Criterion) value(p *Pod) float64 {
 	return 0
 }
 
-// of is a pod's figure, and whether it is known.
-func (c Criterion) of(p *Pod, now time.Time, maxAge time.Duration) (float64, bool) {
+// valueOf is a pod's figure, and whether it is known.
+func (c Criterion) valueOf(p *Pod, now time.Time, maxAge time.Duration) (float64, bool) {
 	v := c.value(p)
 	if c == ByDiskWait {
 		return v, p.StalledDisks.fresh(now, maxAge)
@@ -126,14 +126,14 @@ func (c Criterion) of(p *Pod, now time.Time, maxAge time.Duration) (float64, boo
 	return v, known && v >= 0
 }
 
-// least is the figure below which a pod is not the cause of what disks show: the twentieth of what all pods have, and work that no disk
+// minimum is the figure below which a pod is not the cause of what disks show: the twentieth of what all pods have, and work that no disk
 // feels. Of cpu and memory it is the gap that says so, and whatever is more than nothing counts here.
-func (c Criterion) least(o *Observation) float64 {
+func (c Criterion) minimum(o *Observation) float64 {
 	if c.resource() != Disks {
 		return math.SmallestNonzeroFloat64
 	}
 	if c == ByDiskWait {
-		return leastDiskWait
+		return minDiskWait
 	}
 	sum := 0.0
 	for i := range o.Pods {
@@ -141,22 +141,22 @@ func (c Criterion) least(o *Observation) float64 {
 	}
 	switch c {
 	case ByDiskReadBytes, ByDiskWriteBytes:
-		return max(leastDiskShare*sum, leastDiskWork*diskUnit)
+		return max(minDiskShare*sum, minDiskWork*diskUnit)
 	case ByCPU, ByMemory, ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskWait:
 	}
-	return max(leastDiskShare*sum, leastDiskWork)
+	return max(minDiskShare*sum, minDiskWork)
 }
 
-// mention names it where the metric alone does not.
-func (c Criterion) mention() string {
+// suffix names it where the metric alone does not.
+func (c Criterion) suffix() string {
 	if c.resource() == Disks {
 		return " by " + string(c)
 	}
 	return ""
 }
 
-// says writes a pod's figure for people.
-func (c Criterion) says(v float64, n *Node) string {
+// describe writes a pod's figure for people.
+func (c Criterion) describe(v float64, n *Node) string {
 	const mebi = 1 << 20
 	switch c {
 	case ByDiskReads:
@@ -168,7 +168,7 @@ func (c Criterion) says(v float64, n *Node) string {
 	case ByDiskWriteBytes:
 		return fmt.Sprintf("writes %.1f MiB/s to disks", v/mebi)
 	case ByDiskWait:
-		why := n.DisksUncounted
+		why := n.DiskUsageUnavailable
 		if why == "" {
 			why = "the kernel counts none of the pods' writes"
 		}

@@ -26,11 +26,11 @@ func diskRules() map[string]Criterion {
 	}
 }
 
-// fired is what is done at the first look for a rule on a metric that throttles and evicts.
-func fired(metric string, o *Observation) Plan {
+// planFor is what is done at the first look for a rule on a metric that throttles and evicts.
+func planFor(metric string, o *Observation) Plan {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-		Name: "r", Metric: metric, Above: 0.1, Trigger: 1, Restore: 1, MaxAge: time.Minute,
-		Action: Action{Name: "act", Throttle: &Throttling{Step: 0.5}, ThrottleMemory: &MemoryThrottling{}, Evict: &Evicting{}},
+		Name: "r", Metric: metric, Threshold: 0.1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
+		Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}, ThrottleMemory: &MemoryThrottleSettings{}, Evict: &EvictionSettings{}},
 	}}}
 	o.Samples = map[string][]Sample{metric: {{Value: 0.9, At: o.At}}}
 	for i := range o.Pods {
@@ -42,8 +42,8 @@ func fired(metric string, o *Observation) Plan {
 func TestCriteria(t *testing.T) {
 	for name, want := range diskRules() {
 		m, ok := Lookup(name)
-		if !ok || m.criterion() != want || m.victims() != Disks || !m.AboutDisks() || m.AboutMemory() {
-			t.Errorf("%s: by %s, want %s (%t)", name, m.criterion(), want, ok)
+		if !ok || m.victimCriterion() != want || m.victimResource() != Disks || !m.IsDisk() || m.IsMemory() {
+			t.Errorf("%s: by %s, want %s (%t)", name, m.victimCriterion(), want, ok)
 		}
 	}
 	for _, m := range nodeMetrics() {
@@ -58,7 +58,7 @@ func TestCriteria(t *testing.T) {
 func TestDiskVictims(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for metric, by := range diskRules() {
-		if interferes(metric) != None {
+		if interferenceResource(metric) != NoResource {
 			continue
 		}
 		for range 100 {
@@ -66,28 +66,28 @@ func TestDiskVictims(t *testing.T) {
 			for i := range 2 + rng.IntN(8) {
 				p := Pod{
 					UID: fmt.Sprint(i), Namespace: "n", Name: fmt.Sprint("p", i), Class: BestEffort, Priority: int32(rng.IntN(2)), Allowed: []string{"act"},
-					UsedCPU:    Measured[series.MilliCPU]{series.MilliCPU(rng.IntN(4000)), at(0)},
-					UsedMemory: Measured[series.Bytes]{series.Bytes(rng.IntN(4 << 30)), at(0)},
+					UsedCPU:    Measurement[series.MilliCPU]{series.MilliCPU(rng.IntN(4000)), at(0)},
+					UsedMemory: Measurement[series.Bytes]{series.Bytes(rng.IntN(4 << 30)), at(0)},
 				}
-				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, High: NoHigh, HeldMemory: p.UsedMemory, WorkingSet: Measured[series.Bytes]{1, at(0)}}}
+				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, MemoryHigh: NoMemoryHigh, MemoryUsage: p.UsedMemory, WorkingSet: Measurement[series.Bytes]{1, at(0)}}}
 				p.DiskRates = DiskRates{
 					Reads: float64(rng.IntN(3) * rng.IntN(5000)), Writes: float64(rng.IntN(3) * rng.IntN(5000)),
 					ReadBytes: float64(rng.IntN(3) * rng.IntN(1<<28)), WriteBytes: float64(rng.IntN(3) * rng.IntN(1<<28)),
 				}
 				if rng.IntN(4) > 0 {
-					p.UsedDisks = Measured[DiskWork]{p.DiskRates.Work(), at(-rng.IntN(3) * 40)}
+					p.UsedDisks = Measurement[DiskWork]{p.DiskRates.Work(), at(-rng.IntN(3) * 40)}
 				}
 				o.Pods = append(o.Pods, p)
 			}
-			plan := fired(metric, o)
+			plan := planFor(metric, o)
 			if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
 				t.Fatalf("%s: throttled: %+v", metric, plan)
 			}
 			var want *Pod
 			for i := range o.Pods {
 				p := &o.Pods[i]
-				v, known := by.of(p, o.At, time.Minute)
-				if !known || v <= 0 || v < by.least(o) || want != nil && (p.Priority > want.Priority || p.Priority == want.Priority && v <= by.value(want)) {
+				v, known := by.valueOf(p, o.At, time.Minute)
+				if !known || v <= 0 || v < by.minimum(o) || want != nil && (p.Priority > want.Priority || p.Priority == want.Priority && v <= by.value(want)) {
 					continue
 				}
 				want = p
@@ -95,9 +95,9 @@ func TestDiskVictims(t *testing.T) {
 			switch {
 			case want == nil && len(plan.Evictions) > 0, want != nil && (len(plan.Evictions) != 1 || plan.Evictions[0].Pod != want.ref()):
 				t.Fatalf("%s: %+v, want %+v", metric, plan.Evictions, want)
-			case want == nil && plan.Rules[0].Withheld != ByNobody:
+			case want == nil && plan.Rules[0].Withheld != WithheldNoCandidate:
 				t.Fatalf("%s: %+v", metric, plan.Rules[0])
-			case want != nil && (plan.Evictions[0].By != by || plan.Evictions[0].Frees != by.value(want) || plan.Evictions[0].Of != Disks):
+			case want != nil && (plan.Evictions[0].Criterion != by || plan.Evictions[0].Freed != by.value(want) || plan.Evictions[0].Resource != Disks):
 				t.Fatalf("%s: %+v", metric, plan.Evictions[0])
 			}
 		}
@@ -110,10 +110,10 @@ func TestDisksUncounted(t *testing.T) {
 	observation := func(rates DiskRates, measured bool) *Observation {
 		o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 		for i, wait := range []series.Ratio{0.3, 0.9, 0.01} {
-			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Class: BestEffort, Allowed: []string{"act"}, StalledDisks: Measured[series.Ratio]{wait, at(0)}}
-			p.UsedCPU = Measured[series.MilliCPU]{series.MilliCPU(1000 * i), at(0)}
+			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Class: BestEffort, Allowed: []string{"act"}, StalledDisks: Measurement[series.Ratio]{wait, at(0)}}
+			p.UsedCPU = Measurement[series.MilliCPU]{series.MilliCPU(1000 * i), at(0)}
 			if measured {
-				p.UsedDisks = Measured[DiskWork]{Value: 0, At: at(0)}
+				p.UsedDisks = Measurement[DiskWork]{Value: 0, At: at(0)}
 			}
 			o.Pods = append(o.Pods, p)
 		}
@@ -143,14 +143,14 @@ func TestDisksUncounted(t *testing.T) {
 		"interference wants the counts": {metric: "pod_interference_io_ratio", missing: "no controller io"},
 	} {
 		o := observation(test.rates, test.measured)
-		o.Node.DisksUncounted, o.Node.DisksInPart = test.missing, test.inPart
+		o.Node.DiskUsageUnavailable, o.Node.DiskUsagePartial = test.missing, test.inPart
 		if test.sensitive {
-			o.Pods[1].Sensitive = "cpuPriority 0"
+			o.Pods[1].SensitiveReason = "cpuPriority 0"
 		}
-		plan := fired(test.metric, o)
-		got, why := "", plan.Rules[0].Why
+		plan := planFor(test.metric, o)
+		got, why := "", plan.Rules[0].Reason
 		if len(plan.Evictions) > 0 {
-			got, why = plan.Evictions[0].Pod.Name, plan.Evictions[0].Why
+			got, why = plan.Evictions[0].Pod.Name, plan.Evictions[0].Reason
 		}
 		if len(plan.Evictions) > 1 || got != test.victim || !strings.Contains(why, test.by) {
 			t.Errorf("%s: %q goes, want %q: %s", name, got, test.victim, why)

@@ -19,93 +19,93 @@ import (
 // waits because it does more than usual itself while the node has room.
 
 const (
-	// scatter is the number of deviations up to which a pod waits as usual, and leastExcess the share of time above the median up to which it
+	// deviationFactor is the number of deviations up to which a pod waits as usual, and minExcess the share of time above the median up to which it
 	// does in any case: noise that is small never counts, however calm the pod was before.
-	scatter     = 3
-	leastExcess = 0.05
-	// full is the share of a resource in use from which on all that want it compete.
-	full = 0.8
-	// leastRise is the share of the node's capacity from which on it counts that a pod uses more than usual.
-	leastRise = 0.02
-	// leastDiskShare is the same for disks, of which the capacity is not known: a share of what all pods do to them; and leastDiskWork what
+	deviationFactor = 3
+	minExcess       = 0.05
+	// contentionThreshold is the share of a resource in use from which on all that want it compete.
+	contentionThreshold = 0.8
+	// minRise is the share of the node's capacity from which on it counts that a pod uses more than usual.
+	minRise = 0.02
+	// minDiskShare is the same for disks, of which the capacity is not known: a share of what all pods do to them; and minDiskWork what
 	// no disk feels, a tenth of what a disk that turns can do.
-	leastDiskShare = 0.05
-	leastDiskWork  = 10
-	// newUsual is how long a pod waits more than usual before that is what is usual with it. Whatever it is, nothing has helped in that time,
+	minDiskShare = 0.05
+	minDiskWork  = 10
+	// relearnAfter is how long a pod waits more than usual before that is what is usual with it. Whatever it is, nothing has helped in that time,
 	// and a baseline that is wrong must not hold others down for ever.
-	newUsual = time.Hour
+	relearnAfter = time.Hour
 )
 
-// contended are the resources that pods compete for, in the order of arrays by resource.
-var contended = [...]Resource{CPU, Memory, Disks}
+// contendedResources are the resources that pods compete for, in the order of arrays by resource.
+var contendedResources = [...]Resource{CPU, Memory, Disks}
 
-// history is what is remembered of a pod.
-type history struct {
-	waits, uses [len(contended)]ring
+// podHistory is what is remembered of a pod.
+type podHistory struct {
+	waits, uses [len(contendedResources)]ring
 	// measured and learnt are the times of the last measurement that counted, and of the last that went into the rings.
-	measured, learnt [len(contended)]time.Time
-	// above is since when it has waited more than usual; zero where it does not.
-	above [len(contended)]time.Time
-	seen  uint64
+	measured, learnt [len(contendedResources)]time.Time
+	// aboveSince is since when it has waited more than usual; zero where it does not.
+	aboveSince [len(contendedResources)]time.Time
+	lastRun    uint64
 }
 
 // detector remembers what is usual with the pods of a node.
 type detector struct {
-	looks    uint64
-	pods     map[string]*history
-	verdicts [len(contended)][]verdict
+	runs     uint64
+	pods     map[string]*podHistory
+	verdicts [len(contendedResources)][]verdict
 	// learning are the pods of which it is not known yet what is usual; blind that it is not known how much the node uses.
-	learning [len(contended)]int
-	blind    [len(contended)]bool
-	// waits tells that it was remembered and no rule has asked for it yet, since when.
-	waits bool
-	since time.Time
+	learning   [len(contendedResources)]int
+	useUnknown [len(contendedResources)]bool
+	// restored tells that it was remembered and no rule has asked for it yet, since when.
+	restored   bool
+	restoredAt time.Time
 }
 
 // verdict is what is found out about a sensitive pod and a resource.
 type verdict struct {
 	pod *Pod
-	// waits is the share of time that it waited without its own limit's part, usual the median, deviation how far it scatters.
-	waits, usual, deviation float64
+	// wait is the share of time that it waited without its own limit's part, usual the median, deviation how far it scatters.
+	wait, median, deviation float64
 	at                      time.Time
-	// by is the excess: how much more than usual it waits because of others; 0 where it is not interfered with.
-	by float64
-	// own says why what it waits more than usual is no interference.
-	own string
+	// excess is the excess: how much more than usual it waits because of others; 0 where it is not interfered with.
+	excess float64
+	// ownCause says why what it waits more than usual is no interference.
+	ownCause string
 }
 
-// look judges every sensitive pod and learns what is usual. It forgets pods that are gone.
-func (d *detector) look(o *Observation, maxAge time.Duration) {
+// update judges every sensitive pod and learns what is usual. It forgets pods that are gone.
+func (d *detector) update(o *Observation, maxAge time.Duration) {
 	if d.pods == nil {
-		d.pods = map[string]*history{}
+		d.pods = map[string]*podHistory{}
 	}
-	d.looks++
+	d.runs++
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		h := d.pods[p.UID]
 		if h == nil {
-			h = &history{}
+			h = &podHistory{}
 			d.pods[p.UID] = h
 		}
-		h.seen = d.looks
+		h.lastRun = d.runs
 	}
 	for uid, h := range d.pods {
-		if h.seen != d.looks {
+		if h.lastRun != d.runs {
 			delete(d.pods, uid)
 		}
 	}
-	for k, r := range contended {
+	for k, r := range contendedResources {
 		d.verdicts[k], d.learning[k] = d.verdicts[k][:0], 0
 		used, known := o.used(r, maxAge)
-		if d.blind[k] = !known; known {
-			d.judge(k, used, o, maxAge)
+		if d.useUnknown[k] = !known; known {
+			d.evaluate(k, used, o, maxAge)
 			d.learn(k, o, maxAge)
 		}
 	}
 }
 
-// waits is the share of time that a pod waited for a resource without the part that is its own limit's.
-func (p *Pod) waits(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
+// waitShare is the share of time that a pod waited for a resource without the part that is its own limit's.
+func (p *Pod) waitShare(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
 	m := p.stalled(r)
 	if !m.fresh(now, maxAge) {
 		return 0, time.Time{}, false
@@ -120,43 +120,43 @@ func (p *Pod) waits(r Resource, now time.Time, maxAge time.Duration) (float64, t
 	return share, m.At, true
 }
 
-// judge makes the verdicts of a resource, of which the node uses a share.
-func (d *detector) judge(k int, used series.Ratio, o *Observation, maxAge time.Duration) {
+// evaluate makes the verdicts of a resource, of which the node uses a share.
+func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge time.Duration) {
 	for i := range o.Pods {
 		p := &o.Pods[i]
-		if p.Sensitive == "" {
+		if p.SensitiveReason == "" {
 			continue
 		}
 		h := d.pods[p.UID]
-		share, at, ok := p.waits(contended[k], o.At, maxAge)
+		share, at, ok := p.waitShare(contendedResources[k], o.At, maxAge)
 		if !ok {
 			continue
 		}
-		if h.waits[k].n < ringLeast {
+		if h.waits[k].n < minSamples {
 			d.learning[k]++
 			continue
 		}
-		v := verdict{pod: p, waits: share, at: at}
-		v.usual, v.deviation = h.waits[k].usual()
-		if share > v.usual+max(scatter*v.deviation, leastExcess) {
-			if v.own = d.own(k, p, used, o, maxAge); v.own == "" {
-				v.by = share - v.usual
+		v := verdict{pod: p, wait: share, at: at}
+		v.median, v.deviation = h.waits[k].stats()
+		if share > v.median+max(deviationFactor*v.deviation, minExcess) {
+			if v.ownCause = d.ownCause(k, p, used, o, maxAge); v.ownCause == "" {
+				v.excess = share - v.median
 			}
 		}
 		d.verdicts[k] = append(d.verdicts[k], v)
 	}
 }
 
-// own says why a pod that waits more than usual is not interfered with, empty where it is.
-func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
-	r := contended[k]
+// ownCause says why a pod that waits more than usual is not interfered with, empty where it is.
+func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
+	r := contendedResources[k]
 	switch {
-	case r == Memory && p.atLimit(o.At, maxAge):
+	case r == Memory && p.atMemoryLimit(o.At, maxAge):
 		return "it uses what its own limit of memory leaves"
-	case r == CPU && p.OwnCPUs:
+	case r == CPU && p.ExclusiveCPUs:
 		return "it has CPUs of its own, and nobody else waits for them"
 	}
-	if used >= full {
+	if used >= contentionThreshold {
 		return ""
 	}
 	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
@@ -171,13 +171,13 @@ func (d *detector) own(k int, p *Pod, used series.Ratio, o *Observation, maxAge 
 	most, all := 0.0, 0.0
 	for i := range o.Pods {
 		if other := &o.Pods[i]; other.UID != p.UID {
-			rise := d.rise(k, other, o.At, maxAge)
+			rise := d.increase(k, other, o.At, maxAge)
 			most, all = max(most, rise), all+max(rise, 0)
 		}
 	}
-	own := d.rise(k, p, o.At, maxAge)
+	own := d.increase(k, p, o.At, maxAge)
 	switch {
-	case most < o.leastRise(r, maxAge):
+	case most < o.minRise(r, maxAge):
 		return room + ", and no other pod uses more than usual"
 	case own > all:
 		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, r.format(own))
@@ -193,42 +193,42 @@ func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool
 	return 0, slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UsedDisks.fresh(o.At, maxAge) })
 }
 
-// leastRise is from how much on it counts that a pod uses more than usual.
-func (o *Observation) leastRise(r Resource, maxAge time.Duration) float64 {
+// minRise is from how much on it counts that a pod uses more than usual.
+func (o *Observation) minRise(r Resource, maxAge time.Duration) float64 {
 	if r != Disks {
-		return leastRise * o.Node.capacity(r)
+		return minRise * o.Node.capacity(r)
 	}
 	sum := 0.0
 	for i := range o.Pods {
 		use, _ := o.Pods[i].use(Disks, o.At, maxAge)
 		sum += use
 	}
-	return max(leastDiskShare*sum, leastDiskWork)
+	return max(minDiskShare*sum, minDiskWork)
 }
 
-// atLimit tells whether a container of a pod uses nearly all that its own limit of memory leaves, so that it waits for that.
-func (p *Pod) atLimit(now time.Time, maxAge time.Duration) bool {
+// atMemoryLimit tells whether a container of a pod uses nearly all that its own limit of memory leaves, so that it waits for that.
+func (p *Pod) atMemoryLimit(now time.Time, maxAge time.Duration) bool {
 	const nearly = 0.95
 	return slices.ContainsFunc(p.Containers, func(c Container) bool {
-		limit := High(c.LimitMemory)
-		if c.High > 0 && (limit == 0 || c.High < limit) {
-			limit = c.High
+		limit := MemoryHigh(c.LimitMemory)
+		if c.MemoryHigh > 0 && (limit == 0 || c.MemoryHigh < limit) {
+			limit = c.MemoryHigh
 		}
 		return limit > 0 && c.WorkingSet.fresh(now, maxAge) && float64(c.WorkingSet.Value) >= nearly*float64(limit)
 	})
 }
 
-// rise is how much more than usual a pod uses; all of it where it came after what is usual was learnt. It is 0 where it is not known.
-func (d *detector) rise(k int, p *Pod, now time.Time, maxAge time.Duration) float64 {
-	use, ok := p.use(contended[k], now, maxAge)
+// increase is how much more than usual a pod uses; all of it where it came after what is usual was learnt. It is 0 where it is not known.
+func (d *detector) increase(k int, p *Pod, now time.Time, maxAge time.Duration) float64 {
+	use, ok := p.use(contendedResources[k], now, maxAge)
 	h := d.pods[p.UID]
 	if !ok || h == nil {
 		return 0
 	}
-	if h.uses[k].n < ringLeast {
+	if h.uses[k].n < minSamples {
 		return use
 	}
-	usual, _ := h.uses[k].usual()
+	usual, _ := h.uses[k].stats()
 	return use - usual
 }
 
@@ -237,8 +237,8 @@ func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 	calm, above := true, map[string]bool(nil)
 	for i := range d.verdicts[k] {
 		v := &d.verdicts[k][i]
-		calm = calm && v.by == 0
-		if v.by > 0 || v.own != "" {
+		calm = calm && v.excess == 0
+		if v.excess > 0 || v.ownCause != "" {
 			if above == nil {
 				above = map[string]bool{}
 			}
@@ -248,31 +248,31 @@ func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		h := d.pods[p.UID]
-		h.measured[k], h.learnt[k], h.above[k] = earlier(h.measured[k], o.At), earlier(h.learnt[k], o.At), earlier(h.above[k], o.At)
-		d.age(k, h, above[p.UID], o.At)
-		use, uses := p.use(contended[k], o.At, maxAge)
-		at := p.measuredAt(contended[k])
-		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learnt[k]) < ringEvery {
+		h.measured[k], h.learnt[k], h.aboveSince[k] = earlier(h.measured[k], o.At), earlier(h.learnt[k], o.At), earlier(h.aboveSince[k], o.At)
+		d.relearn(k, h, above[p.UID], o.At)
+		use, uses := p.use(contendedResources[k], o.At, maxAge)
+		at := p.measuredAt(contendedResources[k])
+		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learnt[k]) < sampleInterval {
 			continue
 		}
 		h.measured[k], h.learnt[k] = at, o.At
 		h.uses[k].add(use)
-		if share, _, ok := p.waits(contended[k], o.At, maxAge); ok && !above[p.UID] && p.Sensitive != "" {
+		if share, _, ok := p.waitShare(contendedResources[k], o.At, maxAge); ok && !above[p.UID] && p.SensitiveReason != "" {
 			h.waits[k].add(share)
 		}
 	}
 }
 
-// age makes what lasts what is usual.
-func (d *detector) age(k int, h *history, above bool, now time.Time) {
+// relearn makes what lasts what is usual.
+func (d *detector) relearn(k int, h *podHistory, above bool, now time.Time) {
 	switch {
 	case !above:
-		h.above[k] = time.Time{}
-	case h.above[k].IsZero():
-		h.above[k] = now
-	case now.Sub(h.above[k]) >= newUsual:
+		h.aboveSince[k] = time.Time{}
+	case h.aboveSince[k].IsZero():
+		h.aboveSince[k] = now
+	case now.Sub(h.aboveSince[k]) >= relearnAfter:
 		h.waits[k].clear()
-		h.above[k] = time.Time{}
+		h.aboveSince[k] = time.Time{}
 	}
 }
 
@@ -284,8 +284,8 @@ const (
 	InterferenceIO     = "pod_interference_io_ratio"
 )
 
-// interferes is the resource that a metric of interference is about, None for other metrics.
-func interferes(metric string) Resource {
+// interferenceResource is the resource that a metric of interference is about, None for other metrics.
+func interferenceResource(metric string) Resource {
 	switch metric {
 	case InterferenceCPU:
 		return CPU
@@ -294,31 +294,31 @@ func interferes(metric string) Resource {
 	case InterferenceIO:
 		return Disks
 	}
-	return None
+	return NoResource
 }
 
 // index is a resource's place in arrays by resource.
 func (r Resource) index() int {
-	return max(slices.Index(contended[:], r), 0)
+	return max(slices.Index(contendedResources[:], r), 0)
 }
 
 // samples are the verdicts on a resource as a metric: none where there are only pods of which it is not known what is usual.
 func (d *detector) samples(r Resource) (samples []Sample, why string) {
 	k := r.index()
 	for _, v := range d.verdicts[k] {
-		samples = append(samples, Sample{Value: v.by, At: v.at, Labels: v.pod.Labels})
+		samples = append(samples, Sample{Value: v.excess, At: v.at, Labels: v.pod.Labels})
 	}
 	if len(samples) > 0 {
 		return samples, ""
 	}
-	if d.blind[k] {
+	if d.useUnknown[k] {
 		if r == Disks {
 			return nil, "what pods do to disks is not known"
 		}
 		return nil, fmt.Sprintf("how much %s the node uses is not known", r)
 	}
 	if n := d.learning[k]; n > 0 {
-		return nil, fmt.Sprintf("what is usual with %d latency-sensitive pods is not known yet: that takes %s", n, ringLeast*ringEvery)
+		return nil, fmt.Sprintf("what is usual with %d latency-sensitive pods is not known yet: that takes %s", n, minSamples*sampleInterval)
 	}
 	return nil, "no latency-sensitive pod of this node says how long it waits"
 }
@@ -330,10 +330,10 @@ func (d *detector) worst(r *Rule, of Resource) *verdict {
 	list := d.verdicts[of.index()]
 	for i := range list {
 		v := &list[i]
-		if r.Selects != nil && !r.Selects(v.pod.Labels) {
+		if r.Matches != nil && !r.Matches(v.pod.Labels) {
 			continue
 		}
-		if out == nil || v.by > out.by || v.by == out.by && out.own == "" && v.own != "" {
+		if out == nil || v.excess > out.excess || v.excess == out.excess && out.ownCause == "" && v.ownCause != "" {
 			out = v
 		}
 	}

@@ -31,7 +31,7 @@ func TestRing(t *testing.T) {
 		all = append(all, v)
 		last := slices.Clone(all[max(0, len(all)-ringSize):])
 		slices.Sort(last)
-		middle, deviation := r.usual()
+		middle, deviation := r.stats()
 		if want := (last[len(last)/2] + last[(len(last)-1)/2]) / 2; math.Abs(middle-want) > 1e-6*math.Max(1, want) {
 			t.Fatalf("%d samples: the median is %g, want %g", len(last), middle, want)
 		}
@@ -43,27 +43,27 @@ func TestRing(t *testing.T) {
 		t.Errorf("%d samples, want the last %d", r.n, ringSize)
 	}
 	r.clear()
-	if middle, deviation := r.usual(); r.n != 0 || middle != 0 || deviation != 0 {
+	if middle, deviation := r.stats(); r.n != 0 || middle != 0 || deviation != 0 {
 		t.Errorf("an empty ring: %g ± %g", middle, deviation)
 	}
 }
 
-// crowd is a node with a sensitive pod and two that may be touched.
-type crowd struct {
+// fixture is a node with a sensitive pod and two that may be touched.
+type fixture struct {
 	state  State
 	policy Policy
 	o      Observation
 	every  time.Duration
 }
 
-func newCrowd() *crowd {
-	c := &crowd{every: time.Second, o: Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}}
-	action := Action{Name: "a", CoolDown: time.Minute, Throttle: &Throttling{Step: 0.5}}
+func newFixture() *fixture {
+	c := &fixture{every: time.Second, o: Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}}
+	action := Action{Name: "a", CoolDown: time.Minute, Throttle: &CPUThrottling{Step: 0.5}}
 	c.policy = Policy{Limits: DefaultLimits(), Rules: []Rule{{
-		Name: "r", Metric: "pod_interference_cpu_ratio", Above: 0.1, Trigger: 1, Restore: 1, MaxAge: time.Minute, Action: action,
+		Name: "r", Metric: "pod_interference_cpu_ratio", Threshold: 0.1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: action,
 	}}}
 	for _, p := range []Pod{
-		{UID: "web", Name: "web", Namespace: "n", Class: Guaranteed, Priority: 5, Sensitive: "cpuPriority 0", Labels: map[string]string{"PodName": "web"}},
+		{UID: "web", Name: "web", Namespace: "n", Class: Guaranteed, Priority: 5, SensitiveReason: "cpuPriority 0", Labels: map[string]string{"PodName": "web"}},
 		{UID: "one", Name: "one", Namespace: "n", Class: BestEffort, Allowed: []string{"a"}},
 		{UID: "two", Name: "two", Namespace: "n", Class: BestEffort, Allowed: []string{"a"}},
 	} {
@@ -74,20 +74,20 @@ func newCrowd() *crowd {
 }
 
 // tick lets a moment pass in which the sensitive pod waits and all use what is given.
-func (c *crowd) tick(waits float64, used ...series.MilliCPU) Plan {
+func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
 	c.o.At = c.o.At.Add(c.every)
 	var sum series.MilliCPU
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
-		p.UsedCPU, sum = Measured[series.MilliCPU]{used[i], c.o.At}, sum+used[i]
+		p.UsedCPU, sum = Measurement[series.MilliCPU]{used[i], c.o.At}, sum+used[i]
 		p.Containers[0].UsedCPU = p.UsedCPU
 	}
-	c.o.Pods[0].StalledCPU = Measured[series.Ratio]{series.Ratio(waits), c.o.At}
-	c.o.Node.UsedCPU = Measured[series.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
+	c.o.Pods[0].StalledCPU = Measurement[series.Ratio]{series.Ratio(waits), c.o.At}
+	c.o.Node.UsedCPU = Measurement[series.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
 	return Decide(&c.policy, &c.o, &c.state)
 }
 
-func (c *crowd) calm(t *testing.T) {
+func (c *fixture) calm(t *testing.T) {
 	t.Helper()
 	for range 200 {
 		if plan := c.tick(0.01, 500, 1000, 1000); len(plan.Throttles) > 0 || plan.Rules[0].Phase == Firing {
@@ -98,25 +98,25 @@ func (c *crowd) calm(t *testing.T) {
 
 // TestInterference: who waits, how much, compared with what, and who is the cause, with their numbers.
 func TestInterference(t *testing.T) {
-	c := newCrowd()
-	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Why, "not known yet") {
+	c := newFixture()
+	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Reason, "not known yet") {
 		t.Errorf("before anything is learnt: %+v", f)
 	}
-	c = newCrowd()
+	c = newFixture()
 	c.calm(t)
 	plan := c.tick(0.4, 500, 1000, 6500)
 	f := plan.Rules[0]
-	if i := f.Interference; i == nil || i.Victim.Name != "web" || i.Antagonist.Name != "two" || i.Rise != 5500 || math.Abs(float64(i.Waits)-0.4) > 1e-6 || math.Abs(f.Value-0.39) > 1e-6 {
+	if i := f.Interference; i == nil || i.Victim.Name != "web" || i.Antagonist.Name != "two" || i.Increase != 5500 || math.Abs(float64(i.Wait)-0.4) > 1e-6 || math.Abs(f.Value-0.39) > 1e-6 {
 		t.Fatalf("%+v, %+v", f, f.Interference)
 	}
 	want := "n/web (cpuPriority 0) waits 40.0 % of the time for cpu, usually 1.0 % ± 0.0 %; n/two uses 6500m cpu, 5500m cpu more than usual"
-	if f.Why != want {
-		t.Errorf("it says %q, want %q", f.Why, want)
+	if f.Reason != want {
+		t.Errorf("it says %q, want %q", f.Reason, want)
 	}
-	if len(plan.Throttles) != 1 || plan.Throttles[0].Pod.Name != "two" || !strings.HasSuffix(plan.Throttles[0].Why, want) {
+	if len(plan.Throttles) != 1 || plan.Throttles[0].Pod.Name != "two" || !strings.HasSuffix(plan.Throttles[0].Reason, want) {
 		t.Errorf("%+v", plan.Throttles)
 	}
-	if !plan.Avoid.Wanted {
+	if !plan.Avoid.Desired {
 		t.Error("new pods are not kept away")
 	}
 }
@@ -124,37 +124,37 @@ func TestInterference(t *testing.T) {
 // TestNoInterference: what looks like it and is none.
 func TestNoInterference(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*crowd)
+		change func(*fixture)
 		waits  float64
 		used   []series.MilliCPU
 		phase  Phase
 		why    string
 	}{
 		"noise below the floor": {nil, 0.05, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"its own limit": {func(c *crowd) {
-			c.o.Pods[0].Throttled = Measured[series.Ratio]{1, c.o.At.Add(time.Second)}
+		"its own limit": {func(c *fixture) {
+			c.o.Pods[0].Throttled = Measurement[series.Ratio]{1, c.o.At.Add(time.Second)}
 		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"CPUs of its own":    {func(c *crowd) { c.o.Pods[0].OwnCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "CPUs of its own"},
+		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "CPUs of its own"},
 		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
 		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
-		"the node's use":     {func(c *crowd) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
-		"not sensitive":      {func(c *crowd) { c.o.Pods[0].Sensitive = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
+		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
+		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
 		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
-		"nobody may be hurt": {func(c *crowd) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, nobody},
-		"as important": {func(c *crowd) {
+		"nobody may be hurt": {func(c *fixture) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
+		"as important": {func(c *fixture) {
 			for i := range c.o.Pods {
-				c.o.Pods[i].Sensitive, c.o.Pods[i].Priority = "class Guaranteed", 5
+				c.o.Pods[i].SensitiveReason, c.o.Pods[i].Priority = "class Guaranteed", 5
 			}
-		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, nobody},
+		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCrowd()
+			c := newFixture()
 			c.calm(t)
 			if test.change != nil {
 				test.change(c)
 			}
 			plan := c.tick(test.waits, test.used...)
-			if f := plan.Rules[0]; f.Phase != test.phase || !strings.Contains(f.Why, test.why) || len(plan.Throttles) > 0 {
+			if f := plan.Rules[0]; f.Phase != test.phase || !strings.Contains(f.Reason, test.why) || len(plan.Throttles) > 0 {
 				t.Errorf("%+v, %+v; throttles %+v", f, f.Interference, plan.Throttles)
 			}
 		})
@@ -167,20 +167,20 @@ func TestOwnMemory(t *testing.T) {
 		container Container
 		phase     Phase
 	}{
-		"room":             {Container{LimitMemory: 8 << 30, High: NoHigh}, Firing},
-		"no limit":         {Container{High: NoHigh}, Firing},
-		"limit":            {Container{LimitMemory: 4 << 30, High: NoHigh}, Calm},
-		"memory.high":      {Container{LimitMemory: 8 << 30, High: 4 << 30}, Calm},
+		"room":             {Container{LimitMemory: 8 << 30, MemoryHigh: NoMemoryHigh}, Firing},
+		"no limit":         {Container{MemoryHigh: NoMemoryHigh}, Firing},
+		"limit":            {Container{LimitMemory: 4 << 30, MemoryHigh: NoMemoryHigh}, Calm},
+		"memory.high":      {Container{LimitMemory: 8 << 30, MemoryHigh: 4 << 30}, Calm},
 		"nothing is known": {Container{}, Firing},
 	} {
-		c := newCrowd()
+		c := newFixture()
 		c.policy.Rules[0].Metric = InterferenceMemory
 		c.o.Node.UsedMemory.Value = 31 << 30
 		look := func(waits series.Ratio) Finding {
 			now := c.o.At.Add(time.Second)
 			p := &c.o.Pods[0]
-			test.container.WorkingSet = Measured[series.Bytes]{4 << 30, now}
-			p.Containers, p.UsedMemory, p.StalledMemory = []Container{test.container}, test.container.WorkingSet, Measured[series.Ratio]{waits, now}
+			test.container.WorkingSet = Measurement[series.Bytes]{4 << 30, now}
+			p.Containers, p.UsedMemory, p.StalledMemory = []Container{test.container}, test.container.WorkingSet, Measurement[series.Ratio]{waits, now}
 			c.o.Node.UsedMemory.At = now
 			return c.tick(0, 500, 1000, 1000).Rules[0]
 		}
@@ -195,8 +195,8 @@ func TestOwnMemory(t *testing.T) {
 
 // TestSelectedVictims: a rule may be about some pods only.
 func TestSelectedVictims(t *testing.T) {
-	c := newCrowd()
-	c.policy.Rules[0].Selects = func(l map[string]string) bool { return l["PodName"] == "other" }
+	c := newFixture()
+	c.policy.Rules[0].Matches = func(l map[string]string) bool { return l["PodName"] == "other" }
 	for range 200 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
@@ -207,12 +207,12 @@ func TestSelectedVictims(t *testing.T) {
 
 // TestNotLearntWhileFiring: what is usual does not change as long as somebody is interfered with, for an hour at most.
 func TestNotLearntWhileFiring(t *testing.T) {
-	c := newCrowd()
+	c := newFixture()
 	c.calm(t)
 	c.policy.Rules[0].Preview = true // so that nothing helps
 	c.every = 5 * time.Second
 	for i := range 3600 / 5 {
-		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || math.Abs(float64(f.Interference.Usual)-0.01) > 1e-6 || f.Interference.Rise != 5500 {
+		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Increase != 5500 {
 			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
 		}
 	}
@@ -226,13 +226,13 @@ func TestNotLearntWhileFiring(t *testing.T) {
 
 // TestHoldBack: who is the cause again and again gets it back later and later, and is forgiven when it is not.
 func TestHoldBack(t *testing.T) {
-	r := &Rule{Trigger: 1, Restore: 1, Action: Action{CoolDown: 5 * time.Minute}}
+	r := &Rule{TriggerCount: 1, RestoreCount: 1, Action: Action{CoolDown: 5 * time.Minute}}
 	var st ruleState
 	now := at(0)
 	fire := func() time.Duration {
-		st.count(r, true, now)
-		st.count(r, false, now)
-		return st.holdBack(r)
+		st.countMeasurement(r, true, now)
+		st.countMeasurement(r, false, now)
+		return st.restoreDelay(r)
 	}
 	for i, want := range []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour} {
 		if got := fire(); got != want {
@@ -245,11 +245,11 @@ func TestHoldBack(t *testing.T) {
 		t.Errorf("after two calm hours: %s", got)
 	}
 	r.Action.CoolDown = 3 * time.Hour
-	if got := st.holdBack(r); got != 3*time.Hour {
+	if got := st.restoreDelay(r); got != 3*time.Hour {
 		t.Errorf("a cool-down of three hours became %s", got)
 	}
-	st.repeats, r.Action.CoolDown = mostRepeats, math.MaxInt32*time.Second
-	if got := st.holdBack(r); got != r.Action.CoolDown {
+	st.refires, r.Action.CoolDown = maxRefires, math.MaxInt32*time.Second
+	if got := st.restoreDelay(r); got != r.Action.CoolDown {
 		t.Errorf("a cool-down of %s became %s", r.Action.CoolDown, got)
 	}
 	r.Action.CoolDown = 0
@@ -260,7 +260,7 @@ func TestHoldBack(t *testing.T) {
 
 // TestDrift: a load that changes slowly is what is usual all the time.
 func TestDrift(t *testing.T) {
-	c := newCrowd()
+	c := newFixture()
 	c.calm(t)
 	c.every = 5 * time.Second
 	for i := range 4 * 3600 / 5 {
@@ -273,17 +273,17 @@ func TestDrift(t *testing.T) {
 
 // TestDetectorIsBounded: what is remembered is of a fixed size, goes with the pod, and all of it goes with the rule.
 func TestDetectorIsBounded(t *testing.T) {
-	policy := newCrowd().policy
+	policy := newFixture().policy
 	var s State
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000}}
 	for i := range 500 {
-		o.Pods = append(o.Pods, Pod{UID: fmt.Sprint(i), Sensitive: "x"})
+		o.Pods = append(o.Pods, Pod{UID: fmt.Sprint(i), SensitiveReason: "x"})
 	}
 	look := func() {
 		o.At = o.At.Add(5 * time.Second)
-		o.Node.UsedCPU = Measured[series.MilliCPU]{500, o.At}
+		o.Node.UsedCPU = Measurement[series.MilliCPU]{500, o.At}
 		for i := range o.Pods {
-			o.Pods[i].UsedCPU, o.Pods[i].StalledCPU = Measured[series.MilliCPU]{1, o.At}, Measured[series.Ratio]{0.1, o.At}
+			o.Pods[i].UsedCPU, o.Pods[i].StalledCPU = Measurement[series.MilliCPU]{1, o.At}, Measurement[series.Ratio]{0.1, o.At}
 		}
 		Decide(&policy, o, &s)
 	}
@@ -309,7 +309,7 @@ func TestDetectorIsBounded(t *testing.T) {
 
 // TestClockAndDetector: a clock that is set teaches nothing twice, and a measurement that stands still is one.
 func TestClockAndDetector(t *testing.T) {
-	c := newCrowd()
+	c := newFixture()
 	for range 60 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
@@ -336,20 +336,20 @@ func TestAnyWaits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	fired := 0
 	for range 30 {
-		c := newCrowd()
+		c := newFixture()
 		c.policy.Rules = append(c.policy.Rules, c.policy.Rules[0])
 		c.policy.Rules[1].Name, c.policy.Rules[1].Metric = "m", "pod_interference_memory_ratio"
-		c.o.Pods[1].Sensitive = []string{"", "class Guaranteed"}[rng.IntN(2)]
+		c.o.Pods[1].SensitiveReason = []string{"", "class Guaranteed"}[rng.IntN(2)]
 		c.o.Pods[1].Priority = int32(rng.IntN(10))
 		for i := range 400 {
 			waits := []float64{0.01, 0.02, math.NaN(), -1, 5, math.Inf(1)}[rng.IntN(6)]
 			if i%50 > 40 {
 				waits = rng.Float64()
 			}
-			c.o.Pods[1].StalledMemory = Measured[series.Ratio]{series.Ratio(rng.Float64()), c.o.At}
+			c.o.Pods[1].StalledMemory = Measurement[series.Ratio]{series.Ratio(rng.Float64()), c.o.At}
 			plan := c.tick(waits, 500, series.MilliCPU(rng.IntN(5000)), series.MilliCPU(rng.IntN(5000)))
 			for _, th := range plan.Throttles {
-				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.Sensitive != "" && p.Priority >= 5 {
+				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.SensitiveReason != "" && p.Priority >= 5 {
 					t.Fatalf("%+v is throttled: %+v", p, th)
 				}
 				fired++

@@ -12,54 +12,54 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// High is a limit of memory in force: what is above it is reclaimed, and who grows above it sleeps; nobody is killed for it. NoHigh is
+// MemoryHigh is a limit of memory in force: what is above it is reclaimed, and who grows above it sleeps; nobody is killed for it. NoMemoryHigh is
 // the largest, and 0 unknown.
-type High series.Bytes
+type MemoryHigh series.Bytes
 
-// NoHigh is no limit.
-const NoHigh High = math.MaxInt64
+// NoMemoryHigh is no limit.
+const NoMemoryHigh MemoryHigh = math.MaxInt64
 
-// MemoryThrottling takes memory from pods: files that can be read again at first, and room to grow.
-type MemoryThrottling struct {
+// MemoryThrottleSettings takes memory from pods: files that can be read again at first, and room to grow.
+type MemoryThrottleSettings struct {
 	// Reclaim has all of it dropped at once, where otherwise half of it is at each measurement.
 	Reclaim bool
 }
 
 // MemoryThrottle is a change of a container's limit of memory.
 type MemoryThrottle struct {
-	Pod                      PodRef
-	ContainerID, ContainerOf string
-	From, To                 High
+	Pod                        PodRef
+	ContainerID, ContainerName string
+	From, To                   MemoryHigh
 	// Original is what the limit was before anything was taken.
-	Original High
-	// Frees is what has to be dropped for it; 0 where only room to grow is taken, and negative where room is given back.
-	Frees series.Bytes
+	Original MemoryHigh
+	// Freed is what has to be dropped for it; 0 where only room to grow is taken, and negative where room is given back.
+	Freed series.Bytes
 	// Reclaim is what is to be dropped at once, before the limit falls.
 	Reclaim series.Bytes
 	Rule    string
-	Why     string
+	Reason  string
 }
 
 const (
-	// setMargin is how far above its working set a container's limit stays, so that what it uses now does not stall: only what it has
+	// workingSetMargin is how far above its working set a container's limit stays, so that what it uses now does not stall: only what it has
 	// not used lately goes, and growth. 5 % are some seconds of growth of a program that doubles in a minute.
-	setMargin = 0.05
-	// leastHigh is the least limit: a shell needs some MiB.
-	leastHigh High = 16 << 20
-	// leastStep is the share of a limit below which a step is not worth a write.
-	leastStep = 0.02
-	// raiseStep is the share of a limit by which it is raised.
-	raiseStep = 0.1
-	// stallMost is the share of time stalled for memory from which on nothing more is taken from a pod.
-	stallMost series.Ratio = 0.25
+	workingSetMargin = 0.05
+	// minMemoryHigh is the least limit: a shell needs some MiB.
+	minMemoryHigh MemoryHigh = 16 << 20
+	// minStepRatio is the share of a limit below which a step is not worth a write.
+	minStepRatio = 0.02
+	// restoreRatio is the share of a limit by which it is raised.
+	restoreRatio = 0.1
+	// maxMemoryStall is the share of time stalled for memory from which on nothing more is taken from a pod.
+	maxMemoryStall series.Ratio = 0.25
 	// highRounding is what the kernel may take off a limit: it counts in pages, of 64 KiB at most.
-	highRounding High = 64 << 10
+	highRounding MemoryHigh = 64 << 10
 )
 
 // String is a limit in MiB.
-func (h High) String() string {
+func (h MemoryHigh) String() string {
 	switch {
-	case h == NoHigh:
+	case h == NoMemoryHigh:
 		return "no limit"
 	case h <= 0:
 		return "unknown"
@@ -67,68 +67,68 @@ func (h High) String() string {
 	return fmt.Sprintf("%.0f MiB", float64(h)/(1<<20))
 }
 
-// takes tells whether an action takes a resource from pods.
-func (a *Action) takes(r Resource) bool {
+// throttles tells whether an action takes a resource from pods.
+func (a *Action) throttles(r Resource) bool {
 	if r == Memory {
 		return a.ThrottleMemory != nil
 	}
 	return a.Throttle != nil
 }
 
-// throttleMemory plans the steps of a rule about memory that fires, in victim order: files are dropped, of one container after the other,
+// planMemoryThrottles plans the steps of a rule about memory that fires, in victim order: files are dropped, of one container after the other,
 // until what is dropped closes the gap; and one container that has none to drop is kept from growing. The next measurement decides on; so
 // it does after the first one that drops files where the metric is no amount of memory.
-func (d *decision) throttleMemory(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
-	if r.Action.ThrottleMemory == nil || d.s.rules[r.Name].metric.victims() != Memory {
+func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
+	if r.Action.ThrottleMemory == nil || d.state.rules[r.Name].metric.victimResource() != Memory {
 		return nil
 	}
 	var out []MemoryThrottle
 	left, unmeasured, done, kept := gap, 0, 0, false
-	for _, p := range d.victims(r, f, ByMemory) {
-		if p.Terminating || d.stalls(p, r) {
+	for _, p := range d.orderVictims(r, f, ByMemory) {
+		if p.Terminating || d.memoryStalled(p, r) {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case d.changed[aLimit{Memory, c.ID}]:
+			case d.changed[limitKey{Memory, c.ID}]:
 				continue
-			case !c.memoryKnown(d.o.At, r.MaxAge):
+			case !c.memoryMeasured(d.observation.At, r.MaxAge):
 				unmeasured++
 				continue
 			}
-			step, ok := d.squeeze(r, p, c)
+			step, ok := d.nextMemoryStep(r, p, c)
 			switch {
 			case !ok:
 				done++
 				continue
-			case step.Frees == 0 && kept:
+			case step.Freed == 0 && kept:
 				continue
 			}
 			out = append(out, step)
-			kept = kept || step.Frees == 0
-			if left -= float64(step.Frees); step.Frees > 0 && (left <= 0 || !quantified) {
+			kept = kept || step.Freed == 0
+			if left -= float64(step.Freed); step.Freed > 0 && (left <= 0 || !quantified) {
 				return out
 			}
 		}
 	}
-	if len(out) == 0 && f.Why == "" {
-		f.Why = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
+	if len(out) == 0 && f.Reason == "" {
+		f.Reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
 	}
 	return out
 }
 
-// squeeze is the next step of a container's memory; false where nothing is left to be taken.
-func (d *decision) squeeze(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
-	to, frees, reclaim := c.lowerHigh()
-	if to == c.High {
+// nextMemoryStep is the next step of a container's memory; false where nothing is left to be taken.
+func (d *decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
+	to, frees, reclaim := c.nextMemoryHigh()
+	if to == c.MemoryHigh {
 		return MemoryThrottle{}, false
 	}
 	step := MemoryThrottle{
-		Pod: p.ref(), ContainerID: c.ID, ContainerOf: c.Name, From: c.High, To: to, Original: c.High, Frees: frees, Rule: r.Name,
-		Why: fmt.Sprintf("holds %s, of which %s in use; %s", High(c.HeldMemory.Value), High(c.WorkingSet.Value), p.why(d.o.At)),
+		Pod: p.ref(), ContainerID: c.ID, ContainerName: c.Name, From: c.MemoryHigh, To: to, Original: c.MemoryHigh, Freed: frees, Rule: r.Name,
+		Reason: fmt.Sprintf("holds %s, of which %s in use; %s", MemoryHigh(c.MemoryUsage.Value), MemoryHigh(c.WorkingSet.Value), p.describe(d.observation.At)),
 	}
-	if k := d.s.highs[c.ID]; k != nil {
+	if k := d.state.highs[c.ID]; k != nil {
 		step.Original = k.Original
 	}
 	if r.Action.ThrottleMemory.Reclaim {
@@ -137,57 +137,57 @@ func (d *decision) squeeze(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool)
 	return step, true
 }
 
-// stalls tells whether a pod waits for memory so much that nothing more is taken from it. Where a pod is interfered with, everybody waits
+// memoryStalled tells whether a pod waits for memory so much that nothing more is taken from it. Where a pod is interfered with, everybody waits
 // for memory, who grows as well.
-func (d *decision) stalls(p *Pod, r *Rule) bool {
-	return d.interfered(r) == nil && p.StalledMemory.fresh(d.o.At, r.MaxAge) && p.StalledMemory.Value > stallMost
+func (d *decision) memoryStalled(p *Pod, r *Rule) bool {
+	return d.interferedPod(r) == nil && p.StalledMemory.fresh(d.observation.At, r.MaxAge) && p.StalledMemory.Value > maxMemoryStall
 }
 
-// memoryKnown tells whether a container's limit of memory and what it holds are known.
-func (c *Container) memoryKnown(now time.Time, maxAge time.Duration) bool {
-	return c.High > 0 && c.HeldMemory.fresh(now, maxAge) && c.WorkingSet.fresh(now, maxAge)
+// memoryMeasured tells whether a container's limit of memory and what it holds are known.
+func (c *Container) memoryMeasured(now time.Time, maxAge time.Duration) bool {
+	return c.MemoryHigh > 0 && c.MemoryUsage.fresh(now, maxAge) && c.WorkingSet.fresh(now, maxAge)
 }
 
-// lowerHigh is the next limit of a container, the present one where nothing is left to be taken, what is dropped for it, and all that can
+// nextMemoryHigh is the next limit of a container, the present one where nothing is left to be taken, what is dropped for it, and all that can
 // be dropped.
-func (c *Container) lowerHigh() (to High, frees, reclaim series.Bytes) {
-	used := High(float64(c.WorkingSet.Value) * (1 + setMargin))
-	floor := max(High(c.RequestMemory), used, leastHigh)
-	held := min(High(c.HeldMemory.Value), c.High)
+func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes) {
+	used := MemoryHigh(float64(c.WorkingSet.Value) * (1 + workingSetMargin))
+	floor := max(MemoryHigh(c.RequestMemory), used, minMemoryHigh)
+	held := min(MemoryHigh(c.MemoryUsage.Value), c.MemoryHigh)
 	to = floor
-	if above := held - floor; float64(above) > leastStep*float64(held) {
+	if above := held - floor; float64(above) > minStepRatio*float64(held) {
 		to = floor + above/2
 		reclaim = series.Bytes(above)
 	}
-	if to >= c.High || c.High != NoHigh && float64(c.High-to) < leastStep*float64(c.High) {
-		return c.High, 0, 0
+	if to >= c.MemoryHigh || c.MemoryHigh != NoMemoryHigh && float64(c.MemoryHigh-to) < minStepRatio*float64(c.MemoryHigh) {
+		return c.MemoryHigh, 0, 0
 	}
 	return to, series.Bytes(max(held-to, 0)), reclaim
 }
 
-// drops tells whether files are dropped for steps.
-func drops(steps []MemoryThrottle) bool {
-	return slices.ContainsFunc(steps, func(t MemoryThrottle) bool { return t.Frees > 0 })
+// reclaimsFiles tells whether files are dropped for steps.
+func reclaimsFiles(steps []MemoryThrottle) bool {
+	return slices.ContainsFunc(steps, func(t MemoryThrottle) bool { return t.Freed > 0 })
 }
 
-// waits tells whether evictions for a rule wait for steps of throttling: for those alone that somebody carries out and that take something
+// deferEvictions tells whether evictions for a rule wait for steps of throttling: for those alone that somebody carries out and that take something
 // off what the rule is about, and for files that are dropped no longer than they can matter.
-func (d *decision) waits(r *Rule, f *Finding, throttles []Throttle, memory []MemoryThrottle) bool {
-	st := d.s.rules[r.Name]
-	if st.metric.victims() == CPU {
-		return len(throttles) > 0 && !d.policy.Untaken[CPU]
+func (d *decision) deferEvictions(r *Rule, f *Finding, throttles []Throttle, memory []MemoryThrottle) bool {
+	st := d.state.rules[r.Name]
+	if st.metric.victimResource() == CPU {
+		return len(throttles) > 0 && !d.policy.Unthrottled[CPU]
 	}
-	if !drops(memory) || d.policy.Untaken[Memory] {
+	if !reclaimsFiles(memory) || d.policy.Unthrottled[Memory] {
 		return false
 	}
-	if st.dropping = earlier(st.dropping, d.o.At); st.dropping.IsZero() {
-		st.dropping = d.o.At
+	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {
+		st.reclaimingSince = d.observation.At
 	}
-	if d.o.At.Sub(st.dropping) >= d.policy.Limits.Drop {
+	if d.observation.At.Sub(st.reclaimingSince) >= d.policy.Limits.ReclaimWait {
 		return false
 	}
-	if f.Why == "" {
-		f.Why = fmt.Sprintf("nobody is evicted while files are dropped, for %s at most", d.policy.Limits.Drop)
+	if f.Reason == "" {
+		f.Reason = fmt.Sprintf("nobody is evicted while files are dropped, for %s at most", d.policy.Limits.ReclaimWait)
 	}
 	return true
 }

@@ -10,14 +10,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Measured is a value and when it was measured. The zero value is unknown.
-type Measured[T series.MilliCPU | series.Bytes | series.Ratio | DiskWork] struct {
+// Measurement is a value and when it was measured. The zero value is unknown.
+type Measurement[T series.MilliCPU | series.Bytes | series.Ratio | DiskWork] struct {
 	Value T
 	At    time.Time
 }
 
 // fresh tells whether a value was measured and is not older than maxAge, nor from a future that a clock that was set back leaves.
-func (m Measured[T]) fresh(now time.Time, maxAge time.Duration) bool {
+func (m Measurement[T]) fresh(now time.Time, maxAge time.Duration) bool {
 	return !m.At.IsZero() && absolute(now.Sub(m.At)) <= maxAge && m.Value >= 0
 }
 
@@ -49,19 +49,19 @@ type Observation struct {
 	Pods    []Pod
 
 	// derived are by the name of a metric that Decide makes of the others.
-	derived map[string]derived
+	derived map[string]derivedMetric
 }
 
-// derived are the samples of a metric, or why there are none.
-type derived struct {
+// derivedMetric are the samples of a metric, or why there are none.
+type derivedMetric struct {
 	samples []Sample
-	why     string
+	reason  string
 }
 
 // samples returns those of a metric, or why there are none.
 func (o *Observation) samples(metric string) (samples []Sample, why string) {
 	if d, ok := o.derived[metric]; ok {
-		return d.samples, d.why
+		return d.samples, d.reason
 	}
 	return o.Samples[metric], "the metric is missing"
 }
@@ -72,12 +72,12 @@ type Node struct {
 	CPUs   series.MilliCPU
 	Memory series.Bytes
 	// UsedCPU and UsedMemory are what water marks are compared with.
-	UsedCPU    Measured[series.MilliCPU]
-	UsedMemory Measured[series.Bytes]
-	// DisksUncounted says why the kernel does not tell what any pod does to disks; empty where it does, or nobody has asked it.
-	// DisksInPart tells that it counts what is written later as nobody's.
-	DisksUncounted string
-	DisksInPart    bool
+	UsedCPU    Measurement[series.MilliCPU]
+	UsedMemory Measurement[series.Bytes]
+	// DiskUsageUnavailable says why the kernel does not tell what any pod does to disks; empty where it does, or nobody has asked it.
+	// DiskUsagePartial tells that it counts what is written later as nobody's.
+	DiskUsageUnavailable string
+	DiskUsagePartial     bool
 	// Avoided tells that new pods are kept away by a taint of ours.
 	Avoided bool
 }
@@ -88,7 +88,7 @@ func (n Node) capacity(r Resource) float64 {
 		return float64(max(n.CPUs, 0))
 	case Memory:
 		return float64(max(n.Memory, 0))
-	case Disks, None:
+	case Disks, NoResource:
 	}
 	return 0
 }
@@ -129,28 +129,28 @@ type Pod struct {
 	// Terminating tells that it is ending already, Grace how long it may take.
 	Terminating bool
 	Grace       time.Duration
-	// Keep says why it is never evicted, as for a static pod; empty where it may be.
-	Keep string
+	// ExemptReason says why it is never evicted, as for a static pod; empty where it may be.
+	ExemptReason string
 	// Allowed are the names of the actions that may be taken on it.
 	Allowed []string
 
-	// Sensitive says by what it is known to be latency-sensitive, empty where it is not: then nobody is held down for its sake.
-	Sensitive string
-	// OwnCPUs tells that it runs on CPUs that nobody else has: it does not compete for them.
-	OwnCPUs bool
+	// SensitiveReason says by what it is known to be latency-sensitive, empty where it is not: then nobody is held down for its sake.
+	SensitiveReason string
+	// ExclusiveCPUs tells that it runs on CPUs that nobody else has: it does not compete for them.
+	ExclusiveCPUs bool
 	// Labels are those of its series; they are not changed.
 	Labels map[string]string
 
 	// UsedCPU is the use over the last interval, UsedMemory the working set, UsedDisks what it does to disks, which is sampled more seldom.
-	UsedCPU    Measured[series.MilliCPU]
-	UsedMemory Measured[series.Bytes]
-	UsedDisks  Measured[DiskWork]
+	UsedCPU    Measurement[series.MilliCPU]
+	UsedMemory Measurement[series.Bytes]
+	UsedDisks  Measurement[DiskWork]
 	// DiskRates are what UsedDisks is made of.
 	DiskRates DiskRates
 	// StalledCPU, StalledMemory and StalledDisks are the shares of the last interval, 0 to 1, in which a task of the pod waited for the
 	// resource, whatever for; Throttled is the share of the periods in which it ran that its own limit ended early.
-	StalledCPU, StalledMemory, StalledDisks Measured[series.Ratio]
-	Throttled                               Measured[series.Ratio]
+	StalledCPU, StalledMemory, StalledDisks Measurement[series.Ratio]
+	Throttled                               Measurement[series.Ratio]
 	Containers                              []Container
 }
 
@@ -166,13 +166,13 @@ func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, boo
 		return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
 	case Disks:
 		return float64(p.UsedDisks.Value), p.UsedDisks.fresh(now, maxAge)
-	case None:
+	case NoResource:
 	}
 	return 0, false
 }
 
 // stalled is how long the pod waits for a resource.
-func (p *Pod) stalled(r Resource) Measured[series.Ratio] {
+func (p *Pod) stalled(r Resource) Measurement[series.Ratio] {
 	switch r {
 	case CPU:
 		return p.StalledCPU
@@ -180,9 +180,9 @@ func (p *Pod) stalled(r Resource) Measured[series.Ratio] {
 		return p.StalledMemory
 	case Disks:
 		return p.StalledDisks
-	case None:
+	case NoResource:
 	}
-	return Measured[series.Ratio]{}
+	return Measurement[series.Ratio]{}
 }
 
 // measuredAt is when the use of a resource was measured.
@@ -194,7 +194,7 @@ func (p *Pod) measuredAt(r Resource) time.Time {
 		return p.UsedMemory.At
 	case Disks:
 		return p.UsedDisks.At
-	case None:
+	case NoResource:
 	}
 	return time.Time{}
 }
@@ -228,11 +228,11 @@ type Container struct {
 	Request, Limit series.MilliCPU
 	// Quota is the limit in force. It is 0, unknown, where it could not be read.
 	Quota   Quota
-	UsedCPU Measured[series.MilliCPU]
+	UsedCPU Measurement[series.MilliCPU]
 	// RequestMemory and LimitMemory are those of the pod's spec; 0 for none.
 	RequestMemory, LimitMemory series.Bytes
-	// High is the limit of memory in force; 0, unknown, where it could not be read or the kernel has none.
-	High High
-	// HeldMemory is all that it holds, WorkingSet that without files that were not used lately.
-	HeldMemory, WorkingSet Measured[series.Bytes]
+	// MemoryHigh is the limit of memory in force; 0, unknown, where it could not be read or the kernel has none.
+	MemoryHigh MemoryHigh
+	// MemoryUsage is all that it holds, WorkingSet that without files that were not used lately.
+	MemoryUsage, WorkingSet Measurement[series.Bytes]
 }

@@ -20,9 +20,9 @@ func (c Class) rank() int {
 	return 2
 }
 
-// victims are the pods that an action may be taken on, first victim first: pods on reclaimed capacity, lower priority, lower QoS class,
+// orderedVictims are the pods that an action may be taken on, first victim first: pods on reclaimed capacity, lower priority, lower QoS class,
 // more by the criterion, younger, then by name, so that the order is the same each time.
-func victims(o *Observation, action string, by Criterion) []*Pod {
+func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
 	var out []*Pod
 	for i := range o.Pods {
 		if p := &o.Pods[i]; slices.Contains(p.Allowed, action) {
@@ -31,7 +31,7 @@ func victims(o *Observation, action string, by Criterion) []*Pod {
 	}
 	slices.SortFunc(out, func(a, b *Pod) int {
 		return cmp.Or(
-			first(a.Elastic, b.Elastic),
+			trueFirst(a.Elastic, b.Elastic),
 			cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(a.Class.rank(), b.Class.rank()),
 			cmp.Compare(by.value(b), by.value(a)),
@@ -42,7 +42,7 @@ func victims(o *Observation, action string, by Criterion) []*Pod {
 	return out
 }
 
-func first(a, b bool) int {
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -52,8 +52,8 @@ func first(a, b bool) int {
 	return 1
 }
 
-// why says by what a pod was chosen.
-func (p *Pod) why(now time.Time) string {
+// describe says by what a pod was chosen.
+func (p *Pod) describe(now time.Time) string {
 	kind := string(p.Class)
 	if p.Elastic {
 		kind = "elastic, " + kind

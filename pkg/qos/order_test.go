@@ -19,13 +19,13 @@ func TestOrder(t *testing.T) {
 		{Name: "elastic", Elastic: true, Priority: 2000, Class: Guaranteed, Started: at(0)},
 		{Name: "lower-priority", Priority: -5, Class: Guaranteed, Started: at(0)},
 		{Name: "best-effort", Class: BestEffort, Started: at(0)},
-		{Name: "uses-more", Class: Burstable, UsedCPU: Measured[series.MilliCPU]{Value: 500}, UsedMemory: Measured[series.Bytes]{Value: 5 << 30}, Started: at(0)},
+		{Name: "uses-more", Class: Burstable, UsedCPU: Measurement[series.MilliCPU]{Value: 500}, UsedMemory: Measurement[series.Bytes]{Value: 5 << 30}, Started: at(0)},
 		{Name: "younger", Class: Burstable, Started: at(100)},
 		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n1"},
 		{Name: "b", Class: Burstable, Started: at(50), Namespace: "n1"},
 		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n2"},
-		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measured[series.MilliCPU]{Value: 900}, UsedMemory: Measured[series.Bytes]{Value: 9 << 30}, Started: at(200)},
-		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measured[series.MilliCPU]{Value: 900}, UsedMemory: Measured[series.Bytes]{Value: 9 << 30}, Started: at(200)},
+		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
+		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
 	}
 	for i := range want {
 		want[i].UID, want[i].Allowed = fmt.Sprint("uid-", i), []string{"evict"}
@@ -35,7 +35,7 @@ func TestOrder(t *testing.T) {
 		pods := append(slices.Clone(want), Pod{UID: "other", Name: "not-allowed", Priority: -9})
 		rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		for _, by := range []Criterion{ByCPU, ByMemory} {
-			got := victims(&Observation{Pods: pods}, "evict", by)
+			got := orderedVictims(&Observation{Pods: pods}, "evict", by)
 			if !slices.EqualFunc(got, want, func(p *Pod, w Pod) bool { return p.UID == w.UID }) {
 				for _, p := range got {
 					t.Log(p.Namespace, p.Name)

@@ -51,22 +51,22 @@ const (
 	Held Phase = "held"
 )
 
-// Withholding is why a rule that fires evicts nobody, or not all that it should.
-type Withholding string
+// WithholdReason is why a rule that fires evicts nobody, or not all that it should.
+type WithholdReason string
 
 // The reasons, other than that nobody has to go.
 const (
-	NotWithheld Withholding = ""
-	// ByWaterMark is a use that is not above the mark.
-	ByWaterMark Withholding = "water-mark"
-	// ByRate is the node's own limit.
-	ByRate Withholding = "rate"
-	// ByHold is what State.HoldEvictions was told.
-	ByHold Withholding = "hold"
-	// ByWaiting is for the metric to show the last eviction.
-	ByWaiting Withholding = "waiting"
-	// ByNobody is that none is left who may be evicted.
-	ByNobody Withholding = "nobody"
+	NotWithheld WithholdReason = ""
+	// WithheldByWaterMark is a use that is not above the mark.
+	WithheldByWaterMark WithholdReason = "water-mark"
+	// WithheldByRate is the node's own limit.
+	WithheldByRate WithholdReason = "rate"
+	// WithheldByPause is what State.PauseEvictions was told.
+	WithheldByPause WithholdReason = "hold"
+	// WithheldForMetric is for the metric to show the last eviction.
+	WithheldForMetric WithholdReason = "waiting"
+	// WithheldNoCandidate is that none is left who may be evicted.
+	WithheldNoCandidate WithholdReason = "nobody"
 )
 
 // Finding is what a rule says.
@@ -75,34 +75,34 @@ type Finding struct {
 	Rule, Action string
 	Phase        Phase
 	// Value is the highest of the selected series; it means nothing where the metric is unknown.
-	Value, Above float64
-	Unit         string
+	Value, Threshold float64
+	Unit             string
 	// Count of Needed measurements in a row, towards firing or towards the end.
 	Count, Needed int
 	// Gap is how much has to go, in the unit of Of, before what is about to go; Going is the latter.
-	Gap, Going float64
-	Of         Resource
-	// Short is what remains of the gap after all that the plan does for it.
-	Short float64
-	// Why says what the phase does not: why a metric is unknown, why nothing is done, who was left alone.
-	Why string
+	Gap, PendingRelease float64
+	Resource            Resource
+	// Shortfall is what remains of the gap after all that the plan does for it.
+	Shortfall float64
+	// Reason says what the phase does not: why a metric is unknown, why nothing is done, who was left alone.
+	Reason string
 	// Withheld says in a word why nobody is evicted though the action says so; Why has the numbers.
-	Withheld Withholding
+	Withheld WithholdReason
 	// Preview tells that nothing is done for it.
 	Preview bool
 	// Interference is, for rules on it, who waits and who is likely to be the cause; nil where nobody waits more than usual.
 	Interference *Interference
 }
 
-func (f *Finding) withhold(by Withholding, why string) { f.Withheld, f.Why = by, why }
+func (f *Finding) withhold(by WithholdReason, why string) { f.Withheld, f.Reason = by, why }
 
 // Avoidance is whether new pods are kept away.
 type Avoidance struct {
-	// Wanted is how it should be; Change tells that it is not so.
-	Wanted, Change bool
+	// Desired is how it should be; Change tells that it is not so.
+	Desired, Change bool
 	// Until is when it ends if nothing more happens; zero where that is not known.
-	Until time.Time
-	Why   string
+	Until  time.Time
+	Reason string
 }
 
 // PodRef names a pod.
@@ -120,35 +120,35 @@ func (p *Pod) ref() PodRef { return PodRef{p.UID, p.Namespace, p.Name} }
 
 // Throttle is a change of a container's quota.
 type Throttle struct {
-	Pod                      PodRef
-	ContainerID, ContainerOf string
-	From, To                 Quota
+	Pod                        PodRef
+	ContainerID, ContainerName string
+	From, To                   Quota
 	// Original is what the quota was before anything was taken.
 	Original Quota
-	// Frees is what it takes off the use; negative where cpu is given back.
-	Frees series.MilliCPU
+	// Freed is what it takes off the use; negative where cpu is given back.
+	Freed series.MilliCPU
 	// Step is the share by which it is taken and given back.
 	Step series.Ratio
 	// Weight is the share of its weight that the pod keeps, 0 to 1, so that what it still may use it gets after others; 0 for all of it.
 	// Only pods without a claim to cpu lose weight: on reclaimed capacity, or BestEffort.
 	Weight series.Ratio
 	Rule   string
-	Why    string
+	Reason string
 }
 
 // Eviction is a pod that has to go.
 type Eviction struct {
 	Pod PodRef
-	// Grace is nil for the pod's own; Takes is the one or the other.
-	Grace *time.Duration
-	Takes time.Duration
-	// Frees is what the pod uses of the resource Of, in millicores or bytes; of disks it is what By counts.
-	Frees float64
-	Of    Resource
-	// By is what the victims were ordered by.
-	By   Criterion
-	Rule string
-	Why  string
+	// GraceOverride is nil for the pod's own; Takes is the one or the other.
+	GraceOverride *time.Duration
+	GracePeriod   time.Duration
+	// Freed is what the pod uses of the resource Of, in millicores or bytes; of disks it is what By counts.
+	Freed    float64
+	Resource Resource
+	// Criterion is what the victims were ordered by.
+	Criterion Criterion
+	Rule      string
+	Reason    string
 }
 
 // String is a quota in cores.
@@ -169,7 +169,7 @@ func (r Resource) format(amount float64) string {
 		return fmt.Sprintf("%.0fm cpu", amount)
 	case Disks:
 		return fmt.Sprintf("%.0f disk operations/s", amount)
-	case Memory, None:
+	case Memory, NoResource:
 	}
 	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))
 }

@@ -13,33 +13,33 @@ import (
 type Policy struct {
 	// Rules are in the order in which they act.
 	Rules []Rule
-	// Marks are the use below which nobody is evicted for it, whatever a rule says; a resource without one has none.
-	Marks map[Resource]series.Ratio
-	// Untaken are resources that are never taken from pods, since nobody carries throttling of them out: evictions do not wait for it.
-	Untaken map[Resource]bool
+	// WaterMarks are the use below which nobody is evicted for it, whatever a rule says; a resource without one has none.
+	WaterMarks map[Resource]series.Ratio
+	// Unthrottled are resources that are never taken from pods, since nobody carries throttling of them out: evictions do not wait for it.
+	Unthrottled map[Resource]bool
 	// Limits bound what is done.
 	Limits Limits
 }
 
 // Limits bound what is done, whatever rules say.
 type Limits struct {
-	// Evictions is how many pods of the node may be evicted within Window.
-	Evictions int
-	Window    time.Duration
+	// MaxEvictions is how many pods of the node may be evicted within Window.
+	MaxEvictions   int
+	EvictionWindow time.Duration
 	// Excess is how much more than what is above a threshold has to go, so that the node does not stand right at it.
 	Excess series.Ratio
-	// Margin is the share of a threshold that stays free below it when cpu is given back: without it the node would come to stand right
+	// RestoreMargin is the share of a threshold that stays free below it when cpu is given back: without it the node would come to stand right
 	// at the threshold, and the next breath would be a breach.
-	Margin series.Ratio
-	// HoldUnknown is how long a rule that has fired holds while its metric is unknown. The cool-down counts where it is longer.
-	HoldUnknown time.Duration
-	// Stuck is how long beyond its grace period a pod that is ending counts as about to be gone.
-	Stuck time.Duration
-	// Drop is how long the evictions of a rule wait for files to be dropped. These count as memory that is available, before and after: it
+	RestoreMargin series.Ratio
+	// UnknownHold is how long a rule that has fired holds while its metric is unknown. The cool-down counts where it is longer.
+	UnknownHold time.Duration
+	// StuckAfter is how long beyond its grace period a pod that is ending counts as about to be gone.
+	StuckAfter time.Duration
+	// ReclaimWait is how long the evictions of a rule wait for files to be dropped. These count as memory that is available, before and after: it
 	// is worth some seconds, and cannot be had where pods read again what they lose, or where the kernel or the disk is slow.
-	Drop time.Duration
-	// RetryRefused is how long a pod is left alone after its eviction was refused, as by a disruption budget.
-	RetryRefused time.Duration
+	ReclaimWait time.Duration
+	// RefusalBackoff is how long a pod is left alone after its eviction was refused, as by a disruption budget.
+	RefusalBackoff time.Duration
 }
 
 // DefaultLimits are the bounds without a configuration: Excess is gocrane's --execute-excess; at most five pods a minute leave time
@@ -47,8 +47,8 @@ type Limits struct {
 // kernel does.
 func DefaultLimits() Limits {
 	return Limits{
-		Evictions: 5, Window: time.Minute, Excess: 0.1, Margin: 0.05,
-		HoldUnknown: 5 * time.Minute, Stuck: time.Minute, Drop: 30 * time.Second, RetryRefused: 10 * time.Second,
+		MaxEvictions: 5, EvictionWindow: time.Minute, Excess: 0.1, RestoreMargin: 0.05,
+		UnknownHold: 5 * time.Minute, StuckAfter: time.Minute, ReclaimWait: 30 * time.Second, RefusalBackoff: 10 * time.Second,
 	}
 }
 
@@ -57,13 +57,13 @@ type Rule struct {
 	// Name tells rules apart, as nodeqos/rule.
 	Name string
 	// Metric is compared with Above, in the metric's own unit.
-	Metric string
-	Above  float64
-	// Selects chooses series by their labels; nil for all.
-	Selects func(labels map[string]string) bool
-	// Trigger is the number of measurements in a row above the threshold after which the rule fires, Restore that of those not above
+	Metric    string
+	Threshold float64
+	// Matches chooses series by their labels; nil for all.
+	Matches func(labels map[string]string) bool
+	// TriggerCount is the number of measurements in a row above the threshold after which the rule fires, Restore that of those not above
 	// it after which it has ended. Both are at least 1.
-	Trigger, Restore int
+	TriggerCount, RestoreCount int
 	// MaxAge is the age up to which a measurement counts.
 	MaxAge time.Duration
 	// Preview tells of the action instead of taking it.
@@ -76,22 +76,22 @@ type Action struct {
 	Name string
 	// CoolDown is how long after a rule last fired new pods are still kept away.
 	CoolDown time.Duration
-	Throttle *Throttling
+	Throttle *CPUThrottling
 	// ThrottleMemory is nil where no memory is taken.
-	ThrottleMemory *MemoryThrottling
-	Evict          *Evicting
+	ThrottleMemory *MemoryThrottleSettings
+	Evict          *EvictionSettings
 }
 
-// Throttling takes cpu from pods.
-type Throttling struct {
+// CPUThrottling takes cpu from pods.
+type CPUThrottling struct {
 	// Step is taken from a container's quota, or from its use where that is less, in one measurement; and given back.
 	Step series.Ratio
 	// Floor is the share of a container's limit that it keeps; it keeps its request in any case.
 	Floor series.Ratio
 }
 
-// Evicting evicts pods.
-type Evicting struct {
-	// Grace is the time that a pod has to end; nil for the pod's own.
-	Grace *time.Duration
+// EvictionSettings evicts pods.
+type EvictionSettings struct {
+	// GracePeriod is the time that a pod has to end; nil for the pod's own.
+	GracePeriod *time.Duration
 }

@@ -25,7 +25,7 @@ func observation(seconds int, metric string, value float64) *Observation {
 // TestThresholds: in a row means in a row, both ways.
 func TestThresholds(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-		Name: "r", Metric: "cpu_load_1_min", Above: 10, Trigger: 3, Restore: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
+		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 3, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
 	}}}
 	var state State
 	for i, step := range []struct {
@@ -62,7 +62,7 @@ func TestThresholds(t *testing.T) {
 // TestSameMeasurement: looking twice at one measurement does not make two.
 func TestSameMeasurement(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-		Name: "r", Metric: "cpu_load_1_min", Above: 10, Trigger: 2, Restore: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
+		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 2, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
 	}}}
 	var state State
 	o := observation(0, "cpu_load_1_min", 11)
@@ -94,8 +94,8 @@ func TestUnknown(t *testing.T) {
 		"of the last 1m0s":           {"cpu_load_1_min", nil, stale},
 		"no measurement":             {"cpu_load_1_min", nil, future},
 	} {
-		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{Name: "r", Metric: test.metric, Above: 1, Trigger: 1, Restore: 1, MaxAge: time.Minute, Selects: test.selects}}}
-		if got := Decide(&policy, test.o, &State{}).Rules[0]; got.Phase != Unknown || !strings.Contains(got.Why, want) {
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{Name: "r", Metric: test.metric, Threshold: 1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Matches: test.selects}}}
+		if got := Decide(&policy, test.o, &State{}).Rules[0]; got.Phase != Unknown || !strings.Contains(got.Reason, want) {
 			t.Errorf("%+v, want %q", got, want)
 		}
 	}
@@ -103,13 +103,13 @@ func TestUnknown(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	for name, want := range map[string]Metric{
-		"cpu_total_usage":                      {Of: CPU, Unit: "millicores", Settle: 10 * time.Second},
-		"memory_total_utilization":             {Of: Memory, Unit: "percent", Settle: 10 * time.Second},
+		"cpu_total_usage":                      {Resource: CPU, Unit: "millicores", Settle: 10 * time.Second},
+		"memory_total_utilization":             {Resource: Memory, Unit: "percent", Settle: 10 * time.Second},
 		"node_pressure_cpu_some_avg10_ratio":   {Unit: "ratio", Settle: 10 * time.Second},
 		"pod_pressure_memory_full_avg60_ratio": {Unit: "ratio", Settle: time.Minute},
 		"cpu_load_15_min":                      {Unit: "threads", Settle: 15 * time.Minute},
 	} {
-		if got, ok := Lookup(name); !ok || got.Of != want.Of || got.Unit != want.Unit || got.Settle != want.Settle || got.Name != name {
+		if got, ok := Lookup(name); !ok || got.Resource != want.Resource || got.Unit != want.Unit || got.Settle != want.Settle || got.Name != name {
 			t.Errorf("%s: %+v, %t", name, got, ok)
 		}
 	}
@@ -131,16 +131,16 @@ func TestAmounts(t *testing.T) {
 		"memory_total_usage": 2, "memory_total_utilization": 20, "node_memory_usage_ratio": 2000,
 	} {
 		m, _ := Lookup(name)
-		if got, ok := m.amountOf(2, n); !ok || math.Abs(got-want) > 1e-9 {
+		if got, ok := m.toAmount(2, n); !ok || math.Abs(got-want) > 1e-9 {
 			t.Errorf("2 of %s are %g, %t; want %g", name, got, ok, want)
 		}
 	}
 	m, _ := Lookup("cpu_total_utilization")
-	if _, ok := m.amountOf(2, Node{}); ok {
+	if _, ok := m.toAmount(2, Node{}); ok {
 		t.Error("a share of a capacity that is not known is known")
 	}
 	m, _ = Lookup("cpu_load_1_min")
-	if _, ok := m.amountOf(2, n); ok {
+	if _, ok := m.toAmount(2, n); ok {
 		t.Error("a load is an amount of cpu")
 	}
 }
@@ -149,7 +149,7 @@ func TestAmounts(t *testing.T) {
 func TestBook(t *testing.T) {
 	var s State
 	throttle := func(id string, from, to Quota, frees series.MilliCPU) {
-		s.Throttled(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Frees: frees, Step: 0.5})
+		s.RecordThrottle(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Freed: frees, Step: 0.5})
 	}
 	throttle("b", Unlimited, 500, 300)
 	throttle("a", Unlimited, 700, 100)
@@ -158,32 +158,32 @@ func TestBook(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	throttle("b", 250, Unlimited, -500)
-	if len(s.quotas) != 1 || s.quotas.has("b") {
+	if len(s.quotas) != 1 || s.quotas.contains("b") {
 		t.Errorf("%+v", s.quotas)
 	}
 }
 
 // TestBookWhileWritten: a limit of memory that is being written is nobody else's, whether it is in force already or not.
 func TestBookWhileWritten(t *testing.T) {
-	c := Container{ID: "c", High: 800 << 20}
+	c := Container{ID: "c", MemoryHigh: 800 << 20}
 	o := Observation{Pods: []Pod{{Containers: []Container{c}}}}
-	see := func(s *State, high High) *taken[High] {
-		o.Pods[0].Containers[0].High = high
-		s.catchUp(&o, DefaultLimits())
+	see := func(s *State, high MemoryHigh) *throttleRecord[MemoryHigh] {
+		o.Pods[0].Containers[0].MemoryHigh = high
+		s.reconcile(&o, DefaultLimits())
 		return s.highs["c"]
 	}
 	var s State
-	first := MemoryThrottle{ContainerID: "c", From: NoHigh, To: 800 << 20, Original: NoHigh, Frees: 200 << 20}
-	s.MemoryAsked(first)
-	s.MemoryThrottled(first)
-	next := MemoryThrottle{ContainerID: "c", From: 800 << 20, To: 600 << 20, Original: NoHigh, Frees: 200 << 20}
-	s.MemoryAsked(next)
-	for _, high := range []High{800 << 20, 600 << 20, 600<<20 - 4096} {
+	first := MemoryThrottle{ContainerID: "c", From: NoMemoryHigh, To: 800 << 20, Original: NoMemoryHigh, Freed: 200 << 20}
+	s.BeginMemoryThrottle(first)
+	s.RecordMemoryThrottle(first)
+	next := MemoryThrottle{ContainerID: "c", From: 800 << 20, To: 600 << 20, Original: NoMemoryHigh, Freed: 200 << 20}
+	s.BeginMemoryThrottle(next)
+	for _, high := range []MemoryHigh{800 << 20, 600 << 20, 600<<20 - 4096} {
 		if k := see(&s, high); k == nil || k.Before != 1000<<20 {
 			t.Fatalf("at %s: %+v", high, k)
 		}
 	}
-	s.MemoryThrottled(next)
+	s.RecordMemoryThrottle(next)
 	if k := see(&s, 600<<20); k == nil || k.Set != 600<<20 || k.Before != 1000<<20 {
 		t.Fatalf("%+v", k)
 	}

@@ -10,30 +10,30 @@ import (
 
 // ruleState is what a rule remembers.
 type ruleState struct {
-	metric Metric
-	known  bool // there is such a metric
+	metric      Metric
+	metricKnown bool // there is such a metric
 
 	breaches, calm int
 	firing         bool
-	judged         bool      // has said once, often enough, that it is calm, or has fired
+	evaluated      bool      // has said once, often enough, that it is calm, or has fired
 	sampled        time.Time // of the last measurement that counted
 	lastFired      time.Time
 	unknownSince   time.Time
-	// repeats is how often it has fired again soon after it had ended.
-	repeats int
-	// dropping is since when evictions have waited for files that are dropped; zero where they have not since it began to fire.
-	dropping time.Time
+	// refires is how often it has fired again soon after it had ended.
+	refires int
+	// reclaimingSince is since when evictions have waited for files that are dropped; zero where they have not since it began to fire.
+	reclaimingSince time.Time
 }
 
-// look takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
+// evaluate takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
 // fires: only then is something taken.
-func (st *ruleState) look(r *Rule, o *Observation, l Limits) (f Finding, breaching bool) {
-	f = Finding{Rule: r.Name, Action: r.Action.Name, Above: r.Above, Unit: st.metric.Unit, Of: st.metric.Of, Preview: r.Preview}
+func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, breaching bool) {
+	f = Finding{Rule: r.Name, Action: r.Action.Name, Threshold: r.Threshold, Unit: st.metric.Unit, Resource: st.metric.Resource, Preview: r.Preview}
 	st.sampled, st.lastFired = earlier(st.sampled, o.At), earlier(st.lastFired, o.At)
 	value, at, why := st.measure(r, o)
 	if why != "" {
-		st.unknown(r, o.At, l, &f)
-		f.Why = why
+		st.markUnknown(r, o.At, l, &f)
+		f.Reason = why
 		return f, false
 	}
 	st.unknownSince = time.Time{}
@@ -41,52 +41,52 @@ func (st *ruleState) look(r *Rule, o *Observation, l Limits) (f Finding, breachi
 	fresh := at.After(st.sampled)
 	if fresh {
 		st.sampled = at
-		st.count(r, value > r.Above, o.At)
+		st.countMeasurement(r, value > r.Threshold, o.At)
 	}
 	switch {
-	case value > r.Above && st.firing:
-		f.Phase, f.Count, f.Needed = Firing, st.breaches, r.Trigger
+	case value > r.Threshold && st.firing:
+		f.Phase, f.Count, f.Needed = Firing, st.breaches, r.TriggerCount
 		if !fresh {
-			f.Why = "the same measurement as before"
+			f.Reason = "the same measurement as before"
 		}
-	case value > r.Above:
-		f.Phase, f.Count, f.Needed = Rising, st.breaches, r.Trigger
+	case value > r.Threshold:
+		f.Phase, f.Count, f.Needed = Rising, st.breaches, r.TriggerCount
 	case st.firing:
-		f.Phase, f.Count, f.Needed = Falling, st.calm, r.Restore
+		f.Phase, f.Count, f.Needed = Falling, st.calm, r.RestoreCount
 	default:
-		f.Phase, f.Count, f.Needed = Calm, st.calm, r.Restore
+		f.Phase, f.Count, f.Needed = Calm, st.calm, r.RestoreCount
 	}
 	return f, fresh && f.Phase == Firing
 }
 
-// count adds a measurement. Thresholds are of measurements in a row: one that is not above ends the row, and so does one that is.
-func (st *ruleState) count(r *Rule, above bool, now time.Time) {
+// countMeasurement adds a measurement. Thresholds are of measurements in a row: one that is not above ends the row, and so does one that is.
+func (st *ruleState) countMeasurement(r *Rule, above bool, now time.Time) {
 	if above {
 		st.calm = 0
-		st.breaches = min(st.breaches+1, r.Trigger)
-		if st.breaches >= r.Trigger {
+		st.breaches = min(st.breaches+1, r.TriggerCount)
+		if st.breaches >= r.TriggerCount {
 			if !st.firing {
-				st.repeats, st.dropping = st.again(r, now), time.Time{}
+				st.refires, st.reclaimingSince = st.countRefires(r, now), time.Time{}
 			}
-			st.firing, st.judged, st.lastFired = true, true, now
+			st.firing, st.evaluated, st.lastFired = true, true, now
 		}
 		return
 	}
 	st.breaches = 0
-	st.calm = min(st.calm+1, r.Restore)
-	if st.calm >= r.Restore {
-		st.firing, st.judged = false, true
+	st.calm = min(st.calm+1, r.RestoreCount)
+	if st.calm >= r.RestoreCount {
+		st.firing, st.evaluated = false, true
 	}
 }
 
-// unknown ends a row of measurements. What has fired holds what it did for a while, and then ends.
-func (st *ruleState) unknown(r *Rule, now time.Time, l Limits, f *Finding) {
+// markUnknown ends a row of measurements. What has fired holds what it did for a while, and then ends.
+func (st *ruleState) markUnknown(r *Rule, now time.Time, l Limits, f *Finding) {
 	st.breaches, st.calm = 0, 0
 	if st.unknownSince.IsZero() || st.unknownSince.After(now) {
 		st.unknownSince = now
 	}
 	if now.Sub(st.unknownSince) >= holdFor(r, l) {
-		st.firing, st.judged = false, true
+		st.firing, st.evaluated = false, true
 	}
 	f.Phase = Unknown
 	if st.firing {
@@ -96,7 +96,7 @@ func (st *ruleState) unknown(r *Rule, now time.Time, l Limits, f *Finding) {
 
 // measure returns the highest of the selected series that counts, or why there is none.
 func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Time, why string) {
-	if !st.known {
+	if !st.metricKnown {
 		return 0, at, "there is no metric of this name"
 	}
 	samples, why := o.samples(r.Metric)
@@ -105,7 +105,7 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 	}
 	selected, counted := 0, 0
 	for _, s := range samples {
-		if r.Selects != nil && !r.Selects(s.Labels) {
+		if r.Matches != nil && !r.Matches(s.Labels) {
 			continue
 		}
 		selected++
@@ -130,4 +130,4 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 }
 
 // holdFor is how long what a rule did stays while its metric is unknown.
-func holdFor(r *Rule, l Limits) time.Duration { return max(l.HoldUnknown, r.Action.CoolDown) }
+func holdFor(r *Rule, l Limits) time.Duration { return max(l.UnknownHold, r.Action.CoolDown) }

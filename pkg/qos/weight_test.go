@@ -24,8 +24,8 @@ func TestThrottleWeight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
-				Name: "mixed/cpu", Metric: "cpu_total_usage", Above: 3000, Trigger: 1, Restore: 1, MaxAge: time.Minute,
-				Action: Action{Name: "calm-down", Throttle: &Throttling{Step: 0.2}},
+				Name: "mixed/cpu", Metric: "cpu_total_usage", Threshold: 3000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
+				Action: Action{Name: "calm-down", Throttle: &CPUThrottling{Step: 0.2}},
 			}}}
 			pod := Pod{UID: "a", Namespace: "batch", Name: "hog", Class: BestEffort, Allowed: []string{"calm-down"}, Containers: []Container{{ID: "a", Name: "main", Quota: Unlimited}}}
 			test.change(&pod)
@@ -35,10 +35,10 @@ func TestThrottleWeight(t *testing.T) {
 			tick := func(node float64, used series.MilliCPU) []Throttle {
 				o.At = o.At.Add(time.Second)
 				o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: node, At: o.At}}}
-				c.UsedCPU = Measured[series.MilliCPU]{Value: used, At: o.At}
+				c.UsedCPU = Measurement[series.MilliCPU]{Value: used, At: o.At}
 				plan := Decide(&policy, &o, &s)
 				for _, th := range plan.Throttles {
-					s.Throttled(th)
+					s.RecordThrottle(th)
 					c.Quota = th.To
 				}
 				return plan.Throttles

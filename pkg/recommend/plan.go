@@ -72,18 +72,18 @@ type Evidence struct {
 
 // String is "p99 of cpu over 7 days 0.02 cores (limit 0.05)".
 func (e Evidence) String() string {
-	text := e.Name + " " + number(e.Value)
+	text := e.Name + " " + formatNumber(e.Value)
 	if e.Unit != "" {
 		text += " " + e.Unit
 	}
 	if e.Limit != nil {
-		text += " (limit " + number(*e.Limit) + ")"
+		text += " (limit " + formatNumber(*e.Limit) + ")"
 	}
 	return text
 }
 
-// number keeps four digits: evidence is read by people, and what hardly moved is not another number.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+// formatNumber keeps four digits: evidence is read by people, and what hardly moved is not another number.
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 // What Explain begins evidence and steps with.
 const (
@@ -107,9 +107,9 @@ func (p Plan) Explain() string {
 	return text
 }
 
-// Said is what an explanation says without the numbers behind it. These move a little with each look at the history; where what
+// WithoutEvidence is what an explanation says without the numbers behind it. These move a little with each look at the history; where what
 // is said is the same, an older explanation of the same proposal is as good as a newer one.
-func Said(explanation string) string {
+func WithoutEvidence(explanation string) string {
 	said, _, _ := strings.Cut(explanation, evidenceMark)
 	said, _, _ = strings.Cut(said, stepsMark)
 	return said

@@ -17,11 +17,11 @@ func TestExplain(t *testing.T) {
 		if got := p.Explain(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if got := Said(p.Explain()); got != p.Description {
+		if got := WithoutEvidence(p.Explain()); got != p.Description {
 			t.Errorf("said %q, want %q", got, p.Description)
 		}
 	}
-	if got := Said(""); got != "" {
+	if got := WithoutEvidence(""); got != "" {
 		t.Errorf("%q", got)
 	}
 }

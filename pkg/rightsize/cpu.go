@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// atLimit is the share of the CPU limit from which use counts as held back by it.
-	atLimit = 0.95
-	// throttledShare is the share of samples at the limit from which the need is not known.
-	throttledShare = 0.05
+	// atLimitShare is the share of the CPU limit from which use counts as held back by it.
+	atLimitShare = 0.95
+	// unknownNeedShare is the share of samples at the limit from which the need is not known.
+	unknownNeedShare = 0.05
 	// throttledRaise is by how much a request is raised above a limit that holds use back: one step towards a need
 	// that nobody has measured, to be looked at again with the use that follows.
 	throttledRaise = 1.2
@@ -33,14 +33,14 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: Cores}
 	days := windowDays(in.Profile, in.Now, p.CPU.Window)
 	var found cpuEstimate
-	if in.Runs {
+	if in.RunsToCompletion {
 		runs := runPeaks(days, func(l podLife) float32 { return l.cpu })
 		if !s.runs(len(runs)) {
 			return s, false
 		}
-		found = p.CPU.ofRuns(runs)
+		found = p.CPU.estimateOfRuns(runs)
 	} else {
-		if !s.history(observed(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
+		if !s.history(observedHours(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
 			return s, false
 		}
 		found = p.CPU.estimate(days, in.Now)
@@ -51,7 +51,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		s.flag(FlagIdle, fmt.Sprintf("no CPU use above zero in %.1f days", s.Days))
 	}
 	s.spike(found.points, false)
-	s.throttled(days, asFloat(in.Current.CPULimit)/1000)
+	s.throttled(days, floatOf(in.Current.CPULimit)/1000)
 	s.margin(found.margin, found.marginDetail)
 	if found.busiest > s.value {
 		s.step(StepBusiestDay, found.busiest, "the mean of the busiest day: its work must fit in the day")
@@ -61,7 +61,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		s.step(StepRecent, found.recent, "the "+percentile(p.CPU.Envelope.Recent)+" of the last day")
 	}
 	s.utilization(p.CPU.TargetUtilization)
-	current := asFloat(in.Current.CPURequest) / 1000
+	current := floatOf(in.Current.CPURequest) / 1000
 	s.noRequest(current)
 	if in.HPA != nil && s.value > 0 {
 		s.scalePoint(in.HPA.CPUUtilization, current)
@@ -80,13 +80,13 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 	}
 	held, total := 0.0, 0.0
 	for _, d := range days {
-		held += d.CPU.CountAbove(atLimit * limit)
+		held += d.CPU.CountAbove(atLimitShare * limit)
 		total += float64(d.CPU.Total())
 	}
 	share := held / total
 	switch {
 	case !(share > 0):
-	case share < throttledShare:
+	case share < unknownNeedShare:
 		s.flag(FlagThrottled, fmt.Sprintf("%s of the time use was at the CPU limit of %s", percent(series.Ratio(share)), Cores.format(limit)))
 	default:
 		detail := fmt.Sprintf("%s of the time use was at the CPU limit of %s: the need is not known, only that it is more", percent(series.Ratio(share)), Cores.format(limit))
@@ -120,7 +120,7 @@ func (p CPUPolicy) estimate(days []*Day, now time.Time) cpuEstimate {
 	}
 	h := histogram.Histogram{}
 	for _, d := range days {
-		h.Add(&d.CPU, age(now, d, p.HalfLife))
+		h.Add(&d.CPU, dayWeight(now, d, p.HalfLife))
 	}
 	return cpuEstimate{
 		value:  h.Quantile(float64(p.Percentile)),
@@ -146,7 +146,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 			continue
 		}
 		seen := float64(bits.OnesCount32(d.CPUHours)) / 24
-		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), seen * age(now, d, p.HalfLife)})
+		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), seen * dayWeight(now, d, p.HalfLife)})
 		if p.Envelope.HoldMean {
 			busiest = max(busiest, d.CPU.Sum()/float64(d.CPU.Total()))
 		}
@@ -262,8 +262,8 @@ func sortByValue(values []dayValue) {
 	}
 }
 
-// age is the weight of a day: 2^-(age/halfLife), the age counted from the end of the day to now in whole days.
-func age(now time.Time, d *Day, halfLife time.Duration) float64 {
+// dayWeight is the weight of a day: 2^-(age/halfLife), the age counted from the end of the day to now in whole days.
+func dayWeight(now time.Time, d *Day, halfLife time.Duration) float64 {
 	if halfLife == 0 {
 		return 1
 	}

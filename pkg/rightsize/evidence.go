@@ -66,18 +66,18 @@ type CurvePoint struct {
 	Request float64 `json:"request"`
 }
 
-// decision is a request and its limit (0: none) for one day, in cores or bytes; a request of 0 is no decision.
-type decision struct{ request, limit float64 }
+// sizes is a request and its limit (0: none) for one day, in cores or bytes; a request of 0 is no decision.
+type sizes struct{ request, limit float64 }
 
-// Prove replays a policy, today's setting and the peers over the history of the input. All are held against the same
+// CollectEvidence replays a policy, today's setting and the peers over the history of the input. All are held against the same
 // days: those for which the policy had a number and the peers had seven days of use. A container is held against the
 // sketches of its days, so shares are exact to the width of a bucket (1.6 %).
-func Prove(in Input, p Policy) Evidence {
+func CollectEvidence(in Input, p Policy) Evidence {
 	days := windowDays(in.Profile, in.Now, 366*day)
 	cpu := resourceReplay{unit: Cores, counts: cpuCounts, window: p.CPU.Window, policy: p.Name}
 	memory := resourceReplay{unit: BytesUnit, counts: memoryCounts, window: p.Memory.Window, policy: p.Name}
-	cpu.current = decision{asFloat(in.Current.CPURequest) / 1000, asFloat(in.Current.CPULimit) / 1000}
-	memory.current = decision{asFloat(in.Current.MemoryRequest), asFloat(in.Current.MemoryLimit)}
+	cpu.current = sizes{floatOf(in.Current.CPURequest) / 1000, floatOf(in.Current.CPULimit) / 1000}
+	memory.current = sizes{floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit)}
 	then := in
 	for i, d := range days {
 		if i < peerHistory {
@@ -86,15 +86,15 @@ func Prove(in Input, p Policy) Evidence {
 		then.Now = d.Day.Start()
 		r := Recommend(then, p)
 		if r.CPU.Status == Ready && d.CPU.Total() > 0 {
-			cpu.add(d, decision{asFloat(r.Target.CPURequest) / 1000, asFloat(r.Target.CPULimit) / 1000})
+			cpu.add(d, sizes{floatOf(r.Target.CPURequest) / 1000, floatOf(r.Target.CPULimit) / 1000})
 		}
 		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
-			limit := asFloat(r.Target.MemoryLimit)
+			limit := floatOf(r.Target.MemoryLimit)
 			if limit == 0 {
 				// Without a limit the node's memory kills; the request is what the container can count on.
-				limit = asFloat(r.Target.MemoryRequest)
+				limit = floatOf(r.Target.MemoryRequest)
 			}
-			memory.add(d, decision{asFloat(r.Target.MemoryRequest), limit})
+			memory.add(d, sizes{floatOf(r.Target.MemoryRequest), limit})
 		}
 	}
 	return Evidence{CPU: cpu.replay(in.Profile), Memory: memory.replay(in.Profile)}
@@ -106,14 +106,14 @@ type resourceReplay struct {
 	counts  func(*Day) *histogram.Counts
 	window  time.Duration
 	policy  string
-	current decision
+	current sizes
 	days    []*Day
-	ours    []decision
+	sizes   []sizes
 }
 
-func (r *resourceReplay) add(d *Day, made decision) {
+func (r *resourceReplay) add(d *Day, made sizes) {
 	r.days = append(r.days, d)
-	r.ours = append(r.ours, made)
+	r.sizes = append(r.sizes, made)
 }
 
 // replay holds all against the days.
@@ -122,22 +122,22 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 		return Replay{}
 	}
 	out := Replay{From: r.days[0].Day.String(), To: r.days[len(r.days)-1].Day.String(), Days: len(r.days)}
-	out.Outcomes = append(out.Outcomes, r.score(r.policy, func(i int) decision { return r.ours[i] }))
+	out.Outcomes = append(out.Outcomes, r.score(r.policy, func(i int) sizes { return r.sizes[i] }))
 	if r.current.request > 0 {
 		today := r.current
 		if r.unit == BytesUnit && today.limit == 0 {
 			today.limit = today.request
 		}
-		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) decision { return today }))
+		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) sizes { return today }))
 	}
 	for _, peer := range Peers() {
-		out.Outcomes = append(out.Outcomes, r.score(peer.Name, func(i int) decision {
+		out.Outcomes = append(out.Outcomes, r.score(peer.Name, func(i int) sizes {
 			now := r.days[i].Day.Start()
 			if r.unit == BytesUnit {
 				need := peer.Memory(windowDays(p, now, peer.Window), now)
-				return decision{need, need}
+				return sizes{need, need}
 			}
-			return decision{request: peer.CPU(windowDays(p, now, peer.Window), now)}
+			return sizes{request: peer.CPU(windowDays(p, now, peer.Window), now)}
 		}))
 	}
 	out.Curve = r.curve(p)
@@ -145,16 +145,16 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 }
 
 // score holds one way of sizing against the days.
-func (r *resourceReplay) score(name string, decide func(i int) decision) Outcome {
-	t := tally{}
+func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
+	t := replayStats{}
 	for i, d := range r.days {
 		t.day(r.counts(d), r.peak(d), decide(i))
 	}
 	return t.outcome(name, r.unit)
 }
 
-// tally sums up the days of a replay.
-type tally struct {
+// replayStats sums up the days of a replay.
+type replayStats struct {
 	use, requested, excess  float64
 	samples, over, overSize float64
 	limited                 bool
@@ -164,13 +164,13 @@ type tally struct {
 
 // peak is the most that counts against a limit: the kernel gives page cache back before it kills.
 func (r *resourceReplay) peak(d *Day) float64 {
-	if r.unit == BytesUnit && d.HeldBasis == LessActiveFile {
-		return d.heldPeak(1, nil)
+	if r.unit == BytesUnit && d.ReclaimBasis == WithoutActiveFile {
+		return d.requiredPeak(1, nil)
 	}
 	return r.counts(d).Max()
 }
 
-func (t *tally) day(c *histogram.Counts, peak float64, made decision) {
+func (t *replayStats) day(c *histogram.Counts, peak float64, made sizes) {
 	if !(made.request > 0) || math.IsInf(made.request, 0) {
 		return
 	}
@@ -196,7 +196,7 @@ func (t *tally) day(c *histogram.Counts, peak float64, made decision) {
 	t.last = made.request
 }
 
-func (t *tally) outcome(name string, unit Unit) Outcome {
+func (t *replayStats) outcome(name string, unit Unit) Outcome {
 	o := Outcome{Policy: name}
 	if t.samples == 0 || t.requested == 0 {
 		return o
@@ -221,7 +221,7 @@ func (t *tally) outcome(name string, unit Unit) Outcome {
 // curve replays plain quantiles of the past window.
 func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 	quantiles := [...]float64{0.5, 0.66, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1}
-	var tallies [len(quantiles)]tally
+	var tallies [len(quantiles)]replayStats
 	h := histogram.Histogram{}
 	for _, d := range r.days {
 		h.Reset()
@@ -229,7 +229,7 @@ func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 			h.Add(r.counts(past), 1)
 		}
 		for i, q := range quantiles {
-			tallies[i].day(r.counts(d), r.peak(d), decision{request: h.Quantile(q)})
+			tallies[i].day(r.counts(d), r.peak(d), sizes{request: h.Quantile(q)})
 		}
 	}
 	curve := make([]CurvePoint, 0, len(quantiles))

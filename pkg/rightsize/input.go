@@ -61,9 +61,9 @@ type Input struct {
 	HPA *HPA
 	// JVM is what is known of a Java heap in the container, nil where there is none.
 	JVM *JVM
-	// Runs marks a container whose pods run to their end: of a Job or CronJob, or an init container. Then the peak of a
+	// RunsToCompletion marks a container whose pods run to their end: of a Job or CronJob, or an init container. Then the peak of a
 	// run is a sample, and history is counted in runs, not in days.
-	Runs bool
+	RunsToCompletion bool
 	// Init marks an init container.
 	Init bool
 	// Groups are the uses by node group of a container of a DaemonSet; empty for all others, and where the nodes of the

@@ -32,8 +32,8 @@ type podLife struct {
 	pod uint32
 	// first and peak are memory in bytes, cpu is in cores.
 	first, peak, cpu float32
-	// stays is how much of the peak could not be given back.
-	stays float32
+	// unreclaimable is how much of the peak could not be given back.
+	unreclaimable float32
 }
 
 // findLeaks looks for replicas that leak. A replica that is large from its start on (a leader, a hot shard) is not one:
@@ -54,7 +54,7 @@ func findLeaks(days []*Day) leaks {
 	for i, l := range lives {
 		peaks[i], growths[i] = float64(l.peak), l.growth()
 	}
-	median, grown := middle(peaks), middle(growths)
+	median, grown := median(peaks), median(growths)
 	if median == 0 || grown > siblingGrowth {
 		return leaks{}
 	}
@@ -93,7 +93,7 @@ func podLives(days []*Day) []podLife {
 			}
 			lives[i].peak = max(lives[i].peak, p.Peak)
 			lives[i].cpu = max(lives[i].cpu, p.CPU)
-			lives[i].stays = max(lives[i].stays, p.stays())
+			lives[i].unreclaimable = max(lives[i].unreclaimable, p.unreclaimable())
 		}
 	}
 	return lives
@@ -106,8 +106,8 @@ func (l podLife) growth() float64 {
 	return float64(l.peak) / float64(l.first)
 }
 
-// middle is the median; it sorts values. 0 where there is none.
-func middle(values []float64) float64 {
+// median is the median; it sorts values. 0 where there is none.
+func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

@@ -29,13 +29,13 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: BytesUnit}
 	days := windowDays(in.Profile, in.Now, p.Memory.Window)
 	var found memoryEstimate
-	if in.Runs {
-		found = p.Memory.ofRuns(days)
+	if in.RunsToCompletion {
+		found = p.Memory.estimateOfRuns(days)
 		if !s.runs(len(found.maxima)) {
 			return s, false
 		}
 	} else {
-		if !s.history(observed(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
+		if !s.history(observedHours(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
 			return s, false
 		}
 		found = p.Memory.estimate(days, in.Now)
@@ -48,7 +48,7 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	}
 	s.pageCache(found.cache)
 	s.spike(found.maxima, true)
-	s.noRequest(asFloat(in.Current.MemoryRequest))
+	s.noRequest(floatOf(in.Current.MemoryRequest))
 	if s.value == 0 {
 		s.flag(FlagIdle, fmt.Sprintf("no memory use above zero in %.1f days", s.Days))
 	}
@@ -64,7 +64,7 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	s.margin(found.margin, found.marginDetail)
 	s.utilization(p.Memory.TargetUtilization)
 	if in.HPA != nil && s.value > 0 {
-		s.scalePoint(in.HPA.MemoryUtilization, asFloat(in.Current.MemoryRequest))
+		s.scalePoint(in.HPA.MemoryUtilization, floatOf(in.Current.MemoryRequest))
 	}
 	s.clamp(float64(p.Memory.Step), float64(p.Memory.Floor), float64(p.Memory.Ceiling), float64(in.MaxMemory))
 	return s, true
@@ -99,11 +99,11 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 			largest, n = max(largest, d.maxPeak()), n+1
 		}
 	}
-	e := p.withoutCache(basisOf(days), strconv.Itoa(n)+" days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
+	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
 		maxima := make([]dayValue, 0, 32)
 		for _, d := range days {
 			if d.Memory.Total() > 0 {
-				maxima = append(maxima, dayValue{d.heldPeak(leaveOut, leaking.pods), age(now, d, p.HalfLife)})
+				maxima = append(maxima, dayValue{d.requiredPeak(leaveOut, leaking.pods), dayWeight(now, d, p.HalfLife)})
 			}
 		}
 		return maxima
@@ -112,24 +112,24 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 	return e
 }
 
-// ofRuns is the estimate from the peaks of runs.
-func (p MemoryPolicy) ofRuns(days []*Day) memoryEstimate {
+// estimateOfRuns is the estimate from the peaks of runs.
+func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 	runs := func(leaveOut series.Ratio) []dayValue {
-		return runPeaks(days, func(l podLife) float32 { return float32(need(l.peak, l.stays, leaveOut)) })
+		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) })
 	}
-	return p.withoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)
+	return p.estimateWithoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)
 }
 
-// withoutCache is the estimate from block maxima that leave out a share of the page cache. Where that is known for some
+// estimateWithoutCache is the estimate from block maxima that leave out a share of the page cache. Where that is known for some
 // blocks only, the others stand out, and the estimate of the whole may ask for less: then it counts.
-func (p MemoryPolicy) withoutCache(basis HeldBasis, of string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
-	e := p.ofMaxima(maxima(0), of)
-	if basis == NotTold || len(e.maxima) == 0 {
+func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
+	e := p.estimateOfMaxima(maxima(0), of)
+	if basis == BasisUnknown || len(e.maxima) == 0 {
 		return e
 	}
-	split := cacheSplit{basis: basis, whole: e.value, held: weightedQuantile(maxima(1), float64(p.Percentile))}
-	if leaveOut := p.PageCache.leftOut(basis); leaveOut > 0 {
-		part := p.ofMaxima(maxima(leaveOut), of)
+	split := cacheSplit{basis: basis, whole: e.value, unreclaimable: weightedQuantile(maxima(1), float64(p.Percentile))}
+	if leaveOut := p.PageCache.excludedShare(basis); leaveOut > 0 {
+		part := p.estimateOfMaxima(maxima(leaveOut), of)
 		if !(part.need() < e.need()) {
 			return e
 		}
@@ -143,8 +143,8 @@ func (p MemoryPolicy) withoutCache(basis HeldBasis, of string, maxima func(leave
 // need is what is asked for in the end, margin included.
 func (e memoryEstimate) need() float64 { return max(e.value, e.ahead) * (1 + float64(e.margin)) }
 
-// ofMaxima is the estimate from block maxima in the order of time; of says what the blocks are. It sorts maxima.
-func (p MemoryPolicy) ofMaxima(maxima []dayValue, of string) memoryEstimate {
+// estimateOfMaxima is the estimate from block maxima in the order of time; of says what the blocks are. It sorts maxima.
+func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstimate {
 	e := memoryEstimate{maxima: maxima}
 	grows, ahead := growth(maxima)
 	e.value = weightedQuantile(maxima, float64(p.Percentile))
@@ -285,8 +285,8 @@ func (s *sizer) jvm(j *JVM) {
 	}
 }
 
-// specify moves both values to the smallest specification that holds them; none is no change.
-func specify(specs []Specification, cpu, memory *sizer) {
+// applySpecification moves both values to the smallest specification that holds them; none is no change.
+func applySpecification(specs []Specification, cpu, memory *sizer) {
 	best := -1
 	for i, spec := range specs {
 		if float64(spec.CPU) < cpu.value*1000-1e-6 || float64(spec.Memory) < memory.value-0.5 {

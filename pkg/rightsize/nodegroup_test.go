@@ -94,7 +94,7 @@ func TestUnlikeNodes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// 60 x (2.04 - 0.204) cores.
-	said := detail(r.CPU, string(FlagUnlikeNodes))
+	said := detail(r.CPU, string(FlagDissimilarNodes))
 	for _, part := range []string{"small needs 204m (60 pods)", "big needs 2040m (1 pods)", "would ask for 110160m less"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q is not in %q", part, said)
@@ -103,7 +103,7 @@ func TestUnlikeNodes(t *testing.T) {
 	if said := detail(r.CPU, string(FlagTooLarge)); !strings.Contains(said, "2040m does not fit on the nodes of small (1)") {
 		t.Errorf("fit: %q", said)
 	}
-	evidence := Prove(in, policy)
+	evidence := CollectEvidence(in, policy)
 	if request := evidence.CPU.Outcomes[0].Request; request < 2 {
 		t.Errorf("the replay decides without node groups: %v cores", request)
 	}
@@ -112,7 +112,7 @@ func TestUnlikeNodes(t *testing.T) {
 func TestAlikeNodes(t *testing.T) {
 	r := Recommend(onNodes(groupDays{"a", 2, 10, 1, 1e9, 0}, groupDays{"b", 2, 10, 0.95, 1.02e9, 0}), mustPolicy(t, DefaultPolicy))
 	checkRecommendation(t, r)
-	if hasFlag(r.CPU, FlagUnlikeNodes) || *r.Target.MemoryRequest < 1.02e9 || *r.Target.CPURequest < 1000 || len(r.NodeGroups) != 2 {
+	if hasFlag(r.CPU, FlagDissimilarNodes) || *r.Target.MemoryRequest < 1.02e9 || *r.Target.CPURequest < 1000 || len(r.NodeGroups) != 2 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -20,75 +20,75 @@ type PageCachePolicy struct {
 	TrustRSS bool
 }
 
-// HeldBasis says how memory that cannot be given back was told apart.
-type HeldBasis uint8
+// ReclaimBasis says how memory that cannot be given back was told apart.
+type ReclaimBasis uint8
 
 // The bases.
 const (
-	// NotTold is the zero value.
-	NotTold HeldBasis = iota
-	// LessActiveFile is the working set without active_file: anonymous and shared memory, tmpfs, the kernel's own.
-	LessActiveFile
+	// BasisUnknown is the zero value.
+	BasisUnknown ReclaimBasis = iota
+	// WithoutActiveFile is the working set without active_file: anonymous and shared memory, tmpfs, the kernel's own.
+	WithoutActiveFile
 	// AnonymousOnly is rss: a lower bound, because shared memory, tmpfs and kernel memory are missing in it.
 	AnonymousOnly
 )
 
-// AddHeld adds what of its memory one pod could not give back, in bytes, and returns how many samples it counted. Each
+// AddUnreclaimable adds what of its memory one pod could not give back, in bytes, and returns how many samples it counted. Each
 // value is the largest within its step, which may be as long as an hour; the memory of the same hours must be added with
 // AddMemory, before or after. Every sample must be added only once.
-func (p *Profile) AddHeld(u Usage, basis HeldBasis) (counted int) {
+func (p *Profile) AddUnreclaimable(u Usage, basis ReclaimBasis) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
-			counted += d.addHeld(pod, part, newDayClock(date, part, u.Started), basis)
+			counted += d.addUnreclaimable(pod, part, newDayClock(date, part, u.Started), basis)
 		}
 	}
 	return counted
 }
 
-func (d *Day) addHeld(pod uint32, part series.Series, clock dayClock, basis HeldBasis) (counted int) {
+func (d *Day) addUnreclaimable(pod uint32, part series.Series, clock dayClock, basis ReclaimBasis) (counted int) {
 	peak := PodPeak{Pod: pod}
 	for i, v := range part.Values {
 		if !(v >= 0 && v <= maxFloat32) {
 			continue
 		}
 		counted++
-		peak.Held = max(peak.Held, float32(v))
-		peak.HeldHours |= 1 << clock.hour(i)
+		peak.Unreclaimable = max(peak.Unreclaimable, float32(v))
+		peak.UnreclaimableHours |= 1 << clock.hour(i)
 	}
 	if counted > 0 {
-		d.HeldBasis = max(d.HeldBasis, basis)
+		d.ReclaimBasis = max(d.ReclaimBasis, basis)
 		d.addPeak(peak)
 	}
 	return counted
 }
 
-// stays is how much of the pod's peak could not be given back: all of it where that was not told for each hour in which
+// unreclaimable is how much of the pod's peak could not be given back: all of it where that was not told for each hour in which
 // its memory was seen. The newest hour may be missing, because it is told only when it is over.
-func (p PodPeak) stays() float32 {
-	missing := p.MemoryHours &^ p.HeldHours
-	if p.HeldHours == 0 || missing&^(1<<(bits.Len32(p.MemoryHours|1)-1)) != 0 {
+func (p PodPeak) unreclaimable() float32 {
+	missing := p.MemoryHours &^ p.UnreclaimableHours
+	if p.UnreclaimableHours == 0 || missing&^(1<<(bits.Len32(p.MemoryHours|1)-1)) != 0 {
 		return p.Peak
 	}
-	return min(p.Held, p.Peak)
+	return min(p.Unreclaimable, p.Peak)
 }
 
-// need is what the request has to hold of a peak.
-func need(peak, stays float32, leaveOut series.Ratio) float64 {
+// requiredMemory is what the request has to hold of a peak.
+func requiredMemory(peak, stays float32, leaveOut series.Ratio) float64 {
 	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(stays))
 }
 
-// heldPeak is the most on this day that no pod could have given back; the largest memory where that is not known.
-func (d *Day) heldPeak(leaveOut series.Ratio, without map[uint32]bool) float64 {
+// requiredPeak is the most on this day that no pod could have given back; the largest memory where that is not known.
+func (d *Day) requiredPeak(leaveOut series.Ratio, without map[uint32]bool) float64 {
 	whole := d.maxPeakWithout(without)
-	if leaveOut == 0 || !d.toldApart() {
+	if leaveOut == 0 || !d.hasCacheSplit() {
 		return whole
 	}
 	most, lowest := 0.0, float64(maxFloat32)
 	for _, p := range d.Peaks {
 		lowest = min(lowest, float64(p.Peak))
 		if !without[p.Pod] {
-			most = max(most, need(p.Peak, p.stays(), leaveOut))
+			most = max(most, requiredMemory(p.Peak, p.unreclaimable(), leaveOut))
 		}
 	}
 	if len(d.Peaks) == maxPodsPerDay {
@@ -97,13 +97,13 @@ func (d *Day) heldPeak(leaveOut series.Ratio, without map[uint32]bool) float64 {
 	return min(most, whole)
 }
 
-// toldApart tells whether page cache was told from the rest for any pod on this day.
-func (d *Day) toldApart() bool { return d.HeldBasis != NotTold }
+// hasCacheSplit tells whether page cache was told from the rest for any pod on this day.
+func (d *Day) hasCacheSplit() bool { return d.ReclaimBasis != BasisUnknown }
 
 // basisOf is the weakest of the bases of the days.
-func basisOf(days []*Day) (basis HeldBasis) {
+func basisOf(days []*Day) (basis ReclaimBasis) {
 	for _, d := range days {
-		basis = max(basis, d.HeldBasis)
+		basis = max(basis, d.ReclaimBasis)
 	}
 	return basis
 }
@@ -112,41 +112,41 @@ func basisOf(days []*Day) (basis HeldBasis) {
 type cacheSplit struct {
 	// whole, needed and held are estimates of the working set, of what the request holds of it, and of what cannot be
 	// given back. All are 0 where nothing was told apart.
-	whole, needed, held float64
-	leaveOut            series.Ratio
-	basis               HeldBasis
+	whole, needed, unreclaimable float64
+	leaveOut                     series.Ratio
+	basis                        ReclaimBasis
 }
 
-// leftOut is the share of page cache that an estimate leaves out: none where it is not known, or not trusted.
-func (p PageCachePolicy) leftOut(basis HeldBasis) series.Ratio {
-	if basis == NotTold || basis == AnonymousOnly && !p.TrustRSS {
+// excludedShare is the share of page cache that an estimate leaves out: none where it is not known, or not trusted.
+func (p PageCachePolicy) excludedShare(basis ReclaimBasis) series.Ratio {
+	if basis == BasisUnknown || basis == AnonymousOnly && !p.TrustRSS {
 		return 0
 	}
 	return p.LeaveOut
 }
 
-// muchCache is the share of page cache in an estimate from which it is worth a finding.
-const muchCache = 0.2
+// notableCacheShare is the share of page cache in an estimate from which it is worth a finding.
+const notableCacheShare = 0.2
 
 // pageCache says how page cache changes the estimate, with the numbers behind it.
 func (s *sizer) pageCache(c cacheSplit) {
-	if c.whole <= 0 || c.held >= c.whole {
+	if c.whole <= 0 || c.unreclaimable >= c.whole {
 		return
 	}
-	cache := c.whole - c.held
+	cache := c.whole - c.unreclaimable
 	if c.leaveOut == 0 {
-		if cache >= muchCache*c.whole && c.basis == AnonymousOnly {
+		if cache >= notableCacheShare*c.whole && c.basis == AnonymousOnly {
 			s.flag(FlagPageCache, fmt.Sprintf("of %s only %s are anonymous memory; up to %s may be page cache and count all the same, "+
-				"because rss does not tell it from shared memory, which cannot be given back", s.unit.format(c.whole), s.unit.format(c.held), s.unit.format(cache)))
+				"because rss does not tell it from shared memory, which cannot be given back", s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache)))
 		}
 		return
 	}
 	detail := fmt.Sprintf("of %s only %s cannot be given back; %s are page cache, %s of which the request holds",
-		s.unit.format(c.whole), s.unit.format(c.held), s.unit.format(cache), percent(1-c.leaveOut))
+		s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache), percent(1-c.leaveOut))
 	if c.basis == AnonymousOnly {
 		detail += ", taken from rss as the policy says"
 	}
-	if cache >= muchCache*c.whole {
+	if cache >= notableCacheShare*c.whole {
 		s.flag(FlagPageCache, detail)
 	}
 	s.Message += "; " + detail

@@ -26,9 +26,9 @@ func hours(n int, f func(i int) float64) series.Series {
 func same(v float64) func(int) float64 { return func(int) float64 { return v } }
 
 // caching is a container of some days that uses 1 GiB, of which it holds a part.
-func caching(days int, held float64, basis HeldBasis) Input {
+func caching(days int, held float64, basis ReclaimBasis) Input {
 	in := constant(days, 0.1, 1<<30)
-	in.Profile.AddHeld(Usage{Pod: "a", Series: hours(24*days, same(held))}, basis)
+	in.Profile.AddUnreclaimable(Usage{Pod: "a", Series: hours(24*days, same(held))}, basis)
 	return in
 }
 
@@ -37,13 +37,13 @@ func TestPageCache(t *testing.T) {
 	whole := *Recommend(constant(10, 0.1, gib), mustPolicy(t, DefaultPolicy)).Target.MemoryRequest
 	for _, c := range []struct {
 		policy string
-		basis  HeldBasis
+		basis  ReclaimBasis
 		// at is the estimate, in MiB.
 		at float64
 	}{
-		{LatencySensitivePolicy, LessActiveFile, 100 + 0.75*924},
-		{DefaultPolicy, LessActiveFile, 100 + 0.5*924},
-		{BatchPolicy, LessActiveFile, 100 + 0.25*924},
+		{LatencySensitivePolicy, WithoutActiveFile, 100 + 0.75*924},
+		{DefaultPolicy, WithoutActiveFile, 100 + 0.5*924},
+		{BatchPolicy, WithoutActiveFile, 100 + 0.25*924},
 		{DefaultPolicy, AnonymousOnly, 1024},
 	} {
 		r := Recommend(caching(10, 100*mb, c.basis), mustPolicy(t, c.policy))
@@ -56,7 +56,7 @@ func TestPageCache(t *testing.T) {
 		if !strings.Contains(said, "1.00Gi") || !strings.Contains(said, "100.0Mi") {
 			t.Errorf("%s, basis %d: %q", c.policy, c.basis, said)
 		}
-		if hasStep(r.Memory, StepPageCache) != (c.basis == LessActiveFile) {
+		if hasStep(r.Memory, StepPageCache) != (c.basis == WithoutActiveFile) {
 			t.Errorf("%s, basis %d: %v", c.policy, c.basis, r.Memory.Steps)
 		}
 	}
@@ -65,7 +65,7 @@ func TestPageCache(t *testing.T) {
 	if got := Recommend(caching(10, 100*mb, AnonymousOnly), trusting); *got.Target.MemoryRequest >= whole || !strings.Contains(got.Memory.Message, "taken from rss") {
 		t.Errorf("a policy that trusts rss: %+v", got.Memory)
 	}
-	steady := Recommend(caching(10, 1020*mb, LessActiveFile), mustPolicy(t, DefaultPolicy))
+	steady := Recommend(caching(10, 1020*mb, WithoutActiveFile), mustPolicy(t, DefaultPolicy))
 	if hasFlag(steady.Memory, FlagPageCache) || *steady.Target.MemoryRequest > whole {
 		t.Errorf("hardly any cache: %+v", steady.Memory)
 	}
@@ -84,18 +84,18 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 		return *r.Target.MemoryRequest
 	}
 	held := func(pod string, n int, f func(int) float64) Usage { return Usage{Pod: pod, Series: hours(n, f)} }
-	if got := request(func(p *Profile) { p.AddHeld(held("a", 239, same(1e8)), LessActiveFile) }); got >= whole {
+	if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 239, same(1e8)), WithoutActiveFile) }); got >= whole {
 		t.Errorf("only the newest hour is missing: %d of %d", got, whole)
 	}
 	for name, add := range map[string]func(p *Profile){
-		"the last day":   func(p *Profile) { p.AddHeld(held("a", 216, same(1e8)), LessActiveFile) },
-		"two hours":      func(p *Profile) { p.AddHeld(held("a", 238, same(1e8)), LessActiveFile) },
-		"another pod":    func(p *Profile) { p.AddHeld(held("b", 240, same(1e8)), LessActiveFile) },
-		"hours of a day": func(p *Profile) { p.AddHeld(held("a", 240, gapsAt(30, 40)), LessActiveFile) },
+		"the last day":   func(p *Profile) { p.AddUnreclaimable(held("a", 216, same(1e8)), WithoutActiveFile) },
+		"two hours":      func(p *Profile) { p.AddUnreclaimable(held("a", 238, same(1e8)), WithoutActiveFile) },
+		"another pod":    func(p *Profile) { p.AddUnreclaimable(held("b", 240, same(1e8)), WithoutActiveFile) },
+		"hours of a day": func(p *Profile) { p.AddUnreclaimable(held("a", 240, gapsAt(30, 40)), WithoutActiveFile) },
 		"hostile": func(p *Profile) {
-			p.AddHeld(held("a", 240, func(i int) float64 { return -float64(i) - 1 }), LessActiveFile)
+			p.AddUnreclaimable(held("a", 240, func(i int) float64 { return -float64(i) - 1 }), WithoutActiveFile)
 		},
-		"more than all": func(p *Profile) { p.AddHeld(held("a", 240, same(5e12)), LessActiveFile) },
+		"more than all": func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(5e12)), WithoutActiveFile) },
 	} {
 		if got := request(add); got != whole {
 			t.Errorf("%s is not told: %d, want %d", name, got, whole)
@@ -104,7 +104,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 	// The request never falls below what could not be given back.
 	for i := range 20 {
 		low := float64(i) * 5e7
-		if got := request(func(p *Profile) { p.AddHeld(held("a", 240, same(low)), LessActiveFile) }); float64(got) < low {
+		if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(low)), WithoutActiveFile) }); float64(got) < low {
 			t.Errorf("held %v, request %d", low, got)
 		}
 	}
@@ -126,18 +126,18 @@ func TestPageCacheOfManyPods(t *testing.T) {
 	for i := range maxPodsPerDay + 100 {
 		pod := fmt.Sprint("p", i)
 		p.AddMemory(Usage{Pod: pod, Series: minutes(60, same(float64(1000+i)))})
-		p.AddHeld(Usage{Pod: pod, Series: hours(1, same(10))}, LessActiveFile)
+		p.AddUnreclaimable(Usage{Pod: pod, Series: hours(1, same(10))}, WithoutActiveFile)
 	}
-	if got := d.heldPeak(1, nil); got < 1100 || got > 1101 {
+	if got := d.requiredPeak(1, nil); got < 1100 || got > 1101 {
 		t.Errorf("held %v, want the lowest peak that is kept", got)
 	}
 }
 
 // TestReplayKnowsPageCache: the kernel gives cache back before it kills.
 func TestReplayKnowsPageCache(t *testing.T) {
-	in := caching(12, 1e8, LessActiveFile)
+	in := caching(12, 1e8, WithoutActiveFile)
 	in.Current = Resources{MemoryRequest: ptr(series.Bytes(5e8)), MemoryLimit: ptr(series.Bytes(5e8))}
-	for _, o := range Prove(in, mustPolicy(t, DefaultPolicy)).Memory.Outcomes {
+	for _, o := range CollectEvidence(in, mustPolicy(t, DefaultPolicy)).Memory.Outcomes {
 		if *o.OOMDays != 0 {
 			t.Errorf("%s: %d days of kills, though 100 MB never passed a limit", o.Policy, *o.OOMDays)
 		}
@@ -147,14 +147,14 @@ func TestReplayKnowsPageCache(t *testing.T) {
 // TestJobsWithPageCache: a run is sized without its cache as well.
 func TestJobsWithPageCache(t *testing.T) {
 	in := constant(10, 0.1, 1e9)
-	in.Profile, in.Runs = NewProfile(), true
+	in.Profile, in.RunsToCompletion = NewProfile(), true
 	for i := range 6 {
 		s := minutes(60, same(1e9))
 		h := hours(1, same(1e8))
 		s.Start = start.Add(time.Duration(i) * day)
 		h.Start = s.Start
 		in.Profile.AddMemory(Usage{Pod: fmt.Sprint(i), Series: s})
-		in.Profile.AddHeld(Usage{Pod: fmt.Sprint(i), Series: h}, LessActiveFile)
+		in.Profile.AddUnreclaimable(Usage{Pod: fmt.Sprint(i), Series: h}, WithoutActiveFile)
 	}
 	r := Recommend(in, mustPolicy(t, DefaultPolicy))
 	if r.Memory.Status != Ready || r.Memory.Estimate > 5.6e8 || !hasStep(r.Memory, StepPageCache) {
@@ -186,7 +186,7 @@ func TestFirstProfileVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := p.Days()[0]
-	if d.Day != 20000 || d.CPUHours != 3 || d.MemoryHours != 7 || d.StartMemory != 2 || d.HeldBasis != NotTold || d.MemoryTime != 0 {
+	if d.Day != 20000 || d.CPUHours != 3 || d.MemoryHours != 7 || d.StartMemory != 2 || d.ReclaimBasis != BasisUnknown || d.MemoryTime != 0 {
 		t.Errorf("%+v", d)
 	}
 	if want := (PodPeak{Pod: 99, First: 10, Peak: 20, CPU: 0.5}); d.Peaks[0] != want {
@@ -196,10 +196,10 @@ func TestFirstProfileVersion(t *testing.T) {
 
 // TestHeldSurvivesTheCache: days that are stored apart and merged lead to the same sketch, in any order.
 func TestHeldSurvivesTheCache(t *testing.T) {
-	whole := caching(3, 1e8, LessActiveFile).Profile
+	whole := caching(3, 1e8, WithoutActiveFile).Profile
 	memory, held := NewProfile(), NewProfile()
 	memory.Merge(constant(3, 0.1, 1<<30).Profile)
-	held.AddHeld(Usage{Pod: "a", Series: hours(72, same(1e8))}, LessActiveFile)
+	held.AddUnreclaimable(Usage{Pod: "a", Series: hours(72, same(1e8))}, WithoutActiveFile)
 	want, _ := whole.MarshalBinary()
 	for _, order := range [][2]*Profile{{memory, held}, {held, memory}} {
 		merged := NewProfile()

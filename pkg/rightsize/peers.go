@@ -76,7 +76,7 @@ func vpaMemory(days []*Day, now time.Time) float64 {
 	peaks := make([]dayValue, 0, 16)
 	for _, d := range days[max(0, len(days)-8):] {
 		if d.Memory.Total() > 0 {
-			peaks = append(peaks, dayValue{d.maxPeak(), age(now, d, vpaHalfLife)})
+			peaks = append(peaks, dayValue{d.maxPeak(), dayWeight(now, d, vpaHalfLife)})
 		}
 	}
 	return 1.15 * weightedQuantile(peaks, 0.90)

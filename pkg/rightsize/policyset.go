@@ -23,8 +23,8 @@ type PolicySet struct {
 	Rules   []PolicyRule
 	// IgnoreClasses takes no heed of annotations.
 	IgnoreClasses bool
-	// Asked is the history that the user asked for, which the policies of classes heed; 0 where none.
-	Asked time.Duration
+	// RequestedHistory is the history that the user asked for, which the policies of classes heed; 0 where none.
+	RequestedHistory time.Duration
 }
 
 // PolicyRule gives a policy to the workloads that it matches.
@@ -49,13 +49,13 @@ type Subject struct {
 	Labels, Annotations   map[string]string
 }
 
-// OnePolicy is a set for all workloads alike but for those that are annotated with a class.
-func OnePolicy(p Policy) PolicySet { return PolicySet{Default: p} }
+// NewPolicySet is a set for all workloads alike but for those that are annotated with a class.
+func NewPolicySet(p Policy) PolicySet { return PolicySet{Default: p} }
 
 // For returns the policy of a workload and why it is that one; why is empty for the default.
 func (s PolicySet) For(w Subject) (p Policy, why string) {
 	for i, r := range s.Rules {
-		if r.Match.selects(w) {
+		if r.Match.matches(w) {
 			return r.Policy, fmt.Sprintf("policy %s by rule %d of the policy file", r.Policy.Name, i+1)
 		}
 	}
@@ -67,16 +67,16 @@ func (s PolicySet) For(w Subject) (p Policy, why string) {
 	if err != nil {
 		return s.Default, fmt.Sprintf("policy %s: the annotation %s names no class: %v", s.Default.Name, ClassAnnotation, err)
 	}
-	return s.limited(p), "policy " + p.Name + " by the annotation " + ClassAnnotation
+	return s.limitHistory(p), "policy " + p.Name + " by the annotation " + ClassAnnotation
 }
 
-// limited keeps a class to the history that is read.
-func (s PolicySet) limited(p Policy) Policy {
+// limitHistory keeps a class to the history that is read.
+func (s PolicySet) limitHistory(p Policy) Policy {
 	longest := s.Window()
 	p.CPU.Window, p.Memory.Window = min(p.CPU.Window, longest), min(p.Memory.Window, longest)
 	p.Memory.OOM.Window = min(p.Memory.OOM.Window, p.Memory.Window)
-	if p.MinHistory = min(p.MinHistory, longest); s.Asked > 0 {
-		p.MinHistory = min(p.MinHistory, s.Asked)
+	if p.MinHistory = min(p.MinHistory, longest); s.RequestedHistory > 0 {
+		p.MinHistory = min(p.MinHistory, s.RequestedHistory)
 	}
 	return p
 }
@@ -103,7 +103,7 @@ func (s *PolicySet) Each(change func(*Policy) error) error {
 	return nil
 }
 
-func (m PolicyMatch) selects(w Subject) bool {
+func (m PolicyMatch) matches(w Subject) bool {
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
 	if !in(m.Namespaces, w.Namespace) || !in(m.Kinds, w.Kind) || !in(m.Names, w.Name) {
 		return false
@@ -133,7 +133,7 @@ func ParsePolicySet(data []byte) (PolicySet, error) {
 	raw, given := fields["rules"]
 	if !given {
 		p, err := ParsePolicy(data)
-		return OnePolicy(p), err
+		return NewPolicySet(p), err
 	}
 	if repeated := repeatedKey(data); repeated != "" {
 		return PolicySet{}, &FieldError{Path: repeated, Allowed: "is given more than once"}
@@ -182,7 +182,7 @@ func parseRule(path string, raw json.RawMessage) (PolicyRule, error) {
 		return rule, nil
 	}
 	if rule.Policy, err = ParsePolicy(policy); err != nil {
-		return rule, below(path+".policy", err)
+		return rule, prefixPath(path+".policy", err)
 	}
 	return rule, nil
 }
@@ -230,13 +230,13 @@ func parseMatch(path string, raw json.RawMessage) (PolicyMatch, error) {
 	return m, nil
 }
 
-// below puts field errors under a path.
-func below(path string, err error) error {
+// prefixPath puts field errors under a path.
+func prefixPath(path string, err error) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		errs := make([]error, 0, 4)
 		for _, e := range joined.Unwrap() {
-			errs = append(errs, below(path, e))
+			errs = append(errs, prefixPath(path, e))
 		}
 		return errors.Join(errs...)
 	}

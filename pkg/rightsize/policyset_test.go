@@ -48,8 +48,8 @@ func TestPolicySet(t *testing.T) {
 	if got := set.Window(); got != 14*day {
 		t.Errorf("window %v", got)
 	}
-	short := OnePolicy(mustPolicy(t, DefaultPolicy))
-	short.Asked = 36 * time.Hour
+	short := NewPolicySet(mustPolicy(t, DefaultPolicy))
+	short.RequestedHistory = 36 * time.Hour
 	if err := short.Each(func(p *Policy) error {
 		p.CPU.Window, p.Memory.Window = 2*day, 2*day
 		return nil

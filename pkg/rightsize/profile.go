@@ -57,8 +57,8 @@ type Day struct {
 	CPUHours, MemoryHours uint32
 	// CPUTime and MemoryTime are the seconds that the samples stand for, over all pods: how long containers ran.
 	CPUTime, MemoryTime float64
-	// HeldBasis says how Held of the peaks was told apart; the weaker one where pods differ.
-	HeldBasis HeldBasis
+	// ReclaimBasis says how Held of the peaks was told apart; the weaker one where pods differ.
+	ReclaimBasis ReclaimBasis
 }
 
 // PodPeak is what one pod used at most on one day.
@@ -70,10 +70,10 @@ type PodPeak struct {
 	First, Peak float32
 	// CPU is the largest CPU sample of the day, start-up included, in cores.
 	CPU float32
-	// Held is the most of its memory, in bytes, that the pod could not give back on that day; see AddHeld.
-	Held float32
-	// MemoryHours and HeldHours have bit h set when the pod's memory, or what it held of it, was seen in the hour h.
-	MemoryHours, HeldHours uint32
+	// Unreclaimable is the most of its memory, in bytes, that the pod could not give back on that day; see AddUnreclaimable.
+	Unreclaimable float32
+	// MemoryHours and UnreclaimableHours have bit h set when the pod's memory, or what it held of it, was seen in the hour h.
+	MemoryHours, UnreclaimableHours uint32
 }
 
 // NewProfile returns an empty profile.
@@ -119,7 +119,7 @@ func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted in
 		if v >= 0 && v <= maxFloat32 {
 			seen++
 		}
-		if clock.starting(i) {
+		if clock.isStarting(i) {
 			if v > float64(d.StartCPU) && v <= maxFloat32 {
 				d.StartCPU = float32(v)
 			}
@@ -158,7 +158,7 @@ func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted
 		if hour == firstHour {
 			peak.First = peak.Peak
 		}
-		if clock.starting(i) {
+		if clock.isStarting(i) {
 			d.StartMemory = max(d.StartMemory, float32(v))
 		}
 	}
@@ -189,7 +189,7 @@ func newDayClock(date series.Day, part series.Series, started time.Time) dayCloc
 
 func (c dayClock) hour(i int) uint { return uint((c.offset+time.Duration(i)*c.step)/time.Hour) % 24 }
 
-func (c dayClock) starting(i int) bool {
+func (c dayClock) isStarting(i int) bool {
 	at := c.offset + time.Duration(i)*c.step
 	return at >= c.startFrom && at < c.startTo
 }
@@ -207,7 +207,7 @@ func (p *Profile) Merge(other *Profile) {
 		into.StartMemory = max(into.StartMemory, from.StartMemory)
 		into.CPUTime += from.CPUTime
 		into.MemoryTime += from.MemoryTime
-		into.HeldBasis = max(into.HeldBasis, from.HeldBasis)
+		into.ReclaimBasis = max(into.ReclaimBasis, from.ReclaimBasis)
 		for _, peak := range from.Peaks {
 			into.addPeak(peak)
 		}
@@ -228,8 +228,8 @@ func (p *Profile) Window(now time.Time, window time.Duration) []*Day {
 	return windowDays(p, now, window)
 }
 
-// Forget drops the days before first.
-func (p *Profile) Forget(first series.Day) {
+// DropBefore drops the days before first.
+func (p *Profile) DropBefore(first series.Day) {
 	i, _ := p.search(first)
 	p.days = slices.Delete(p.days, 0, i)
 }
@@ -309,13 +309,13 @@ func (p *PodPeak) merge(o PodPeak) {
 	}
 	p.Peak = max(p.Peak, o.Peak)
 	p.CPU = max(p.CPU, o.CPU)
-	p.Held = max(p.Held, o.Held)
+	p.Unreclaimable = max(p.Unreclaimable, o.Unreclaimable)
 	p.MemoryHours |= o.MemoryHours
-	p.HeldHours |= o.HeldHours
+	p.UnreclaimableHours |= o.UnreclaimableHours
 }
 
 func (p PodPeak) less(o PodPeak) bool {
-	return cmp.Or(cmp.Compare(p.Peak, o.Peak), cmp.Compare(p.Held, o.Held), cmp.Compare(p.CPU, o.CPU)) < 0
+	return cmp.Or(cmp.Compare(p.Peak, o.Peak), cmp.Compare(p.Unreclaimable, o.Unreclaimable), cmp.Compare(p.CPU, o.CPU)) < 0
 }
 
 // maxPeak is the largest memory sample of the day over all pods, 0 where there is none.

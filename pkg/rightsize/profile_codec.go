@@ -38,16 +38,16 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 		out = appendFloat32(out, d.StartMemory)
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.CPUTime))
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.MemoryTime))
-		out = append(out, byte(d.HeldBasis))
+		out = append(out, byte(d.ReclaimBasis))
 		out = binary.AppendUvarint(out, uint64(len(d.Peaks)))
 		for _, peak := range d.Peaks {
 			out = binary.LittleEndian.AppendUint32(out, peak.Pod)
 			out = appendFloat32(out, peak.First)
 			out = appendFloat32(out, peak.Peak)
 			out = appendFloat32(out, peak.CPU)
-			out = appendFloat32(out, peak.Held)
+			out = appendFloat32(out, peak.Unreclaimable)
 			out = binary.LittleEndian.AppendUint32(out, peak.MemoryHours)
-			out = binary.LittleEndian.AppendUint32(out, peak.HeldHours)
+			out = binary.LittleEndian.AppendUint32(out, peak.UnreclaimableHours)
 		}
 		for _, counts := range []interface{ MarshalBinary() ([]byte, error) }{&d.CPU, &d.Memory} {
 			sketch, err := counts.MarshalBinary()
@@ -110,7 +110,7 @@ func (r *decoder) day() (*Day, error) {
 	d := &Day{Day: series.Day(date), CPUHours: r.uint32(), MemoryHours: r.uint32()}
 	d.StartCPU, d.StartMemory = r.float32(), r.float32()
 	if r.version > firstProfileVersion {
-		d.CPUTime, d.MemoryTime, d.HeldBasis = r.seconds(), r.seconds(), r.basis()
+		d.CPUTime, d.MemoryTime, d.ReclaimBasis = r.seconds(), r.seconds(), r.basis()
 	}
 	if peaks := r.count(maxPodsPerDay); peaks > 0 {
 		d.Peaks = make([]PodPeak, peaks)
@@ -118,7 +118,7 @@ func (r *decoder) day() (*Day, error) {
 	for i := range d.Peaks {
 		d.Peaks[i] = PodPeak{Pod: r.uint32(), First: r.float32(), Peak: r.float32(), CPU: r.float32()}
 		if r.version > firstProfileVersion {
-			d.Peaks[i].Held, d.Peaks[i].MemoryHours, d.Peaks[i].HeldHours = r.float32(), r.uint32(), r.uint32()
+			d.Peaks[i].Unreclaimable, d.Peaks[i].MemoryHours, d.Peaks[i].UnreclaimableHours = r.float32(), r.uint32(), r.uint32()
 		}
 	}
 	if err := d.CPU.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
@@ -165,13 +165,13 @@ func (r *decoder) seconds() float64 {
 	return v
 }
 
-func (r *decoder) basis() HeldBasis {
+func (r *decoder) basis() ReclaimBasis {
 	b := r.take(1)
-	if b == nil || HeldBasis(b[0]) > AnonymousOnly {
+	if b == nil || ReclaimBasis(b[0]) > AnonymousOnly {
 		r.bad = true
 		return 0
 	}
-	return HeldBasis(b[0])
+	return ReclaimBasis(b[0])
 }
 
 func (r *decoder) uint32() uint32 {

@@ -70,7 +70,7 @@ func TestRecommendNeverSurprises(t *testing.T) {
 		in := randomInput(rng)
 		checkRecommendation(t, Recommend(in, append(policies, gocrane)[i%4]))
 		if i%10 == 0 {
-			checkEvidence(t, Prove(in, policies[i%3]))
+			checkEvidence(t, CollectEvidence(in, policies[i%3]))
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestProfileMergeAndCheckpoint(t *testing.T) {
 			t.Errorf("cut to %d bytes, no error", i)
 		}
 	}
-	again.Forget(again.Days()[1].Day)
+	again.DropBefore(again.Days()[1].Day)
 	if len(again.Days()) != len(parts.Days())-1 {
 		t.Errorf("%d days after one of %d was forgotten", len(again.Days()), len(parts.Days()))
 	}
@@ -278,7 +278,7 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 	in := Input{Container: "app", Profile: NewProfile(), Now: start.Add(12 * day)}
 	in.Profile.AddCPU(Usage{Series: s})
 	in.Current.CPURequest = ptr(series.MilliCPU(1300))
-	e := Prove(in, mustPolicy(t, DefaultPolicy))
+	e := CollectEvidence(in, mustPolicy(t, DefaultPolicy))
 	if e.CPU.Days != 5 || e.CPU.From != "2026-03-09" || len(e.CPU.Outcomes) != 6 || e.Memory.Days != 0 {
 		t.Fatalf("%+v", e)
 	}

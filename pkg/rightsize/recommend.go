@@ -27,20 +27,20 @@ const spikeFactor = 1.5
 // little is known: then the status of that resource says so and its request and limit stay absent.
 func Recommend(in Input, p Policy) Recommendation {
 	if len(in.Groups) > 1 {
-		return byNodeGroup(in, p)
+		return recommendByNodeGroup(in, p)
 	}
 	r := Recommendation{Container: in.Container, Policy: p.Name, Init: in.Init, Current: in.Current}
 	cpu, cpuSized := sizeCPU(in, p)
 	memory, memorySized := sizeMemory(in, p)
 	if len(p.Specifications) > 0 && cpuSized && memorySized {
-		specify(p.Specifications, cpu, memory)
+		applySpecification(p.Specifications, cpu, memory)
 	}
 	if cpuSized {
-		request, limit := cpu.milliCPU(), cpu.limitOf(p.CPU.Limit, asFloat(in.Current.CPURequest), asFloat(in.Current.CPULimit))
+		request, limit := cpu.milliCPU(), cpu.limitOf(p.CPU.Limit, floatOf(in.Current.CPURequest), floatOf(in.Current.CPULimit))
 		r.Target.CPURequest, r.Target.CPULimit = &request, toUnit(limit, series.MilliCPU(0), 1000)
 	}
 	if memorySized {
-		request, limit := memory.bytes(), memory.limitOf(p.Memory.Limit, asFloat(in.Current.MemoryRequest), asFloat(in.Current.MemoryLimit))
+		request, limit := memory.bytes(), memory.limitOf(p.Memory.Limit, floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit))
 		r.Target.MemoryRequest, r.Target.MemoryLimit = &request, toUnit(limit, series.Bytes(0), 1)
 	}
 	r.CPU, r.Memory = cpu.Sizing, memory.Sizing
@@ -220,15 +220,15 @@ func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
 	return p.between(series.DayOf(now.Add(-window)), last).days
 }
 
-// observed counts the hours in which there was a sample.
-func observed(days []*Day, hours func(*Day) uint32) (n int) {
+// observedHours counts the hours in which there was a sample.
+func observedHours(days []*Day, hours func(*Day) uint32) (n int) {
 	for _, d := range days {
 		n += bits.OnesCount32(hours(d))
 	}
 	return n
 }
 
-func asFloat[T series.MilliCPU | series.Bytes](v *T) float64 {
+func floatOf[T series.MilliCPU | series.Bytes](v *T) float64 {
 	if v == nil || *v < 0 {
 		return 0
 	}

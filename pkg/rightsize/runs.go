@@ -41,9 +41,9 @@ func (s *sizer) runs(seen int) bool {
 	return true
 }
 
-// ofRuns is the estimate from the peaks of runs: the share of the runs that the policy's envelope covers of days, or its
+// estimateOfRuns is the estimate from the peaks of runs: the share of the runs that the policy's envelope covers of days, or its
 // percentile. It sorts peaks.
-func (p CPUPolicy) ofRuns(peaks []dayValue) cpuEstimate {
+func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 	cover, margin := p.Percentile, p.Margin
 	wide := spread(peaks)
 	if p.Method == Envelope {

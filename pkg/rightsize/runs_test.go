@@ -11,7 +11,7 @@ import (
 
 // nightlyJob has one run of twenty minutes each night, one pod a run, with a peak of its own.
 func nightlyJob(nights int, peak func(night int) float64) Input {
-	in := Input{Container: "job", Profile: NewProfile(), Now: start.Add(time.Duration(nights) * day), Runs: true}
+	in := Input{Container: "job", Profile: NewProfile(), Now: start.Add(time.Duration(nights) * day), RunsToCompletion: true}
 	for night := range nights {
 		s := minutes(20, func(i int) float64 {
 			if i == 10 {

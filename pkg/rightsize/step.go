@@ -169,8 +169,8 @@ const (
 	FlagAutoscaled FlagCode = "autoscaled"
 	// FlagPageCache: much of the memory is page cache, or may be.
 	FlagPageCache FlagCode = "page-cache"
-	// FlagUnlikeNodes: nodes of a DaemonSet need sizes so unlike that one size wastes most of it on some.
-	FlagUnlikeNodes FlagCode = "unlike-nodes"
+	// FlagDissimilarNodes: nodes of a DaemonSet need sizes so unlike that one size wastes most of it on some.
+	FlagDissimilarNodes FlagCode = "unlike-nodes"
 	// FlagLevelShift: use moved to another level, and only the new level counts.
 	FlagLevelShift FlagCode = "level-shift"
 )

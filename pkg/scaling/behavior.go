@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Select says which of several policies counts.
-type Select int
+// PolicySelect says which of several policies counts.
+type PolicySelect int
 
 const (
 	// SelectMax takes the policy that allows the largest change.
-	SelectMax Select = iota
+	SelectMax PolicySelect = iota
 	// SelectMin takes the one that allows the smallest.
 	SelectMin
 	// SelectDisabled allows no change in this direction.
@@ -31,18 +31,18 @@ type RatePolicy struct {
 	Period time.Duration
 }
 
-// Rules are what a HorizontalPodAutoscaler's behavior says of one direction.
-type Rules struct {
-	// Stabilisation is how far back the most cautious recommendation counts.
-	Stabilisation time.Duration
+// DirectionRules are what a HorizontalPodAutoscaler's behavior says of one direction.
+type DirectionRules struct {
+	// StabilizationWindow is how far back the most cautious recommendation counts.
+	StabilizationWindow time.Duration
 	// Policies are the rate limits; without any there is none.
 	Policies []RatePolicy
-	Select   Select
+	Select   PolicySelect
 }
 
 // Behavior is what a HorizontalPodAutoscaler may do in each direction.
 type Behavior struct {
-	Up, Down Rules
+	Up, Down DirectionRules
 }
 
 // DefaultBehavior is what an HPA of autoscaling/v2 does that names no behavior: up at once, at most to the double or by 4 pods in
@@ -50,20 +50,20 @@ type Behavior struct {
 func DefaultBehavior(stabilisation time.Duration) Behavior {
 	const period = 15 * time.Second
 	return Behavior{
-		Up:   Rules{Policies: []RatePolicy{{Percent: 100, Period: period}, {Pods: 4, Period: period}}},
-		Down: Rules{Stabilisation: stabilisation, Policies: []RatePolicy{{Percent: 100, Period: period}}},
+		Up:   DirectionRules{Policies: []RatePolicy{{Percent: 100, Period: period}, {Pods: 4, Period: period}}},
+		Down: DirectionRules{StabilizationWindow: stabilisation, Policies: []RatePolicy{{Percent: 100, Period: period}}},
 	}
 }
 
 // History is what the HPA remembers between rounds: its recommendations and what it did, as far back as its behavior asks. The
 // zero value is empty and ready. It is not safe for concurrent use.
 type History struct {
-	recommended []moment
-	changes     []moment // signed
+	recommendations []replicaRecord
+	changes         []replicaRecord // signed
 }
 
-// moment is a number of replicas and when it was decided.
-type moment struct {
+// replicaRecord is a number of replicas and when it was decided.
+type replicaRecord struct {
 	at       time.Time
 	replicas int32
 }
@@ -71,54 +71,54 @@ type moment struct {
 // Limit turns what the metrics ask for into what may be set now: stabilised, then bound by the rate policies and by [low, high].
 // It remembers the recommendation; the caller reports what it then did with Scaled.
 func (h *History) Limit(b Behavior, now time.Time, current, desired, low, high int32) int32 {
-	h.forget(b, now)
-	stable := h.stabilise(b, now, current, desired)
-	h.recommended = append(h.recommended, moment{now, desired})
+	h.dropExpired(b, now)
+	stable := h.stabilize(b, now, current, desired)
+	h.recommendations = append(h.recommendations, replicaRecord{now, desired})
 	if stable > current {
-		stable = min(stable, max(h.most(b.Up, now, current), current))
+		stable = min(stable, max(h.upperLimit(b.Up, now, current), current))
 	}
 	if stable < current {
-		stable = max(stable, min(h.least(b.Down, now, current), current))
+		stable = max(stable, min(h.lowerLimit(b.Down, now, current), current))
 	}
 	return min(max(stable, low), high)
 }
 
-// Scaled remembers a change of replicas.
-func (h *History) Scaled(now time.Time, from, to int32) {
+// RecordScaling remembers a change of replicas.
+func (h *History) RecordScaling(now time.Time, from, to int32) {
 	if from != to {
-		h.changes = append(h.changes, moment{now, to - from})
+		h.changes = append(h.changes, replicaRecord{now, to - from})
 	}
 }
 
-// stabilise returns the number nearest to current among the recommendations of each direction's window.
-func (h *History) stabilise(b Behavior, now time.Time, current, desired int32) int32 {
+// stabilize returns the number nearest to current among the recommendations of each direction's window.
+func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
 	up, down := desired, desired
-	for _, r := range h.recommended {
-		if r.at.After(now.Add(-b.Up.Stabilisation)) {
+	for _, r := range h.recommendations {
+		if r.at.After(now.Add(-b.Up.StabilizationWindow)) {
 			up = min(up, r.replicas)
 		}
-		if r.at.After(now.Add(-b.Down.Stabilisation)) {
+		if r.at.After(now.Add(-b.Down.StabilizationWindow)) {
 			down = max(down, r.replicas)
 		}
 	}
 	return min(max(current, up), down)
 }
 
-// most returns how high the policies let replicas go.
-func (h *History) most(r Rules, now time.Time, current int32) int32 {
-	return choose(r, math.MaxInt32, current, r.Select == SelectMin, func(p RatePolicy) int32 {
-		start := h.startOf(p.Period, now, current)
+// upperLimit returns how high the policies let replicas go.
+func (h *History) upperLimit(r DirectionRules, now time.Time, current int32) int32 {
+	return selectLimit(r, math.MaxInt32, current, r.Select == SelectMin, func(p RatePolicy) int32 {
+		start := h.replicasAtPeriodStart(p.Period, now, current)
 		if p.Percent > 0 {
-			return ceil(float64(start) * (1 + float64(p.Percent)/100))
+			return ceilReplicas(float64(start) * (1 + float64(p.Percent)/100))
 		}
 		return start + p.Pods
 	})
 }
 
-// least returns how low the policies let replicas go.
-func (h *History) least(r Rules, now time.Time, current int32) int32 {
-	return choose(r, 0, current, r.Select == SelectMax, func(p RatePolicy) int32 {
-		start := h.startOf(p.Period, now, current)
+// lowerLimit returns how low the policies let replicas go.
+func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int32 {
+	return selectLimit(r, 0, current, r.Select == SelectMax, func(p RatePolicy) int32 {
+		start := h.replicasAtPeriodStart(p.Period, now, current)
 		if p.Percent > 0 {
 			return int32(math.Floor(float64(start) * (1 - float64(p.Percent)/100)))
 		}
@@ -126,8 +126,8 @@ func (h *History) least(r Rules, now time.Time, current int32) int32 {
 	})
 }
 
-// choose returns the lowest or the highest limit of the policies; free where there are none.
-func choose(r Rules, free, current int32, lowest bool, limit func(RatePolicy) int32) int32 {
+// selectLimit returns the lowest or the highest limit of the policies; free where there are none.
+func selectLimit(r DirectionRules, free, current int32, lowest bool, limit func(RatePolicy) int32) int32 {
 	if r.Select == SelectDisabled {
 		return current
 	}
@@ -143,8 +143,8 @@ func choose(r Rules, free, current int32, lowest bool, limit func(RatePolicy) in
 	return max(out, 0)
 }
 
-// startOf returns the replicas at the start of a period that ends now.
-func (h *History) startOf(period time.Duration, now time.Time, current int32) int32 {
+// replicasAtPeriodStart returns the replicas at the start of a period that ends now.
+func (h *History) replicasAtPeriodStart(period time.Duration, now time.Time, current int32) int32 {
 	for _, c := range h.changes {
 		if c.at.After(now.Add(-period)) {
 			current -= c.replicas
@@ -153,16 +153,16 @@ func (h *History) startOf(period time.Duration, now time.Time, current int32) in
 	return max(current, 0)
 }
 
-// forget drops what no window reaches any more.
-func (h *History) forget(b Behavior, now time.Time) {
-	memory := max(b.Up.Stabilisation, b.Down.Stabilisation)
+// dropExpired drops what no window reaches any more.
+func (h *History) dropExpired(b Behavior, now time.Time) {
+	memory := max(b.Up.StabilizationWindow, b.Down.StabilizationWindow)
 	for _, p := range b.Up.Policies {
 		memory = max(memory, p.Period)
 	}
 	for _, p := range b.Down.Policies {
 		memory = max(memory, p.Period)
 	}
-	old := func(m moment) bool { return !m.at.After(now.Add(-memory)) }
-	h.recommended = slices.DeleteFunc(h.recommended, old)
+	old := func(m replicaRecord) bool { return !m.at.After(now.Add(-memory)) }
+	h.recommendations = slices.DeleteFunc(h.recommendations, old)
 	h.changes = slices.DeleteFunc(h.changes, old)
 }

@@ -64,14 +64,14 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 func (w CronWindow) Name() string    { return w.name }
 func (w CronWindow) Replicas() int32 { return w.replicas } //nolint:revive // one comment for both
 
-// Open tells whether the window is open at a time.
-func (w CronWindow) Open(now time.Time) bool {
+// IsOpen tells whether the window is open at a time.
+func (w CronWindow) IsOpen(now time.Time) bool {
 	wall := wallClock(now, w.location)
-	started, ok := last(w.start, wall)
+	started, ok := lastScheduled(w.start, wall)
 	if !ok {
 		return false
 	}
-	ended, ok := last(w.end, wall)
+	ended, ok := lastScheduled(w.end, wall)
 	return !ok || !ended.After(started)
 }
 
@@ -79,23 +79,23 @@ func (w CronWindow) Open(now time.Time) bool {
 // away.
 func (w CronWindow) Next(now time.Time) (opens, closes time.Time) {
 	wall := wallClock(now, w.location)
-	return instant(w.start.Next(wall), now, w.location), instant(w.end.Next(wall), now, w.location)
+	return firstInstant(w.start.Next(wall), now, w.location), firstInstant(w.end.Next(wall), now, w.location)
 }
 
 // Floor is what the open windows of a list ask for.
 type Floor struct {
 	// Replicas is the highest floor of those that are open; 0 where none is.
 	Replicas int32
-	// Open are the names of the open windows, in the order of the list.
-	Open []string
+	// OpenWindows are the names of the open windows, in the order of the list.
+	OpenWindows []string
 }
 
-// FloorOf returns the floor at a time.
-func FloorOf(windows []CronWindow, now time.Time) Floor {
+// FloorAt returns the floor at a time.
+func FloorAt(windows []CronWindow, now time.Time) Floor {
 	var f Floor
 	for _, w := range windows {
-		if w.Open(now) {
-			f.Replicas, f.Open = max(f.Replicas, w.replicas), append(f.Open, w.name)
+		if w.IsOpen(now) {
+			f.Replicas, f.OpenWindows = max(f.Replicas, w.replicas), append(f.OpenWindows, w.name)
 		}
 	}
 	return f
@@ -105,7 +105,7 @@ func FloorOf(windows []CronWindow, now time.Time) Floor {
 // second time it stands still at the end of it.
 func wallClock(t time.Time, location *time.Location) time.Time {
 	t = t.In(location)
-	shown := carry(t)
+	shown := asUTC(t)
 	since, _ := t.ZoneBounds()
 	if since.IsZero() {
 		return shown
@@ -117,13 +117,13 @@ func wallClock(t time.Time, location *time.Location) time.Time {
 	return shown
 }
 
-// carry returns the date and time of day as if they were UTC.
-func carry(t time.Time) time.Time {
+// asUTC returns the date and time of day as if they were UTC.
+func asUTC(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// last returns the newest time that a schedule names, not after wall.
-func last(s cron.Schedule, wall time.Time) (time.Time, bool) {
+// lastScheduled returns the newest time that a schedule names, not after wall.
+func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
 	const day = 24 * time.Hour
 	for _, back := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
 		at := s.Next(wall.Add(-back - time.Nanosecond))
@@ -141,8 +141,8 @@ func last(s cron.Schedule, wall time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// instant returns the first moment after now at which the wall clock of a place has reached a time.
-func instant(wall, now time.Time, location *time.Location) time.Time {
+// firstInstant returns the first moment after now at which the wall clock of a place has reached a time.
+func firstInstant(wall, now time.Time, location *time.Location) time.Time {
 	if wall.IsZero() {
 		return time.Time{}
 	}

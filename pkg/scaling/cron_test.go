@@ -19,8 +19,8 @@ func zone(t *testing.T, name string) *time.Location {
 	return l
 }
 
-// daily is a window in plain words: minutes of the day, and the weekdays on which it opens.
-type daily struct {
+// dailyWindow is a window in plain words: minutes of the day, and the weekdays on which it opens.
+type dailyWindow struct {
 	start, end string
 	from, to   int // minutes after midnight on the wall clock
 	opens      func(time.Weekday) bool
@@ -28,7 +28,7 @@ type daily struct {
 
 // calendar is the brute-force clock: it lives through a year minute by minute on a wall clock that never changes and notes when
 // the window is open.
-func (d daily) calendar(year int) map[time.Time]bool {
+func (d dailyWindow) calendar(year int) map[time.Time]bool {
 	open, out := false, make(map[time.Time]bool, 366*24*60)
 	for m := time.Date(year-1, 12, 20, 0, 0, 0, 0, time.UTC); m.Year() <= year; m = m.Add(time.Minute) {
 		minute := m.Hour()*60 + m.Minute()
@@ -46,7 +46,7 @@ func (d daily) calendar(year int) map[time.Time]bool {
 func TestCronWindowAgainstBruteForceOverALeapYear(t *testing.T) {
 	every := func(time.Weekday) bool { return true }
 	weekday := func(d time.Weekday) bool { return d != time.Saturday && d != time.Sunday }
-	windows := []daily{
+	windows := []dailyWindow{
 		{"30 2 * * *", "15 9 * * *", 150, 555, every},
 		{"0 22 * * *", "0 6 * * *", 22 * 60, 6 * 60, every},
 		{"0 8 * * 1-5", "45 17 * * *", 480, 17*60 + 45, weekday},
@@ -56,27 +56,27 @@ func TestCronWindowAgainstBruteForceOverALeapYear(t *testing.T) {
 	for _, d := range windows {
 		calendar := d.calendar(2024)
 		for _, name := range places {
-			t.Run(name+" "+d.start+" to "+d.end, func(t *testing.T) { liveThrough(t, d, calendar, zone(t, name)) })
+			t.Run(name+" "+d.start+" to "+d.end, func(t *testing.T) { checkYear(t, d, calendar, zone(t, name)) })
 		}
 	}
 }
 
-// liveThrough asks a window now and then through 2024, and each minute of the days on which clocks change.
-func liveThrough(t *testing.T, d daily, calendar map[time.Time]bool, place *time.Location) {
+// checkYear asks a window now and then through 2024, and each minute of the days on which clocks change.
+func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *time.Location) {
 	w, err := NewCronWindow("w", d.start, d.end, place, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, place)
-	before := w.Open(begin)
+	before := w.IsOpen(begin)
 	opens, closes := w.Next(begin)
 	latest := time.Time{}
 	for now := begin; now.Year() < 2025; now = now.Add(stepAt(now, place)) {
 		// The brute-force clock stands still where the clock on the wall goes back.
-		if shown := carry(now.In(place)).Truncate(time.Minute); shown.After(latest) {
+		if shown := asUTC(now.In(place)).Truncate(time.Minute); shown.After(latest) {
 			latest = shown
 		}
-		got := w.Open(now)
+		got := w.IsOpen(now)
 		if want := calendar[latest]; got != want {
 			t.Fatalf("at %s: open is %v, want %v", now, got, want)
 		}
@@ -111,14 +111,14 @@ func TestCronWindowSkippedStart(t *testing.T) {
 	}
 	// On 31 March 2024 the clock goes from 02:00 to 03:00.
 	before := time.Date(2024, 3, 31, 0, 59, 0, 0, time.UTC)
-	if w.Open(before) {
+	if w.IsOpen(before) {
 		t.Errorf("open at %s", before.In(berlin))
 	}
 	opens, closes := w.Next(before)
-	if want := time.Date(2024, 3, 31, 1, 0, 0, 0, time.UTC); !opens.Equal(want) || !w.Open(want) {
+	if want := time.Date(2024, 3, 31, 1, 0, 0, 0, time.UTC); !opens.Equal(want) || !w.IsOpen(want) {
 		t.Errorf("opens at %s, want %s", opens, want)
 	}
-	if want := time.Date(2024, 3, 31, 3, 0, 0, 0, time.UTC); !closes.Equal(want) || w.Open(want) {
+	if want := time.Date(2024, 3, 31, 3, 0, 0, 0, time.UTC); !closes.Equal(want) || w.IsOpen(want) {
 		t.Errorf("closes at %s, want %s", closes, want)
 	}
 }
@@ -152,9 +152,9 @@ func TestFloorOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := FloorOf(windows, now)
-		if got.Replicas != c.replicas || strings.Join(got.Open, " ") != c.open {
-			t.Errorf("%s: %d by %v, want %d by %s", c.at, got.Replicas, got.Open, c.replicas, c.open)
+		got := FloorAt(windows, now)
+		if got.Replicas != c.replicas || strings.Join(got.OpenWindows, " ") != c.open {
+			t.Errorf("%s: %d by %v, want %d by %s", c.at, got.Replicas, got.OpenWindows, c.replicas, c.open)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func FuzzCronWindow(f *testing.F) {
 		if !opens.IsZero() && !opens.After(now) || !closes.IsZero() && !closes.After(now) {
 			t.Fatalf("%q to %q: next %s and %s are not after %s", start, end, opens, closes, now)
 		}
-		if !opens.IsZero() && !w.Open(opens) {
+		if !opens.IsZero() && !w.IsOpen(opens) {
 			t.Fatalf("%q to %q: not open when it opens, %s", start, end, opens)
 		}
 	})

@@ -15,8 +15,8 @@ type Proposal struct {
 	Metric string
 	// Replicas is what it asks for; not looked at where Err is set.
 	Replicas int32
-	// Why has the numbers behind it.
-	Why string
+	// Reason has the numbers behind it.
+	Reason string
 	// Err says why the metric asks for nothing.
 	Err error
 }
@@ -47,15 +47,15 @@ type Decision struct {
 	Desired int32
 	// Winner is the metric that asked for most; empty where none did.
 	Winner string
-	// Why says in words how Replicas came about.
-	Why string
+	// Reason says in words how Replicas came about.
+	Reason string
 }
 
 // ErrDisabled means that the target has no replicas, which switches an HPA off.
 var ErrDisabled = errors.New("scaling is disabled: the target has no replicas")
 
 // Decide takes the highest proposal, as an HPA does: where a metric has no value the others may scale up and never down, and
-// without any nothing changes and the error says why. History is updated; the caller reports a change with History.Scaled.
+// without any nothing changes and the error says why. History is updated; the caller reports a change with History.RecordScaling.
 func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32, proposals []Proposal) (Decision, error) {
 	if err := bounds.Validate(); err != nil {
 		return Decision{Replicas: current}, err
@@ -64,9 +64,9 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 	case current == 0 && bounds.Min != 0:
 		return Decision{}, ErrDisabled
 	case current > bounds.Max:
-		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Why: fmt.Sprintf("%d replicas are above maxReplicas %d", current, bounds.Max)}, nil
+		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Reason: fmt.Sprintf("%d replicas are above maxReplicas %d", current, bounds.Max)}, nil
 	case current < bounds.Min:
-		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Why: fmt.Sprintf("%d replicas are below minReplicas %d", current, bounds.Min)}, nil
+		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Reason: fmt.Sprintf("%d replicas are below minReplicas %d", current, bounds.Min)}, nil
 	}
 	var d Decision
 	var failed []error
@@ -76,7 +76,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 		case p.Err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", p.Metric, p.Err))
 		case !asked || p.Replicas > d.Desired:
-			d.Desired, d.Winner, d.Why, asked = p.Replicas, p.Metric, p.Why, true
+			d.Desired, d.Winner, d.Reason, asked = p.Replicas, p.Metric, p.Reason, true
 		}
 	}
 	missing := errors.Join(failed...)
@@ -88,7 +88,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 	}
 	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
 	if d.Replicas != d.Desired {
-		d.Why = fmt.Sprintf("%s; limited to %d by stabilisation, rates and [%d, %d]", d.Why, d.Replicas, bounds.Min, bounds.Max)
+		d.Reason = fmt.Sprintf("%s; limited to %d by stabilisation, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)
 	}
 	return d, nil
 }

@@ -13,8 +13,8 @@ import (
 
 func noon() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
 
-// loop plays an HPA that is asked for something every 15 s and returns its replicas.
-func loop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) []int32 {
+// runLoop plays an HPA that is asked for something every 15 s and returns its replicas.
+func runLoop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) []int32 {
 	t.Helper()
 	var h History
 	current, out := start, []int32(nil)
@@ -24,7 +24,7 @@ func loop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.Scaled(now, current, d.Replicas)
+		h.RecordScaling(now, current, d.Replicas)
 		current = d.Replicas
 		out = append(out, current)
 	}
@@ -44,18 +44,18 @@ func equal(t *testing.T, name string, got, want []int32) {
 func TestDecideBehavior(t *testing.T) {
 	wide := Bounds{Min: 1, Max: 1000}
 	standard := DefaultBehavior(300 * time.Second)
-	equal(t, "up at once by 4 or to the double", loop(t, standard, wide, 1, 100, 100, 100, 100), []int32{5, 10, 20, 40})
-	equal(t, "down only when the window forgot", loop(t, DefaultBehavior(30*time.Second), wide, 10, 10, 4, 4, 4), []int32{10, 10, 4, 4})
-	equal(t, "bounds", loop(t, standard, Bounds{Min: 3, Max: 8}, 5, 100, 0), []int32{8, 8})
+	equal(t, "up at once by 4 or to the double", runLoop(t, standard, wide, 1, 100, 100, 100, 100), []int32{5, 10, 20, 40})
+	equal(t, "down only when the window forgot", runLoop(t, DefaultBehavior(30*time.Second), wide, 10, 10, 4, 4, 4), []int32{10, 10, 4, 4})
+	equal(t, "bounds", runLoop(t, standard, Bounds{Min: 3, Max: 8}, 5, 100, 0), []int32{8, 8})
 
-	slow := Behavior{Down: Rules{Policies: []RatePolicy{{Pods: 1, Period: time.Minute}}}}
-	equal(t, "one pod a minute", loop(t, slow, wide, 10, 1, 1, 1, 1, 1), []int32{9, 9, 9, 9, 8})
-	fixed := Behavior{Up: Rules{Select: SelectDisabled}, Down: Rules{Select: SelectDisabled}}
-	equal(t, "disabled", loop(t, fixed, wide, 10, 100, 1), []int32{10, 10})
-	careful := Behavior{Up: Rules{Stabilisation: time.Minute}}
-	equal(t, "up to the least of a minute", loop(t, careful, wide, 2, 2, 9, 8, 7, 9), []int32{2, 2, 2, 2, 7})
-	least := Behavior{Up: Rules{Select: SelectMin, Policies: []RatePolicy{{Pods: 4, Period: 15 * time.Second}, {Percent: 10, Period: 15 * time.Second}}}}
-	equal(t, "the smaller of two policies", loop(t, least, wide, 10, 100, 100), []int32{11, 13})
+	slow := Behavior{Down: DirectionRules{Policies: []RatePolicy{{Pods: 1, Period: time.Minute}}}}
+	equal(t, "one pod a minute", runLoop(t, slow, wide, 10, 1, 1, 1, 1, 1), []int32{9, 9, 9, 9, 8})
+	fixed := Behavior{Up: DirectionRules{Select: SelectDisabled}, Down: DirectionRules{Select: SelectDisabled}}
+	equal(t, "disabled", runLoop(t, fixed, wide, 10, 100, 1), []int32{10, 10})
+	careful := Behavior{Up: DirectionRules{StabilizationWindow: time.Minute}}
+	equal(t, "up to the least of a minute", runLoop(t, careful, wide, 2, 2, 9, 8, 7, 9), []int32{2, 2, 2, 2, 7})
+	least := Behavior{Up: DirectionRules{Select: SelectMin, Policies: []RatePolicy{{Pods: 4, Period: 15 * time.Second}, {Percent: 10, Period: 15 * time.Second}}}}
+	equal(t, "the smaller of two policies", runLoop(t, least, wide, 10, 100, 100), []int32{11, 13})
 }
 
 func TestDecideMetrics(t *testing.T) {
@@ -101,10 +101,10 @@ func TestDecideStaysWithinBounds(t *testing.T) {
 		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, current+4) {
 			t.Fatalf("round %d: from %d to %+v, %v", i, current, d, err)
 		}
-		h.Scaled(now, current, d.Replicas)
+		h.RecordScaling(now, current, d.Replicas)
 		current = d.Replicas
-		if len(h.recommended) > 5 || len(h.changes) > 5 {
-			t.Fatalf("round %d: remembers %d recommendations and %d changes of a minute", i, len(h.recommended), len(h.changes))
+		if len(h.recommendations) > 5 || len(h.changes) > 5 {
+			t.Fatalf("round %d: remembers %d recommendations and %d changes of a minute", i, len(h.recommendations), len(h.changes))
 		}
 	}
 }

@@ -27,21 +27,21 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, got := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget)
-	if !want.Use || got.Level != want.Level || math.Abs(got.Extra-want.Extra) > 1e-5 || math.Abs(got.Spared-want.Spared) > 1e-5 {
+	if !want.Use || got.Level != want.Level || math.Abs(got.ExtraCost-want.ExtraCost) > 1e-5 || math.Abs(got.SparedShortage-want.SparedShortage) > 1e-5 {
 		t.Errorf("chooses %+v, and %+v after a restart", want, got)
 	}
-	if !again.Last().Equal(whole.Last()) {
-		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.Last(), again.Last())
+	if !again.LastSample().Equal(whole.LastSample()) {
+		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.LastSample(), again.LastSample())
 	}
 	// Both see another day; only the first minutes of it are not booked.
 	for m := range 24 * 60 {
-		at := whole.Last().Add(time.Minute)
+		at := whole.LastSample().Add(time.Minute)
 		for _, l := range []*Ledger{whole, again} {
 			l.Observe(at, jump(at), func(q float64) (float64, bool) { return knowing(at, q) })
 		}
 		_ = m
 	}
-	if a, b := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget); a.Level != b.Level || math.Abs(a.Extra-b.Extra) > 0.01 {
+	if a, b := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget); a.Level != b.Level || math.Abs(a.ExtraCost-b.ExtraCost) > 0.01 {
 		t.Errorf("a day later: %+v and %+v", a, b)
 	}
 }
@@ -68,7 +68,7 @@ func TestLedgerRefusesBadState(t *testing.T) {
 	} {
 		l := days(t, 1, func(time.Time, float64) (float64, bool) { return 5, true })
 		before := l.Choose(SeasonalBudget)
-		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrState) {
+		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrInvalidState) {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if l.Choose(SeasonalBudget) != before {
@@ -113,10 +113,10 @@ func FuzzLedgerState(f *testing.F) {
 			return
 		}
 		c := l.Choose(SeasonalBudget)
-		if c.Use && !(c.Extra <= SeasonalBudget && c.Spared <= 1) {
+		if c.Use && !(c.ExtraCost <= SeasonalBudget && c.SparedShortage <= 1) {
 			t.Errorf("chooses %+v", c)
 		}
-		l.Observe(l.Last().Add(time.Minute), 5, func(float64) (float64, bool) { return 6, true })
-		l.Choose(OtherBudget)
+		l.Observe(l.LastSample().Add(time.Minute), 5, func(float64) (float64, bool) { return 6, true })
+		l.Choose(NonSeasonalBudget)
 	})
 }

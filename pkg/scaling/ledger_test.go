@@ -11,7 +11,7 @@ import (
 )
 
 func plant() Plant {
-	return Plant{Capacity: 1, Target: 0.7, Lag: 3 * time.Minute, Stabilisation: 5 * time.Minute}
+	return Plant{Capacity: 1, Target: 0.7, Lag: 3 * time.Minute, StabilizationWindow: 5 * time.Minute}
 }
 
 // day plays days of a load that jumps from 5 to 20 at noon for an hour, with forecasts by say.
@@ -40,7 +40,7 @@ func TestLedgerChoosesWhatSpares(t *testing.T) {
 		return max(jump(at), jump(at.Add(4*time.Minute))), true
 	})
 	c := l.Choose(SeasonalBudget)
-	if !c.Use || c.Spared < 0.9 || c.Extra > SeasonalBudget {
+	if !c.Use || c.SparedShortage < 0.9 || c.ExtraCost > SeasonalBudget {
 		t.Errorf("a forecast that is right: %+v", c)
 	}
 }
@@ -60,7 +60,7 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 		l := days(t, c.days, c.say)
 		got := l.Choose(SeasonalBudget)
 		want := strings.Replace(c.want, "not worth", "no level of the forecast was worth", 1)
-		if got.Use || !strings.Contains(got.Why, want) {
+		if got.Use || !strings.Contains(got.Reason, want) {
 			t.Errorf("%s: %+v, want none because %q", name, got, want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 // TestLedgerBooksBetweenSamples: what a sample asked for holds until the next one, however short stabilisation is.
 func TestLedgerBooksBetweenSamples(t *testing.T) {
 	p := plant()
-	p.Stabilisation, p.Lag = 0, 95*time.Second
+	p.StabilizationWindow, p.Lag = 0, 95*time.Second
 	l, err := NewLedger(p)
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +78,8 @@ func TestLedgerBooksBetweenSamples(t *testing.T) {
 		at := noon().Add(time.Duration(m) * time.Minute)
 		l.Observe(at, jump(at), func(float64) (float64, bool) { return max(jump(at), jump(at.Add(3*time.Minute))), true })
 	}
-	if c := l.Choose(SeasonalBudget); !c.Use || l.seen < 70*time.Hour {
-		t.Errorf("%s seen, %+v", l.seen, c)
+	if c := l.Choose(SeasonalBudget); !c.Use || l.observed < 70*time.Hour {
+		t.Errorf("%s seen, %+v", l.observed, c)
 	}
 }
 
@@ -96,10 +96,10 @@ func TestLedgerIsBounded(t *testing.T) {
 		l.Observe(at.Add(2*time.Second), math.Inf(1), nil) // no load
 		l.Observe(at.Add(3*time.Second), -1, nil)          // no load
 	}
-	if len(l.asked) > 40 {
-		t.Errorf("keeps %d requests for a reach of 8 minutes", len(l.asked))
+	if len(l.requests) > 40 {
+		t.Errorf("keeps %d requests for a reach of 8 minutes", len(l.requests))
 	}
-	if c := l.Choose(0.1); c.Use || !strings.Contains(c.Why, "never under capacity") {
+	if c := l.Choose(0.1); c.Use || !strings.Contains(c.Reason, "never under capacity") {
 		t.Errorf("nothing to spare: %+v", c)
 	}
 }

@@ -20,8 +20,8 @@ type Tolerance struct {
 // DefaultTolerance is the controller's --horizontal-pod-autoscaler-tolerance.
 func DefaultTolerance() Tolerance { return Tolerance{Up: 0.1, Down: 0.1} }
 
-// within tells whether a ratio asks for no change.
-func (t Tolerance) within(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
+// contains tells whether a ratio asks for no change.
+func (t Tolerance) contains(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
 // ErrNoMetric means that a metric has no value to decide by. The HPA then never scales down, and scales up only on others.
 var ErrNoMetric = errors.New("no metric to decide by")
@@ -42,35 +42,35 @@ const (
 // Pod is one pod as a per-pod metric sees it.
 type Pod struct {
 	State PodState
-	// Use is what the pod uses, in any unit; not looked at where the pod is Missing.
-	Use float64
+	// Usage is what the pod uses, in any unit; not looked at where the pod is Missing.
+	Usage float64
 	// Request is what Target is a fraction of: the pod's request for a utilisation target, 1 for an average value.
 	Request float64
 }
 
-// PerPod returns how many replicas a Resource, ContainerResource or Pods metric asks for: target is the use that a pod should
+// ReplicasForPods returns how many replicas a Resource, ContainerResource or Pods metric asks for: target is the use that a pod should
 // have, as a fraction of Pod.Request (0.7 for a utilisation of 70 %, or the average value where every Request is 1).
 //
 // It is the replica calculator of kube-controller-manager (Kubernetes 1.36, "Algorithm details" of the HPA's documentation):
 // ceil(pods × use / target), with missing pods assumed to be idle on the way up and at their target on the way down, unready ones
 // idle on the way up, and no change where these assumptions turn the direction round.
-func PerPod(pods []Pod, current int32, target float64, tolerance Tolerance) (int32, error) {
+func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolerance) (int32, error) {
 	if !(target > 0) || math.IsInf(target, 0) {
 		return 0, fmt.Errorf("target %v: must be a positive number", target)
 	}
-	var ready sums
+	var ready usageSum
 	unready, missing := false, false
 	for _, p := range pods {
 		if !(p.Request > 0) {
 			return 0, fmt.Errorf("a pod requests %v: %w", p.Request, ErrNoMetric)
 		}
-		switch p.state() {
+		switch p.effectiveState() {
 		case Missing:
 			missing = true
 		case Unready:
 			unready = true
 		default:
-			ready.add(p.Use, p.Request)
+			ready.add(p.Usage, p.Request)
 		}
 	}
 	if ready.pods == 0 {
@@ -78,76 +78,76 @@ func PerPod(pods []Pod, current int32, target float64, tolerance Tolerance) (int
 	}
 	ratio := ready.ratio(target)
 	if missing || unready && ratio > 1 {
-		return assume(pods, ratio, current, target, tolerance), nil
+		return replicasWithAssumptions(pods, ratio, current, target, tolerance), nil
 	}
-	if tolerance.within(ratio) {
+	if tolerance.contains(ratio) {
 		return current, nil
 	}
-	return ceil(ratio * float64(ready.pods)), nil
+	return ceilReplicas(ratio * float64(ready.pods)), nil
 }
 
-// state is what a sample is worth: one that is no number is none.
-func (p Pod) state() PodState {
-	if p.State == Ready && (!(p.Use >= 0) || math.IsInf(p.Use, 0)) {
+// effectiveState is what a sample is worth: one that is no number is none.
+func (p Pod) effectiveState() PodState {
+	if p.State == Ready && (!(p.Usage >= 0) || math.IsInf(p.Usage, 0)) {
 		return Missing
 	}
 	return p.State
 }
 
-// assume counts the pods without a sample, and those that start, so that they slow the change that ratio asks for.
-func assume(pods []Pod, ratio float64, current int32, target float64, tolerance Tolerance) int32 {
-	var all sums
+// replicasWithAssumptions counts the pods without a sample, and those that start, so that they slow the change that ratio asks for.
+func replicasWithAssumptions(pods []Pod, ratio float64, current int32, target float64, tolerance Tolerance) int32 {
+	var all usageSum
 	for _, p := range pods {
-		switch state := p.state(); {
+		switch state := p.effectiveState(); {
 		case state == Missing && ratio < 1:
 			all.add(math.Max(1, target)*p.Request, p.Request)
 		case state == Missing || state == Unready && ratio > 1:
 			all.add(0, p.Request)
 		case state == Ready:
-			all.add(p.Use, p.Request)
+			all.add(p.Usage, p.Request)
 		}
 	}
 	assumed := all.ratio(target)
-	if tolerance.within(assumed) || (ratio < 1) != (assumed < 1) {
+	if tolerance.contains(assumed) || (ratio < 1) != (assumed < 1) {
 		return current
 	}
-	wanted := ceil(assumed * float64(all.pods))
+	wanted := ceilReplicas(assumed * float64(all.pods))
 	if assumed < 1 && wanted > current || assumed > 1 && wanted < current {
 		return current
 	}
 	return wanted
 }
 
-// sums adds up pods.
-type sums struct {
-	use, request float64
-	pods         int
+// usageSum adds up pods.
+type usageSum struct {
+	usage, request float64
+	pods           int
 }
 
-func (s *sums) add(use, request float64) {
-	s.use, s.request, s.pods = s.use+use, s.request+request, s.pods+1
+func (s *usageSum) add(use, request float64) {
+	s.usage, s.request, s.pods = s.usage+use, s.request+request, s.pods+1
 }
 
-func (s *sums) ratio(target float64) float64 { return s.use / s.request / target }
+func (s *usageSum) ratio(target float64) float64 { return s.usage / s.request / target }
 
-// Total returns how many replicas an External or Object metric with an average value asks for: ceil(value / perPod), and the
+// ReplicasForTotal returns how many replicas an External or Object metric with an average value asks for: ceil(value / perPod), and the
 // current number while value / (current × perPod) is within the tolerance.
-func Total(value, perPod float64, current int32, tolerance Tolerance) (int32, error) {
+func ReplicasForTotal(value, perPod float64, current int32, tolerance Tolerance) (int32, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0) || value < 0:
 		return 0, fmt.Errorf("value %v: %w", value, ErrNoMetric)
 	case !(perPod > 0) || math.IsInf(perPod, 0):
 		return 0, fmt.Errorf("target %v: must be a positive number", perPod)
 	}
-	if current > 0 && tolerance.within(value/(perPod*float64(current))) {
+	if current > 0 && tolerance.contains(value/(perPod*float64(current))) {
 		return current, nil
 	}
-	return ceil(value / perPod), nil
+	return ceilReplicas(value / perPod), nil
 }
 
-// Ratio returns how many replicas an External or Object metric with a plain value asks for: ceil(ready × value / target), and the
+// ReplicasForValue returns how many replicas an External or Object metric with a plain value asks for: ceil(ready × value / target), and the
 // current number while value / target is within the tolerance.
-func Ratio(value, target float64, current, ready int32, tolerance Tolerance) (int32, error) {
+func ReplicasForValue(value, target float64, current, ready int32, tolerance Tolerance) (int32, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0) || value < 0:
 		return 0, fmt.Errorf("value %v: %w", value, ErrNoMetric)
@@ -155,14 +155,14 @@ func Ratio(value, target float64, current, ready int32, tolerance Tolerance) (in
 		return 0, fmt.Errorf("target %v: must be a positive number", target)
 	}
 	ratio := value / target
-	if tolerance.within(ratio) {
+	if tolerance.contains(ratio) {
 		return current, nil
 	}
-	return ceil(ratio * float64(ready)), nil
+	return ceilReplicas(ratio * float64(ready)), nil
 }
 
-// ceil rounds up to whole replicas. A product such as 0.7 × 10 that is whole but for its last bits is not a replica more.
-func ceil(v float64) int32 {
+// ceilReplicas rounds up to whole replicas. A product such as 0.7 × 10 that is whole but for its last bits is not a replica more.
+func ceilReplicas(v float64) int32 {
 	const slack = 1e-9
 	switch r := math.Ceil(v * (1 - slack)); {
 	case r >= math.MaxInt32:
@@ -174,10 +174,10 @@ func ceil(v float64) int32 {
 	}
 }
 
-// ForLoad returns the fewest replicas that carry a load at perPod each; 0 where either is not a usable number.
-func ForLoad(load, perPod float64) int32 {
+// ReplicasForLoad returns the fewest replicas that carry a load at perPod each; 0 where either is not a usable number.
+func ReplicasForLoad(load, perPod float64) int32 {
 	if !(load >= 0) || !(perPod > 0) || math.IsInf(load, 0) {
 		return 0
 	}
-	return ceil(load / perPod)
+	return ceilReplicas(load / perPod)
 }

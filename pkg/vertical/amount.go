@@ -40,34 +40,34 @@ func (r Resource) Format(amount int64) string {
 	return rightsize.FormatMemory(series.Bytes(amount))
 }
 
-// most bounds what an estimator may ask for: a million cores, or an exbibyte. More is no size of a container but a fault.
-func (r Resource) most() float64 {
+// maxAmount bounds what an estimator may ask for: a million cores, or an exbibyte. More is no size of a container but a fault.
+func (r Resource) maxAmount() float64 {
 	if r == CPU {
 		return 1e9
 	}
 	return 1 << 60
 }
 
-// Whole rounds an estimate up to the unit of its resource, but for float noise. It is 0 for what is no size, and at most an exbibyte.
-func (r Resource) Whole(v float64) int64 {
+// RoundUp rounds an estimate up to the unit of its resource, but for float noise. It is 0 for what is no size, and at most an exbibyte.
+func (r Resource) RoundUp(v float64) int64 {
 	if !(v > 0) {
 		return 0
 	}
-	return r.whole(v)
+	return r.roundUp(v)
 }
 
-func (r Resource) whole(v float64) int64 {
+func (r Resource) roundUp(v float64) int64 {
 	unit := float64(r.unit())
-	return int64(math.Max(1, math.Ceil(math.Min(v, r.most())/unit-1e-6))) * r.unit()
+	return int64(math.Max(1, math.Ceil(math.Min(v, r.maxAmount())/unit-1e-6))) * r.unit()
 }
 
-// valid tells whether an estimate is a number that a container could request.
-func (r Resource) valid(v float64) bool { return v > 0 && v <= r.most() }
+// isValid tells whether an estimate is a number that a container could request.
+func (r Resource) isValid(v float64) bool { return v > 0 && v <= r.maxAmount() }
 
-// Checked is an estimate that has failed where its answer is no size: nothing, less than that, too much, or no number at all.
-func (e Estimate) Checked(r Resource) Estimate {
-	if e.Failed == "" && e.Pending == "" && !r.valid(e.Value) {
-		e.Failed = fmt.Sprintf("its answer %v is no size", e.Value)
+// Validated is an estimate that has failed where its answer is no size: nothing, less than that, too much, or no number at all.
+func (e Estimate) Validated(r Resource) Estimate {
+	if e.Failure == "" && e.Pending == "" && !r.isValid(e.Value) {
+		e.Failure = fmt.Sprintf("its answer %v is no size", e.Value)
 	}
 	return e
 }
@@ -84,15 +84,15 @@ type Estimate struct {
 	Value float64
 	// Lower and Upper bound the need, where the estimator knows that; 0 where it does not.
 	Lower, Upper float64
-	// Why says where the value comes from, in a few words.
-	Why string
-	// Floor marks an answer that says how little is too little, and nothing about how much is too much: it never hides the
+	// Reason says where the value comes from, in a few words.
+	Reason string
+	// LowerBoundOnly marks an answer that says how little is too little, and nothing about how much is too much: it never hides the
 	// answer of an estimator below it that is larger.
-	Floor bool
-	// Failed says why there is no answer although there should be one. Pending says why there is none yet. Neither is ever
+	LowerBoundOnly bool
+	// Failure says why there is no answer although there should be one. Pending says why there is none yet. Neither is ever
 	// taken for zero, and neither lets a request be lowered that its answer might have kept.
-	Failed, Pending string
+	Failure, Pending string
 }
 
-// Moves are when a request was changed last; zero where it was not.
-type Moves struct{ RaisedAt, LoweredAt time.Time }
+// ChangeTimes are when a request was changed last; zero where it was not.
+type ChangeTimes struct{ RaisedAt, LoweredAt time.Time }

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// combined is what all estimators together say of one resource.
-type combined struct {
+// combinedEstimate is what all estimators together say of one resource.
+type combinedEstimate struct {
 	// value is 0 where none has an answer.
 	value, lower, upper float64
-	wins, why           string
-	// unsure says whose missing answer might have kept a request from being lowered; empty where none is missing.
-	unsure string
-	// silent says why there is no answer at all.
-	silent string
+	winner, reason      string
+	// missing says whose missing answer might have kept a request from being lowered; empty where none is missing.
+	missing string
+	// failures says why there is no answer at all.
+	failures string
 }
 
 // combine takes the answer of the highest priority, the larger one of equals. Answers that are no numbers count as failed.
-func combine(r Resource, all []Estimate) combined {
+func combine(r Resource, all []Estimate) combinedEstimate {
 	ranked := slices.Clone(all)
 	for i := range ranked {
-		ranked[i] = ranked[i].Checked(r)
+		ranked[i] = ranked[i].Validated(r)
 	}
 	// Of equals the larger comes first; the name makes the order a fixed one.
 	slices.SortStableFunc(ranked, func(a, b Estimate) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.size(), a.size()), cmp.Compare(a.Estimator, b.Estimator))
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.effectiveValue(), a.effectiveValue()), cmp.Compare(a.Estimator, b.Estimator))
 	})
-	out := combined{}
+	out := combinedEstimate{}
 	floor := true
 	var missing, silent []string
 	level := 0
@@ -39,37 +39,37 @@ func combine(r Resource, all []Estimate) combined {
 			break // Decided by a higher one.
 		}
 		switch {
-		case e.Failed != "":
+		case e.Failure != "":
 			missing = append(missing, e.Estimator+" fails")
-			silent = append(silent, e.Estimator+": "+e.Failed)
+			silent = append(silent, e.Estimator+": "+e.Failure)
 		case e.Pending != "":
 			missing = append(missing, e.Estimator+" has no answer yet")
 			silent = append(silent, e.Estimator+": "+e.Pending)
 		default:
 			level = e.Priority
-			floor = floor && e.Floor
-			out.take(e)
+			floor = floor && e.LowerBoundOnly
+			out.include(e)
 		}
 	}
 	if out.value > 0 && floor {
 		missing = append(missing, "what it needs at most is not known")
 	}
-	out.unsure, out.silent = strings.Join(missing, ", "), strings.Join(silent, "; ")
+	out.missing, out.failures = strings.Join(missing, ", "), strings.Join(silent, "; ")
 	return out
 }
 
-// size is what an estimate asks for; nothing where it has no answer.
-func (e Estimate) size() float64 {
-	if e.Failed != "" || e.Pending != "" {
+// effectiveValue is what an estimate asks for; nothing where it has no answer.
+func (e Estimate) effectiveValue() float64 {
+	if e.Failure != "" || e.Pending != "" {
 		return 0
 	}
 	return e.Value
 }
 
-// take takes an answer over where it is larger than what there is.
-func (c *combined) take(e Estimate) {
+// include takes an answer over where it is larger than what there is.
+func (c *combinedEstimate) include(e Estimate) {
 	c.lower, c.upper = max(c.lower, e.Lower), max(c.upper, e.Upper)
 	if e.Value > c.value {
-		c.value, c.wins, c.why = e.Value, e.Estimator, e.Why
+		c.value, c.winner, c.reason = e.Value, e.Estimator, e.Reason
 	}
 }

@@ -29,11 +29,11 @@ type Input struct {
 	Estimates []Estimate
 	// Request and Limit are those of the pod template, 0 for none. Present is what is requested now: the last decision that was
 	// carried out, else Request.
-	Request, Limit, Present int64
-	// Node is what the largest node has for pods; 0 where it is not known.
-	Node int64
-	// Moved is when Present was changed last.
-	Moved Moves
+	Request, Limit, Current int64
+	// NodeCapacity is what the largest node has for pods; 0 where it is not known.
+	NodeCapacity int64
+	// LastChanges is when Present was changed last.
+	LastChanges ChangeTimes
 }
 
 // Sizing is what was decided about one resource of one container.
@@ -48,70 +48,70 @@ type Sizing struct {
 	Request, Limit int64
 	// Reason says why, in words.
 	Reason string
-	// Faulty tells that the policy contradicts itself.
-	Faulty bool
-	// Moved is Input.Moved with this decision in it, for the case that it is carried out.
-	Moved Moves
-	// Again is when a window ends that holds a change back; 0 for none.
-	Again time.Duration
+	// PolicyInvalid tells that the policy contradicts itself.
+	PolicyInvalid bool
+	// LastChanges is Input.LastChanges with this decision in it, for the case that it is carried out.
+	LastChanges ChangeTimes
+	// RetryAfter is when a window ends that holds a change back; 0 for none.
+	RetryAfter time.Duration
 }
 
 // Decide says what one resource of one container shall request.
 func Decide(in Input) Sizing {
 	r := in.Resource
-	out := Sizing{Resource: r, Action: None, Moved: in.Moved}
+	out := Sizing{Resource: r, Action: None, LastChanges: in.LastChanges}
 	if !in.Policy.Controls(r) {
 		out.Reason = "not among the controlled resources"
 		return out
 	}
 	if why := in.Policy.contradiction(r); why != "" {
-		out.Reason, out.Faulty = why, true
-		return out.keep(in)
+		out.Reason, out.PolicyInvalid = why, true
+		return out.keepCurrent(in)
 	}
 	c := combine(r, in.Estimates)
 	if c.value <= 0 {
 		out.Reason = "no estimator has an answer"
-		if c.silent != "" {
-			out.Reason += ": " + c.silent
+		if c.failures != "" {
+			out.Reason += ": " + c.failures
 		}
-		return out.keep(in)
+		return out.keepCurrent(in)
 	}
 	limit := in.Limit
-	out.Uncapped, out.Estimator = r.whole(c.value), c.wins
+	out.Uncapped, out.Estimator = r.roundUp(c.value), c.winner
 	var bounded string
-	out.Target, bounded = in.Policy.bound(r, out.Uncapped, in.Node, limit)
-	out.bounds(in, c)
-	out.move(in, c)
-	out.Reason = fmt.Sprintf("%s says %s (%s)", c.wins, r.Format(out.Uncapped), c.why) + because(", ", bounded) + "; " + out.Reason
+	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
+	out.setBounds(in, c)
+	out.decideChange(in, c)
+	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, r.Format(out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
 	return out
 }
 
-func because(separator, why string) string {
+func prefixed(separator, why string) string {
 	if why == "" {
 		return ""
 	}
 	return separator + why
 }
 
-// keep leaves what is requested now in force, where something else than the template's is.
-func (s Sizing) keep(in Input) Sizing {
-	if in.Present > 0 && in.Present != in.Request {
-		s.Action, s.Request = Hold, in.Present
+// keepCurrent leaves what is requested now in force, where something else than the template's is.
+func (s Sizing) keepCurrent(in Input) Sizing {
+	if in.Current > 0 && in.Current != in.Request {
+		s.Action, s.Request = Hold, in.Current
 		s.Limit = in.Policy.limitFor(s.Request, in.Request, in.Limit)
 	}
 	return s
 }
 
-// bounds are around the target, and within the same policy.
-func (s *Sizing) bounds(in Input, c combined) {
+// setBounds are around the target, and within the same policy.
+func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 	within := func(v float64) int64 {
-		if !s.Resource.valid(v) {
+		if !s.Resource.isValid(v) {
 			return 0
 		}
-		to, _ := in.Policy.bound(s.Resource, s.Resource.whole(v), in.Node, in.Limit)
+		to, _ := in.Policy.clamp(s.Resource, s.Resource.roundUp(v), in.NodeCapacity, in.Limit)
 		return to
 	}
 	if s.Lower = within(c.lower); s.Lower > 0 {
@@ -122,13 +122,13 @@ func (s *Sizing) bounds(in Input, c combined) {
 	}
 }
 
-// move decides whether it is time to bring the request to the target.
-func (s *Sizing) move(in Input, c combined) {
-	if in.Present <= 0 {
-		s.first(in)
+// decideChange decides whether it is time to bring the request to the target.
+func (s *Sizing) decideChange(in Input, c combinedEstimate) {
+	if in.Current <= 0 {
+		s.setFirst(in)
 		return
 	}
-	r, now := s.Resource, in.Present
+	r, now := s.Resource, in.Current
 	s.Action, s.Request = Hold, now
 	share := 100 * float64(s.Target) / float64(now)
 	low, high := in.Policy.Min[r], in.Policy.Max[r]
@@ -144,73 +144,73 @@ func (s *Sizing) move(in Input, c combined) {
 	}
 }
 
-// first gives a request to a container that has none.
-func (s *Sizing) first(in Input) {
+// setFirst gives a request to a container that has none.
+func (s *Sizing) setFirst(in Input) {
 	if in.Policy.Up.Off {
 		s.Action, s.Reason = None, "it requests nothing, and raising is off"
 		return
 	}
 	s.Action, s.Request, s.Reason = Raise, s.Target, "it requests nothing yet"
-	s.Moved.RaisedAt = in.Now
+	s.LastChanges.RaisedAt = in.Now
 }
 
 // raise brings the request up to the target, where it is time to; must tells that it is below what is allowed.
 func (s *Sizing) raise(in Input, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Up.Thresholds[s.Resource]
-	now := r.Format(in.Present)
-	wait := left(in.Now, in.Policy.Up.Window, in.Moved.RaisedAt)
+	now := r.Format(in.Current)
+	wait := remaining(in.Now, in.Policy.Up.Window, in.LastChanges.RaisedAt)
 	switch {
 	case in.Policy.Up.Off:
 		s.Reason = "raising is off, it stays " + now
 	case !must && share <= float64(threshold):
 		s.Reason = fmt.Sprintf("that is %.0f %% of %s, and it is raised above %d %%", share, now, threshold)
 	case !must && wait > 0:
-		s.held(in, wait, "raised", in.Moved.RaisedAt)
+		s.hold(in, wait, "raised", in.LastChanges.RaisedAt)
 	default:
 		s.Action, s.Request = Raise, s.Target
 		s.Reason = fmt.Sprintf("to be raised from %s", now)
-		s.Moved.RaisedAt = in.Now
+		s.LastChanges.RaisedAt = in.Now
 	}
 }
 
 // lower brings the request down to the target, where it is time to; must tells that it is above what is allowed.
-func (s *Sizing) lower(in Input, c combined, share float64, must bool) {
+func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Down.Thresholds[s.Resource]
-	now, window := r.Format(in.Present), in.Policy.Down.Window
-	what, at := "lowered", in.Moved.LoweredAt
-	if left(in.Now, window, in.Moved.RaisedAt) > left(in.Now, window, at) {
-		what, at = "raised", in.Moved.RaisedAt
+	now, window := r.Format(in.Current), in.Policy.Down.Window
+	what, at := "lowered", in.LastChanges.LoweredAt
+	if remaining(in.Now, window, in.LastChanges.RaisedAt) > remaining(in.Now, window, at) {
+		what, at = "raised", in.LastChanges.RaisedAt
 	}
-	wait := left(in.Now, window, at)
+	wait := remaining(in.Now, window, at)
 	switch {
 	case in.Policy.Down.Off:
 		s.Reason = "lowering is off, it stays " + now
 	case !must && share >= float64(threshold):
 		s.Reason = fmt.Sprintf("that is %.0f %% of %s, and it is lowered below %d %%", share, now, threshold)
-	case !must && c.unsure != "":
-		s.Reason = fmt.Sprintf("it stays %s: %s, and without that nothing is lowered", now, c.unsure)
+	case !must && c.missing != "":
+		s.Reason = fmt.Sprintf("it stays %s: %s, and without that nothing is lowered", now, c.missing)
 	case !must && wait > 0:
-		s.held(in, wait, what, at)
+		s.hold(in, wait, what, at)
 	default:
 		s.Action, s.Request = Lower, s.Target
 		s.Reason = fmt.Sprintf("to be lowered from %s", now)
-		s.Moved.LoweredAt = in.Now
+		s.LastChanges.LoweredAt = in.Now
 	}
 }
 
-// held says until when the request stays. The text does not change while it waits.
-func (s *Sizing) held(in Input, wait time.Duration, what string, at time.Time) {
-	s.Again = wait
+// hold says until when the request stays. The text does not change while it waits.
+func (s *Sizing) hold(in Input, wait time.Duration, what string, at time.Time) {
+	s.RetryAfter = wait
 	s.Reason = fmt.Sprintf("it stays %s until %s, as it was %s at %s",
-		s.Resource.Format(in.Present), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
+		s.Resource.Format(in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
 }
 
-// skew is by how much clocks may differ: a change that lies further ahead did not happen.
-const skew = time.Minute
+// maxClockSkew is by how much clocks may differ: a change that lies further ahead did not happen.
+const maxClockSkew = time.Minute
 
-// left is how much of a window since a change is left; 0 where there was none.
-func left(now time.Time, window time.Duration, at time.Time) time.Duration {
-	if at.IsZero() || at.Sub(now) > skew {
+// remaining is how much of a window since a change is left; 0 where there was none.
+func remaining(now time.Time, window time.Duration, at time.Time) time.Duration {
+	if at.IsZero() || at.Sub(now) > maxClockSkew {
 		return 0
 	}
 	return max(0, at.Add(window).Sub(now))

@@ -12,12 +12,12 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func says(v float64) Estimate {
-	return Estimate{Estimator: TypePercentile, Value: v, Why: "p99 of 7 days"}
+func estimate(v float64) Estimate {
+	return Estimate{Estimator: TypePercentile, Value: v, Reason: "p99 of 7 days"}
 }
 
-func fails(name string, priority int) Estimate {
-	return Estimate{Estimator: name, Priority: priority, Failed: "nobody answers"}
+func failedEstimate(name string, priority int) Estimate {
+	return Estimate{Estimator: name, Priority: priority, Failure: "nobody answers"}
 }
 
 func TestDecide(t *testing.T) {
@@ -34,41 +34,41 @@ func TestDecide(t *testing.T) {
 		request, target int64
 		reason          string
 	}{
-		"more is needed":          {Input{Policy: same, Present: 500, Estimates: []Estimate{says(600)}}, Raise, 600, 600, "to be raised from 500m"},
-		"a little less":           {Input{Policy: same, Present: 500, Estimates: []Estimate{says(490)}}, Hold, 500, 490, "98 % of 500m"},
-		"less, above 35 %":        {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(360)}}, Hold, 1000, 360, "lowered below 35 %"},
-		"much less":               {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(340)}}, Lower, 340, 340, "to be lowered from 1"},
-		"no request":              {Input{Policy: same, Estimates: []Estimate{says(340)}}, Raise, 340, 340, "requests nothing yet"},
-		"equal":                   {Input{Policy: same, Present: 340, Estimates: []Estimate{says(340)}}, Hold, 340, 340, "what it requests"},
-		"nobody knows":            {Input{Policy: same, Present: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
-		"nobody knows any more":   {Input{Policy: same, Present: 600, Request: 500, Estimates: []Estimate{fails(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: nobody answers"},
-		"NaN":                     {Input{Policy: same, Present: 500, Request: 500, Estimates: []Estimate{says(math.NaN())}}, None, 0, 0, "NaN is no size"},
-		"infinite":                {Input{Policy: same, Present: 500, Request: 500, Estimates: []Estimate{says(math.Inf(1))}}, None, 0, 0, "no size"},
-		"negative":                {Input{Policy: same, Present: 500, Request: 500, Estimates: []Estimate{says(-3)}}, None, 0, 0, "no size"},
-		"NaN beside a number":     {Input{Policy: same, Present: 500, Estimates: []Estimate{says(math.NaN()), says(900)}}, Raise, 900, 900, ""},
-		"higher priority wins":    {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine says 700m"},
-		"larger of equals":        {Input{Policy: same, Present: 500, Estimates: []Estimate{says(600), {Estimator: "Mine", Value: 700}}}, Raise, 700, 700, "Mine"},
-		"higher priority fails":   {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900), fails("Mine", 5)}}, Raise, 900, 900, "Percentile"},
-		"fails, nothing lowered":  {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(100), fails("Mine", 5)}}, Hold, 1000, 100, "Mine fails, and without that nothing is lowered"},
-		"lower priority fails":    {Input{Policy: same, Present: 1000, Estimates: []Estimate{says(100), fails("Mine", -5)}}, Lower, 100, 100, ""},
-		"learning":                {Input{Policy: same, Present: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
-		"a floor hides nothing":   {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900), {Estimator: TypeOOM, Priority: 9, Value: 700, Floor: true}}}, Raise, 900, 900, "Percentile"},
-		"a floor never lowers":    {Input{Policy: same, Present: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, Floor: true}}}, Hold, 5000, 700, "needs at most is not known"},
-		"maxAllowed":              {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Present: 500, Estimates: []Estimate{says(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
-		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Present: 900, Estimates: []Estimate{says(900)}}, Lower, 800, 800, "to be lowered from 900m"},
-		"minAllowed":              {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{CPU: 300} }), Present: 1000, Estimates: []Estimate{says(10)}}, Lower, 300, 300, "minAllowed is 300m"},
-		"min above max":           {Input{Policy: policy(func(p *Policy) { p.Min, p.Max = Amounts{CPU: 300}, Amounts{CPU: 200} }), Present: 1000, Request: 1000, Estimates: []Estimate{says(10)}}, None, 0, 0, "is above maxAllowed 200m"},
-		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{CPU: 99} }), Present: 1000, Request: 1000, Estimates: []Estimate{says(10)}}, None, 0, 0, "threshold"},
-		"larger than any node":    {Input{Policy: same, Present: 500, Node: 4000, Estimates: []Estimate{says(9000)}}, Raise, 4000, 4000, "the largest node has 4 for pods"},
-		"not controlled":          {Input{Policy: policy(func(p *Policy) { p.Controlled = []Resource{Memory} }), Present: 500, Estimates: []Estimate{says(900)}}, None, 0, 0, "not among"},
-		"raising is off":          {Input{Policy: policy(func(p *Policy) { p.Up.Off = true }), Present: 500, Estimates: []Estimate{says(900)}}, Hold, 500, 900, "raising is off"},
-		"lowering is off":         {Input{Policy: policy(func(p *Policy) { p.Down.Off = true }), Present: 500, Estimates: []Estimate{says(9)}}, Hold, 500, 9, "lowering is off"},
-		"raised just now":         {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900)}, Moved: Moves{RaisedAt: start.Add(-time.Minute)}}, Hold, 500, 900, "it stays 500m until 2026-03-01T12:01:30Z, as it was raised at 2026-03-01T11:59:00Z"},
-		"raised a while ago":      {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900)}, Moved: Moves{RaisedAt: start.Add(-3 * time.Minute)}}, Raise, 900, 900, ""},
-		"lowered just now":        {Input{Policy: same, Present: 500, Estimates: []Estimate{says(9)}, Moved: Moves{LoweredAt: start.Add(-time.Hour)}}, Hold, 500, 9, "lowered at"},
-		"raised, then lowered":    {Input{Policy: same, Present: 500, Estimates: []Estimate{says(9)}, Moved: Moves{RaisedAt: start.Add(-time.Hour)}}, Hold, 500, 9, "raised at"},
-		"moved in the far future": {Input{Policy: same, Present: 500, Estimates: []Estimate{says(900)}, Moved: Moves{RaisedAt: start.Add(1000 * time.Hour)}}, Raise, 900, 900, ""},
-		"a limit that stays":      {Input{Policy: policy(func(p *Policy) { p.RequestsOnly = true }), Present: 500, Request: 500, Limit: 600, Estimates: []Estimate{says(900)}}, Raise, 600, 600, "its limit stays 600m"},
+		"more is needed":          {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600)}}, Raise, 600, 600, "to be raised from 500m"},
+		"a little less":           {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(490)}}, Hold, 500, 490, "98 % of 500m"},
+		"less, above 35 %":        {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(360)}}, Hold, 1000, 360, "lowered below 35 %"},
+		"much less":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(340)}}, Lower, 340, 340, "to be lowered from 1"},
+		"no request":              {Input{Policy: same, Estimates: []Estimate{estimate(340)}}, Raise, 340, 340, "requests nothing yet"},
+		"equal":                   {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "what it requests"},
+		"nobody knows":            {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
+		"nobody knows any more":   {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: nobody answers"},
+		"NaN":                     {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.NaN())}}, None, 0, 0, "NaN is no size"},
+		"infinite":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.Inf(1))}}, None, 0, 0, "no size"},
+		"negative":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(-3)}}, None, 0, 0, "no size"},
+		"NaN beside a number":     {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(math.NaN()), estimate(900)}}, Raise, 900, 900, ""},
+		"higher priority wins":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine says 700m"},
+		"larger of equals":        {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600), {Estimator: "Mine", Value: 700}}}, Raise, 700, 700, "Mine"},
+		"higher priority fails":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), failedEstimate("Mine", 5)}}, Raise, 900, 900, "Percentile"},
+		"fails, nothing lowered":  {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", 5)}}, Hold, 1000, 100, "Mine fails, and without that nothing is lowered"},
+		"lower priority fails":    {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", -5)}}, Lower, 100, 100, ""},
+		"learning":                {Input{Policy: same, Current: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
+		"a floor hides nothing":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: TypeOOM, Priority: 9, Value: 700, LowerBoundOnly: true}}}, Raise, 900, 900, "Percentile"},
+		"a floor never lowers":    {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "needs at most is not known"},
+		"maxAllowed":              {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
+		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
+		"minAllowed":              {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
+		"min above max":           {Input{Policy: policy(func(p *Policy) { p.Min, p.Max = Amounts{CPU: 300}, Amounts{CPU: 200} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "is above maxAllowed 200m"},
+		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{CPU: 99} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "threshold"},
+		"larger than any node":    {Input{Policy: same, Current: 500, NodeCapacity: 4000, Estimates: []Estimate{estimate(9000)}}, Raise, 4000, 4000, "the largest node has 4 for pods"},
+		"not controlled":          {Input{Policy: policy(func(p *Policy) { p.Controlled = []Resource{Memory} }), Current: 500, Estimates: []Estimate{estimate(900)}}, None, 0, 0, "not among"},
+		"raising is off":          {Input{Policy: policy(func(p *Policy) { p.Up.Off = true }), Current: 500, Estimates: []Estimate{estimate(900)}}, Hold, 500, 900, "raising is off"},
+		"lowering is off":         {Input{Policy: policy(func(p *Policy) { p.Down.Off = true }), Current: 500, Estimates: []Estimate{estimate(9)}}, Hold, 500, 9, "lowering is off"},
+		"raised just now":         {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(-time.Minute)}}, Hold, 500, 900, "it stays 500m until 2026-03-01T12:01:30Z, as it was raised at 2026-03-01T11:59:00Z"},
+		"raised a while ago":      {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(-3 * time.Minute)}}, Raise, 900, 900, ""},
+		"lowered just now":        {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(9)}, LastChanges: ChangeTimes{LoweredAt: start.Add(-time.Hour)}}, Hold, 500, 9, "lowered at"},
+		"raised, then lowered":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(9)}, LastChanges: ChangeTimes{RaisedAt: start.Add(-time.Hour)}}, Hold, 500, 9, "raised at"},
+		"moved in the far future": {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(1000 * time.Hour)}}, Raise, 900, 900, ""},
+		"a limit that stays":      {Input{Policy: policy(func(p *Policy) { p.RequestsOnly = true }), Current: 500, Request: 500, Limit: 600, Estimates: []Estimate{estimate(900)}}, Raise, 600, 600, "its limit stays 600m"},
 	} {
 		c.in.Resource, c.in.Now = CPU, start
 		got := Decide(c.in)
@@ -107,20 +107,20 @@ func TestLimits(t *testing.T) {
 func TestBounds(t *testing.T) {
 	p := DefaultPolicy()
 	p.Max = Amounts{CPU: 1000}
-	e := says(600)
+	e := estimate(600)
 	e.Lower, e.Upper = 300, 1500
-	got := Decide(Input{Resource: CPU, Now: start, Policy: p, Present: 500, Estimates: []Estimate{e}})
+	got := Decide(Input{Resource: CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{e}})
 	if got.Lower != 300 || got.Upper != 1000 || got.Uncapped != 600 {
 		t.Errorf("%+v", got)
 	}
-	got = Decide(Input{Resource: CPU, Now: start, Policy: p, Present: 500, Estimates: []Estimate{says(600)}})
+	got = Decide(Input{Resource: CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
 		t.Errorf("bounds that nobody knows: %+v", got)
 	}
 }
 
 func TestWholeMebibytes(t *testing.T) {
-	got := Decide(Input{Resource: Memory, Now: start, Policy: DefaultPolicy(), Present: 100 << 20, Estimates: []Estimate{says(200.3 * (1 << 20))}})
+	got := Decide(Input{Resource: Memory, Now: start, Policy: DefaultPolicy(), Current: 100 << 20, Estimates: []Estimate{estimate(200.3 * (1 << 20))}})
 	if got.Request != 201<<20 {
 		t.Errorf("%+v", got)
 	}

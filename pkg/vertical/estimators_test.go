@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// constant is the profile of so many days of constant use, which end at start.
-func constant(days int, cores, bytes float64) *rightsize.Profile {
+// constantProfile is the profile of so many days of constant use, which end at start.
+func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 	p := rightsize.NewProfile()
 	s := series.Series{Start: start.Add(-time.Duration(days) * 24 * time.Hour), Step: time.Minute, Values: make([]float64, days*24*60)}
 	fill := func(v float64) rightsize.Usage {
@@ -30,7 +30,7 @@ func constant(days int, cores, bytes float64) *rightsize.Profile {
 
 func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[Resource]Estimate {
 	t.Helper()
-	p, err := ParsePercentile(config)
+	p, err := ParsePercentileEstimator(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,16 +38,16 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 		Now: start, Policy: p.Policy(rightsize.Subject{}), MaxCPU: 100,
 		Containers: []resource.Container{{Name: "app", Profile: profile, OOMs: []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 8 << 30}}, HPA: &rightsize.HPA{CPUUtilization: 0.5}}},
 	}
-	return p.Estimates(in, 3)["app"]
+	return p.Estimate(in, 3)["app"]
 }
 
 // TestPercentile: gocrane's settings have gocrane's meaning, kills and autoscalers are not this estimator's, and the bounds are wider
 // the shorter the past.
 func TestPercentile(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
-	long := estimates(t, gocrane, constant(7, 0.2, 100<<20))
+	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
 	cpu, memory := long[CPU], long[Memory]
-	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.Floor {
+	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.LowerBoundOnly {
 		t.Errorf("%+v", cpu)
 	}
 	if mib := memory.Value / (1 << 20); mib < 114 || mib > 119 {
@@ -56,17 +56,17 @@ func TestPercentile(t *testing.T) {
 	if !(cpu.Lower > 0 && cpu.Lower <= cpu.Value && cpu.Value <= cpu.Upper) {
 		t.Errorf("bounds %v, %v, %v", cpu.Lower, cpu.Value, cpu.Upper)
 	}
-	short := estimates(t, gocrane, constant(1, 0.2, 100<<20))[CPU]
+	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[CPU]
 	if short.Upper < cpu.Upper {
 		t.Errorf("upper bound %v of one day, %v of a week", short.Upper, cpu.Upper)
 	}
-	if e := estimates(t, nil, constant(2, 0.2, 100<<20))[CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
+	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
 		t.Errorf("%+v", e)
 	}
 	if e := estimates(t, nil, nil)[CPU]; e.Pending == "" || e.Value != 0 {
 		t.Errorf("%+v", e)
 	}
-	if e := estimates(t, map[string]string{"policy": "batch"}, constant(9, 0.2, 100<<20))[CPU]; e.Value <= 0 {
+	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[CPU]; e.Value <= 0 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -79,21 +79,21 @@ func TestBadSettings(t *testing.T) {
 		"unknown policy":  {"policy": "mine"},
 		"policy and more": {"policy": "batch", "cpu-request-percentile": "0.9"},
 	} {
-		if _, err := ParsePercentile(config); err == nil {
+		if _, err := ParsePercentileEstimator(config); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
 	for name, config := range map[string]map[string]string{
 		"unknown key": {"ratio": "2"}, "below one": {"oom-bump-ratio": "0.5"}, "no number": {"workload.web": "NaN"}, "no duration": {"oom-history-length": "-1h"},
 	} {
-		if _, err := ParseOOM(config); err == nil {
+		if _, err := ParseOOMEstimator(config); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
 func TestOOM(t *testing.T) {
-	o, err := ParseOOM(map[string]string{"oom-bump-ratio": "2", "oom-history-length": "48h", "workload.web": "3"})
+	o, err := ParseOOMEstimator(map[string]string{"oom-bump-ratio": "2", "oom-history-length": "48h", "workload.web": "3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOOM(t *testing.T) {
 		"nobody knows how": {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
 	} {
 		got, counts := o.Estimate(c.workload, c.kills, start, 0)
-		if got.Value != c.want || counts != (c.want > 0) || !got.Floor {
+		if got.Value != c.want || counts != (c.want > 0) || !got.LowerBoundOnly {
 			t.Errorf("%s: %+v, want %v", name, got, c.want)
 		}
 	}
@@ -128,14 +128,14 @@ func FuzzSettings(f *testing.F) {
 	f.Add("oom-bump-ratio", "1e300")
 	f.Add("workload.", "2")
 	f.Fuzz(func(t *testing.T, key, value string) {
-		if p, err := ParsePercentile(map[string]string{key: value}); err == nil {
+		if p, err := ParsePercentileEstimator(map[string]string{key: value}); err == nil {
 			if err := p.Policy(rightsize.Subject{}).Validate(); err != nil {
 				t.Errorf("%q=%q: %v", key, value, err)
 			}
 		}
-		if o, err := ParseOOM(map[string]string{key: value}); err == nil {
+		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
 			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
-			if !Memory.valid(e.Value) {
+			if !Memory.isValid(e.Value) {
 				t.Errorf("%q=%q: %+v", key, value, e)
 			}
 		}

@@ -16,9 +16,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// OOM estimates from kills for lack of memory: one at m asks for max(m*Ratio, m+100MiB) for as long as it counts. The numbers
+// OOMEstimator estimates from kills for lack of memory: one at m asks for max(m*Ratio, m+100MiB) for as long as it counts. The numbers
 // are those of gocrane and of VerticalPodAutoscaler. It says how little is too little, never how much is too much.
-type OOM struct {
+type OOMEstimator struct {
 	// Ratio, 1 to 10; Ratios are those of single workloads, by name.
 	Ratio  float64
 	ratios map[string]float64
@@ -27,15 +27,15 @@ type OOM struct {
 }
 
 const (
-	oomBump   = 100 << 20
-	oomRatio  = 1.2
-	oomWindow = 7 * 24 * time.Hour
+	oomBumpBytes = 100 << 20
+	oomRatio     = 1.2
+	oomWindow    = 7 * 24 * time.Hour
 )
 
-// ParseOOM reads the settings of the OOM estimator: oom-bump-ratio 1.2, oom-history-length 168h, and gocrane's
+// ParseOOMEstimator reads the settings of the OOM estimator: oom-bump-ratio 1.2, oom-history-length 168h, and gocrane's
 // workload.NAME, a ratio for the workload of that name. An unknown key is an error.
-func ParseOOM(config map[string]string) (OOM, error) {
-	out := OOM{Ratio: oomRatio, Window: oomWindow, ratios: map[string]float64{}}
+func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
+	out := OOMEstimator{Ratio: oomRatio, Window: oomWindow, ratios: map[string]float64{}}
 	const workload = "workload."
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		value := config[key]
@@ -43,13 +43,13 @@ func ParseOOM(config map[string]string) (OOM, error) {
 		case key == "oom-history-length":
 			d, err := series.ParseDuration(value)
 			if err != nil || d <= 0 {
-				return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
+				return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
 			}
 			out.Window = d
 		case key == "oom-bump-ratio", strings.HasPrefix(key, workload):
 			ratio, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(ratio >= 1 && ratio <= 10) {
-				return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
+				return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
 			}
 			if key == "oom-bump-ratio" {
 				out.Ratio = ratio
@@ -57,27 +57,27 @@ func ParseOOM(config map[string]string) (OOM, error) {
 				out.ratios[strings.TrimPrefix(key, workload)] = ratio
 			}
 		default:
-			return OOM{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
+			return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
 		}
 	}
 	return out, nil
 }
 
 // Estimate says how much memory the kills of one container ask for; false where none counts.
-func (o OOM) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
+func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
 	ratio, own := o.ratios[workload]
 	if !own {
 		ratio = o.Ratio
 	}
-	out := Estimate{Estimator: TypeOOM, Priority: priority, Floor: true}
+	out := Estimate{Estimator: TypeOOM, Priority: priority, LowerBoundOnly: true}
 	for _, k := range kills {
-		if age := now.Sub(k.At); age > o.Window || age < -skew || k.Memory <= 0 {
+		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.Memory <= 0 {
 			continue
 		}
 		m := float64(k.Memory)
-		if need := math.Max(m*ratio, m+oomBump); need > out.Value {
+		if need := math.Max(m*ratio, m+oomBumpBytes); need > out.Value {
 			out.Value = need
-			out.Why = fmt.Sprintf("it was killed with %s at %s", Memory.Format(int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
+			out.Reason = fmt.Sprintf("it was killed with %s at %s", Memory.Format(int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
 		}
 	}
 	return out, out.Value > 0

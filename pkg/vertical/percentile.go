@@ -23,13 +23,13 @@ const (
 	TypeExternal   = "External"
 )
 
-// keyPolicy names one of Crane's policies in place of gocrane's settings.
-const keyPolicy = "policy"
+// policyKey names one of Crane's policies in place of gocrane's settings.
+const policyKey = "policy"
 
-// Percentile estimates from what containers used, by a policy of package rightsize.
-type Percentile struct{ policies rightsize.PolicySet }
+// PercentileEstimator estimates from what containers used, by a policy of package rightsize.
+type PercentileEstimator struct{ policies rightsize.PolicySet }
 
-// ParsePercentile reads the settings of the percentile estimator: none, which is Crane's own policy, or that of the class that a
+// ParsePercentileEstimator reads the settings of the percentile estimator: none, which is Crane's own policy, or that of the class that a
 // workload is annotated with; "policy", the name of one; or those of gocrane's estimator:
 //
 //	cpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-model-history-length 24h
@@ -37,24 +37,24 @@ type Percentile struct{ policies rightsize.PolicySet }
 //
 // with the meaning that rightsize.GocranePolicy gives them. cpu-model-init-mode and mem-model-init-mode are accepted and have
 // no effect: history is always read.
-func ParsePercentile(config map[string]string) (Percentile, error) {
+func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, error) {
 	rest := maps.Clone(config)
 	for _, key := range []string{"cpu-model-init-mode", "mem-model-init-mode"} {
 		delete(rest, key)
 	}
-	name, named := rest[keyPolicy]
+	name, named := rest[policyKey]
 	switch {
 	case named && len(rest) > 1:
-		return Percentile{}, errors.New("config[policy] cannot be combined with other settings")
+		return PercentileEstimator{}, errors.New("config[policy] cannot be combined with other settings")
 	case named || len(rest) == 0:
 		if !named {
 			name = rightsize.DefaultPolicy
 		}
 		policy, err := rightsize.PolicyByName(strings.TrimSpace(name))
 		if err != nil {
-			return Percentile{}, fmt.Errorf("config[policy]: %w", err)
+			return PercentileEstimator{}, fmt.Errorf("config[policy]: %w", err)
 		}
-		return Percentile{rightsize.PolicySet{Default: policy, IgnoreClasses: named}}, nil
+		return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: named}}, nil
 	}
 	for key, value := range map[string]string{"cpu-model-history-length": "24h", "mem-model-history-length": "48h"} {
 		if _, given := rest[key]; !given {
@@ -63,23 +63,23 @@ func ParsePercentile(config map[string]string) (Percentile, error) {
 	}
 	policy, err := rightsize.GocranePolicy(rest)
 	if err != nil {
-		return Percentile{}, fmt.Errorf("config: %w", err)
+		return PercentileEstimator{}, fmt.Errorf("config: %w", err)
 	}
-	return Percentile{rightsize.PolicySet{Default: policy, IgnoreClasses: true}}, nil
+	return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: true}}, nil
 }
 
 // Window is how far back it looks.
-func (p Percentile) Window() time.Duration { return p.policies.Window() }
+func (p PercentileEstimator) Window() time.Duration { return p.policies.Window() }
 
 // Policy is the one that a workload is sized by. Kills are the OOM estimator's.
-func (p Percentile) Policy(of rightsize.Subject) rightsize.Policy {
+func (p PercentileEstimator) Policy(of rightsize.Subject) rightsize.Policy {
 	policy, _ := p.policies.For(of)
 	policy.Memory.OOM.Enabled = false
 	return policy
 }
 
-// Estimates says what each container of a workload needs. in is the workload's, with the policy that Policy returns.
-func (p Percentile) Estimates(in resource.Input, priority int) map[string]map[Resource]Estimate {
+// Estimate says what each container of a workload needs. in is the workload's, with the policy that Policy returns.
+func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[Resource]Estimate {
 	in.MaxCPU, in.MaxMemory, in.Autoscaler = 0, 0, nil // Bounds and autoscalers are looked at once, with all estimates.
 	containers := make([]resource.Container, len(in.Containers))
 	for i, c := range in.Containers {
@@ -88,20 +88,20 @@ func (p Percentile) Estimates(in resource.Input, priority int) map[string]map[Re
 	}
 	in.Containers = containers
 	low, high := in, in
-	low.Policy, high.Policy = quantile(in.Policy, 0.5, 0), quantile(in.Policy, 0.95, vpaMargin)
-	lower, upper := sizes(low), sizes(high)
+	low.Policy, high.Policy = quantilePolicy(in.Policy, 0.5, 0), quantilePolicy(in.Policy, 0.95, vpaMargin)
+	lower, upper := recommendations(low), recommendations(high)
 	out := map[string]map[Resource]Estimate{}
 	for _, r := range resource.Decide(in).Containers {
 		l, u := lower[r.Container], upper[r.Container]
-		cpu := estimateOf(r.CPU, amountOf(r.Target.CPURequest), amountOf(l.Target.CPURequest), amountOf(u.Target.CPURequest))
-		memory := estimateOf(r.Memory, amountOf(r.Target.MemoryRequest), amountOf(l.Target.MemoryRequest), amountOf(u.Target.MemoryRequest))
+		cpu := newEstimate(r.CPU, amountOrZero(r.Target.CPURequest), amountOrZero(l.Target.CPURequest), amountOrZero(u.Target.CPURequest))
+		memory := newEstimate(r.Memory, amountOrZero(r.Target.MemoryRequest), amountOrZero(l.Target.MemoryRequest), amountOrZero(u.Target.MemoryRequest))
 		cpu.Priority, memory.Priority = priority, priority
 		out[r.Container] = map[Resource]Estimate{CPU: cpu, Memory: memory}
 	}
 	return out
 }
 
-func sizes(in resource.Input) map[string]rightsize.Recommendation {
+func recommendations(in resource.Input) map[string]rightsize.Recommendation {
 	out := map[string]rightsize.Recommendation{}
 	for _, r := range resource.Decide(in).Containers {
 		out[r.Container] = r
@@ -112,8 +112,8 @@ func sizes(in resource.Input) map[string]rightsize.Recommendation {
 // vpaMargin is what the bounds of VerticalPodAutoscaler have on top.
 const vpaMargin = 0.15
 
-// quantile is a policy that takes a plain quantile of what was used in the same window.
-func quantile(p rightsize.Policy, q, margin float64) rightsize.Policy {
+// quantilePolicy is a policy that takes a plain quantile of what was used in the same window.
+func quantilePolicy(p rightsize.Policy, q, margin float64) rightsize.Policy {
 	cpu, memory := &p.CPU, &p.Memory
 	cpu.Method, cpu.Envelope = rightsize.Percentile, rightsize.EnvelopePolicy{}
 	setRatio(&cpu.Percentile, q)
@@ -127,18 +127,18 @@ func quantile(p rightsize.Policy, q, margin float64) rightsize.Policy {
 
 func setRatio[T ~float64](to *T, v float64) { *to = T(v) }
 
-func amountOf[T ~int64](v *T) float64 {
+func amountOrZero[T ~int64](v *T) float64 {
 	if v == nil {
 		return 0
 	}
 	return float64(*v)
 }
 
-// estimateOf is a sizing as an estimate. Its bounds are those of VerticalPodAutoscaler: the median and the 95th percentile, the
+// newEstimate is a sizing as an estimate. Its bounds are those of VerticalPodAutoscaler: the median and the 95th percentile, the
 // further away the fewer days were observed. Source: k8s.io/autoscaler, vertical-pod-autoscaler/docs/components.md, with
 // confidence = observed days: upper * (1 + 1/c), lower * (1 + 0.001/c)^-2.
-func estimateOf(s rightsize.Sizing, value, lower, upper float64) Estimate {
-	out := Estimate{Estimator: TypePercentile, Why: s.Message}
+func newEstimate(s rightsize.Sizing, value, lower, upper float64) Estimate {
+	out := Estimate{Estimator: TypePercentile, Reason: s.Message}
 	if s.Status != rightsize.Ready || value <= 0 {
 		out.Pending = s.Message
 		return out

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Direction says when requests are changed one way.
-type Direction struct {
+// DirectionPolicy says when requests are changed one way.
+type DirectionPolicy struct {
 	// Off never changes them this way.
 	Off bool
 	// Thresholds are by resource, in percent of the request of today: it is raised where the need is above, lowered where it
@@ -24,19 +24,19 @@ type Direction struct {
 
 // DefaultUp is how requests are raised where nothing is said: from 95 % of the request of today on, which is whenever the need
 // is more, at most every 150 s. The numbers are gocrane's.
-func DefaultUp() Direction {
-	return Direction{Thresholds: Amounts{CPU: 95, Memory: 95}, Window: 150 * time.Second}
+func DefaultUp() DirectionPolicy {
+	return DirectionPolicy{Thresholds: Amounts{CPU: 95, Memory: 95}, Window: 150 * time.Second}
 }
 
 // DefaultDown is how requests are lowered where nothing is said: where the need is below 35 % of the CPU request, 40 % of the
 // memory request, at most every twelve hours. The numbers are gocrane's.
-func DefaultDown() Direction {
-	return Direction{Thresholds: Amounts{CPU: 35, Memory: 40}, Window: 12 * time.Hour}
+func DefaultDown() DirectionPolicy {
+	return DirectionPolicy{Thresholds: Amounts{CPU: 35, Memory: 40}, Window: 12 * time.Hour}
 }
 
 // Policy says how the requests of one container are kept.
 type Policy struct {
-	Up, Down Direction
+	Up, Down DirectionPolicy
 	// Min and Max bound requests; 0 where there is no bound.
 	Min, Max Amounts
 	// Controlled are the resources that are set.
@@ -63,9 +63,9 @@ func (p Policy) contradiction(r Resource) string {
 	return ""
 }
 
-// bound brings a need within the policy, the largest node and a limit that stays, and says what bound it. What a user has asked
+// clamp brings a need within the policy, the largest node and a limit that stays, and says what bound it. What a user has asked
 // for goes before what a node has.
-func (p Policy) bound(r Resource, need, node, limit int64) (int64, string) {
+func (p Policy) clamp(r Resource, need, node, limit int64) (int64, string) {
 	var why []string
 	to := need
 	if node > 0 && to > node {
@@ -87,15 +87,15 @@ func (p Policy) bound(r Resource, need, node, limit int64) (int64, string) {
 	return to, strings.Join(why, ", ")
 }
 
-// maxRatio is the largest proportion of limit to request that is kept. Beyond it the request of today was a formality.
-const maxRatio = 10
+// maxLimitRatio is the largest proportion of limit to request that is kept. Beyond it the request of today was a formality.
+const maxLimitRatio = 10
 
 // limitFor is the limit that belongs to a request; 0 where it stays as it is.
 func (p Policy) limitFor(to, request, limit int64) int64 {
 	switch {
 	case p.RequestsOnly || limit <= 0:
 		return 0
-	case request > 0 && limit >= request && limit/request <= maxRatio:
+	case request > 0 && limit >= request && limit/request <= maxLimitRatio:
 		scaled := float64(to) * float64(limit) / float64(request)
 		return max(to, int64(math.Min(math.Round(scaled), math.MaxInt64/2)))
 	case limit < to:

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// anyPolicy is a random one that does not contradict itself.
-func anyPolicy(r *rand.Rand) Policy {
+// randomPolicy is a random one that does not contradict itself.
+func randomPolicy(r *rand.Rand) Policy {
 	p := DefaultPolicy()
 	p.Up.Window, p.Down.Window = time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(36000))*time.Second
 	down := int64(r.IntN(99))
@@ -27,11 +27,11 @@ func anyPolicy(r *rand.Rand) Policy {
 	return p
 }
 
-// anyEstimates are random answers, hostile ones among them.
-func anyEstimates(r *rand.Rand) []Estimate {
+// randomEstimates are random answers, hostile ones among them.
+func randomEstimates(r *rand.Rand) []Estimate {
 	var out []Estimate
 	for i := range r.IntN(4) {
-		e := Estimate{Estimator: fmt.Sprint("e", i), Priority: r.IntN(3) - 1, Value: math.Exp(r.Float64() * 12), Floor: r.IntN(5) == 0}
+		e := Estimate{Estimator: fmt.Sprint("e", i), Priority: r.IntN(3) - 1, Value: math.Exp(r.Float64() * 12), LowerBoundOnly: r.IntN(5) == 0}
 		switch r.IntN(12) {
 		case 0:
 			e.Value = math.NaN()
@@ -40,7 +40,7 @@ func anyEstimates(r *rand.Rand) []Estimate {
 		case 2:
 			e.Value = -e.Value
 		case 3:
-			e.Failed = "no"
+			e.Failure = "no"
 		case 4:
 			e.Pending = "not yet"
 		case 5:
@@ -51,25 +51,25 @@ func anyEstimates(r *rand.Rand) []Estimate {
 	return out
 }
 
-// change is one that was made.
-type change struct {
+// madeChange is one that was made.
+type madeChange struct {
 	at     time.Time
 	action Action
 }
 
-// live runs a decision over a series of answers, as the controller does, and returns what it changed.
-func live(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (all []change, end Input) {
+// simulate runs a decision over a series of answers, as the controller does, and returns what it changed.
+func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (all []madeChange, end Input) {
 	for i := range steps {
 		estimates, passed := next(i)
 		in.Estimates, in.Now = estimates, in.Now.Add(passed)
 		got := Decide(in)
 		if got.Action == Raise || got.Action == Lower {
-			all = append(all, change{in.Now, got.Action})
+			all = append(all, madeChange{in.Now, got.Action})
 		}
 		if got.Request > 0 {
-			in.Present = got.Request
+			in.Current = got.Request
 		}
-		in.Moved = got.Moved
+		in.LastChanges = got.LastChanges
 	}
 	return all, in
 }
@@ -79,15 +79,15 @@ func live(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (all 
 func TestWindowsHold(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		in := Input{Resource: CPU, Now: start, Policy: anyPolicy(r), Request: 1 + r.Int64N(2000)}
-		in.Present = in.Request
+		in := Input{Resource: CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in.Current = in.Request
 		// Within what is allowed from the beginning, so that nothing must be done at once.
 		if in.Policy.Max[CPU] > 0 {
-			in.Present = min(max(in.Present, in.Policy.Min[CPU]), in.Policy.Max[CPU])
+			in.Current = min(max(in.Current, in.Policy.Min[CPU]), in.Policy.Max[CPU])
 		}
-		in.Limit = in.Present * r.Int64N(3)
-		changes, _ := live(in, 60, func(int) ([]Estimate, time.Duration) {
-			return anyEstimates(r), time.Duration(r.IntN(1800)) * time.Second
+		in.Limit = in.Current * r.Int64N(3)
+		changes, _ := simulate(in, 60, func(int) ([]Estimate, time.Duration) {
+			return randomEstimates(r), time.Duration(r.IntN(1800)) * time.Second
 		})
 		var raised, lowered time.Time
 		for _, c := range changes {
@@ -117,17 +117,17 @@ func TestNoFlapping(t *testing.T) {
 		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone have to do.
 		high := 100 + r.Float64()*5000
 		low := high * (0.36 + 0.6*r.Float64())
-		in := Input{Resource: CPU, Now: start, Policy: p, Request: 50, Present: 50}
-		changes, end := live(in, 200, func(int) ([]Estimate, time.Duration) {
-			return []Estimate{says(low + (high-low)*r.Float64())}, time.Minute
+		in := Input{Resource: CPU, Now: start, Policy: p, Request: 50, Current: 50}
+		changes, end := simulate(in, 200, func(int) ([]Estimate, time.Duration) {
+			return []Estimate{estimate(low + (high-low)*r.Float64())}, time.Minute
 		})
 		for _, c := range changes {
 			if c.action == Lower {
 				t.Fatalf("seed %d: lowered although the answers lay between %v and %v", seed, low, high)
 			}
 		}
-		if end.Present > CPU.whole(high) {
-			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Present)
+		if end.Current > CPU.roundUp(high) {
+			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Current)
 		}
 	}
 }
@@ -136,10 +136,10 @@ func TestNoFlapping(t *testing.T) {
 func TestSettles(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		in := Input{Resource: CPU, Now: start, Policy: anyPolicy(r), Request: 1 + r.Int64N(2000)}
-		in.Present = in.Request
-		need := says(math.Exp(r.Float64() * 9))
-		changes, _ := live(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
+		in := Input{Resource: CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in.Current = in.Request
+		need := estimate(math.Exp(r.Float64() * 9))
+		changes, _ := simulate(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
 		if len(changes) > 1 {
 			t.Fatalf("seed %d: %v for one and the same answer", seed, changes)
 		}
@@ -151,8 +151,8 @@ func TestAlwaysSane(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		for _, resource := range Resources() {
-			in := Input{Resource: resource, Now: start, Policy: anyPolicy(r), Estimates: anyEstimates(r), Request: r.Int64N(3000), Node: r.Int64N(2) * 4000}
-			in.Present = in.Request
+			in := Input{Resource: resource, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000), NodeCapacity: r.Int64N(2) * 4000}
+			in.Current = in.Request
 			in.Limit = in.Request * r.Int64N(3)
 			got := Decide(in)
 			if got.Reason == "" {
@@ -161,8 +161,8 @@ func TestAlwaysSane(t *testing.T) {
 			if got.Request < 0 || got.Target < 0 || got.Limit < 0 {
 				t.Fatalf("seed %d: negative: %+v", seed, got)
 			}
-			if (got.Action == Raise) != (got.Request > in.Present) || (got.Action == Lower) != (got.Request > 0 && got.Request < in.Present) {
-				t.Fatalf("seed %d: %s from %d to %d", seed, got.Action, in.Present, got.Request)
+			if (got.Action == Raise) != (got.Request > in.Current) || (got.Action == Lower) != (got.Request > 0 && got.Request < in.Current) {
+				t.Fatalf("seed %d: %s from %d to %d", seed, got.Action, in.Current, got.Request)
 			}
 			if got.Limit > 0 && got.Limit < got.Request {
 				t.Fatalf("seed %d: a limit below its request: %+v", seed, got)
@@ -181,7 +181,7 @@ func TestAlwaysSane(t *testing.T) {
 func TestMoreNeedsNoLess(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		in := Input{Resource: Memory, Now: start, Policy: anyPolicy(r), Estimates: anyEstimates(r), Request: r.Int64N(3000)}
+		in := Input{Resource: Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}
 		if len(in.Estimates) == 0 {
 			continue
 		}

@@ -23,12 +23,12 @@ import (
 // and taken back.
 const annotationManager = "craned-recommendation"
 
-// refusedAgain is when an annotation is tried again that is somebody else's, or not allowed, and when a target is looked for again that is
+// retryRefused is when an annotation is tried again that is somebody else's, or not allowed, and when a target is looked for again that is
 // gone: what changes that is not watched.
-const refusedAgain = 10 * time.Minute
+const retryRefused = 10 * time.Minute
 
-// annotationFor returns the annotation that carries recommendations of a type.
-func annotationFor(kind analysisv1alpha1.AnalysisType) (string, bool) {
+// annotationOf returns the annotation that carries recommendations of a type.
+func annotationOf(kind analysisv1alpha1.AnalysisType) (string, bool) {
 	switch kind {
 	case analysisv1alpha1.AnalysisTypeResource:
 		return analysisv1alpha1.AnnotationResourceRecommendation, true
@@ -41,8 +41,8 @@ func annotationFor(kind analysisv1alpha1.AnalysisType) (string, bool) {
 	}
 }
 
-// kindsOf are the types of Recommendations that there are, sorted.
-func kindsOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisType {
+// typesOf are the types of Recommendations that there are, sorted.
+func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisType {
 	var out []analysisv1alpha1.AnalysisType
 	for i := range all {
 		if !slices.Contains(out, all[i].Spec.Type) {
@@ -55,45 +55,45 @@ func kindsOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 
 // annotate brings the annotation of the target in line with the value of a Recommendation. What somebody has to change
 // is said in the verdict; the error is for what may go away by itself, a conflict that is not of owners among it.
-func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (verdict, error) {
-	annotation, known := annotationFor(rec.Spec.Type)
+func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (outcome, error) {
+	annotation, known := annotationOf(rec.Spec.Type)
 	if !known {
-		return verdict{}, nil
+		return outcome{}, nil
 	}
 	wait, err := r.writeOnce(ctx, rec, target, annotation)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), again: refusedAgain}, nil
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
 	case err != nil && !apierrors.IsNotFound(err): // Where it is gone its deletion event comes.
-		return verdict{}, err
+		return outcome{}, err
 	}
-	return verdict{again: wait}, nil
+	return outcome{requeueAfter: wait}, nil
 }
 
 // writeOnce writes the annotation, once: a cache that does not show the write yet is waited for.
 func (r *Reconciler) writeOnce(
 	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string,
 ) (wait time.Duration, err error) {
-	key := writtenKey{targetindex.KeyOf(rec.Spec.TargetRef), annotation}
+	key := writeKey{targetindex.KeyOf(rec.Spec.TargetRef), annotation}
 	if target.GetAnnotations()[annotation] == rec.Status.RecommendedValue {
-		r.written.forget(key)
+		r.recentWrites.forget(key)
 		return 0, nil
 	}
-	if wait := r.written.wait(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now()); wait > 0 {
+	if wait := r.recentWrites.wait(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now()); wait > 0 {
 		return wait, nil
 	}
-	if err := r.apply(ctx, rec, target, annotation); err != nil {
+	if err := r.applyAnnotation(ctx, rec, target, annotation); err != nil {
 		return 0, err
 	}
-	r.written.note(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now())
+	r.recentWrites.record(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now())
 	return 0, nil
 }
 
-// apply writes the one annotation, not by force: if somebody else owns it, that is theirs to say. The UID makes sure
+// applyAnnotation writes the one annotation, not by force: if somebody else owns it, that is theirs to say. The UID makes sure
 // that an object which was deleted meanwhile is not made anew.
-func (r *Reconciler) apply(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string) error {
+func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string) error {
 	ref := rec.Spec.TargetRef
-	apply := reference(ref, target)
+	apply := identityOf(ref, target)
 	apply.SetAnnotations(map[string]string{annotation: rec.Status.RecommendedValue})
 	// Each type has a manager of its own: applying one annotation must not take another away.
 	manager := annotationManager
@@ -108,8 +108,8 @@ func (r *Reconciler) apply(ctx context.Context, rec *analysisv1alpha1.Recommenda
 	return nil
 }
 
-// reference is an object with nothing in it but who it is.
-func reference(ref corev1.ObjectReference, target client.Object) *unstructured.Unstructured {
+// identityOf is an object with nothing in it but who it is.
+func identityOf(ref corev1.ObjectReference, target client.Object) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetAPIVersion(ref.APIVersion)
 	out.SetKind(ref.Kind)

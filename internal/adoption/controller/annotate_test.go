@@ -32,8 +32,8 @@ import (
 
 const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
 
-// looked is what became of one Recommendation after one look at its target.
-type looked struct {
+// fixture is what became of one Recommendation after one look at its target.
+type fixture struct {
 	rec        *analysisv1alpha1.Recommendation
 	target     *appsv1.Deployment
 	events     int
@@ -42,10 +42,10 @@ type looked struct {
 	reconciler *Reconciler
 }
 
-var web = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+var webKey = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 
-// look looks at the target of one Recommendation beside other objects.
-func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) looked {
+// reconcileOne looks at the target of one Recommendation beside other objects.
+func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
@@ -53,10 +53,10 @@ func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
-		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.Values).Build()
+		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
+	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
 	result, err := out.reconciler.Reconcile(t.Context(), targetindex.KeyOf(rec.Spec.TargetRef))
 	out.again, out.err = result.RequeueAfter, err
 	out.events = len(recorder.Events)
@@ -94,7 +94,7 @@ func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1a
 	}
 }
 
-func adopted(l looked) string {
+func adopted(l fixture) string {
 	c := meta.FindStatusCondition(l.rec.Status.Conditions, analysisv1alpha1.ConditionAdopted)
 	if c == nil {
 		return ""
@@ -124,11 +124,11 @@ func TestAdoption(t *testing.T) {
 		"no value yet":       {rec: empty},
 		"unreadable value":   {rec: broken, reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue},
 		"obstacle gone":      {rec: recovered, annotation: sampleValue},
-		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, annotation: sampleValue, reason: reasonOtherRule},
+		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, annotation: sampleValue, reason: reasonOtherRecommendation},
 		"an older one aside": {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{onlyStatus}, annotation: sampleValue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := look(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
+			got := reconcileOne(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
 			if got.err != nil {
 				t.Fatal(got.err)
 			}
@@ -150,7 +150,7 @@ func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 	for _, kind := range []analysisv1alpha1.AdoptionType{analysisv1alpha1.AdoptionTypeStatus, analysisv1alpha1.AdoptionTypeStatusAndAnnotation} {
 		rec := adoptable("x", kind)
 		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: "Resting", Message: "as recommended", Steps: 2}
-		got := look(t, rec, interceptor.Funcs{}, deployment("web"))
+		got := reconcileOne(t, rec, interceptor.Funcs{}, deployment("web"))
 		if got.err != nil || got.rec.Status.Adoption != nil || got.events != 0 {
 			t.Errorf("%s: %+v, %d events, %v", kind, got.rec.Status.Adoption, got.events, got.err)
 		}
@@ -161,9 +161,9 @@ func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 // what may, another write that was faster among it, is tried again at once.
 func TestAnnotationRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
-	annotate := func(t *testing.T, refusal error) looked {
+	annotate := func(t *testing.T, refusal error) fixture {
 		t.Helper()
-		return look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+		return reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				return refusal
 			},
@@ -175,7 +175,7 @@ func TestAnnotationRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := annotate(t, refusal)
-			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != refusedAgain {
+			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != retryRefused {
 				t.Errorf("error %v, reason %s, %d events, again after %s", got.err, adopted(got), got.events, got.again)
 			}
 		})
@@ -197,10 +197,10 @@ func TestAnnotationRefused(t *testing.T) {
 func TestTargetGone(t *testing.T) {
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
 	own.Labels = nil
-	if got := look(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone || got.again != refusedAgain {
+	if got := reconcileOne(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone || got.again != retryRefused {
 		t.Errorf("%+v", got)
 	}
-	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {
+	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -208,7 +208,7 @@ func TestTargetGone(t *testing.T) {
 func TestKindGone(t *testing.T) {
 	rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Namespace: "shop", Name: "web"}
-	got := look(t, rec, interceptor.Funcs{
+	got := reconcileOne(t, rec, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}
@@ -225,7 +225,7 @@ func TestKindGone(t *testing.T) {
 // that is taken away later is written again.
 func TestOneWriteForOneValue(t *testing.T) {
 	applied := 0
-	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
+	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 			applied++ // The fake API forgets it, as a cache that is behind would.
 			return nil
@@ -234,7 +234,7 @@ func TestOneWriteForOneValue(t *testing.T) {
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
-	result, err := got.reconciler.Reconcile(t.Context(), web)
+	result, err := got.reconciler.Reconcile(t.Context(), webKey)
 	if err != nil || applied != 1 || result.RequeueAfter != cacheLag {
 		t.Errorf("%v, %v after %d writes", result, err, applied)
 	}
@@ -243,10 +243,10 @@ func TestOneWriteForOneValue(t *testing.T) {
 		t.Fatal("no fake clock")
 	}
 	clock.SetTime(clock.Now().Add(cacheLag))
-	if result, err = got.reconciler.Reconcile(t.Context(), web); err != nil || applied != 2 || result.RequeueAfter != 0 {
+	if result, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || applied != 2 || result.RequeueAfter != 0 {
 		t.Errorf("%v, %v after %d writes; somebody took the annotation away", result, err, applied)
 	}
-	if _, err = got.reconciler.Reconcile(t.Context(), web); err != nil || len(got.reconciler.written.entries) != 1 {
-		t.Errorf("%v, %d entries", err, len(got.reconciler.written.entries))
+	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.recentWrites.entries) != 1 {
+		t.Errorf("%v, %d entries", err, len(got.reconciler.recentWrites.entries))
 	}
 }

@@ -20,41 +20,41 @@ import (
 
 // Reasons of conditions and events.
 const (
-	reasonOtherRule  = "OtherRecommendationAdopted"
-	reasonTargetGone = "TargetGone"
+	reasonOtherRecommendation = "OtherRecommendationAdopted"
+	reasonTargetGone          = "TargetGone"
 
 	reasonNotSupported    = "KindNotSupported"
 	reasonUnreadableState = "UnreadableState"
 	reasonStopped         = "Stopped"
 )
 
-// longestMessage of a condition; the API takes 32768.
-const longestMessage = 1024
+// maxMessage of a condition; the API takes 32768.
+const maxMessage = 1024
 
-// verdict is what became of a Recommendation in one look.
-type verdict struct {
+// outcome is what became of a Recommendation in one look.
+type outcome struct {
 	// reason is empty where all is well.
 	reason, message string
-	// again is when to look again; 0 for only after a change.
-	again time.Duration
-	// adopting tells that the Recommendation is carried out, and that its status says how far.
-	adopting bool
+	// requeueAfter is when to look again; 0 for only after a change.
+	requeueAfter time.Duration
+	// adopted tells that the Recommendation is carried out, and that its status says how far.
+	adopted bool
 }
 
-// report brings the condition Adopted in line: there, and False, while something is in the way; absent otherwise, which
+// reportStatus brings the condition Adopted in line: there, and False, while something is in the way; absent otherwise, which
 // spares a write for each Recommendation. What is not carried out, or not any more, says nothing of how far it has come.
-func (r *Reconciler) report(ctx context.Context, rec *analysisv1alpha1.Recommendation, v verdict) error {
+func (r *Reconciler) reportStatus(ctx context.Context, rec *analysisv1alpha1.Recommendation, v outcome) error {
 	changed := rec.DeepCopy()
 	told := false
 	if v.reason == "" {
 		meta.RemoveStatusCondition(&changed.Status.Conditions, analysisv1alpha1.ConditionAdopted)
 	} else {
 		told = meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: v.reason, Message: cut(v.message),
+			Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: v.reason, Message: truncate(v.message),
 			ObservedGeneration: rec.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 		})
 	}
-	if !v.adopting {
+	if !v.adopted {
 		changed.Status.Adoption = nil
 	}
 	if equality.Semantic.DeepEqual(rec.Status, changed.Status) {
@@ -66,14 +66,14 @@ func (r *Reconciler) report(ctx context.Context, rec *analysisv1alpha1.Recommend
 		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 	if told {
-		r.Events.Eventf(rec, nil, corev1.EventTypeWarning, v.reason, "Adopt", "%s", cut(v.message))
+		r.Events.Eventf(rec, nil, corev1.EventTypeWarning, v.reason, "Adopt", "%s", truncate(v.message))
 	}
 	return nil
 }
 
-func cut(text string) string {
-	if len(text) <= longestMessage {
+func truncate(text string) string {
+	if len(text) <= maxMessage {
 		return text
 	}
-	return strings.ToValidUTF8(text[:longestMessage], "") + " (and more)"
+	return strings.ToValidUTF8(text[:maxMessage], "") + " (and more)"
 }

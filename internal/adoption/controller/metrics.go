@@ -9,8 +9,8 @@ import (
 
 // Metrics of adoption; none has a series for each object.
 type Metrics struct {
-	resizes, notices *prometheus.CounterVec
-	underWay, open   prometheus.GaugeFunc
+	resizes, events       *prometheus.CounterVec
+	underWay, breakerOpen prometheus.GaugeFunc
 }
 
 // newMetrics are those of a reconciler.
@@ -19,13 +19,13 @@ func newMetrics(underWay, open func() float64) *Metrics {
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_resizes_total", Help: "Pods that were to be given another size: resized in place or evicted, overtaken, refused or failed.",
 		}, []string{"result"}),
-		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_steps_total", Help: "Steps of adoption by the reason of their event: AdoptionStep, AdoptionRaised, AdoptionRolledBack and so on.",
 		}, []string{"reason"}),
 		underWay: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "crane_adoption_under_way", Help: "Workloads of which something is being lowered or watched.",
 		}, underWay),
-		open: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		breakerOpen: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "crane_adoption_breaker_open", Help: "1 while the circuit breaker keeps adoption from going on.",
 		}, open),
 	}
@@ -36,10 +36,10 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.resizes, m.notices, m.underWay, m.open} {
+	for _, c := range []prometheus.Collector{m.resizes, m.events, m.underWay, m.breakerOpen} {
 		c.Collect(ch)
 	}
 }
 
-func (m *Metrics) resized(result string) { m.resizes.WithLabelValues(result).Inc() }
-func (m *Metrics) told(reason string)    { m.notices.WithLabelValues(reason).Inc() }
+func (m *Metrics) countResize(result string) { m.resizes.WithLabelValues(result).Inc() }
+func (m *Metrics) countEvent(reason string)  { m.events.WithLabelValues(reason).Inc() }

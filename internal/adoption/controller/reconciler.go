@@ -36,44 +36,44 @@ type Reconciler struct {
 	// Settings say how Auto is carried out.
 	Settings shared.Settings
 	// Kills are the recorded OOM kills; nil for none.
-	Kills shared.Ledger
+	Kills shared.KillReader
 	// Throttling may be nil: then it is not known.
-	Throttling shared.Throttling
+	Throttling shared.ThrottlingReader
 	Metrics    *Metrics
 
-	written  written
-	refusals refusals
+	recentWrites recentWrites
+	refusals     refusals
 
-	mu     sync.Mutex // guards what follows; held while it is decided
-	book   *adoption.Book
-	loaded bool
+	mu            sync.Mutex // guards what follows; held while it is decided
+	budgets       *adoption.BudgetTracker
+	budgetsLoaded bool
 }
 
 // NewReconciler makes one whose book is still empty.
 func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings shared.Settings) *Reconciler {
-	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, book: adoption.NewBook()}
-	r.Metrics = newMetrics(r.underWay, r.breakerOpen)
+	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, budgets: adoption.NewBudgetTracker()}
+	r.Metrics = newMetrics(r.workloadsUnderWay, r.breakerOpen)
 	return r
 }
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.Result, error) {
-	all, err := targetindex.Recommendations(ctx, r.Client, key)
+	all, err := targetindex.ListRecommendations(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var again time.Duration
 	var errs []error
 	autos := map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation{}
-	verdicts := map[string]verdict{}
-	for _, kind := range kindsOf(all) {
-		first := shared.Speaker(all, kind)
+	verdicts := map[string]outcome{}
+	for _, kind := range typesOf(all) {
+		first := shared.ActiveRecommendation(all, kind)
 		for i := range all {
 			rec := &all[i]
 			if rec.Spec.Type != kind || rec.DeletionTimestamp != nil {
 				continue
 			}
-			v, err := r.adopt(ctx, rec, first)
+			v, err := r.annotateTarget(ctx, rec, first)
 			errs = append(errs, err)
 			// A value that cannot be written or read is no reason to give back what was adopted; a target that is gone needs nothing.
 			if v.reason != reasonTargetGone && rec == first && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
@@ -82,78 +82,78 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 			verdicts[rec.Namespace+"/"+rec.Name] = v
 		}
 	}
-	begun := r.begun(ctx, key)
-	for kind := range shared.StateKeys() {
+	begun := r.typesWithState(ctx, key)
+	for kind := range shared.StateAnnotations() {
 		rec := autos[kind]
 		if rec == nil && !begun[kind] {
-			r.forget(key, kind)
+			r.forgetBudget(key, kind)
 			continue // Most targets: nothing is asked of the API server for them.
 		}
-		v, err := r.auto(ctx, key, kind, rec)
+		v, err := r.adoptTarget(ctx, key, kind, rec)
 		errs = append(errs, err)
 		if rec != nil {
 			name := rec.Namespace + "/" + rec.Name
-			v.again = soonest(v.again, verdicts[name].again)
+			v.requeueAfter = earliest(v.requeueAfter, verdicts[name].requeueAfter)
 			if told := verdicts[name]; told.reason != "" {
 				v.reason, v.message = told.reason, told.message
 			}
 			verdicts[name] = v
 		}
-		again = soonest(again, v.again)
+		again = earliest(again, v.requeueAfter)
 	}
 	for i := range all {
 		v, looked := verdicts[all[i].Namespace+"/"+all[i].Name]
 		if looked {
-			v.adopting = autos[all[i].Spec.Type] == &all[i]
-			errs = append(errs, r.report(ctx, &all[i], v))
-			again = soonest(again, v.again)
+			v.adopted = autos[all[i].Spec.Type] == &all[i]
+			errs = append(errs, r.reportStatus(ctx, &all[i], v))
+			again = earliest(again, v.requeueAfter)
 		}
 	}
 	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// soonest of two waits, of which 0 is none.
-func soonest(a, b time.Duration) time.Duration {
+// earliest of two waits, of which 0 is none.
+func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a
 }
 
-// adopt brings one Recommendation to its target; first is the one of its type that speaks for the target.
-func (r *Reconciler) adopt(ctx context.Context, rec, first *analysisv1alpha1.Recommendation) (verdict, error) {
-	if _, known := annotationFor(rec.Spec.Type); !known {
-		return verdict{}, nil // Nothing of it goes to a target.
+// annotateTarget brings one Recommendation to its target; first is the one of its type that speaks for the target.
+func (r *Reconciler) annotateTarget(ctx context.Context, rec, first *analysisv1alpha1.Recommendation) (outcome, error) {
+	if _, known := annotationOf(rec.Spec.Type); !known {
+		return outcome{}, nil // Nothing of it goes to a target.
 	}
 	target, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
 	switch {
 	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
-		return verdict{}, nil // A rule's goes with its target.
+		return outcome{}, nil // A rule's goes with its target.
 	case apierrors.IsNotFound(err): // Most kinds are not watched: nobody tells when one comes back.
-		return verdict{reason: reasonTargetGone, message: "The target does not exist.", again: refusedAgain}, nil
+		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
 	case err != nil && meta.IsNoMatchError(err):
 		// The kind is gone, for example its CRD. It may come back; the rule's next round says what it is.
-		return verdict{reason: reasonTargetGone, message: err.Error(), again: refusedAgain}, nil
+		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
 	case err != nil:
-		return verdict{}, err
+		return outcome{}, err
 	}
-	if err := readable(rec); err != nil {
-		return verdict{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
+	if err := validateValue(rec); err != nil {
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
 	}
 	switch {
-	case !shared.Speaks(rec):
-		return verdict{}, nil
+	case !shared.Applicable(rec):
+		return outcome{}, nil
 	case first != nil && (first.Name != rec.Name || first.Namespace != rec.Namespace):
-		return verdict{
-			reason:  reasonOtherRule,
+		return outcome{
+			reason:  reasonOtherRecommendation,
 			message: fmt.Sprintf("Recommendation %s, which is older, is the one that is written on the target.", first.Name),
 		}, nil
 	}
 	return r.annotate(ctx, rec, target)
 }
 
-// readable refuses a value that is no YAML document of its type.
-func readable(rec *analysisv1alpha1.Recommendation) error {
+// validateValue refuses a value that is no YAML document of its type.
+func validateValue(rec *analysisv1alpha1.Recommendation) error {
 	var value analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
 		return fmt.Errorf("recommendedValue: %w", err)

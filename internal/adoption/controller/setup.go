@@ -26,15 +26,15 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// targetsAtOnce is how many targets are looked after at once.
-const targetsAtOnce = 8
+// maxConcurrentTargets is how many targets are looked after at once.
+const maxConcurrentTargets = 8
 
 // Config is what the controller needs from outside.
 type Config struct {
 	Settings shared.Settings
 	// Kills and Throttling see Reconciler.
-	Kills      shared.Ledger
-	Throttling shared.Throttling
+	Kills      shared.KillReader
+	Throttling shared.ThrottlingReader
 	// Wake are targets to look at, beside those that the API server tells of; nil for none.
 	Wake <-chan event.TypedGenericEvent[targetindex.Key]
 	// Registry takes the metrics.
@@ -51,10 +51,10 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	}
 	b := builder.TypedControllerManagedBy[targetindex.Key](mgr).
 		Named("adoption").
-		WithOptions(controller.TypedOptions[targetindex.Key]{MaxConcurrentReconciles: targetsAtOnce}).
-		Watches(&analysisv1alpha1.Recommendation{}, ofRecommendations())
+		WithOptions(controller.TypedOptions[targetindex.Key]{MaxConcurrentReconciles: maxConcurrentTargets}).
+		Watches(&analysisv1alpha1.Recommendation{}, enqueueRecommendationTargets())
 	for _, kind := range workload.WatchedKinds() {
-		b = b.Watches(kind.Object, ofTargets(kind.GVK), builder.WithPredicates(ofInterest()))
+		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
 	}
 	if cfg.Wake != nil {
 		b = b.WatchesRawSource(source.TypedChannel(cfg.Wake, handler.TypedFuncs[targetindex.Key, targetindex.Key]{
@@ -69,40 +69,40 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-// ofRecommendations maps a Recommendation to its target; where it names another one than before, to both.
-func ofRecommendations() handler.TypedEventHandler[client.Object, targetindex.Key] {
+// enqueueRecommendationTargets maps a Recommendation to its target; where it names another one than before, to both.
+func enqueueRecommendationTargets() handler.TypedEventHandler[client.Object, targetindex.Key] {
 	return handler.TypedFuncs[client.Object, targetindex.Key]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
-			enqueue(q, e.Object)
+			enqueueTarget(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
-			enqueue(q, e.ObjectOld)
-			enqueue(q, e.ObjectNew)
+			enqueueTarget(q, e.ObjectOld)
+			enqueueTarget(q, e.ObjectNew)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
-			enqueue(q, e.Object)
+			enqueueTarget(q, e.Object)
 		},
 	}
 }
 
-func enqueue(q workqueue.TypedRateLimitingInterface[targetindex.Key], o client.Object) {
+func enqueueTarget(q workqueue.TypedRateLimitingInterface[targetindex.Key], o client.Object) {
 	if rec, ok := o.(*analysisv1alpha1.Recommendation); ok {
 		q.Add(targetindex.KeyOf(rec.Spec.TargetRef))
 	}
 }
 
-// ofTargets maps a workload to itself.
-func ofTargets(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targetindex.Key] {
+// enqueueWorkload maps a workload to itself.
+func enqueueWorkload(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targetindex.Key] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []targetindex.Key {
 		return []targetindex.Key{{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}}
 	})
 }
 
-// ofInterest lets through what adoption has to react to: a target that is gone, or new; a change of an annotation or the label
+// relevantChanges lets through what adoption has to react to: a target that is gone, or new; a change of an annotation or the label
 // of ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
-func ofInterest() predicate.Predicate {
+func relevantChanges() predicate.Predicate {
 	adopted := func(o client.Object) bool {
-		for _, key := range shared.StateKeys() {
+		for _, key := range shared.StateAnnotations() {
 			if _, ok := o.GetAnnotations()[key]; ok {
 				return true
 			}

@@ -27,8 +27,8 @@ const (
 	throttlingPods = 100
 	// throttlingTimeout bounds one question: an answer that comes late is no better than none.
 	throttlingTimeout = 5 * time.Second
-	// throttlingRest is how long a source that did not answer is left alone.
-	throttlingRest = time.Minute
+	// throttlingBackoff is how long a source that did not answer is left alone.
+	throttlingBackoff = time.Minute
 )
 
 // Querier evaluates PromQL.
@@ -42,24 +42,24 @@ type PrometheusThrottling struct {
 	Querier Querier
 	Clock   clock.PassiveClock
 
-	mu    sync.Mutex
-	quiet time.Time // until when nothing is asked
+	mu        sync.Mutex
+	skipUntil time.Time // until when nothing is asked
 }
 
 // Throttled implements Throttling.
 func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio {
 	t.mu.Lock()
-	quiet := t.Clock.Now().Before(t.quiet)
+	quiet := t.Clock.Now().Before(t.skipUntil)
 	t.mu.Unlock()
 	if len(pods) == 0 || quiet {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, throttlingTimeout)
 	defer cancel()
-	worst, err := t.ask(ctx, pods)
+	worst, err := t.query(ctx, pods)
 	if err != nil {
 		t.mu.Lock()
-		t.quiet = t.Clock.Now().Add(throttlingRest)
+		t.skipUntil = t.Clock.Now().Add(throttlingBackoff)
 		t.mu.Unlock()
 		ctrl.LoggerFrom(ctx).WithName("adoption").V(1).Info("Throttling is not known", "namespace", pods[0].Namespace, "reason", err.Error())
 		return nil
@@ -67,7 +67,7 @@ func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod)
 	return worst
 }
 
-func (t *PrometheusThrottling) ask(ctx context.Context, pods []corev1.Pod) (*series.Ratio, error) {
+func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*series.Ratio, error) {
 	names := make([]string, 0, len(pods))
 	for i := range pods[:min(len(pods), throttlingPods)] {
 		names = append(names, regexp.QuoteMeta(pods[i].Name))

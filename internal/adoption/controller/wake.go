@@ -10,12 +10,12 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// woken bounds the targets that wait to be looked at for a kill. What does not fit is looked at in its turn.
-const woken = 1000
+// wakeBuffer bounds the targets that wait to be looked at for a kill. What does not fit is looked at in its turn.
+const wakeBuffer = 1000
 
-// WakeOn returns the targets whose containers were killed, as tell is told of them.
-func WakeOn(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[targetindex.Key] {
-	out := make(chan event.TypedGenericEvent[targetindex.Key], woken)
+// WakeOnKills returns the targets whose containers were killed, as tell is told of them.
+func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[targetindex.Key] {
+	out := make(chan event.TypedGenericEvent[targetindex.Key], wakeBuffer)
 	tell(func(kills []oom.Kill) {
 		for _, k := range kills {
 			for _, o := range k.Owners() {

@@ -32,9 +32,9 @@ type Preview struct {
 
 // Previewer previews one Recommendation after the other, each with what those before it have taken of the budgets.
 type Previewer struct {
-	Looker
+	SnapshotReader
 	Settings Settings
-	Book     *adoption.Book
+	Budgets  *adoption.BudgetTracker
 }
 
 // Preview decides as a craned does, and sends nothing. all are the Recommendations that may have the same target.
@@ -44,16 +44,16 @@ func (p Previewer) Preview(
 	rec = rec.DeepCopy()
 	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 	out := Preview{Recommendation: rec}
-	if out.Refused = refused(rec, all); out.Refused != "" {
+	if out.Refused = refusalReason(rec, all); out.Refused != "" {
 		return out, nil
 	}
 	ref := rec.Spec.TargetRef
-	kind, ok := KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
+	kind, ok := SupportedKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
 	if !ok {
 		out.Refused = fmt.Sprintf("pods of a %s are not adopted", ref.Kind)
 		return out, nil
 	}
-	scene, err := p.Look(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	scene, err := p.Read(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	if apierrors.IsNotFound(err) {
 		out.Refused = "the target does not exist"
 		return out, nil
@@ -62,28 +62,28 @@ func (p Previewer) Preview(
 		return out, err
 	}
 	of := rec.Spec.Type
-	state, err := StateOf(scene.Object, of)
+	state, err := ReadState(scene.Object, of)
 	if err != nil {
-		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateKeys()[of], err)
+		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateAnnotations()[of], err)
 		return out, nil
 	}
-	in, bar, err := p.Input(ctx, scene, Question{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
+	in, bar, err := p.DecisionInput(ctx, scene, DecisionRequest{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
 	if err != nil {
 		return out, err
 	}
-	entry := scene.BookKey(of)
-	in.Room = p.Book.Room(entry, in.Policy, now)
-	in.Room.Closed = p.Settings.Closed(now)
+	entry := scene.BudgetKey(of)
+	in.Allowance = p.Budgets.AllowanceFor(entry, in.Policy, now)
+	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
 	out.Phase, out.Refused, out.Plan = state.Phase, bar.Message, adoption.Decide(in)
-	p.Book.Set(entry, out.Plan.State)
+	p.Budgets.Set(entry, out.Plan.State)
 	out.Requests, err = scene.Requests(of, state, out.Plan)
 	return out, err
 }
 
-// refused says why a Recommendation has no say, whatever its target.
-func refused(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation) string {
+// refusalReason says why a Recommendation has no say, whatever its target.
+func refusalReason(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation) string {
 	switch {
-	case StateKeys()[rec.Spec.Type] == "":
+	case StateAnnotations()[rec.Spec.Type] == "":
 		return fmt.Sprintf("recommendations of type %s are not adopted", rec.Spec.Type)
 	case rec.Status.RecommendedValue == "":
 		return "nothing is recommended yet"
@@ -91,42 +91,42 @@ func refused(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recomm
 	same := []analysisv1alpha1.Recommendation{*rec}
 	for i := range all {
 		o := &all[i]
-		if o.UID != rec.UID && sameTarget(o.Spec.TargetRef, rec.Spec.TargetRef) {
+		if o.UID != rec.UID && isSameObject(o.Spec.TargetRef, rec.Spec.TargetRef) {
 			same = append(same, *o)
 		}
 	}
-	if first := Speaker(same, rec.Spec.Type); first != nil && first.UID != rec.UID {
+	if first := ActiveRecommendation(same, rec.Spec.Type); first != nil && first.UID != rec.UID {
 		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name)
 	}
 	return ""
 }
 
-func sameTarget(a, b corev1.ObjectReference) bool {
+func isSameObject(a, b corev1.ObjectReference) bool {
 	kind := func(r corev1.ObjectReference) schema.GroupKind {
 		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
 	}
 	return kind(a) == kind(b) && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
-// StoredKills reads the ledger of OOM kills where craned keeps it.
-type StoredKills struct {
+// ConfigMapKillReader reads the ledger of OOM kills where craned keeps it.
+type ConfigMapKillReader struct {
 	Reader    client.Reader
 	Namespace string
 }
 
 // Kills implements Ledger. Parts that are no records are left out.
-func (k StoredKills) Kills(ctx context.Context) ([]oom.Kill, error) {
+func (k ConfigMapKillReader) Kills(ctx context.Context) ([]oom.Kill, error) {
 	var cm corev1.ConfigMap
-	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: oom.ConfigMap}, &cm)
+	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: oom.ConfigMapName}, &cm)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMap, err)
+		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMapName, err)
 	}
-	ledger, _, err := oom.Read(cm.Data[oom.Key])
+	ledger, _, err := oom.Parse(cm.Data[oom.ConfigMapKey])
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMap, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMapName, err)
 	}
 	return ledger.Kills(), nil
 }

@@ -26,8 +26,8 @@ type Request struct {
 	// Manager owns what is written.
 	Manager string
 	Body    *unstructured.Unstructured
-	// Why is one line on what it is for.
-	Why string
+	// Reason is one line on what it is for.
+	Reason string
 }
 
 // String names what is addressed, as kubectl does: pods/web-1/resize.
@@ -39,13 +39,13 @@ func (r Request) String() string {
 	return name
 }
 
-// ManagerOf is the field manager of what is adopted of a type. What it owns can be told apart, and given back.
-func ManagerOf(kind analysisv1alpha1.AnalysisType) string {
+// FieldManager is the field manager of what is adopted of a type. What it owns can be told apart, and given back.
+func FieldManager(kind analysisv1alpha1.AnalysisType) string {
 	return "craned-adoption-" + strings.ToLower(string(kind))
 }
 
 // Identity is the target with nothing in it but who it is.
-func (s *Scene) Identity() *unstructured.Unstructured {
+func (s *TargetSnapshot) Identity() *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(s.Kind.GVK)
 	out.SetNamespace(s.Object.GetNamespace())
@@ -54,33 +54,33 @@ func (s *Scene) Identity() *unstructured.Unstructured {
 	return out
 }
 
-// version is the identity with the version that was seen.
-func (s *Scene) version() *unstructured.Unstructured {
+// identityWithVersion is the identity with the version that was seen.
+func (s *TargetSnapshot) identityWithVersion() *unstructured.Unstructured {
 	out := s.Identity()
 	out.SetResourceVersion(s.Object.GetResourceVersion())
 	return out
 }
 
 // StateRequest writes the state into its annotation; nil where it is there.
-func (s *Scene) StateRequest(of analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
-	old, err := before.Text()
+func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
+	old, err := before.Encode()
 	if err != nil {
 		return nil, err
 	}
-	text, err := after.Text()
+	text, err := after.Encode()
 	if err != nil || text == old {
 		return nil, err
 	}
-	body, why := s.version(), "what was adopted is forgotten"
+	body, why := s.identityWithVersion(), "what was adopted is forgotten"
 	if text != "" { // An apply without the annotation takes it away.
-		body.SetAnnotations(map[string]string{StateKeys()[of]: text})
+		body.SetAnnotations(map[string]string{StateAnnotations()[of]: text})
 		why = "written down first: what there was, and what shall be"
 	}
-	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: ManagerOf(of) + "-state", Body: body, Why: why}, nil
+	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of) + "-state", Body: body, Reason: why}, nil
 }
 
 // ResizeRequest gives one pod its new size in place; nil where the pod is none of the scene's.
-func (s *Scene) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.Change) *Request {
+func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.PodResize) *Request {
 	for i := range s.Pods {
 		if string(s.Pods[i].UID) != c.UID {
 			continue
@@ -89,41 +89,41 @@ func (s *Scene) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.Chang
 		if c.Restarts {
 			why += "; its containers restart for it"
 		}
-		body := ResizeOf(&s.Pods[i], c.To)
-		return &Request{Object: body, Subresource: "resize", Type: types.ApplyPatchType, Manager: ManagerOf(of), Body: body, Why: why}
+		body := ResizePatch(&s.Pods[i], c.To)
+		return &Request{Object: body, Subresource: "resize", Type: types.ApplyPatchType, Manager: FieldManager(of), Body: body, Reason: why}
 	}
 	return nil
 }
 
-// EvictRequest asks for the eviction of one pod, which disruption budgets may refuse.
-func (s *Scene) EvictRequest(e adoption.Eviction) *Request {
+// EvictionRequest asks for the eviction of one pod, which disruption budgets may refuse.
+func (s *TargetSnapshot) EvictionRequest(e adoption.Eviction) *Request {
 	pod := &unstructured.Unstructured{}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	pod.SetNamespace(s.Object.GetNamespace())
 	pod.SetName(e.Pod)
 	pod.SetUID(types.UID(e.UID))
-	body := &unstructured.Unstructured{Object: object{"deleteOptions": object{"preconditions": object{"uid": e.UID}}}}
+	body := &unstructured.Unstructured{Object: jsonObject{"deleteOptions": jsonObject{"preconditions": jsonObject{"uid": e.UID}}}}
 	body.SetGroupVersionKind(policyv1.SchemeGroupVersion.WithKind("Eviction"))
 	body.SetNamespace(pod.GetNamespace())
 	body.SetName(e.Pod)
-	return &Request{Object: pod, Subresource: "eviction", Body: body, Why: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Why)}
+	return &Request{Object: pod, Subresource: "eviction", Body: body, Reason: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Reason)}
 }
 
 // ScaleRequest sets the number of replicas through the subresource scale.
-func (s *Scene) ScaleRequest(to int32) *Request {
-	body := s.version()
+func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
+	body := s.identityWithVersion()
 	body.SetAPIVersion("autoscaling/v1")
 	body.SetKind("Scale")
-	body.Object["spec"] = object{"replicas": int64(to)}
+	body.Object["spec"] = jsonObject{"replicas": int64(to)}
 	return &Request{
-		Object: s.Identity(), Subresource: "scale", Type: types.ApplyPatchType, Manager: ManagerOf(analysisv1alpha1.AnalysisTypeReplicas),
-		Body: body, Why: fmt.Sprintf("to %d replicas", to),
+		Object: s.Identity(), Subresource: "scale", Type: types.ApplyPatchType, Manager: FieldManager(analysisv1alpha1.AnalysisTypeReplicas),
+		Body: body, Reason: fmt.Sprintf("to %d replicas", to),
 	}
 }
 
-// TargetsRequest moves targets of the autoscaler that Crane owns; nil where there is none.
-func (s *Scene) TargetsRequest(to []adoption.Target) *Request {
-	o := s.scaler.object
+// AutoscalerRequest moves targets of the autoscaler that Crane owns; nil where there is none.
+func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
+	o := s.autoscaler.object
 	if o == nil || len(to) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *Scene) TargetsRequest(to []adoption.Target) *Request {
 	var parts []string
 	for _, t := range to {
 		for _, m := range metrics {
-			if share := shareOf(m, t); share != nil {
+			if share := utilizationTarget(m, t); share != nil {
 				share["averageUtilization"] = int64(t.Percent)
 			}
 		}
@@ -145,18 +145,18 @@ func (s *Scene) TargetsRequest(to []adoption.Target) *Request {
 	who.SetNamespace(o.GetNamespace())
 	who.SetName(o.GetName())
 	who.SetUID(o.GetUID())
-	body := &unstructured.Unstructured{Object: object{
-		"metadata": object{"uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion()},
-		"spec":     object{"metrics": metrics},
+	body := &unstructured.Unstructured{Object: jsonObject{
+		"metadata": jsonObject{"uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion()},
+		"spec":     jsonObject{"metrics": metrics},
 	}}
 	return &Request{
-		Object: who, Type: types.MergePatchType, Manager: ManagerOf(analysisv1alpha1.AnalysisTypeResource), Body: body,
-		Why: "the autoscaler acts at the use at which it acted before: " + strings.Join(parts, "; "),
+		Object: who, Type: types.MergePatchType, Manager: FieldManager(analysisv1alpha1.AnalysisTypeResource), Body: body,
+		Reason: "the autoscaler acts at the use at which it acted before: " + strings.Join(parts, "; "),
 	}
 }
 
-// shareOf is the target of a metric, where it is the one that is meant.
-func shareOf(metric any, t adoption.Target) map[string]any {
+// utilizationTarget is the target of a metric, where it is the one that is meant.
+func utilizationTarget(metric any, t adoption.Target) map[string]any {
 	m, _ := metric.(map[string]any)
 	key, name := "resource", "cpu"
 	if t.Container != "" {
@@ -176,15 +176,15 @@ func shareOf(metric any, t adoption.Target) map[string]any {
 
 // TemplateRequest writes the size into the pod template as ours, or gives it back to whom it was taken from: as a merge in
 // that one's name, after which nothing of it is ours.
-func (s *Scene) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
-	body := s.version()
-	spec := object{"template": TemplateOf(s.spec, *plan.Template)}
+func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
+	body := s.identityWithVersion()
+	spec := jsonObject{"template": TemplatePatch(s.podSpec, *plan.Template)}
 	if s.Kind.GVK.Kind == "CronJob" {
-		spec = object{"jobTemplate": object{"spec": spec}}
+		spec = jsonObject{"jobTemplate": jsonObject{"spec": spec}}
 	}
 	body.Object["spec"] = spec
-	out := &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: ManagerOf(of), Body: body, Why: "by a roll-out: " + plan.Template.String()}
-	if plan.Restore && before.Owner != "" {
+	out := &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of), Body: body, Reason: "by a roll-out: " + plan.Template.String()}
+	if plan.RestoreTemplate && before.Owner != "" {
 		out.Type, out.Manager = types.StrategicMergePatchType, before.Owner
 	}
 	return out
@@ -192,17 +192,17 @@ func (s *Scene) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.
 
 // Requests are all that a plan wants to be sent, in the order in which they are sent. Those to the target name the version that
 // was seen; the ones behind the first name the version that the first has made.
-func (s *Scene) Requests(of analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
+func (s *TargetSnapshot) Requests(of analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
 	state, err := s.StateRequest(of, before, plan.State)
 	if err != nil {
 		return nil, err
 	}
-	all := []*Request{state, s.TargetsRequest(plan.Targets)}
-	for _, c := range plan.Changes {
+	all := []*Request{state, s.AutoscalerRequest(plan.Targets)}
+	for _, c := range plan.Resizes {
 		all = append(all, s.ResizeRequest(of, c))
 	}
 	for _, e := range plan.Evictions {
-		all = append(all, s.EvictRequest(e))
+		all = append(all, s.EvictionRequest(e))
 	}
 	if plan.Replicas != nil {
 		all = append(all, s.ScaleRequest(*plan.Replicas))

@@ -26,8 +26,8 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// cluster is Deployment shop/web with one pod that asks for a core, a Recommendation of 500m for it, and what else there is.
-func cluster(t *testing.T, others ...client.Object) (Previewer, *analysisv1alpha1.Recommendation) {
+// newFixture is Deployment shop/web with one pod that asks for a core, a Recommendation of 500m for it, and what else there is.
+func newFixture(t *testing.T, others ...client.Object) (Previewer, *analysisv1alpha1.Recommendation) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
@@ -62,7 +62,7 @@ func cluster(t *testing.T, others ...client.Object) (Previewer, *analysisv1alpha
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	policy := adoption.DefaultPolicy()
 	policy.Step = 0.5
-	return Previewer{Looker: Looker{Live: c}, Settings: Settings{Policy: policy}, Book: adoption.NewBook()}, rec
+	return Previewer{SnapshotReader: SnapshotReader{Live: c}, Settings: Settings{Policy: policy}, Budgets: adoption.NewBudgetTracker()}, rec
 }
 
 func metrics(name corev1.ResourceName, percent int32) []autoscalingv2.MetricSpec {
@@ -130,7 +130,7 @@ func TestScalePoint(t *testing.T) {
 		"two of them":                 {[]client.Object{hpa("web", "e", cpu), effective("e", cpu), hpa("web-2", "", cpu)}, nil, "web and web-2", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, rec := cluster(t, c.others...)
+			p, rec := newFixture(t, c.others...)
 			if c.edit != nil {
 				c.edit(rec)
 			}
@@ -153,7 +153,7 @@ func TestScalePoint(t *testing.T) {
 // TestTargetsRequest: a merge of all metrics, of which the one target has moved, for the object and version that was seen.
 func TestTargetsRequest(t *testing.T) {
 	cpu := metrics(corev1.ResourceCPU, 60)
-	p, rec := cluster(t, hpa("web", "e", cpu), effective("e", cpu))
+	p, rec := newFixture(t, hpa("web", "e", cpu), effective("e", cpu))
 	got, err := p.Preview(t.Context(), rec, nil, time.Now())
 	if err != nil || len(got.Requests) != 3 {
 		t.Fatal(got, err)
@@ -172,7 +172,7 @@ func TestTargetsRequest(t *testing.T) {
 	}
 	m := body.Spec.Metrics
 	if body.Metadata.UID != "uid-e" || body.Metadata.ResourceVersion == "" || len(m) != 2 || m[0].Pods == nil || m[0].Pods.Target.AverageValue.String() != "10" ||
-		*m[1].Resource.Target.AverageUtilization != 120 || r.Manager != "craned-adoption-resource" || r.Why == "" {
-		t.Errorf("%s as %s: %s", raw, r.Manager, r.Why)
+		*m[1].Resource.Target.AverageUtilization != 120 || r.Manager != "craned-adoption-resource" || r.Reason == "" {
+		t.Errorf("%s as %s: %s", raw, r.Manager, r.Reason)
 	}
 }

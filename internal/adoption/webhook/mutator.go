@@ -29,11 +29,11 @@ type Workload struct {
 	NamespaceLabels     map[string]string
 }
 
-// Finder finds workloads, in memory. What it does not know is not there.
-type Finder func(kind, namespace, name string) (Workload, bool)
+// WorkloadFinder finds workloads, in memory. What it does not know is not there.
+type WorkloadFinder func(kind, namespace, name string) (Workload, bool)
 
 // Mutator implements pods.Mutator.
-type Mutator struct{ Find Finder }
+type Mutator struct{ FindWorkload WorkloadFinder }
 
 // Name implements pods.Mutator.
 func (Mutator) Name() string { return "adoption" }
@@ -44,23 +44,23 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	if !ok {
 		return nil, nil
 	}
-	w, ok := m.Find(kind, pod.Namespace, name)
-	if !ok || off(w.Labels) || off(w.NamespaceLabels) {
+	w, ok := m.FindWorkload(kind, pod.Namespace, name)
+	if !ok || optedOut(w.Labels) || optedOut(w.NamespaceLabels) {
 		return nil, nil
 	}
 	state, err := adoption.ParseState(w.Annotations[analysisv1alpha1.AnnotationAdoption])
 	if err != nil {
 		return nil, fmt.Errorf("%s %s/%s: %w", kind, pod.Namespace, name, err)
 	}
-	return operations(pod, state), nil
+	return patchOperations(pod, state), nil
 }
 
-func off(labels map[string]string) bool {
+func optedOut(labels map[string]string) bool {
 	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
 }
 
-// ofCronJob is how Kubernetes names the Jobs of a CronJob.
-var ofCronJob = regexp.MustCompile(`^(.+)-[0-9]+$`)
+// cronJobName is how Kubernetes names the Jobs of a CronJob.
+var cronJobName = regexp.MustCompile(`^(.+)-[0-9]+$`)
 
 // owner names the workload of a new pod by its controller, and by how Kubernetes names what stands between.
 func owner(pod *corev1.Pod) (kind, name string, ok bool) {
@@ -75,17 +75,17 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 		name, ok = strings.CutSuffix(of.Name, "-"+pod.Labels["pod-template-hash"])
 		return "Deployment", name, ok
 	case "Job":
-		if m := ofCronJob.FindStringSubmatch(of.Name); m != nil {
+		if m := cronJobName.FindStringSubmatch(of.Name); m != nil {
 			return "CronJob", m[1], true
 		}
 	}
 	return "", "", false
 }
 
-// operations turn what the pod asks for into what is adopted. A container that does not ask for what its template asked for
+// patchOperations turn what the pod asks for into what is adopted. A container that does not ask for what its template asked for
 // when adoption began is left alone: its owner has said something else since.
-func operations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
-	size, ok := state.ForNewPods()
+func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
+	size, ok := state.NewPodSize()
 	if !ok {
 		return nil
 	}
@@ -98,10 +98,10 @@ func operations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
 		for i := range part.list {
 			c := &part.list[i]
 			to, adopted := size.Containers[c.Name]
-			if !adopted || !same(shared.Resources(c.Resources), state.Earlier.Containers[c.Name]) || same(shared.Resources(c.Resources), to) {
+			if !adopted || !sameResources(shared.ConvertResources(c.Resources), state.Original.Containers[c.Name]) || sameResources(shared.ConvertResources(c.Resources), to) {
 				continue
 			}
-			give(&c.Resources, to)
+			setResources(&c.Resources, to)
 			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", part.path, i), Value: c.Resources})
 		}
 	}
@@ -112,18 +112,18 @@ func operations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
 	return out
 }
 
-func guaranteed(pod *corev1.Pod) bool { return shared.Pod(pod).Guaranteed() }
+func guaranteed(pod *corev1.Pod) bool { return shared.ConvertPod(pod).Guaranteed() }
 
-// same tells whether two containers ask for the same.
-func same(a, b rightsize.Resources) bool {
-	return equal(a.CPURequest, b.CPURequest) && equal(a.CPULimit, b.CPULimit) &&
-		equal(a.MemoryRequest, b.MemoryRequest) && equal(a.MemoryLimit, b.MemoryLimit)
+// sameResources tells whether two containers ask for the same.
+func sameResources(a, b rightsize.Resources) bool {
+	return equalValues(a.CPURequest, b.CPURequest) && equalValues(a.CPULimit, b.CPULimit) &&
+		equalValues(a.MemoryRequest, b.MemoryRequest) && equalValues(a.MemoryLimit, b.MemoryLimit)
 }
 
-func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// give sets what is adopted and leaves the rest: other resources, and what the size does not speak of.
-func give(to *corev1.ResourceRequirements, size rightsize.Resources) {
+// setResources sets what is adopted and leaves the rest: other resources, and what the size does not speak of.
+func setResources(to *corev1.ResourceRequirements, size rightsize.Resources) {
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, q *apiresource.Quantity) {
 		if q == nil {
 			return
@@ -133,20 +133,20 @@ func give(to *corev1.ResourceRequirements, size rightsize.Resources) {
 		}
 		(*list)[name] = *q
 	}
-	set(&to.Requests, corev1.ResourceCPU, cpu(size.CPURequest))
-	set(&to.Requests, corev1.ResourceMemory, memory(size.MemoryRequest))
-	set(&to.Limits, corev1.ResourceCPU, cpu(size.CPULimit))
-	set(&to.Limits, corev1.ResourceMemory, memory(size.MemoryLimit))
+	set(&to.Requests, corev1.ResourceCPU, cpuQuantity(size.CPURequest))
+	set(&to.Requests, corev1.ResourceMemory, memoryQuantity(size.MemoryRequest))
+	set(&to.Limits, corev1.ResourceCPU, cpuQuantity(size.CPULimit))
+	set(&to.Limits, corev1.ResourceMemory, memoryQuantity(size.MemoryLimit))
 }
 
-func cpu(v *series.MilliCPU) *apiresource.Quantity {
+func cpuQuantity(v *series.MilliCPU) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}
 	return apiresource.NewMilliQuantity(int64(*v), apiresource.DecimalSI)
 }
 
-func memory(v *series.Bytes) *apiresource.Quantity {
+func memoryQuantity(v *series.Bytes) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ var _ podwebhook.Mutator = Mutator{}
 const watching = `{"phase":"Watching","earlier":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},` +
 	`"before":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},"current":{"containers":{"app":{"cpuRequest":800,"memoryRequest":268435456}}},"steps":1}`
 
-func aPod(cpu, memory string, change ...func(*corev1.Pod)) *corev1.Pod {
+func newPod(cpu, memory string, change ...func(*corev1.Pod)) *corev1.Pod {
 	controller := true
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -50,19 +50,19 @@ func TestMutate(t *testing.T) {
 		want     string
 		fails    bool
 	}{
-		"adopted":                  {aPod("1", "512Mi"), adopted, want, false},
-		"as adopted":               {aPod("800m", "256Mi"), adopted, "null", false},
-		"the owner said otherwise": {aPod("2", "512Mi"), adopted, "null", false},
-		"not adopted":              {aPod("1", "512Mi"), Workload{}, "null", false},
-		"opted out":                {aPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, Labels: disabled}, "null", false},
-		"namespace opted out":      {aPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, NamespaceLabels: disabled}, "null", false},
-		"no owner":                 {aPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences = nil }), adopted, "null", false},
-		"another owner":            {aPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Game" }), adopted, "null", false},
-		"another template":         {aPod("1", "512Mi", func(p *corev1.Pod) { p.Labels = nil }), adopted, "null", false},
-		"nonsense":                 {aPod("1", "512Mi"), Workload{Annotations: map[string]string{"analysis.crane.io/adoption": "{"}}, "null", true},
-		"another container":        {aPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "x" }), adopted, "null", false},
+		"adopted":                  {newPod("1", "512Mi"), adopted, want, false},
+		"as adopted":               {newPod("800m", "256Mi"), adopted, "null", false},
+		"the owner said otherwise": {newPod("2", "512Mi"), adopted, "null", false},
+		"not adopted":              {newPod("1", "512Mi"), Workload{}, "null", false},
+		"opted out":                {newPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, Labels: disabled}, "null", false},
+		"namespace opted out":      {newPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, NamespaceLabels: disabled}, "null", false},
+		"no owner":                 {newPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences = nil }), adopted, "null", false},
+		"another owner":            {newPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Game" }), adopted, "null", false},
+		"another template":         {newPod("1", "512Mi", func(p *corev1.Pod) { p.Labels = nil }), adopted, "null", false},
+		"nonsense":                 {newPod("1", "512Mi"), Workload{Annotations: map[string]string{"analysis.crane.io/adoption": "{"}}, "null", true},
+		"another container":        {newPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "x" }), adopted, "null", false},
 	} {
-		m := Mutator{Find: func(kind, namespace, name string) (Workload, bool) {
+		m := Mutator{FindWorkload: func(kind, namespace, name string) (Workload, bool) {
 			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web"
 		}}
 		before := c.pod.DeepCopy()
@@ -82,14 +82,14 @@ func TestMutate(t *testing.T) {
 
 // TestGuaranteedStays: a pod that is guaranteed its resources is not made Burstable.
 func TestGuaranteedStays(t *testing.T) {
-	pod := aPod("1", "512Mi", func(p *corev1.Pod) {
+	pod := newPod("1", "512Mi", func(p *corev1.Pod) {
 		p.Spec.Containers = p.Spec.Containers[1:]
 		delete(p.Spec.Containers[0].Resources.Requests, "example.com/card")
 		p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests.DeepCopy()
 	})
 	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":1000,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
 		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
-	m := Mutator{Find: func(string, string, string) (Workload, bool) {
+	m := Mutator{FindWorkload: func(string, string, string) (Workload, bool) {
 		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true
 	}}
 	if got, err := m.Mutate(pod); err != nil || len(got) != 0 {

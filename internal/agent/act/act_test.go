@@ -17,24 +17,24 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// node is a host with one container in a fake kernel.
-type node struct {
+// fixture is a host with one container in a fake kernel.
+type fixture struct {
 	tree    *kernel.Tree
 	layout  cgroup.Layout
 	group   string
 	journal string
 }
 
-func newNode(t testing.TB, v1 bool) node {
+func newFixture(t testing.TB, v1 bool) fixture {
 	t.Helper()
 	dir := t.TempDir()
-	n := node{group: "kubepods/besteffort/podx/c", journal: filepath.Join(dir, "journal")}
+	n := fixture{group: "kubepods/besteffort/podx/c", journal: filepath.Join(dir, "journal")}
 	base := filepath.Join(dir, "sys/fs/cgroup")
 	n.tree = &kernel.Tree{Dir: base}
 	if v1 {
 		n.tree = &kernel.Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
 	}
-	n.make(t, v1)
+	n.makeGroups(t, v1)
 	var err error
 	if n.layout, err = cgroup.Detect(host.Root(dir)); err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func newNode(t testing.TB, v1 bool) node {
 	return n
 }
 
-// make makes the container's group, with a process.
-func (n node) make(t testing.TB, v1 bool) {
+// makeGroups makes the container's group, with a process.
+func (n fixture) makeGroups(t testing.TB, v1 bool) {
 	t.Helper()
 	if err := n.tree.Make(n.group); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func (n node) make(t testing.TB, v1 bool) {
 	}
 }
 
-func (n node) limit(t *testing.T) string {
+func (n fixture) limit(t *testing.T) string {
 	t.Helper()
 	b, burst, err := n.layout.ReadLimit(&host.Reader{}, n.group)
 	if err != nil {
@@ -74,7 +74,7 @@ func (n node) limit(t *testing.T) string {
 	return fmt.Sprintf("%s of %s burst %s", b.Quota, b.Period, burst)
 }
 
-func (n node) set(t *testing.T, quota, burst string) {
+func (n fixture) set(t *testing.T, quota, burst string) {
 	t.Helper()
 	q, b := n.layout.LimitFiles(n.group)
 	for _, w := range [][2]string{{q, quota}, {b, burst}} {
@@ -84,7 +84,7 @@ func (n node) set(t *testing.T, quota, burst string) {
 	}
 }
 
-func (n node) open(t *testing.T, files Files) *Journal {
+func (n fixture) open(t *testing.T, files FileWriter) *Journal {
 	t.Helper()
 	j, err := OpenJournal(n.journal, n.layout, files)
 	if err != nil {
@@ -93,7 +93,7 @@ func (n node) open(t *testing.T, files Files) *Journal {
 	return j
 }
 
-func (n node) throttler(t *testing.T, files Files) *Throttler {
+func (n fixture) throttler(t *testing.T, files FileWriter) *Throttler {
 	t.Helper()
 	return NewThrottler(n.layout, n.open(t, files))
 }
@@ -109,7 +109,7 @@ func steps() []qos.Throttle {
 
 func TestThrottleAndRestore(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		n.set(t, "40000", "20000")
 		th := n.throttler(t, n.tree)
 		for i, want := range []string{"30ms of 100ms burst 20ms", "10ms of 100ms burst 10ms", "20ms of 100ms burst 20ms", "40ms of 100ms burst 20ms"} {
@@ -136,7 +136,7 @@ func TestThrottleAndRestore(t *testing.T) {
 
 // TestNotOurs: what the kubelet has set meanwhile stays.
 func TestNotOurs(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	n.set(t, "40000", "0")
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
@@ -156,7 +156,7 @@ func TestNotOurs(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestGone(t *testing.T) {
 
 // TestFullDisk: without a journal nothing is changed.
 func TestFullDisk(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	n.set(t, "40000", "0")
 	n.journal = filepath.Join(t.TempDir(), "not/there/journal")
 	th := n.throttler(t, n.tree)
@@ -185,7 +185,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestRefused: what the kernel refuses is an error and can be undone.
 func TestRefused(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	n.set(t, "40000", "0")
 	refusing := filesFunc(func(file, _ string) error { return fmt.Errorf("%s: invalid argument", file) })
 	th := n.throttler(t, refusing)
@@ -207,7 +207,7 @@ func TestKernelFilesReplace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("130800 100000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (KernelFiles{}).Write(file, "97600 100000"); err != nil {
+	if err := (KernelFileWriter{}).Write(file, "97600 100000"); err != nil {
 		t.Fatal(err)
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != "97600 100000\n" {
@@ -217,7 +217,7 @@ func TestKernelFilesReplace(t *testing.T) {
 
 func TestKernelFilesMakeNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpu.max")
-	if err := (KernelFiles{}).Write(file, "max"); !errors.Is(err, os.ErrNotExist) {
+	if err := (KernelFileWriter{}).Write(file, "max"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

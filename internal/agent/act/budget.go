@@ -20,25 +20,25 @@ const (
 	// slotPrefix begins the names of the Leases that are slots, slotLabel is on all of them.
 	slotPrefix = "crane-agent-eviction-"
 	slotLabel  = "crane.io/eviction-budget"
-	// longestWindow is the longest that a Lease is believed to be held; a longer one would block the slot for ever.
-	longestWindow = time.Hour
-	// agrees is how far the node's clock may be from the API server's.
-	agrees = 30 * time.Second
-	// races is how many slots are lost to other nodes in one try before it is put off.
-	races = 10
+	// maxWindow is the longest that a Lease is believed to be held; a longer one would block the slot for ever.
+	maxWindow = time.Hour
+	// maxClockSkew is how far the node's clock may be from the API server's.
+	maxClockSkew = 30 * time.Second
+	// maxConflicts is how many slots are lost to other nodes in one try before it is put off.
+	maxConflicts = 10
 )
 
 // BudgetError tells that all slots are taken.
 type BudgetError struct {
 	Slots  int
 	Window time.Duration
-	// Free is the time until the next slot is free.
-	Free time.Duration
+	// FreeIn is the time until the next slot is free.
+	FreeIn time.Duration
 }
 
 // Error implements error.
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("the cluster's budget of %d evictions within %s is used up; the next may go in %s", e.Slots, e.Window, e.Free.Round(time.Second))
+	return fmt.Sprintf("the cluster's budget of %d evictions within %s is used up; the next may go in %s", e.Slots, e.Window, e.FreeIn.Round(time.Second))
 }
 
 // Budget bounds the evictions of all nodes together: who evicts first takes one of so many slots, each a Lease, for a window. Two nodes
@@ -87,13 +87,13 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 	start := rand.IntN(b.cfg.Slots)
 	for i := range b.cfg.Slots {
 		name := fmt.Sprintf("%s%d", slotPrefix, (start+i)%b.cfg.Slots)
-		if left := b.held(there[name], now); left > 0 {
+		if left := b.remaining(there[name], now); left > 0 {
 			soonest = min(soonest, left)
 			continue
 		}
 		lease, err := b.write(ctx, name, there[name], now)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			if lost++; lost < races {
+			if lost++; lost < maxConflicts {
 				continue
 			}
 			break
@@ -101,22 +101,22 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("lease %s: %w", name, err)
 		}
-		return b.checked(ctx, lease)
+		return b.verifyClock(ctx, lease)
 	}
-	return nil, &BudgetError{Slots: b.cfg.Slots, Window: b.cfg.Window, Free: soonest}
+	return nil, &BudgetError{Slots: b.cfg.Slots, Window: b.cfg.Window, FreeIn: soonest}
 }
 
-// held is how long a slot is still taken; 0 for one that is free.
-func (b *Budget) held(lease *coordinationv1.Lease, now time.Time) time.Duration {
+// remaining is how long a slot is still taken; 0 for one that is free.
+func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Duration {
 	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return 0
 	}
 	window := b.cfg.Window
 	if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
-		window = min(time.Duration(*s)*time.Second, longestWindow)
+		window = min(time.Duration(*s)*time.Second, maxWindow)
 	}
 	left := lease.Spec.RenewTime.Add(window).Sub(now)
-	if left > longestWindow+agrees {
+	if left > maxWindow+maxClockSkew {
 		return 0 // No clock that agrees with the API server's has written this.
 	}
 	return max(left, 0)
@@ -138,16 +138,16 @@ func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Le
 	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 }
 
-// checked gives a slot back whose times are wrong: a clock that is ahead would find every slot free.
-func (b *Budget) checked(ctx context.Context, lease *coordinationv1.Lease) (*Slot, error) {
+// verifyClock gives a slot back whose times are wrong: a clock that is ahead would find every slot free.
+func (b *Budget) verifyClock(ctx context.Context, lease *coordinationv1.Lease) (*Slot, error) {
 	slot := &Slot{b, lease}
 	for _, m := range lease.ManagedFields {
 		if m.Manager != fieldManager || m.Time == nil {
 			continue
 		}
-		if off := b.cfg.Clock.Now().Sub(m.Time.Time); off > agrees || off < -agrees {
+		if off := b.cfg.Clock.Now().Sub(m.Time.Time); off > maxClockSkew || off < -maxClockSkew {
 			err := fmt.Errorf("the node's clock is %s from the API server's", off.Round(time.Second))
-			if back := slot.GiveBack(ctx); back != nil {
+			if back := slot.Release(ctx); back != nil {
 				err = fmt.Errorf("%w; and its slot %s stays taken: %w", err, lease.Name, back)
 			}
 			return nil, err
@@ -156,8 +156,8 @@ func (b *Budget) checked(ctx context.Context, lease *coordinationv1.Lease) (*Slo
 	return slot, nil
 }
 
-// GiveBack frees the slot before its time, where nobody was evicted.
-func (s *Slot) GiveBack(ctx context.Context) error {
+// Release frees the slot before its time, where nobody was evicted.
+func (s *Slot) Release(ctx context.Context) error {
 	next := s.lease.DeepCopy()
 	next.Spec.HolderIdentity = nil
 	if _, err := s.budget.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {

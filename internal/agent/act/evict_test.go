@@ -28,14 +28,14 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// answers is an API server that answers an eviction as it is told to.
-type answers struct {
+// fakeEvictions is an API server that answers an eviction as it is told to.
+type fakeEvictions struct {
 	mu    sync.Mutex
 	asked []*policyv1.Eviction
 	err   func(ctx context.Context, name string) error
 }
 
-func (a *answers) Evict(ctx context.Context, e *policyv1.Eviction) error {
+func (a *fakeEvictions) Evict(ctx context.Context, e *policyv1.Eviction) error {
 	a.mu.Lock()
 	a.asked = append(a.asked, e)
 	err := a.err
@@ -46,7 +46,7 @@ func (a *answers) Evict(ctx context.Context, e *policyv1.Eviction) error {
 	return err(ctx, e.Name)
 }
 
-func (a *answers) names() (out []string) {
+func (a *fakeEvictions) names() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.asked {
@@ -69,9 +69,9 @@ func severalBudgets() error {
 }
 
 func evictionOf(name string, grace *time.Duration) qos.Eviction {
-	e := qos.Eviction{Pod: qos.PodRef{UID: "uid-" + name, Namespace: "n", Name: name}, Grace: grace, Takes: 30 * time.Second, Of: qos.Memory, Rule: "a/b"}
+	e := qos.Eviction{Pod: qos.PodRef{UID: "uid-" + name, Namespace: "n", Name: name}, GraceOverride: grace, GracePeriod: 30 * time.Second, Resource: qos.Memory, Rule: "a/b"}
 	if grace != nil {
-		e.Takes = *grace
+		e.GracePeriod = *grace
 	}
 	return e
 }
@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 		"timeout":            {context.DeadlineExceeded, Failed, true, true, "deadline"},
 		"connection refused": {fmt.Errorf("dial: %w", errors.New("refused")), Failed, true, true, "refused"},
 	} {
-		result, why, again, open := judge(test.err)
+		result, why, again, open := classifyAnswer(test.err)
 		if result != test.want || again != test.again || open != test.open || !strings.Contains(why, test.why) {
 			t.Errorf("%s: %s, %q, again %t, open %t", name, result, why, again, open)
 		}
@@ -109,7 +109,7 @@ func TestJudge(t *testing.T) {
 
 func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clocktesting.FakeClock) *Evictor {
 	t.Helper()
-	e := NewEvictor(EvictConfig{Client: client, Budget: budget, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
+	e := NewEvictor(EvictorConfig{Client: client, Budget: budget, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -123,7 +123,7 @@ func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clockt
 }
 
 // drained waits for so many outcomes.
-func drained(t *testing.T, e *Evictor, n int) (out []Outcome) {
+func drained(t *testing.T, e *Evictor, n int) (out []EvictionOutcome) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		out = append(out, e.Drain()...)
@@ -138,10 +138,10 @@ var evictionEpoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // TestEvictor: exactly that pod, with the action's grace period; each is answered for once.
 func TestEvictor(t *testing.T) {
-	client := &answers{}
+	client := &fakeEvictions{}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
 	grace := 7 * time.Second
-	if !e.Ask(evictionOf("a", &grace)) || !e.Ask(evictionOf("b", nil)) {
+	if !e.Enqueue(evictionOf("a", &grace)) || !e.Enqueue(evictionOf("b", nil)) {
 		t.Fatal("full")
 	}
 	out := drained(t, e, 2)
@@ -164,7 +164,7 @@ func TestEvictor(t *testing.T) {
 func TestEvictorHangs(t *testing.T) {
 	clk := clocktesting.NewFakeClock(evictionEpoch)
 	release := make(chan struct{})
-	client := &answers{err: func(ctx context.Context, _ string) error {
+	client := &fakeEvictions{err: func(ctx context.Context, _ string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -174,20 +174,20 @@ func TestEvictorHangs(t *testing.T) {
 	}}
 	e := runEvictor(t, client, nil, clk)
 	taken := 0
-	for i := range 10 * asked {
-		if e.Ask(evictionOf(fmt.Sprint("p", i), nil)) {
+	for i := range 10 * evictionQueueSize {
+		if e.Enqueue(evictionOf(fmt.Sprint("p", i), nil)) {
 			taken++
 		}
 	}
-	if taken > asked+1 {
+	if taken > evictionQueueSize+1 {
 		t.Errorf("%d wait", taken)
 	}
-	clk.Step(stale + time.Second)
+	clk.Step(maxWait + time.Second)
 	close(release)
 	out := drained(t, e, taken)
 	late := 0
 	for _, o := range out {
-		if o.Result == Failed && strings.Contains(o.Why, "waited") && o.Pause == 0 {
+		if o.Result == Failed && strings.Contains(o.Reason, "waited") && o.Pause == 0 {
 			late++
 		}
 	}
@@ -198,13 +198,13 @@ func TestEvictorHangs(t *testing.T) {
 
 // TestEvictorRests: failures in a row make longer and longer pauses, and an answer ends them.
 func TestEvictorRests(t *testing.T) {
-	client := &answers{err: func(context.Context, string) error { return apierrors.NewServiceUnavailable("gone") }}
+	client := &fakeEvictions{err: func(context.Context, string) error { return apierrors.NewServiceUnavailable("gone") }}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
 	last := time.Duration(0)
 	for i := range 12 {
-		e.Ask(evictionOf("a", nil))
+		e.Enqueue(evictionOf("a", nil))
 		o := drained(t, e, 1)[0]
-		if o.Result != Failed || o.Pause < firstRest || o.Pause > lastRest*5/4 || i > 0 && i < 4 && o.Pause <= last {
+		if o.Result != Failed || o.Pause < minPause || o.Pause > maxPause*5/4 || i > 0 && i < 4 && o.Pause <= last {
 			t.Errorf("failure %d: %+v after %s", i, o, last)
 		}
 		last = o.Pause
@@ -212,7 +212,7 @@ func TestEvictorRests(t *testing.T) {
 	client.mu.Lock()
 	client.err = nil
 	client.mu.Unlock()
-	e.Ask(evictionOf("a", nil))
+	e.Enqueue(evictionOf("a", nil))
 	if o := drained(t, e, 1)[0]; o.Result != Evicted || o.Pause != 0 {
 		t.Errorf("%+v", o)
 	}
@@ -220,7 +220,7 @@ func TestEvictorRests(t *testing.T) {
 
 // TestEvictorInsists: a webhook that says no of a pod is believed the third time; only then another one goes in its place.
 func TestEvictorInsists(t *testing.T) {
-	client := &answers{err: func(_ context.Context, name string) error {
+	client := &fakeEvictions{err: func(_ context.Context, name string) error {
 		if name == "kept" {
 			return apierrors.NewBadRequest("admission webhook denied it")
 		}
@@ -228,15 +228,15 @@ func TestEvictorInsists(t *testing.T) {
 	}}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
 	for i, want := range []Result{Failed, Failed, Refused, Refused} {
-		e.Ask(evictionOf("kept", nil))
-		if o := drained(t, e, 1)[0]; o.Result != want || o.Pause < firstRest || !strings.Contains(o.Why, "webhook") {
+		e.Enqueue(evictionOf("kept", nil))
+		if o := drained(t, e, 1)[0]; o.Result != want || o.Pause < minPause || !strings.Contains(o.Reason, "webhook") {
 			t.Errorf("no %d: %+v, want %s", i+1, o, want)
 		}
 	}
 	for i, want := range map[string]Result{"other": Evicted, "kept": Failed} {
-		e.Ask(evictionOf("other", nil))
+		e.Enqueue(evictionOf("other", nil))
 		drained(t, e, 1)
-		e.Ask(evictionOf(i, nil))
+		e.Enqueue(evictionOf(i, nil))
 		if o := drained(t, e, 1)[0]; o.Result != want {
 			t.Errorf("%s after another answer: %+v", i, o)
 		}
@@ -246,8 +246,8 @@ func TestEvictorInsists(t *testing.T) {
 // TestOutcomes: what the state makes of each outcome.
 func TestOutcomes(t *testing.T) {
 	policy := qos.Policy{Limits: qos.DefaultLimits(), Rules: []qos.Rule{{
-		Name: "a/b", Metric: "memory_total_usage", Above: 1000, Trigger: 1, Restore: 1, MaxAge: time.Minute,
-		Action: qos.Action{Name: "x", Evict: &qos.Evicting{}},
+		Name: "a/b", Metric: "memory_total_usage", Threshold: 1000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
+		Action: qos.Action{Name: "x", Evict: &qos.EvictionSettings{}},
 	}}}
 	look := func(s *qos.State, second int) qos.Plan {
 		at := evictionEpoch.Add(time.Duration(second) * time.Second)
@@ -274,23 +274,23 @@ func TestOutcomes(t *testing.T) {
 	} {
 		var s qos.State
 		plan := look(&s, 0)
-		if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "first" || plan.Evictions[0].Takes != 30*time.Second {
+		if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "first" || plan.Evictions[0].GracePeriod != 30*time.Second {
 			t.Fatalf("%+v", plan)
 		}
-		s.Asked(plan.Evictions[0], plan.At)
+		s.BeginEviction(plan.Evictions[0], plan.At)
 		for second := 1; second < 40; second++ {
 			if waiting := look(&s, second); len(waiting.Evictions) > 0 {
 				t.Fatalf("%s: while the answer is out %+v is evicted", test.result, waiting.Evictions)
 			}
 		}
-		Outcome{Eviction: plan.Evictions[0], Result: test.result, At: evictionEpoch.Add(40 * time.Second), Why: "the API server", Pause: test.pause}.Record(&s)
+		EvictionOutcome{Eviction: plan.Evictions[0], Result: test.result, At: evictionEpoch.Add(40 * time.Second), Reason: "the API server", Pause: test.pause}.Record(&s)
 		next := look(&s, 40)
 		got := ""
 		if len(next.Evictions) > 0 {
 			got = next.Evictions[0].Pod.Name
 		}
-		if got != test.want || !strings.Contains(next.Rules[0].Why, test.why) {
-			t.Errorf("after %s: %q, %q", test.result, got, next.Rules[0].Why)
+		if got != test.want || !strings.Contains(next.Rules[0].Reason, test.why) {
+			t.Errorf("after %s: %q, %q", test.result, got, next.Rules[0].Reason)
 		}
 		if test.pause > 0 {
 			if late := look(&s, 101); len(late.Evictions) != 1 || late.Evictions[0].Pod.Name != "first" {
@@ -340,10 +340,10 @@ func TestBudget(t *testing.T) {
 		clk.Step(time.Second)
 	}
 	var used *BudgetError
-	if _, err := b.Take(t.Context()); !errors.As(err, &used) || used.Free < 55*time.Second || used.Free > 57*time.Second || !strings.Contains(err.Error(), "budget of 3 evictions within 1m0s") {
+	if _, err := b.Take(t.Context()); !errors.As(err, &used) || used.FreeIn < 55*time.Second || used.FreeIn > 57*time.Second || !strings.Contains(err.Error(), "budget of 3 evictions within 1m0s") {
 		t.Errorf("a fourth: %v", err)
 	}
-	if err := slots[1].GiveBack(t.Context()); err != nil {
+	if err := slots[1].Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Take(t.Context()); err != nil {
@@ -452,7 +452,7 @@ func TestBudgetClock(t *testing.T) {
 func TestEvictorBudget(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())
-	api := &answers{err: func(_ context.Context, name string) error {
+	api := &fakeEvictions{err: func(_ context.Context, name string) error {
 		if name == "kept" {
 			return oneBudget()
 		}
@@ -460,10 +460,10 @@ func TestEvictorBudget(t *testing.T) {
 	}}
 	e := runEvictor(t, api, newBudget(client, "a", 1, clk), clk)
 	for _, name := range []string{"kept", "a", "b"} {
-		e.Ask(evictionOf(name, nil))
+		e.Enqueue(evictionOf(name, nil))
 	}
 	out := drained(t, e, 3)
-	if out[0].Result != Refused || out[1].Result != Evicted || out[2].Result != Withheld || out[2].Pause < firstRest || !strings.Contains(out[2].Why, "budget of 1 evictions") {
+	if out[0].Result != Refused || out[1].Result != Evicted || out[2].Result != Withheld || out[2].Pause < minPause || !strings.Contains(out[2].Reason, "budget of 1 evictions") {
 		t.Errorf("%+v", out)
 	}
 	if got := strings.Join(api.names(), " "); got != "kept a" {
@@ -472,8 +472,8 @@ func TestEvictorBudget(t *testing.T) {
 	client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no right"))
 	})
-	e.Ask(evictionOf("c", nil))
-	if o := drained(t, e, 1)[0]; o.Result != Failed || o.Pause < firstRest || !strings.Contains(o.Why, "budget of evictions cannot be asked") {
+	e.Enqueue(evictionOf("c", nil))
+	if o := drained(t, e, 1)[0]; o.Result != Failed || o.Pause < minPause || !strings.Contains(o.Reason, "budget of evictions cannot be asked") {
 		t.Errorf("%+v", o)
 	}
 	if n := len(api.names()); n != 2 {

@@ -10,18 +10,18 @@ import (
 	"syscall"
 )
 
-// Files writes to files of the kernel.
-type Files interface {
+// FileWriter writes to files of the kernel.
+type FileWriter interface {
 	// Write writes a value to a file that is there; it makes none.
 	Write(file, value string) error
 }
 
-// KernelFiles are the real ones.
-type KernelFiles struct{}
+// KernelFileWriter are the real ones.
+type KernelFileWriter struct{}
 
 // Write implements Files. The file is opened without O_CREATE: in a directory that is no cgroup a plain file would come to be. A kernel
 // takes no notice of O_TRUNC; the plain files of a simulated host need it.
-func (KernelFiles) Write(file, value string) error {
+func (KernelFileWriter) Write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestWriteSaysAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := make(chan error, 1)
-	go func() { said <- KernelFiles{}.Write(path, "1") }()
+	go func() { said <- KernelFileWriter{}.Write(path, "1") }()
 	select {
 	case err := <-said:
 		if !errors.Is(err, syscall.EAGAIN) {
@@ -45,13 +45,13 @@ func TestWriteSaysAgain(t *testing.T) {
 // TestWriteMakesNothing: a file that is not there is not made, and an empty value is a line.
 func TestWriteMakesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := (KernelFiles{}).Write(path, "1"); !errors.Is(err, os.ErrNotExist) {
+	if err := (KernelFileWriter{}).Write(path, "1"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (KernelFiles{}).Write(path, ""); err != nil {
+	if err := (KernelFileWriter{}).Write(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "\n" {

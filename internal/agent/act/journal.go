@@ -19,19 +19,19 @@ import (
 // ErrJournal tells of a journal that cannot be used: without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
-// sweepLeast is the number of files from which on a journal is swept.
-const sweepLeast = 256
+// minSweepFiles is the number of files from which on a journal is swept.
+const minSweepFiles = 256
 
-// maxUnits bounds a journal: all containers of a node with the most pods that there are, and some kinds of changes to each.
-const maxUnits = 10_000
+// maxEntries bounds a journal: all containers of a node with the most pods that there are, and some kinds of changes to each.
+const maxEntries = 10_000
 
 // Unit is what is changed together and put back together, such as quota and burst of a container.
 type Unit struct {
 	// Key names the unit: a kind of change and what it is made to, such as cpu/CONTAINER-ID. Of two units with a file in common, that
 	// which was changed first lies below the other.
 	Key string
-	// For is whom it is for, such as a pod's name, for people.
-	For string
+	// Subject is whom it is for, such as a pod's name, for people.
+	Subject string
 	// Changes are in the order in which they are written, which must be one that the kernel takes. A unit that changes cpu.idle has to
 	// hold the weight as well, before it: the kernel forgets it.
 	Changes []Change
@@ -49,15 +49,15 @@ type Change struct {
 
 // Entry is a unit that has been changed, or is about to be.
 type Entry struct {
-	Key string `json:"key"`
-	For string `json:"for"`
+	Key     string `json:"key"`
+	Subject string `json:"for"`
 	// Seq is higher for units that were changed first later.
-	Seq   uint64 `json:"seq"`
-	Files []Held `json:"files"`
+	Seq   uint64       `json:"seq"`
+	Files []FileRecord `json:"files"`
 }
 
-// Held is a file of a unit.
-type Held struct {
+// FileRecord is a file of a unit.
+type FileRecord struct {
 	Group string `json:"group"`
 	File  string `json:"file"`
 	// Original is what is to be put back, Set what was written last, or was about to be, and Before what the file held before that: one
@@ -68,16 +68,16 @@ type Held struct {
 	Condition bool   `json:"condition,omitempty"`
 }
 
-func (h *Held) is(group, file string) bool { return h.Group == group && h.File == file }
+func (h *FileRecord) matches(group, file string) bool { return h.Group == group && h.File == file }
 
-// ours tells whether a value is one that this unit has written or was about to replace: an agent that is killed leaves either.
-func (e *Entry) ours(h *Held, now string) bool {
-	if cgroup.SameSetting(h.File, now, h.Set) || cgroup.SameSetting(h.File, now, h.Before) {
+// isOwnValue tells whether a value is one that this unit has written or was about to replace: an agent that is killed leaves either.
+func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
+	if cgroup.EqualSettings(h.File, now, h.Set) || cgroup.EqualSettings(h.File, now, h.Before) {
 		return true
 	}
 	// With cpu.idle the kernel sets the weight itself, to the least and back to the usual one (sched_group_set_idle in
 	// kernel/sched/fair.c).
-	if idle := e.file(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
+	if idle := e.record(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
 		return false
 	}
 	return h.File == cgroup.FileWeight && (now == "0" || now == "100") || h.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
@@ -89,15 +89,15 @@ func (e *Entry) ours(h *Held, now string) bool {
 type Journal struct {
 	path   string
 	layout cgroup.Layout
-	files  Files
+	files  FileWriter
 	// replace is a field for tests that write thousands of journals.
 	replace func(path string, content []byte) error
 
 	mu      sync.Mutex
 	entries map[string]*Entry
 	last    uint64 // the highest Seq
-	// sweepAt is the number of files held from which on those that are gone are looked for.
-	sweepAt int
+	// sweepThreshold is the number of files held from which on those that are gone are looked for.
+	sweepThreshold int
 }
 
 // Change brings the files of a unit to new values; files of the unit that are not among the changes stay as they are. The first change
@@ -115,7 +115,7 @@ func (j *Journal) Change(u Unit) error {
 		return j.dropGone(u.Key)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", u.For, err)
+		return fmt.Errorf("%s: %w", u.Subject, err)
 	}
 	old := j.entries[u.Key]
 	if err := j.put(next); err != nil {
@@ -126,10 +126,10 @@ func (j *Journal) Change(u Unit) error {
 		if err == nil {
 			continue
 		}
-		if j.gone(s.group, s.file) {
+		if j.isGone(s.group, s.file) {
 			return j.dropGone(u.Key)
 		}
-		return errors.Join(fmt.Errorf("%s: write %q: %w", u.For, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
+		return errors.Join(fmt.Errorf("%s: write %q: %w", u.Subject, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (j *Journal) Change(u Unit) error {
 // keeps it.
 func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 	for _, s := range slices.Backward(written) {
-		if now, err := j.read(s.group, s.file); err == nil && cgroup.SameSetting(s.file, now, s.before) {
+		if now, err := j.read(s.group, s.file); err == nil && cgroup.EqualSettings(s.file, now, s.before) {
 			continue
 		}
 		if err := j.files.Write(s.path, s.before); err != nil {
@@ -158,91 +158,91 @@ type step struct{ group, file, path, value, before string }
 type change struct {
 	entry *Entry
 	steps []step
-	lifts []lift
+	undos []undo
 }
 
-// lift is a new original of a file that another unit has changed later.
-type lift struct {
-	held  *Held
-	value string
+// undo is a new original of a file that another unit has changed later.
+type undo struct {
+	record   *FileRecord
+	original string
 }
 
 func (j *Journal) prepare(u Unit) (*change, error) {
-	if u.Key == "" || len(u.Key) > maxText || len(u.For) > maxText {
+	if u.Key == "" || len(u.Key) > maxText || len(u.Subject) > maxText {
 		return nil, fmt.Errorf("%w: %.80q is no key", ErrJournal, u.Key)
 	}
-	next := &change{entry: &Entry{Key: u.Key, For: u.For, Seq: j.last + 1}}
+	next := &change{entry: &Entry{Key: u.Key, Subject: u.Subject, Seq: j.last + 1}}
 	if old := j.entries[u.Key]; old != nil {
 		next.entry.Seq, next.entry.Files = old.Seq, slices.Clone(old.Files)
-	} else if len(j.entries) >= maxUnits {
-		return nil, fmt.Errorf("%w: holds %d units, the most there are", ErrJournal, maxUnits)
+	} else if len(j.entries) >= maxEntries {
+		return nil, fmt.Errorf("%w: holds %d units, the most there are", ErrJournal, maxEntries)
 	}
 	for _, c := range u.Changes {
-		if err := j.add(next, c); err != nil {
+		if err := j.addChange(next, c); err != nil {
 			return nil, err
 		}
 	}
 	return next, nil
 }
 
-// add takes a change into what is to be done.
-func (j *Journal) add(next *change, c Change) error {
-	path, err := j.layout.Setting(c.Group, c.File)
+// addChange takes a change into what is to be done.
+func (j *Journal) addChange(next *change, c Change) error {
+	path, err := j.layout.SettingFile(c.Group, c.File)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	value := strings.TrimSpace(c.Value)
-	if !plain(value) {
+	if !isPlainLine(value) {
 		return fmt.Errorf("%w: %.80q is no value", ErrJournal, value)
 	}
 	now, err := j.read(c.Group, c.File)
 	if err != nil {
 		return err
 	}
-	over := j.above(next.entry, c.Group, c.File)
+	over := j.recordAbove(next.entry, c.Group, c.File)
 	if over != nil {
 		now = over.Original
 	}
-	h := next.entry.file(c.Group, c.File)
+	h := next.entry.record(c.Group, c.File)
 	if h == nil {
-		next.entry.Files = append(next.entry.Files, Held{Group: c.Group, File: c.File, Original: now, Set: now, Before: now})
+		next.entry.Files = append(next.entry.Files, FileRecord{Group: c.Group, File: c.File, Original: now, Set: now, Before: now})
 		h = &next.entry.Files[len(next.entry.Files)-1]
 	}
 	if c.Condition {
 		h.Condition, h.Original, h.Set, h.Before = true, now, now, now
 		return nil
 	}
-	if !next.entry.ours(h, now) {
+	if !next.entry.isOwnValue(h, now) {
 		h.Original = now
 	}
 	h.Before, h.Set = now, value
 	switch {
 	case over != nil:
-		next.lifts = append(next.lifts, lift{over, value})
-	case !cgroup.SameSetting(c.File, now, value):
+		next.undos = append(next.undos, undo{over, value})
+	case !cgroup.EqualSettings(c.File, now, value):
 		next.steps = append(next.steps, step{c.Group, c.File, path, value, now})
 	}
 	return nil
 }
 
-func (e *Entry) file(group, file string) *Held {
+func (e *Entry) record(group, file string) *FileRecord {
 	for i := range e.Files {
-		if e.Files[i].is(group, file) {
+		if e.Files[i].matches(group, file) {
 			return &e.Files[i]
 		}
 	}
 	return nil
 }
 
-// above is the file as the unit holds it that lies directly on an entry, nil where none does.
-func (j *Journal) above(e *Entry, group, file string) *Held {
-	var over *Held
+// recordAbove is the file as the unit holds it that lies directly on an entry, nil where none does.
+func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
+	var over *FileRecord
 	var lowest uint64
 	for _, other := range j.entries {
 		if other.Seq <= e.Seq || over != nil && other.Seq >= lowest {
 			continue
 		}
-		if h := other.file(group, file); h != nil && !h.Condition {
+		if h := other.record(group, file); h != nil && !h.Condition {
 			over, lowest = h, other.Seq
 		}
 	}
@@ -251,7 +251,7 @@ func (j *Journal) above(e *Entry, group, file string) *Held {
 
 // read is what a file holds, without its newline. The error is host.ErrGone where the file is not there.
 func (j *Journal) read(group, file string) (string, error) {
-	path, err := j.layout.Setting(group, file)
+	path, err := j.layout.SettingFile(group, file)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrJournal, err)
 	}
@@ -263,13 +263,13 @@ func (j *Journal) read(group, file string) (string, error) {
 		return "", fmt.Errorf("read: %w", err)
 	}
 	text, whole := strings.CutSuffix(string(content), "\n")
-	if !whole || !plain(text) {
-		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrHalf)
+	if !whole || !isPlainLine(text) {
+		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrTruncated)
 	}
 	return strings.TrimSpace(text), nil
 }
 
-func (j *Journal) gone(group, file string) bool {
+func (j *Journal) isGone(group, file string) bool {
 	_, err := j.read(group, file)
 	return errors.Is(err, host.ErrGone)
 }
@@ -282,7 +282,7 @@ func (j *Journal) Entry(key string) (Entry, bool) {
 	if e == nil {
 		return Entry{}, false
 	}
-	return Entry{Key: e.Key, For: e.For, Seq: e.Seq, Files: slices.Clone(e.Files)}, true
+	return Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq, Files: slices.Clone(e.Files)}, true
 }
 
 // Original is what will be put back to a file of a unit, or what it holds now where the unit has not changed it or somebody else has
@@ -295,7 +295,7 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 		return "", err
 	}
 	if e := j.entries[key]; e != nil {
-		if h := e.file(group, file); h != nil && (e.ours(h, now) || j.above(e, group, file) != nil) {
+		if h := e.record(group, file); h != nil && (e.isOwnValue(h, now) || j.recordAbove(e, group, file) != nil) {
 			return h.Original, nil
 		}
 	}
@@ -307,13 +307,13 @@ func (j *Journal) Entries() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := make([]Entry, 0, len(j.entries))
-	for _, e := range j.sorted() {
-		out = append(out, Entry{Key: e.Key, For: e.For, Seq: e.Seq, Files: slices.Clone(e.Files)})
+	for _, e := range j.entriesBySeq() {
+		out = append(out, Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq, Files: slices.Clone(e.Files)})
 	}
 	return out
 }
 
-func (j *Journal) sorted() []*Entry {
+func (j *Journal) entriesBySeq() []*Entry {
 	out := make([]*Entry, 0, len(j.entries))
 	for _, e := range j.entries {
 		out = append(out, e)

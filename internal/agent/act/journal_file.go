@@ -19,10 +19,10 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// journalVersion is that of the file's form; firstVersion had containers' limits of cpu alone, and is still undone.
+// journalVersion is that of the file's form; versionOne had containers' limits of cpu alone, and is still undone.
 const (
 	journalVersion = 2
-	firstVersion   = 1
+	versionOne     = 1
 )
 
 const (
@@ -40,7 +40,7 @@ type journalFile struct {
 
 // OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
 // beside the empty journal, which can be used: what it held cannot be undone any more.
-func OpenJournal(path string, layout cgroup.Layout, files Files) (*Journal, error) {
+func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal, error) {
 	j := &Journal{path: path, layout: layout, files: files, replace: durablefile.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,8 +73,8 @@ func (j *Journal) decode(content []byte) error {
 		if err := json.Unmarshal(file.Entries, &list); err != nil {
 			return fmt.Errorf("entries: %w", err)
 		}
-	case firstVersion:
-		list, err = j.decodeFirst(file.Entries)
+	case versionOne:
+		list, err = j.decodeV1(file.Entries)
 	default:
 		err = fmt.Errorf("has version %d, want %d", file.Version, journalVersion)
 	}
@@ -82,7 +82,7 @@ func (j *Journal) decode(content []byte) error {
 		return err
 	}
 	for _, e := range list {
-		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxUnits || !j.valid(e) {
+		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxEntries || !j.valid(e) {
 			return errors.New("an entry is none")
 		}
 		j.entries[e.Key] = e
@@ -92,46 +92,46 @@ func (j *Journal) decode(content []byte) error {
 }
 
 func (j *Journal) valid(e *Entry) bool {
-	if e.Key == "" || len(e.Key) > maxText || len(e.For) > maxText || e.Seq > math.MaxInt64 {
+	if e.Key == "" || len(e.Key) > maxText || len(e.Subject) > maxText || e.Seq > math.MaxInt64 {
 		return false
 	}
 	for i := range e.Files {
 		h := &e.Files[i]
-		if _, err := j.layout.Setting(h.Group, h.File); err != nil {
+		if _, err := j.layout.SettingFile(h.Group, h.File); err != nil {
 			return false
 		}
-		if !plain(h.Original) || !plain(h.Set) || !plain(h.Before) {
+		if !isPlainLine(h.Original) || !isPlainLine(h.Set) || !isPlainLine(h.Before) {
 			return false
 		}
 	}
 	return true
 }
 
-// plain tells whether a text can be the one line of a setting.
-func plain(text string) bool {
+// isPlainLine tells whether a text can be the one line of a setting.
+func isPlainLine(text string) bool {
 	return len(text) <= maxValue && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// firstEntry is one of the file's first version: a container's limit, in microseconds. A quota below 0 is none.
-type firstEntry struct {
-	ContainerID string     `json:"containerID"`
-	Group       string     `json:"group"`
-	Pod         string     `json:"pod"`
-	Original    firstLimit `json:"original"`
-	Set         firstLimit `json:"set"`
-	Before      firstLimit `json:"before"`
+// entryV1 is one of the file's first version: a container's limit, in microseconds. A quota below 0 is none.
+type entryV1 struct {
+	ContainerID string  `json:"containerID"`
+	Group       string  `json:"group"`
+	Pod         string  `json:"pod"`
+	Original    limitV1 `json:"original"`
+	Set         limitV1 `json:"set"`
+	Before      limitV1 `json:"before"`
 }
 
-type firstLimit struct {
+type limitV1 struct {
 	Quota  int64 `json:"quota"`
 	Period int64 `json:"period"`
 	Burst  int64 `json:"burst"`
 }
 
-func (l firstLimit) valid() bool { return l.Period > 0 && l.Burst >= 0 && l.Quota != 0 }
+func (l limitV1) valid() bool { return l.Period > 0 && l.Burst >= 0 && l.Quota != 0 }
 
-func (j *Journal) decodeFirst(raw []byte) ([]*Entry, error) {
-	var entries map[string]firstEntry
+func (j *Journal) decodeV1(raw []byte) ([]*Entry, error) {
+	var entries map[string]entryV1
 	if err := json.Unmarshal(raw, &entries); err != nil {
 		return nil, fmt.Errorf("entries: %w", err)
 	}
@@ -140,18 +140,18 @@ func (j *Journal) decodeFirst(raw []byte) ([]*Entry, error) {
 		if id != old.ContainerID || !old.Original.valid() || !old.Set.valid() || !old.Before.valid() {
 			return nil, fmt.Errorf("entry %.80q is none", id)
 		}
-		e := &Entry{Key: cpuKey(id), For: old.Pod, Seq: uint64(len(out) + 1)}
-		hold := func(file string, value func(firstLimit) string) *Held {
-			e.Files = append(e.Files, Held{Group: old.Group, File: file, Original: value(old.Original), Set: value(old.Set), Before: value(old.Before)})
+		e := &Entry{Key: cpuKey(id), Subject: old.Pod, Seq: uint64(len(out) + 1)}
+		hold := func(file string, value func(limitV1) string) *FileRecord {
+			e.Files = append(e.Files, FileRecord{Group: old.Group, File: file, Original: value(old.Original), Set: value(old.Set), Before: value(old.Before)})
 			return &e.Files[len(e.Files)-1]
 		}
-		names := cpuFiles(j.layout.Version)
+		names := cpuLimitFiles(j.layout.Version)
 		if j.layout.Version != cgroup.V2 {
-			hold(cgroup.FilePeriodV1, func(l firstLimit) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
+			hold(cgroup.FilePeriodV1, func(l limitV1) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
 		}
-		hold(names.burst, func(l firstLimit) string { return strconv.FormatInt(l.Burst, 10) })
-		hold(names.quota, func(l firstLimit) string {
-			return names.limit(cgroup.Bandwidth{Quota: time.Duration(l.Quota) * time.Microsecond, Period: time.Duration(l.Period) * time.Microsecond})
+		hold(names.burst, func(l limitV1) string { return strconv.FormatInt(l.Burst, 10) })
+		hold(names.quota, func(l limitV1) string {
+			return names.format(cgroup.Bandwidth{Quota: time.Duration(l.Quota) * time.Microsecond, Period: time.Duration(l.Period) * time.Microsecond})
 		})
 		out = append(out, e)
 	}
@@ -161,9 +161,9 @@ func (j *Journal) decodeFirst(raw []byte) ([]*Entry, error) {
 // put adds or changes an entry. It returns when it is on the disk.
 func (j *Journal) put(c *change) error {
 	old := j.entries[c.entry.Key]
-	before := make([]string, len(c.lifts))
-	for i, l := range c.lifts {
-		before[i], l.held.Original = l.held.Original, l.value
+	before := make([]string, len(c.undos))
+	for i, l := range c.undos {
+		before[i], l.record.Original = l.record.Original, l.original
 	}
 	j.entries[c.entry.Key] = c.entry
 	err := j.save()
@@ -171,8 +171,8 @@ func (j *Journal) put(c *change) error {
 		j.last = max(j.last, c.entry.Seq)
 		return nil
 	}
-	for i, l := range c.lifts {
-		l.held.Original = before[i]
+	for i, l := range c.undos {
+		l.record.Original = before[i]
 	}
 	if old != nil {
 		j.entries[c.entry.Key] = old
@@ -184,7 +184,7 @@ func (j *Journal) put(c *change) error {
 
 // save replaces the file in one step: a write that is torn leaves the old one.
 func (j *Journal) save() error {
-	raw, err := json.Marshal(j.sorted())
+	raw, err := json.Marshal(j.entriesBySeq())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}

@@ -19,7 +19,7 @@ import (
 // else has set last.
 func TestJournalHolds(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		file, least := cgroup.FileWeight, 1
 		if v1 {
 			file, least = cgroup.FileSharesV1, 2
@@ -76,7 +76,7 @@ func TestJournalHolds(t *testing.T) {
 // TestJournalOthers: what somebody else sets while units hold a file stays, whichever of them are undone then.
 func TestJournalOthers(t *testing.T) {
 	for _, keys := range [][]string{{"a/x"}, {"b/x"}, {"a/x", "b/x"}, {"b/x", "a/x"}} {
-		n := newNode(t, false)
+		n := newFixture(t, false)
 		j := n.open(t, n.tree)
 		n.change(t, j, "a/x", "50")
 		n.change(t, j, "b/x", "20")
@@ -94,7 +94,7 @@ func TestJournalOthers(t *testing.T) {
 
 // TestDiskFills: a disk that is full from some time on stops changes, and what was changed before is undone all the same.
 func TestDiskFills(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	n.change(t, j, "a/x", "50")
 	n.change(t, j, "b/x", "20")

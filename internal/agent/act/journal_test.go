@@ -15,15 +15,15 @@ import (
 )
 
 // weightOf is a unit that sets the weight of the node's container.
-func (n node) weightOf(key, value string) Unit {
+func (n fixture) weightOf(key, value string) Unit {
 	file := cgroup.FileWeight
 	if n.layout.Version != cgroup.V2 {
 		file = cgroup.FileSharesV1
 	}
-	return Unit{Key: key, For: "batch/hog", Changes: []Change{{Group: n.group, File: file, Value: value}}}
+	return Unit{Key: key, Subject: "batch/hog", Changes: []Change{{Group: n.group, File: file, Value: value}}}
 }
 
-func (n node) weight(t *testing.T) string {
+func (n fixture) weight(t *testing.T) string {
 	t.Helper()
 	file := "cpu.weight"
 	if n.layout.Version != cgroup.V2 {
@@ -36,7 +36,7 @@ func (n node) weight(t *testing.T) string {
 	return strings.TrimSpace(string(content))
 }
 
-func (n node) change(t *testing.T, j *Journal, key, value string) {
+func (n fixture) change(t *testing.T, j *Journal, key, value string) {
 	t.Helper()
 	if err := j.Change(n.weightOf(key, value)); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func (n node) change(t *testing.T, j *Journal, key, value string) {
 }
 
 func TestChangeAndUndo(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	n.change(t, j, "weight/c", "50")
 	n.change(t, j, "weight/c", "20")
@@ -52,7 +52,7 @@ func TestChangeAndUndo(t *testing.T) {
 		t.Errorf("weight %s, want 20", got)
 	}
 	e, ok := n.open(t, n.tree).Entry("weight/c")
-	if want := (Held{Group: n.group, File: "cpu.weight", Original: "100", Set: "20", Before: "50"}); !ok || len(e.Files) != 1 || e.Files[0] != want {
+	if want := (FileRecord{Group: n.group, File: "cpu.weight", Original: "100", Set: "20", Before: "50"}); !ok || len(e.Files) != 1 || e.Files[0] != want {
 		t.Errorf("the next start reads %+v, want %+v", e, want)
 	}
 	if err := j.Undo("weight/other"); err != nil || n.weight(t) != "20" {
@@ -86,7 +86,7 @@ func TestLayers(t *testing.T) {
 		}, "100"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, false)
+			n := newFixture(t, false)
 			j := n.open(t, n.tree)
 			change := func(key, value string) { n.change(t, j, key, value) }
 			change("a/x", "50")
@@ -103,7 +103,7 @@ func TestLayers(t *testing.T) {
 
 // TestTakenBack: when the kernel refuses a part of a unit, what was written before it is taken back.
 func TestTakenBack(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	u := n.weightOf("both/c", "50")
 	u.Changes = append(u.Changes, Change{Group: n.group, File: cgroup.FileMax, Value: "10 100000"})
@@ -121,7 +121,7 @@ func TestTakenBack(t *testing.T) {
 
 // TestCondition: where a period was changed, the old quota would be another limit.
 func TestCondition(t *testing.T) {
-	n := newNode(t, true)
+	n := newFixture(t, true)
 	n.set(t, "40000", "0")
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
@@ -137,7 +137,7 @@ func TestCondition(t *testing.T) {
 
 // TestChangesNothingElse: only settings of groups are written.
 func TestChangesNothingElse(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, filesFunc(func(file, _ string) error { t.Errorf("%s is written", file); return nil }))
 	for _, c := range []Change{
 		{Group: n.group, File: "cgroup.procs", Value: "1"},
@@ -158,9 +158,9 @@ func TestChangesNothingElse(t *testing.T) {
 
 // TestFull: a journal does not grow without bound.
 func TestFull(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, n.tree)
-	for i := range maxUnits {
+	for i := range maxEntries {
 		j.entries[fmt.Sprint(i)] = &Entry{Key: fmt.Sprint(i), Seq: uint64(i)}
 	}
 	if err := j.Change(n.weightOf("a/x", "50")); !errors.Is(err, ErrJournal) || n.weight(t) != "100" {
@@ -176,7 +176,7 @@ func written(version int, entries string) []byte {
 // TestFirstVersion: what an agent of the first version left is undone.
 func TestFirstVersion(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		n.set(t, "30000", "5000")
 		content := written(1, `{"c":{"containerID":"c","group":"`+n.group+`","pod":"batch/hog","original":{"quota":40000,"period":100000,"burst":20000},`+
 			`"set":{"quota":30000,"period":100000,"burst":5000},"before":{"quota":40000,"period":100000,"burst":20000}}}`)
@@ -194,7 +194,7 @@ func TestFirstVersion(t *testing.T) {
 }
 
 func TestDamagedJournal(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func FuzzJournal(f *testing.F) {
 	f.Add(string(written(2, "[]")))
 	f.Add(string(written(2, `[{"key":"a","seq":1,"files":[{"group":"x","file":"cpu.max","original":"max 100000","set":"5000 100000","before":"max 100000"}]}]`)))
 	f.Add(string(written(1, `{"c":{"containerID":"c","group":"x","original":{"quota":4,"period":1},"set":{"quota":4,"period":1},"before":{"quota":4,"period":1}}}`)))
-	n := newNode(f, false)
+	n := newFixture(f, false)
 	f.Fuzz(func(t *testing.T, content string) {
 		j := &Journal{layout: n.layout, entries: map[string]*Entry{}}
 		if j.decode([]byte(content)) != nil {
@@ -251,12 +251,12 @@ func FuzzJournal(f *testing.F) {
 // TestSweep: what is held of pods that have ended does not grow, whether they are many or one whose containers come and go; what is held of
 // those that are there stays, and is put back.
 func TestSweep(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	j.replace = func(string, []byte) error { return nil } // thousands of times
 	n.change(t, j, "weight/c", "20")
 	most := 0
-	for i := range 4 * sweepLeast {
+	for i := range 4 * minSweepFiles {
 		group := fmt.Sprintf("kubepods/besteffort/podx/%d", i)
 		if err := n.tree.Make(group); err != nil {
 			t.Fatal(err)
@@ -265,7 +265,7 @@ func TestSweep(t *testing.T) {
 		if i%2 == 0 {
 			key = fmt.Sprintf("cpu/pod%d", i)
 		}
-		if err := j.Change(Unit{Key: key, For: "batch/short", Changes: []Change{{Group: group, File: cgroup.FileWeight, Value: "50"}}}); err != nil {
+		if err := j.Change(Unit{Key: key, Subject: "batch/short", Changes: []Change{{Group: group, File: cgroup.FileWeight, Value: "50"}}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.tree.Remove(group); err != nil {
@@ -277,7 +277,7 @@ func TestSweep(t *testing.T) {
 		}
 		most = max(most, held)
 	}
-	if most > sweepLeast+1 {
+	if most > minSweepFiles+1 {
 		t.Errorf("%d files are held, of which one is there", most)
 	}
 	if err := j.UndoAll(); err != nil || n.weight(t) != "100" || len(j.Entries()) > 0 {

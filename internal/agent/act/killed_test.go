@@ -15,34 +15,34 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// mortal is an agent that is killed at a write: before it or after it.
-type mortal struct {
-	Files
+// killingWriter is an agent that is killed at a write: before it or after it.
+type killingWriter struct {
+	FileWriter
 	left  *int
 	after bool
 }
 
-type killed struct{}
+type killedPanic struct{}
 
-func (m mortal) Write(file, value string) error {
+func (m killingWriter) Write(file, value string) error {
 	if *m.left--; *m.left < 0 && !m.after {
-		panic(killed{})
+		panic(killedPanic{})
 	}
-	err := m.Files.Write(file, value)
+	err := m.FileWriter.Write(file, value)
 	if *m.left < 0 {
-		panic(killed{})
+		panic(killedPanic{})
 	}
 	return err
 }
 
-// action is a kind of change: what the node was set to before, and what an agent does.
-type action struct {
+// journalAction is a kind of change: what the node was set to before, and what an agent does.
+type journalAction struct {
 	before map[string]string // by file of the container's group, or of the pod's after a slash
-	do     func(n node, j *Journal) error
+	do     func(n fixture, j *Journal) error
 }
 
 // change makes a change of the container's group, or of the pod's where the file begins with a slash.
-func (n node) to(file, value string) Change {
+func (n fixture) to(file, value string) Change {
 	group := n.group
 	if rest, ok := strings.CutPrefix(file, "/"); ok {
 		group, file = filepath.Dir(group), rest
@@ -50,9 +50,9 @@ func (n node) to(file, value string) Change {
 	return Change{Group: group, File: file, Value: value}
 }
 
-func unit(changes ...Change) Unit { return Unit{Key: "test/c", For: "batch/hog", Changes: changes} }
+func unit(changes ...Change) Unit { return Unit{Key: "test/c", Subject: "batch/hog", Changes: changes} }
 
-func throttleAll(n node, j *Journal) error {
+func throttleAll(n fixture, j *Journal) error {
 	th := NewThrottler(n.layout, j)
 	for _, s := range steps() {
 		s.Weight = 0.5
@@ -63,8 +63,8 @@ func throttleAll(n node, j *Journal) error {
 	return nil
 }
 
-func inTurn(units ...func(n node) Unit) func(node, *Journal) error {
-	return func(n node, j *Journal) error {
+func inTurn(units ...func(n fixture) Unit) func(fixture, *Journal) error {
+	return func(n fixture, j *Journal) error {
 		for _, u := range units {
 			if err := j.Change(u(n)); err != nil {
 				return err
@@ -74,55 +74,59 @@ func inTurn(units ...func(n node) Unit) func(node, *Journal) error {
 	}
 }
 
-// actions are all kinds of changes, by what they are and the version of cgroups.
-func actions(v1 bool) map[string]action {
-	all := map[string]action{
+// journalActions are all kinds of changes, by what they are and the version of cgroups.
+func journalActions(v1 bool) map[string]journalAction {
+	all := map[string]journalAction{
 		"cpus": {map[string]string{"/cpuset.cpus": "0-3", "cpuset.cpus": "0-3"}, inTurn(
-			func(n node) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("cpuset.mems", "0")) },
-			func(n node) Unit { return unit(n.to("cpuset.cpus", "0,2")) },
+			func(n fixture) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("cpuset.mems", "0")) },
+			func(n fixture) Unit { return unit(n.to("cpuset.cpus", "0,2")) },
 		)},
 		"cpus of pod and container": {map[string]string{"/cpuset.cpus": "0-3", "cpuset.cpus": "0-3"}, inTurn(
-			func(n node) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("/cpuset.cpus", "1-2")) },
-			func(n node) Unit { return unit(n.to("/cpuset.cpus", "1-3"), n.to("cpuset.cpus", "1-3")) },
+			func(n fixture) Unit { return unit(n.to("cpuset.cpus", "1"), n.to("/cpuset.cpus", "1-2")) },
+			func(n fixture) Unit { return unit(n.to("/cpuset.cpus", "1-3"), n.to("cpuset.cpus", "1-3")) },
 		)},
 	}
 	if v1 {
-		all["quota and burst"] = action{map[string]string{"cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
-		all["quota and burst in a pod"] = action{map[string]string{"/cpu.cfs_quota_us": "40000", "/cpu.shares": "512", "cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
-		all["shares"] = action{map[string]string{"cpu.shares": "512"}, inTurn(
-			func(n node) Unit { return unit(n.to("cpu.shares", "128")) },
-			func(n node) Unit { return unit(n.to("cpu.shares", "2")) },
+		all["quota and burst"] = journalAction{map[string]string{"cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
+		all["quota and burst in a pod"] = journalAction{map[string]string{"/cpu.cfs_quota_us": "40000", "/cpu.shares": "512", "cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
+		all["shares"] = journalAction{map[string]string{"cpu.shares": "512"}, inTurn(
+			func(n fixture) Unit { return unit(n.to("cpu.shares", "128")) },
+			func(n fixture) Unit { return unit(n.to("cpu.shares", "2")) },
 		)}
-		all["idle"] = action{map[string]string{"cpu.shares": "512"}, inTurn(
-			func(n node) Unit { return unit(n.to("cpu.shares", "2"), n.to("cpu.idle", "1")) },
-			func(n node) Unit { return unit(n.to("cpu.idle", "0")) },
+		all["idle"] = journalAction{map[string]string{"cpu.shares": "512"}, inTurn(
+			func(n fixture) Unit { return unit(n.to("cpu.shares", "2"), n.to("cpu.idle", "1")) },
+			func(n fixture) Unit { return unit(n.to("cpu.idle", "0")) },
 		)}
-		all["quota of pod and container"] = action{map[string]string{"/cpu.cfs_quota_us": "80000", "cpu.cfs_quota_us": "40000"}, inTurn(
-			func(n node) Unit { return unit(n.to("cpu.cfs_quota_us", "20000"), n.to("/cpu.cfs_quota_us", "30000")) },
-			func(n node) Unit { return unit(n.to("/cpu.cfs_quota_us", "90000"), n.to("cpu.cfs_quota_us", "85000")) },
+		all["quota of pod and container"] = journalAction{map[string]string{"/cpu.cfs_quota_us": "80000", "cpu.cfs_quota_us": "40000"}, inTurn(
+			func(n fixture) Unit {
+				return unit(n.to("cpu.cfs_quota_us", "20000"), n.to("/cpu.cfs_quota_us", "30000"))
+			},
+			func(n fixture) Unit {
+				return unit(n.to("/cpu.cfs_quota_us", "90000"), n.to("cpu.cfs_quota_us", "85000"))
+			},
 		)}
 		return all
 	}
-	all["quota and burst"] = action{map[string]string{"cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
-	all["quota and burst in a pod"] = action{map[string]string{"/cpu.max": "40000", "/cpu.weight": "39", "cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
-	all["cpus, where there were none"] = action{nil, inTurn(func(n node) Unit { return unit(n.to("cpuset.cpus", "1")) })}
-	all["weight"] = action{map[string]string{"cpu.weight": "39"}, inTurn(
-		func(n node) Unit { return unit(n.to("cpu.weight", "20")) },
-		func(n node) Unit { return unit(n.to("cpu.weight", "1")) },
+	all["quota and burst"] = journalAction{map[string]string{"cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
+	all["quota and burst in a pod"] = journalAction{map[string]string{"/cpu.max": "40000", "/cpu.weight": "39", "cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
+	all["cpus, where there were none"] = journalAction{nil, inTurn(func(n fixture) Unit { return unit(n.to("cpuset.cpus", "1")) })}
+	all["weight"] = journalAction{map[string]string{"cpu.weight": "39"}, inTurn(
+		func(n fixture) Unit { return unit(n.to("cpu.weight", "20")) },
+		func(n fixture) Unit { return unit(n.to("cpu.weight", "1")) },
 	)}
-	all["idle"] = action{map[string]string{"cpu.weight": "39"}, inTurn(
-		func(n node) Unit { return unit(n.to("cpu.weight", "1"), n.to("cpu.idle", "1")) },
-		func(n node) Unit { return unit(n.to("cpu.idle", "0")) },
+	all["idle"] = journalAction{map[string]string{"cpu.weight": "39"}, inTurn(
+		func(n fixture) Unit { return unit(n.to("cpu.weight", "1"), n.to("cpu.idle", "1")) },
+		func(n fixture) Unit { return unit(n.to("cpu.idle", "0")) },
 	)}
-	all["memory.high"] = action{map[string]string{"memory.high": "100000000"}, inTurn(
-		func(n node) Unit { return unit(n.to("memory.high", "90000001")) },
-		func(n node) Unit { return unit(n.to("memory.high", "80000000")) },
+	all["memory.high"] = journalAction{map[string]string{"memory.high": "100000000"}, inTurn(
+		func(n fixture) Unit { return unit(n.to("memory.high", "90000001")) },
+		func(n fixture) Unit { return unit(n.to("memory.high", "80000000")) },
 	)}
-	all["quota and weight"] = action{map[string]string{"cpu.max": "40000", "/cpu.max": "80000", "cpu.weight": "39"}, inTurn(
-		func(n node) Unit {
+	all["quota and weight"] = journalAction{map[string]string{"cpu.max": "40000", "/cpu.max": "80000", "cpu.weight": "39"}, inTurn(
+		func(n fixture) Unit {
 			return unit(n.to("cpu.max", "20000"), n.to("/cpu.max", "20000"), n.to("cpu.weight", "10"))
 		},
-		func(n node) Unit {
+		func(n fixture) Unit {
 			return unit(n.to("/cpu.max", "30000"), n.to("cpu.max", "30000"), n.to("cpu.weight", "20"))
 		},
 	)}
@@ -130,12 +134,12 @@ func actions(v1 bool) map[string]action {
 }
 
 // settings are what the pod's group and the container's are set to.
-func (n node) settings(t *testing.T) map[string]string {
+func (n fixture) settings(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, group := range []string{n.group, filepath.Dir(n.group)} {
 		for _, file := range []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.shares", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.high"} {
-			path, err := n.layout.Setting(group, file)
+			path, err := n.layout.SettingFile(group, file)
 			if err != nil {
 				continue
 			}
@@ -159,14 +163,14 @@ func (n node) settings(t *testing.T) map[string]string {
 }
 
 // prepare makes a node as it is before an action.
-func (a action) prepare(t *testing.T, v1 bool) node {
+func (a journalAction) prepare(t *testing.T, v1 bool) fixture {
 	t.Helper()
-	n := newNode(t, v1)
+	n := newFixture(t, v1)
 	// v1 takes a container's limit only below its pod's, which sorts first.
 	for _, file := range slices.Sorted(maps.Keys(a.before)) {
 		value := a.before[file]
 		c := n.to(file, value)
-		path, err := n.layout.Setting(c.Group, c.File)
+		path, err := n.layout.SettingFile(c.Group, c.File)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +182,7 @@ func (a action) prepare(t *testing.T, v1 bool) node {
 }
 
 // files are the contents of all files of the node's cgroups.
-func (n node) files(t *testing.T) map[string]string {
+func (n fixture) files(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	if err := filepath.WalkDir(filepath.Join(filepath.Dir(n.journal), "sys"), func(path string, d os.DirEntry, err error) error {
@@ -195,7 +199,7 @@ func (n node) files(t *testing.T) map[string]string {
 }
 
 // reset brings a node back to what it was: making another takes longer than all the rest.
-func (n node) reset(t *testing.T, files map[string]string) {
+func (n fixture) reset(t *testing.T, files map[string]string) {
 	t.Helper()
 	for path, now := range n.files(t) {
 		if now == files[path] {
@@ -211,12 +215,12 @@ func (n node) reset(t *testing.T, files map[string]string) {
 }
 
 // run runs an action with an agent that dies at one of its writes, and the start of the next agent. forgetful agents have no journal then.
-func (a action) run(t *testing.T, n node, at int, after, forgetful bool) (died bool, changed []string) {
+func (a journalAction) run(t *testing.T, n fixture, at int, after, forgetful bool) (died bool, changed []string) {
 	t.Helper()
 	before := n.settings(t)
 	left := at
 	died = dies(t, func() error {
-		j := n.open(t, mortal{n.tree, &left, after})
+		j := n.open(t, killingWriter{n.tree, &left, after})
 		j.replace = replaceUnsynced
 		return a.do(n, j)
 	})
@@ -233,7 +237,7 @@ func (a action) run(t *testing.T, n node, at int, after, forgetful bool) (died b
 }
 
 // undone starts an agent, which undoes what its journal holds, and returns what is set otherwise than before then.
-func (n node) undone(t *testing.T, before map[string]string) (changed []string) {
+func (n fixture) undone(t *testing.T, before map[string]string) (changed []string) {
 	t.Helper()
 	next := n.open(t, n.tree)
 	next.replace = replaceUnsynced
@@ -244,7 +248,7 @@ func (n node) undone(t *testing.T, before map[string]string) (changed []string) 
 		t.Errorf("%+v are left", next.Entries())
 	}
 	for file, value := range n.settings(t) {
-		if !cgroup.SameSetting(filepath.Base(strings.Fields(file)[1]), value, before[file]) {
+		if !cgroup.EqualSettings(filepath.Base(strings.Fields(file)[1]), value, before[file]) {
 			changed = append(changed, file+": "+value+", was "+before[file])
 		}
 	}
@@ -260,7 +264,7 @@ func dies(t *testing.T, do func() error) (died bool) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(killed); !ok {
+			if _, ok := r.(killedPanic); !ok {
 				panic(r)
 			}
 			died = true
@@ -276,7 +280,7 @@ func dies(t *testing.T, do func() error) (died bool) {
 // damage: without the journal of the one that was killed it is not.
 func TestKilled(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		for name, a := range actions(v1) {
+		for name, a := range journalActions(v1) {
 			t.Run(map[bool]string{false: "v2 ", true: "v1 "}[v1]+name, func(t *testing.T) {
 				points, damage := 0, 0
 				n := a.prepare(t, v1)

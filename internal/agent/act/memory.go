@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// askedMemory is how many changes of memory may wait: those of a node with many pods in one measurement.
-	askedMemory = 256
-	// reclaimPart is what is asked back in one write: some tenths of a second, after which the end of the agent is looked at.
-	reclaimPart series.Bytes = 256 << 20
-	// filesAlone has the kernel drop files and swap nothing out. Older kernels refuse it.
-	filesAlone = " swappiness=0"
+	// memoryQueueSize is how many changes of memory may wait: those of a node with many pods in one measurement.
+	memoryQueueSize = 256
+	// reclaimChunk is what is asked back in one write: some tenths of a second, after which the end of the agent is looked at.
+	reclaimChunk series.Bytes = 256 << 20
+	// withoutSwap has the kernel drop files and swap nothing out. Older kernels refuse it.
+	withoutSwap = " swappiness=0"
 	// kindMemory is the kind of units that are containers' limits of memory.
 	kindMemory = "memory"
 )
 
-// MemoryConfig is what a MemoryThrottler needs.
-type MemoryConfig struct {
+// MemoryThrottlerConfig is what a MemoryThrottler needs.
+type MemoryThrottlerConfig struct {
 	Layout cgroup.Layout
 	// Journal is its own: a write of memory.high returns when what is above it has been reclaimed, and others must not wait for that.
 	Journal *Journal
-	Files   Files
+	Files   FileWriter
 	Clock   clock.WithTicker
 	// Beat is called after each change, and while there is none.
 	Beat func(step string)
@@ -47,18 +47,18 @@ type MemoryConfig struct {
 // MemoryThrottler changes limits of memory of containers, one after the other, beside the loop: the kernel takes its time. Each Ask that is
 // taken has exactly one outcome. Its methods are safe for concurrent use.
 type MemoryThrottler struct {
-	cfg   MemoryConfig
-	queue chan memoryAsk
+	cfg   MemoryThrottlerConfig
+	queue chan memoryRequest
 
 	mu       sync.Mutex
-	out      map[string]bool // containers whose outcome was not drained yet
+	pending  map[string]bool // containers whose outcome was not drained yet
 	outcomes []MemoryOutcome // one for each of them at most
 }
 
-type memoryAsk struct {
-	throttle qos.MemoryThrottle
-	group    string
-	at       time.Time
+type memoryRequest struct {
+	throttle    qos.MemoryThrottle
+	group       string
+	requestedAt time.Time
 }
 
 // MemoryOutcome is what came of a change.
@@ -69,27 +69,27 @@ type MemoryOutcome struct {
 }
 
 // NewMemoryThrottler returns a throttler that does nothing before Run.
-func NewMemoryThrottler(cfg MemoryConfig) *MemoryThrottler {
+func NewMemoryThrottler(cfg MemoryThrottlerConfig) *MemoryThrottler {
 	if cfg.Undo == nil {
 		cfg.Undo = cfg.Journal.UndoAll
 	}
-	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryAsk, askedMemory), out: map[string]bool{}}
+	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryRequest, memoryQueueSize), pending: map[string]bool{}}
 }
 
 // Name is that of its heartbeat.
 func (*MemoryThrottler) Name() string { return "memory" }
 
-// Ask hands a change of a container's group over and does not wait. It is false where one of this container is under way, or too many
+// Enqueue hands a change of a container's group over and does not wait. It is false where one of this container is under way, or too many
 // wait: then nothing comes of it.
-func (m *MemoryThrottler) Ask(t qos.MemoryThrottle, group string) bool {
+func (m *MemoryThrottler) Enqueue(t qos.MemoryThrottle, group string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.out[t.ContainerID] {
+	if m.pending[t.ContainerID] {
 		return false
 	}
 	select {
-	case m.queue <- memoryAsk{t, group, m.cfg.Clock.Now()}:
-		m.out[t.ContainerID] = true
+	case m.queue <- memoryRequest{t, group, m.cfg.Clock.Now()}:
+		m.pending[t.ContainerID] = true
 		return true
 	default:
 		return false
@@ -103,14 +103,14 @@ func (m *MemoryThrottler) Drain() []MemoryOutcome {
 	out := m.outcomes
 	m.outcomes = nil
 	for _, o := range out {
-		delete(m.out, o.Throttle.ContainerID)
+		delete(m.pending, o.Throttle.ContainerID)
 	}
 	return out
 }
 
 // Run works until ctx ends, and then puts everything back.
 func (m *MemoryThrottler) Run(ctx context.Context) error {
-	ticker := m.cfg.Clock.NewTicker(idle)
+	ticker := m.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
 	for {
 		m.cfg.Beat("memory")
@@ -123,10 +123,10 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 		case <-ticker.C():
 		case a := <-m.queue:
 			o := MemoryOutcome{Throttle: a.throttle}
-			if waited := m.cfg.Clock.Since(a.at); waited > stale {
+			if waited := m.cfg.Clock.Since(a.requestedAt); waited > maxWait {
 				o.Err = fmt.Errorf("it has waited for %s", waited.Round(time.Second))
 			} else if ctx.Err() == nil {
-				o.Err = m.carryOut(ctx, a.throttle, a.group)
+				o.Err = m.execute(ctx, a.throttle, a.group)
 			}
 			m.mu.Lock()
 			m.outcomes = append(m.outcomes, o)
@@ -135,9 +135,9 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 	}
 }
 
-func (m *MemoryThrottler) carryOut(ctx context.Context, t qos.MemoryThrottle, group string) error {
+func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, group string) error {
 	key := kindMemory + "/" + t.ContainerID
-	if t.To == t.Original || t.To == qos.NoHigh {
+	if t.To == t.Original || t.To == qos.NoMemoryHigh {
 		return m.cfg.Journal.Undo(key)
 	}
 	text, err := m.cfg.Journal.Original(key, group, cgroup.FileHigh)
@@ -153,20 +153,20 @@ func (m *MemoryThrottler) carryOut(ctx context.Context, t qos.MemoryThrottle, gr
 		to = min(to, original)
 	}
 	// What is above the limit goes before it falls: the limit's own reclaim would swap as well.
-	if err := m.reclaim(ctx, group, max(t.Reclaim, t.Frees)); err != nil {
+	if err := m.reclaim(ctx, group, max(t.Reclaim, t.Freed)); err != nil {
 		return fmt.Errorf("%s: %w", t.Pod, err)
 	}
 	change := Change{Group: group, File: cgroup.FileHigh, Value: strconv.FormatInt(to, 10)}
-	return m.cfg.Journal.Change(Unit{Key: key, For: t.Pod.String(), Changes: []Change{change}})
+	return m.cfg.Journal.Change(Unit{Key: key, Subject: t.Pod.String(), Changes: []Change{change}})
 }
 
 // reclaim asks the kernel to drop as much of a group's files as it can of what is wanted. There is nothing to be undone: what is needed is
 // read again.
 func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
-	file, ok := m.cfg.Layout.Reclaim(group)
-	how := filesAlone
+	file, ok := m.cfg.Layout.ReclaimFile(group)
+	how := withoutSwap
 	for ok && want > 0 && ctx.Err() == nil {
-		part := min(want, reclaimPart)
+		part := min(want, reclaimChunk)
 		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(part), 10)+how)
 		switch {
 		case err == nil:

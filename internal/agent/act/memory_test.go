@@ -25,28 +25,28 @@ import (
 
 const mebi = 1 << 20
 
-// memoryNode is a node whose container holds 100 MiB of processes and 300 MiB of files, with a throttler.
-type memoryNode struct {
-	node
+// memoryFixture is a node whose container holds 100 MiB of processes and 300 MiB of files, with a throttler.
+type memoryFixture struct {
+	fixture
 	throttler *MemoryThrottler
 	clock     *clocktesting.FakeClock
 }
 
-func newMemoryNode(t *testing.T, files func(*kernel.Tree) Files) memoryNode {
+func newMemoryFixture(t *testing.T, files func(*kernel.Tree) FileWriter) memoryFixture {
 	t.Helper()
-	n := memoryNode{node: newNode(t, false), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	n := memoryFixture{fixture: newFixture(t, false), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	if _, err := n.tree.Tick(time.Second, []kernel.Load{{Group: n.group, Anon: 100 * mebi, File: 300 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
-	n.throttler = NewMemoryThrottler(MemoryConfig{
+	n.throttler = NewMemoryThrottler(MemoryThrottlerConfig{
 		Layout: n.layout, Journal: n.open(t, files(n.tree)), Files: files(n.tree), Clock: n.clock, Beat: func(string) {},
 	})
 	return n
 }
 
-func itself(t *kernel.Tree) Files { return t }
+func itself(t *kernel.Tree) FileWriter { return t }
 
-func (n memoryNode) read(t *testing.T, file string) string {
+func (n memoryFixture) read(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(n.tree.Dir, n.group, file))
 	if err != nil {
@@ -56,7 +56,7 @@ func (n memoryNode) read(t *testing.T, file string) string {
 }
 
 // start runs the throttler; the returned function ends it.
-func (n memoryNode) start(t *testing.T) (end func() error) {
+func (n memoryFixture) start(t *testing.T) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -68,9 +68,9 @@ func (n memoryNode) start(t *testing.T) (end func() error) {
 }
 
 // did asks for a change and waits for what comes of it.
-func (n memoryNode) did(t *testing.T, th qos.MemoryThrottle) error {
+func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	t.Helper()
-	if !n.throttler.Ask(th, n.group) {
+	if !n.throttler.Enqueue(th, n.group) {
 		t.Fatal("is not taken")
 	}
 	var got []MemoryOutcome
@@ -83,27 +83,27 @@ func (n memoryNode) did(t *testing.T, th qos.MemoryThrottle) error {
 	return got[0].Err
 }
 
-func memoryPlan(from, to, original qos.High, reclaim series.Bytes) qos.MemoryThrottle {
+func memoryPlan(from, to, original qos.MemoryHigh, reclaim series.Bytes) qos.MemoryThrottle {
 	return qos.MemoryThrottle{ContainerID: "c", Pod: qos.PodRef{Namespace: "batch", Name: "reader"}, From: from, To: to, Original: original, Reclaim: reclaim}
 }
 
 func TestMemoryThrottle(t *testing.T) {
-	n := newMemoryNode(t, itself)
+	n := newMemoryFixture(t, itself)
 	end := n.start(t)
-	if err := n.did(t, memoryPlan(qos.NoHigh, 300*mebi, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
+	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
 		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
 	// More is asked back than there is; what there is goes at once.
-	if err := n.did(t, memoryPlan(300*mebi, 250*mebi, qos.NoHigh, 600*mebi)); err != nil || n.read(t, "memory.high") != "262144000" || n.read(t, "memory.current") != "104857600" {
+	if err := n.did(t, memoryPlan(300*mebi, 250*mebi, qos.NoMemoryHigh, 600*mebi)); err != nil || n.read(t, "memory.high") != "262144000" || n.read(t, "memory.current") != "104857600" {
 		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
-	if err := n.did(t, memoryPlan(250*mebi, 280*mebi, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "293601280" {
+	if err := n.did(t, memoryPlan(250*mebi, 280*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "293601280" {
 		t.Errorf("a step back: %v, high %s", err, n.read(t, "memory.high"))
 	}
-	if err := n.did(t, memoryPlan(280*mebi, qos.NoHigh, qos.NoHigh, 0)); err != nil || n.read(t, "memory.high") != "max" || len(n.throttler.cfg.Journal.Entries()) > 0 {
+	if err := n.did(t, memoryPlan(280*mebi, qos.NoMemoryHigh, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "max" || len(n.throttler.cfg.Journal.Entries()) > 0 {
 		t.Errorf("all back: %v, high %s", err, n.read(t, "memory.high"))
 	}
-	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)); err != nil {
+	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)); err != nil {
 		t.Error(err)
 	}
 	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
@@ -113,7 +113,7 @@ func TestMemoryThrottle(t *testing.T) {
 
 // TestMemoryQoS: a limit that the kubelet has set is never raised, and is put back.
 func TestMemoryQoS(t *testing.T) {
-	n := newMemoryNode(t, itself)
+	n := newMemoryFixture(t, itself)
 	high := filepath.Join(n.tree.Dir, n.group, "memory.high")
 	if err := n.tree.Write(high, "350M"); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 		"kernel that cannot": {true, []string{"268435456 swappiness=0", "268435456", "11534336"}},
 	} {
 		var asked []string
-		n := newMemoryNode(t, func(tree *kernel.Tree) Files {
+		n := newMemoryFixture(t, func(tree *kernel.Tree) FileWriter {
 			return filesFunc(func(file, value string) error {
 				if strings.HasSuffix(file, "memory.reclaim") {
 					asked = append(asked, value)
@@ -160,8 +160,8 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 			})
 		})
 		end := n.start(t)
-		th := memoryPlan(qos.NoHigh, 133*mebi, qos.NoHigh, 0)
-		th.Frees = 267 * mebi
+		th := memoryPlan(qos.NoMemoryHigh, 133*mebi, qos.NoMemoryHigh, 0)
+		th.Freed = 267 * mebi
 		if err := n.did(t, th); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -175,7 +175,7 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 }
 
 func TestMemoryThrottleFails(t *testing.T) {
-	n := newMemoryNode(t, func(tree *kernel.Tree) Files {
+	n := newMemoryFixture(t, func(tree *kernel.Tree) FileWriter {
 		return filesFunc(func(file, value string) error {
 			if strings.HasSuffix(file, "memory.reclaim") {
 				return syscall.EIO
@@ -184,31 +184,31 @@ func TestMemoryThrottleFails(t *testing.T) {
 		})
 	})
 	end := n.start(t)
-	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, mebi)); !errors.Is(err, syscall.EIO) {
+	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, mebi)); !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(n.tree.Dir, n.group)); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.did(t, memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)); err != nil {
+	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)); err != nil {
 		t.Errorf("a container that is gone: %v", err)
 	}
 	if err := end(); err != nil {
 		t.Error(err)
 	}
 	// Before anybody works, one change of each container waits, and those that have waited for too long are not carried out.
-	n = newMemoryNode(t, itself)
-	if !n.throttler.Ask(memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0), n.group) || n.throttler.Ask(memoryPlan(qos.NoHigh, 100*mebi, qos.NoHigh, 0), n.group) {
+	n = newMemoryFixture(t, itself)
+	if !n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0), n.group) || n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 100*mebi, qos.NoMemoryHigh, 0), n.group) {
 		t.Error("want one to be taken, and not another of the same container")
 	}
-	for i := range 2 * askedMemory {
-		th := memoryPlan(qos.NoHigh, 200*mebi, qos.NoHigh, 0)
+	for i := range 2 * memoryQueueSize {
+		th := memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)
 		th.ContainerID = strconv.Itoa(i)
-		if taken := n.throttler.Ask(th, n.group); taken != (i < askedMemory-1) {
+		if taken := n.throttler.Enqueue(th, n.group); taken != (i < memoryQueueSize-1) {
 			t.Fatalf("change %d: taken %t", i, taken)
 		}
 	}
-	n.clock.Step(2 * stale)
+	n.clock.Step(2 * maxWait)
 	end = n.start(t)
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		outcomes := n.throttler.Drain()

@@ -12,14 +12,14 @@ import (
 	"crane.io/crane/internal/agent/durablefile/powerlossfs"
 )
 
-// counted is a kernel that tells of each write that was made.
-type counted struct {
-	Files
+// countingWriter is a kernel that tells of each write that was made.
+type countingWriter struct {
+	FileWriter
 	step func()
 }
 
-func (c counted) Write(file, value string) error {
-	err := c.Files.Write(file, value)
+func (c countingWriter) Write(file, value string) error {
+	err := c.FileWriter.Write(file, value)
 	c.step()
 	return err
 }
@@ -29,7 +29,7 @@ func (c counted) Write(file, value string) error {
 // power does, which takes the limits with it.
 func TestUnsynced(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		for name, a := range actions(v1) {
+		for name, a := range journalActions(v1) {
 			if !slices.Contains([]string{"quota and burst in a pod", "idle", "cpus of pod and container", "memory.high"}, name) {
 				continue // TestKilled has them; what a disk does with their journals is the same.
 			}
@@ -66,19 +66,19 @@ func TestUnsynced(t *testing.T) {
 }
 
 // unsynced does an action with an agent that ends at one of its steps, and returns what its journal may hold then.
-func (a action) unsynced(t *testing.T, n node, at int) (found [][]byte, died bool) {
+func (a journalAction) unsynced(t *testing.T, n fixture, at int) (found [][]byte, died bool) {
 	t.Helper()
 	disk := powerlossfs.New()
 	step := func() {
 		if at--; at < 0 {
-			panic(killed{})
+			panic(killedPanic{})
 		}
 	}
 	disk.Step = step
 	died = dies(t, func() error {
-		j := n.open(t, counted{n.tree, step})
+		j := n.open(t, countingWriter{n.tree, step})
 		j.replace = func(path string, content []byte) error { return durablefile.ReplaceOn(disk, path, content) }
 		return a.do(n, j)
 	})
-	return disk.Survivors(n.journal), died
+	return disk.PossibleContents(n.journal), died
 }

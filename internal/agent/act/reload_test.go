@@ -16,7 +16,7 @@ import (
 func TestThrottleAfterReload(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for _, limited := range []bool{false, true} {
-			n := newNode(t, v1)
+			n := newFixture(t, v1)
 			quota, weight, period, none := "cpu.max", "cpu.weight", " 100000", "max"
 			if v1 {
 				quota, weight, period, none = "cpu.cfs_quota_us", "cpu.shares", "", "-1"

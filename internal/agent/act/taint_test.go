@@ -39,7 +39,7 @@ func newTainter(t *testing.T, node *corev1.Node) (*Tainter, *fake.Clientset, *cl
 	t.Helper()
 	client := fake.NewClientset(node)
 	clk := clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))
-	return NewTainter(TaintConfig{
+	return NewTainter(TainterConfig{
 		Name: "n", Nodes: client.CoreV1().Nodes(), Node: func() *corev1.Node { return stored(t, client) }, Clock: clk, Log: logr.Discard(),
 		Beat: func(string) {},
 	}), client, clk
@@ -95,7 +95,7 @@ func TestTaintAndBack(t *testing.T) {
 		t.Error("not told of")
 	}
 	node := stored(t, client)
-	if !Tainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
+	if !IsTainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
 		t.Errorf("taints: %+v", node.Spec.Taints)
 	}
 	c := conditionOf(node)
@@ -158,7 +158,7 @@ func TestTaintOvertaken(t *testing.T) {
 		t.Error(changed, err)
 	}
 	node := stored(t, client)
-	if !Tainted(node) || !slices.Contains(node.Spec.Taints, theirs) || conditionOf(node) == nil {
+	if !IsTainted(node) || !slices.Contains(node.Spec.Taints, theirs) || conditionOf(node) == nil {
 		t.Errorf("%+v", node)
 	}
 }
@@ -172,7 +172,7 @@ func TestTaintFails(t *testing.T) {
 		})
 		changed, err := tainter.Sync(t.Context(), nil, true, "why")
 		node := stored(t, client)
-		if !apierrors.IsForbidden(err) || changed != (sub == "status") || Tainted(node) != (sub == "status") || (conditionOf(node) != nil) != (sub == "") {
+		if !apierrors.IsForbidden(err) || changed != (sub == "status") || IsTainted(node) != (sub == "status") || (conditionOf(node) != nil) != (sub == "") {
 			t.Errorf("without %q: %t, %v, %+v", sub, changed, err, node)
 		}
 	}
@@ -200,10 +200,10 @@ func TestTaintToldOfOnce(t *testing.T) {
 		return false, nil, nil
 	})
 	var told []TaintOutcome
-	tainter.cfg.Told = func(o TaintOutcome) { told = append(told, o) }
+	tainter.cfg.Report = func(o TaintOutcome) { told = append(told, o) }
 	bring := func(what string, want, fails bool) {
 		t.Helper()
-		if err := tainter.bring(t.Context(), stored(t, client), &wish{want, what}); (err != nil) != fails {
+		if err := tainter.apply(t.Context(), stored(t, client), &taintState{want, what}); (err != nil) != fails {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -219,7 +219,7 @@ func TestTaintToldOfOnce(t *testing.T) {
 			changes = append(changes, o.Avoided)
 		}
 	}
-	if !slices.Equal(changes, []bool{true, false}) || Tainted(stored(t, client)) {
+	if !slices.Equal(changes, []bool{true, false}) || IsTainted(stored(t, client)) {
 		t.Errorf("told %+v", told)
 	}
 }
@@ -227,7 +227,7 @@ func TestTaintToldOfOnce(t *testing.T) {
 // TestTaintGoesAtTheEnd: an API server that refuses twice as the agent ends does not leave the taint behind.
 func TestTaintGoesAtTheEnd(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
-	tainter.Want(true, "why")
+	tainter.SetDesired(true, "why")
 	if _, err := tainter.Sync(t.Context(), nil, true, "why"); err != nil {
 		t.Fatal(err)
 	}
@@ -237,11 +237,11 @@ func TestTaintGoesAtTheEnd(t *testing.T) {
 		return refuse >= 0, nil, apierrors.NewServiceUnavailable("gone")
 	})
 	done := make(chan error, 1)
-	go func() { done <- tainter.end(t.Context()) }()
+	go func() { done <- tainter.removeTaint(t.Context()) }()
 	for {
 		select {
 		case err := <-done:
-			if err != nil || Tainted(stored(t, client)) {
+			if err != nil || IsTainted(stored(t, client)) {
 				t.Errorf("%v: %+v", err, stored(t, client))
 			}
 			return
@@ -259,7 +259,7 @@ func TestTainterRuns(t *testing.T) {
 	var mu sync.Mutex
 	gone, asked := true, 0
 	var told []TaintOutcome
-	tainter.cfg.Told = func(o TaintOutcome) {
+	tainter.cfg.Report = func(o TaintOutcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, o)
@@ -284,10 +284,10 @@ func TestTainterRuns(t *testing.T) {
 		defer mu.Unlock()
 		return asked
 	}
-	tainter.Want(true, "one")
+	tainter.SetDesired(true, "one")
 	eventually("the first try", func() bool { return tries() == 1 })
 	for i := range 100 {
-		tainter.Want(i%2 == 1, "other wishes")
+		tainter.SetDesired(i%2 == 1, "other wishes")
 	}
 	for range 120 {
 		eventually("a wait", clk.HasWaiters)
@@ -296,20 +296,20 @@ func TestTainterRuns(t *testing.T) {
 	if n := tries(); n < 4 || n > 20 {
 		t.Errorf("asked %d times within two minutes of an outage", n)
 	}
-	tainter.Want(true, "the latest")
+	tainter.SetDesired(true, "the latest")
 	mu.Lock()
 	gone = false
 	mu.Unlock()
 	eventually("the taint", func() bool {
 		clk.Step(time.Second)
 		node := stored(t, client)
-		return Tainted(node) && conditionOf(node) != nil && conditionOf(node).Message == "the latest"
+		return IsTainted(node) && conditionOf(node) != nil && conditionOf(node).Message == "the latest"
 	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if node := stored(t, client); Tainted(node) || conditionOf(node).Status != corev1.ConditionFalse {
+	if node := stored(t, client); IsTainted(node) || conditionOf(node).Status != corev1.ConditionFalse {
 		t.Errorf("the agent has ended: %+v", node)
 	}
 	mu.Lock()

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// compared is how often the node is compared with what is wanted, from what a watch knows: somebody may have changed it.
-	compared = 5 * time.Second
-	// answered bounds the requests of one comparison.
-	answered = 10 * time.Second
-	// firstPause and lastPause bound the pause after a write that failed.
-	firstPause, lastPause = time.Second, 30 * time.Second
+	// compareInterval is how often the node is compared with what is wanted, from what a watch knows: somebody may have changed it.
+	compareInterval = 5 * time.Second
+	// taintTimeout bounds the requests of one comparison.
+	taintTimeout = 10 * time.Second
+	// minRetry and maxRetry bound the pause after a write that failed.
+	minRetry, maxRetry = time.Second, 30 * time.Second
 )
 
-// TaintConfig is what a Tainter needs.
-type TaintConfig struct {
+// TainterConfig is what a Tainter needs.
+type TainterConfig struct {
 	// Name is the node's.
 	Name  string
 	Nodes typedcorev1.NodeInterface
@@ -36,48 +36,48 @@ type TaintConfig struct {
 	Log   logr.Logger
 	// Beat is called after each comparison.
 	Beat func(step string)
-	// Told is called when the taint was set or taken away, or could not be; it may be nil.
-	Told func(TaintOutcome)
+	// Report is called when the taint was set or taken away, or could not be; it may be nil.
+	Report func(TaintOutcome)
 }
 
 // TaintOutcome is how it went to keep new pods away or to welcome them again.
 type TaintOutcome struct {
 	// Avoided tells which.
 	Avoided bool
-	Why     string
+	Reason  string
 	Err     error
 }
 
 // Tainter keeps new pods away from the node by a taint, and says why in a condition of it. It works beside the loop: the latest wish
 // wins, and one that cannot be fulfilled is tried again until it can. Its methods are safe for concurrent use.
 type Tainter struct {
-	cfg  TaintConfig
+	cfg  TainterConfig
 	wake chan struct{}
 
-	// tried tells of a write of the taint that was not told of yet: whether it went through may be seen only later. trying is what it was to
+	// writePending tells of a write of the taint that was not told of yet: whether it went through may be seen only later. trying is what it was to
 	// bring. They are Run's.
-	tried, trying bool
+	writePending, pendingTaint bool
 
-	mu   sync.Mutex
-	wish *wish
+	mu      sync.Mutex
+	desired *taintState
 }
 
-type wish struct {
-	want bool
-	why  string
+type taintState struct {
+	taint  bool
+	reason string
 }
 
 // NewTainter returns a tainter that does nothing before Run and the first Want.
-func NewTainter(cfg TaintConfig) *Tainter { return &Tainter{cfg: cfg, wake: make(chan struct{}, 1)} }
+func NewTainter(cfg TainterConfig) *Tainter { return &Tainter{cfg: cfg, wake: make(chan struct{}, 1)} }
 
 // Name is that of its heartbeat.
 func (t *Tainter) Name() string { return "taint" }
 
-// Want says how it should be. It does not wait for anything.
-func (t *Tainter) Want(want bool, why string) {
+// SetDesired says how it should be. It does not wait for anything.
+func (t *Tainter) SetDesired(want bool, why string) {
 	t.mu.Lock()
-	changed := t.wish == nil || t.wish.want != want
-	t.wish = &wish{want, why}
+	changed := t.desired == nil || t.desired.taint != want
+	t.desired = &taintState{want, why}
 	t.mu.Unlock()
 	if !changed {
 		return
@@ -88,10 +88,10 @@ func (t *Tainter) Want(want bool, why string) {
 	}
 }
 
-func (t *Tainter) wanted() *wish {
+func (t *Tainter) desiredState() *taintState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.wish
+	return t.desired
 }
 
 // Run brings the node to what is wanted until ctx ends, and then takes the taint away: without an agent nobody would. Where nothing was
@@ -101,7 +101,7 @@ func (t *Tainter) Run(ctx context.Context) error {
 	pause, told := time.Duration(0), ""
 	for {
 		// After a failure a new wish waits as well: an API server that is down hears the same from every node.
-		wait, wake := compared, t.wake
+		wait, wake := compareInterval, t.wake
 		if pause > 0 {
 			wait, wake = pause+rand.N(pause/2), nil
 		}
@@ -109,18 +109,18 @@ func (t *Tainter) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return t.end(ctx)
+			return t.removeTaint(ctx)
 		case <-wake:
 			timer.Stop()
 		case <-timer.C():
 		}
-		err := t.bring(ctx, t.cfg.Node(), t.wanted())
+		err := t.apply(ctx, t.cfg.Node(), t.desiredState())
 		t.cfg.Beat("compare")
 		if err == nil {
 			pause, told = 0, ""
 			continue
 		}
-		pause = min(max(2*pause, firstPause), lastPause)
+		pause = min(max(2*pause, minRetry), maxRetry)
 		if told != err.Error() && ctx.Err() == nil {
 			told = err.Error()
 			t.cfg.Log.Info("Cannot say on the node whether it is tight; goes on trying", "error", told)
@@ -128,31 +128,31 @@ func (t *Tainter) Run(ctx context.Context) error {
 	}
 }
 
-// bring fulfils a wish.
-func (t *Tainter) bring(ctx context.Context, node *corev1.Node, w *wish) error {
+// apply fulfils a wish.
+func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) error {
 	if w == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answered)
+	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
 	defer cancel()
-	changed, err := t.Sync(ctx, node, w.want, w.why)
-	if t.cfg.Told != nil && changed { // The taint; it may be the condition that could not be written.
-		t.cfg.Told(TaintOutcome{Avoided: w.want, Why: w.why})
+	changed, err := t.Sync(ctx, node, w.taint, w.reason)
+	if t.cfg.Report != nil && changed { // The taint; it may be the condition that could not be written.
+		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason})
 	}
-	if t.cfg.Told != nil && err != nil {
-		t.cfg.Told(TaintOutcome{Avoided: w.want, Why: w.why, Err: err})
+	if t.cfg.Report != nil && err != nil {
+		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason, Err: err})
 	}
 	return err
 }
 
-// end takes the taint away, by a fresh read.
-func (t *Tainter) end(ctx context.Context) error {
-	if t.wanted() == nil {
+// removeTaint takes the taint away, by a fresh read.
+func (t *Tainter) removeTaint(ctx context.Context) error {
+	if t.desiredState() == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answered)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taintTimeout)
 	defer cancel()
-	err := Finally(ctx, t.cfg.Clock, func(ctx context.Context) error { return t.bring(ctx, nil, &wish{why: "the agent has ended"}) })
+	err := RetryAtEnd(ctx, t.cfg.Clock, func(ctx context.Context) error { return t.apply(ctx, nil, &taintState{reason: "the agent has ended"}) })
 	if err != nil {
 		return fmt.Errorf("taint at the end: %w", err)
 	}

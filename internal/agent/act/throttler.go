@@ -22,12 +22,12 @@ type Throttler struct {
 	layout  cgroup.Layout
 	journal *Journal
 	reader  host.Reader
-	// pods are what is taken now, by the pod's group and the container's id.
-	pods map[string]map[string]taken
+	// losses are what is taken now, by the pod's group and the container's id.
+	losses map[string]map[string]throttleLoss
 }
 
-// taken is what a container has lost.
-type taken struct {
+// throttleLoss is what a container has lost.
+type throttleLoss struct {
 	// pod is whose it is.
 	pod qos.PodRef
 	// cores are those that its quota is below the original; 0 where it had none.
@@ -38,7 +38,7 @@ type taken struct {
 
 // NewThrottler returns a throttler that has undone nothing yet.
 func NewThrottler(layout cgroup.Layout, journal *Journal) *Throttler {
-	return &Throttler{layout: layout, journal: journal, pods: map[string]map[string]taken{}}
+	return &Throttler{layout: layout, journal: journal, losses: map[string]map[string]throttleLoss{}}
 }
 
 const (
@@ -54,7 +54,7 @@ func cpuKey(id string) string { return kindCPU + "/" + id }
 
 // UndoAll puts back all that is throttled.
 func (t *Throttler) UndoAll() error {
-	clear(t.pods)
+	clear(t.losses)
 	return t.journal.UndoKind(kindCPU)
 }
 
@@ -69,7 +69,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return fmt.Errorf("limit of cpu: %w", err)
 	}
 	key := cpuKey(filepath.Base(pod))
-	original, err := t.original(key, group, now.Period)
+	original, err := t.originalLimit(key, group, now.Period)
 	if err != nil {
 		return err
 	}
@@ -79,46 +79,46 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	if back || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
-	changes, err := t.container(key, group, now, next, burst)
+	changes, err := t.containerChanges(key, group, now, next, burst)
 	if err != nil {
 		return err
 	}
 	if back {
 		return t.release(plan.Pod, plan.ContainerID, pod, changes)
 	}
-	if t.pods[pod] == nil {
-		t.pods[pod] = map[string]taken{}
+	if t.losses[pod] == nil {
+		t.losses[pod] = map[string]throttleLoss{}
 	}
-	lost := taken{pod: plan.Pod, weight: plan.Weight}
+	lost := throttleLoss{pod: plan.Pod, weight: plan.Weight}
 	if !original.Unlimited() {
 		lost.cores = max(original.Cores()-next.Cores(), 0)
 	}
-	before, had := t.pods[pod][plan.ContainerID]
-	t.pods[pod][plan.ContainerID] = lost
+	before, had := t.losses[pod][plan.ContainerID]
+	t.losses[pod][plan.ContainerID] = lost
 	up := !now.Unlimited() && next.Cores() > now.Cores()
-	if err = t.write(plan.Pod, pod, changes, up); err != nil {
-		if delete(t.pods[pod], plan.ContainerID); had {
-			t.pods[pod][plan.ContainerID] = before
+	if err = t.applyChanges(plan.Pod, pod, changes, up); err != nil {
+		if delete(t.losses[pod], plan.ContainerID); had {
+			t.losses[pod][plan.ContainerID] = before
 		}
 	}
 	return err
 }
 
-// Kept is a container of which it was tried to put back what its pod had lost for it.
-type Kept struct {
+// RestoreResult is a container of which it was tried to put back what its pod had lost for it.
+type RestoreResult struct {
 	Pod         qos.PodRef
 	ContainerID string
 	Err         error
 }
 
-// Keep puts back what pods have lost for containers that are not throttled any more without having been given anything back: whose limit
+// RestoreUntracked puts back what pods have lost for containers that are not throttled any more without having been given anything back: whose limit
 // somebody else has changed since, or who are gone. What fails is tried again the next time.
-func (t *Throttler) Keep(throttled func(containerID string) bool) []Kept {
-	var out []Kept
-	for pod, containers := range t.pods {
+func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []RestoreResult {
+	var out []RestoreResult
+	for pod, containers := range t.losses {
 		for id, lost := range containers {
 			if !throttled(id) {
-				out = append(out, Kept{lost.pod, id, t.release(lost.pod, id, pod, nil)})
+				out = append(out, RestoreResult{lost.pod, id, t.release(lost.pod, id, pod, nil)})
 			}
 		}
 	}
@@ -127,29 +127,29 @@ func (t *Throttler) Keep(throttled func(containerID string) bool) []Kept {
 
 // release gives a container all back, and its pod what it has lost for it.
 func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Change) error {
-	before, had := t.pods[pod][containerID]
-	delete(t.pods[pod], containerID)
+	before, had := t.losses[pod][containerID]
+	delete(t.losses[pod], containerID)
 	var err error
-	if len(t.pods[pod]) == 0 {
-		delete(t.pods, pod)
+	if len(t.losses[pod]) == 0 {
+		delete(t.losses, pod)
 		err = t.journal.Undo(cpuKey(filepath.Base(pod)))
 	} else {
-		err = t.write(of, pod, changes, true)
+		err = t.applyChanges(of, pod, changes, true)
 	}
 	if err != nil && had {
-		if t.pods[pod] == nil {
-			t.pods[pod] = map[string]taken{}
+		if t.losses[pod] == nil {
+			t.losses[pod] = map[string]throttleLoss{}
 		}
-		t.pods[pod][containerID] = before
+		t.losses[pod][containerID] = before
 	}
 	return err
 }
 
-// write writes changes of a container with those of its pod, in the order that the kernel takes: on v1 a child may have no more than its
+// applyChanges writes changes of a container with those of its pod, in the order that the kernel takes: on v1 a child may have no more than its
 // parent.
-func (t *Throttler) write(of qos.PodRef, pod string, container []Change, up bool) error {
+func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, up bool) error {
 	key := cpuKey(filepath.Base(pod))
-	changes, err := t.pod(key, pod)
+	changes, err := t.podChanges(key, pod)
 	if err != nil {
 		return err
 	}
@@ -158,14 +158,14 @@ func (t *Throttler) write(of qos.PodRef, pod string, container []Change, up bool
 	} else {
 		changes = append(container, changes...)
 	}
-	return t.journal.Change(Unit{Key: key, For: of.String(), Changes: changes})
+	return t.journal.Change(Unit{Key: key, Subject: of.String(), Changes: changes})
 }
 
-// container are the changes that bring a container from a limit to another. The kernel takes no burst above the quota; before 5.14 it has
+// containerChanges are the changes that bring a container from a limit to another. The kernel takes no burst above the quota; before 5.14 it has
 // none at all.
-func (t *Throttler) container(key, group string, now, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
-	names := cpuFiles(t.layout.Version)
-	changes := []Change{{Group: group, File: names.quota, Value: names.limit(next)}}
+func (t *Throttler) containerChanges(key, group string, now, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
+	names := cpuLimitFiles(t.layout.Version)
+	changes := []Change{{Group: group, File: names.quota, Value: names.format(next)}}
 	if t.layout.Version != cgroup.V2 {
 		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: micros(now.Period), Condition: true})
 	}
@@ -191,12 +191,12 @@ func (t *Throttler) container(key, group string, now, next cgroup.Bandwidth, bur
 	return append(changes, change), nil
 }
 
-// pod are the changes of a pod's group: its quota is lower by what its containers have lost, and its weight by the least share that one of
+// podChanges are the changes of a pod's group: its quota is lower by what its containers have lost, and its weight by the least share that one of
 // them keeps it at.
-func (t *Throttler) pod(key, pod string) ([]Change, error) {
+func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	var lost float64
 	keep := series.Ratio(0)
-	for _, c := range t.pods[pod] {
+	for _, c := range t.losses[pod] {
 		lost += c.cores
 		if c.weight == 0 {
 			keep = 1 // One with a claim to all of it.
@@ -210,23 +210,23 @@ func (t *Throttler) pod(key, pod string) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit of cpu: %w", err)
 	}
-	original, err := t.original(key, pod, limit.Period)
+	original, err := t.originalLimit(key, pod, limit.Period)
 	if err != nil {
 		return nil, err
 	}
 	var changes []Change
 	if !original.Unlimited() {
-		names := cpuFiles(t.layout.Version)
+		names := cpuLimitFiles(t.layout.Version)
 		cores := original.Cores() - lost
 		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), minQuota*time.Microsecond)
-		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.limit(original)})
+		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.format(original)})
 	}
-	weight, err := t.weight(key, pod, keep)
+	weight, err := t.weightChange(key, pod, keep)
 	return append(changes, weight...), err
 }
 
-// weight is the change of a pod's weight to a share of the original. Idle groups have none, and the least cannot be less.
-func (t *Throttler) weight(key, pod string, keep series.Ratio) ([]Change, error) {
+// weightChange is the change of a pod's weight to a share of the original. Idle groups have none, and the least cannot be less.
+func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, error) {
 	file, least := cgroup.FileWeight, 1.0
 	if t.layout.Version != cgroup.V2 {
 		file, least = cgroup.FileSharesV1, 2
@@ -253,9 +253,9 @@ func (t *Throttler) weight(key, pod string, keep series.Ratio) ([]Change, error)
 	return []Change{{Group: pod, File: file, Value: strconv.FormatUint(uint64(to+0.5), 10)}}, nil
 }
 
-// original is the limit that a group will get back.
-func (t *Throttler) original(key, group string, period time.Duration) (cgroup.Bandwidth, error) {
-	names := cpuFiles(t.layout.Version)
+// originalLimit is the limit that a group will get back.
+func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgroup.Bandwidth, error) {
+	names := cpuLimitFiles(t.layout.Version)
 	text, err := t.journal.Original(key, group, names.quota)
 	if err != nil {
 		return cgroup.Bandwidth{}, err
@@ -280,15 +280,15 @@ type limitFiles struct {
 	v2           bool
 }
 
-func cpuFiles(v cgroup.Version) limitFiles {
+func cpuLimitFiles(v cgroup.Version) limitFiles {
 	if v == cgroup.V2 {
 		return limitFiles{quota: cgroup.FileMax, burst: cgroup.FileMaxBurst, v2: true}
 	}
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
-// limit is a limit as its file holds it.
-func (f limitFiles) limit(b cgroup.Bandwidth) string {
+// format is a limit as its file holds it.
+func (f limitFiles) format(b cgroup.Bandwidth) string {
 	text := micros(b.Quota)
 	switch {
 	case f.v2 && b.Unlimited():

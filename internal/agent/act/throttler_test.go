@@ -15,9 +15,9 @@ import (
 )
 
 // get is what a file of a group holds.
-func (n node) get(t *testing.T, group, file string) string {
+func (n fixture) get(t *testing.T, group, file string) string {
 	t.Helper()
-	path, err := n.layout.Setting(group, file)
+	path, err := n.layout.SettingFile(group, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func (n node) get(t *testing.T, group, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-func (n node) put(t *testing.T, group, file, value string) {
+func (n fixture) put(t *testing.T, group, file, value string) {
 	t.Helper()
-	path, err := n.layout.Setting(group, file)
+	path, err := n.layout.SettingFile(group, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (n node) put(t *testing.T, group, file, value string) {
 // v1 takes as well.
 func TestThrottlePod(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		quota, weight, period, share := "cpu.max", "cpu.weight", " 100000", "80"
 		if v1 {
 			quota, weight, period, share = "cpu.cfs_quota_us", "cpu.shares", "", "80"
@@ -103,7 +103,7 @@ func TestThrottlePod(t *testing.T) {
 // TestThrottleLeastWeight: a weight that is the least already stays, and so does that of an idle group.
 func TestThrottleLeastWeight(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		weight, least := cgroup.FileWeight, "1"
 		if v1 {
 			weight, least = cgroup.FileSharesV1, "2"
@@ -133,7 +133,7 @@ func TestThrottleLeastWeight(t *testing.T) {
 // for it; what others of the pod hold back stays.
 func TestThrottleKeep(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		n := newNode(t, v1)
+		n := newFixture(t, v1)
 		quota, weight, period := "cpu.max", "cpu.weight", " 100000"
 		if v1 {
 			quota, weight, period = "cpu.cfs_quota_us", "cpu.shares", ""
@@ -158,7 +158,7 @@ func TestThrottleKeep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		has := func(what string, kept []Kept, pods int, want string) {
+		has := func(what string, kept []RestoreResult, pods int, want string) {
 			t.Helper()
 			got := strings.TrimSuffix(n.get(t, pod, quota), period) + " " + n.get(t, pod, weight)
 			if len(kept) != pods || got != want {
@@ -171,23 +171,23 @@ func TestThrottleKeep(t *testing.T) {
 			}
 		}
 		all := func(string) bool { return true }
-		has("both are throttled", th.Keep(all), 0, "50000 40")
+		has("both are throttled", th.RestoreUntracked(all), 0, "50000 40")
 		n.put(t, n.group, quota, "45000") // as a kubelet does
-		has("one was changed", th.Keep(func(id string) bool { return id == "d" }), 1, "80000 40")
+		has("one was changed", th.RestoreUntracked(func(id string) bool { return id == "d" }), 1, "80000 40")
 		if err := n.tree.Remove(other); err != nil {
 			t.Fatal(err)
 		}
-		has("the other is gone", th.Keep(func(string) bool { return false }), 1, "100000 80")
+		has("the other is gone", th.RestoreUntracked(func(string) bool { return false }), 1, "100000 80")
 		if got := strings.TrimSuffix(n.get(t, n.group, quota), period); got != "45000" || len(th.journal.Entries()) > 0 {
 			t.Errorf("v1 %t: what somebody else has set is %s, left %+v", v1, got, th.journal.Entries())
 		}
-		has("nothing is left", th.Keep(func(string) bool { return false }), 0, "100000 80")
+		has("nothing is left", th.RestoreUntracked(func(string) bool { return false }), 0, "100000 80")
 	}
 }
 
 // TestThrottleNotAboveTheKubelets: a limit that a kubelet has lowered since a step back was decided is not raised by it.
 func TestThrottleNotAboveTheKubelets(t *testing.T) {
-	n := newNode(t, false)
+	n := newFixture(t, false)
 	n.set(t, "200000", "0")
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(plan(2000, 1200, 2000), n.group); err != nil {

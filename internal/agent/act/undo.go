@@ -40,7 +40,7 @@ func (j *Journal) UndoKind(kind string) error {
 func (j *Journal) undoIf(chosen func(*Entry) bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	newestFirst := slices.DeleteFunc(j.sorted(), func(e *Entry) bool { return !chosen(e) })
+	newestFirst := slices.DeleteFunc(j.entriesBySeq(), func(e *Entry) bool { return !chosen(e) })
 	if len(newestFirst) == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		if h.Condition {
 			continue
 		}
-		if over := j.above(e, h.Group, h.File); over != nil {
+		if over := j.recordAbove(e, h.Group, h.File); over != nil {
 			over.Original = h.Original
 			continue
 		}
@@ -93,22 +93,22 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		case errors.Is(err, host.ErrGone):
 			continue
 		case err != nil:
-			errs = append(errs, fmt.Errorf("restore %s: %w", e.For, err))
+			errs = append(errs, fmt.Errorf("restore %s: %w", e.Subject, err))
 			continue
-		case !e.ours(h, now):
+		case !e.isOwnValue(h, now):
 			theirs = true
 			continue
-		case cgroup.SameSetting(h.File, now, h.Original):
+		case cgroup.EqualSettings(h.File, now, h.Original):
 			continue
 		}
-		err = j.putBack(h)
+		err = j.restoreFile(h)
 		switch {
 		case err == nil:
 			wrote = true
-		case j.gone(h.Group, h.File):
+		case j.isGone(h.Group, h.File):
 		default:
 			refused = errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EBUSY)
-			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.For, h.File, h.Original, err))
+			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.Subject, h.File, h.Original, err))
 		}
 	}
 	if theirs && refused && len(errs) == 1 {
@@ -118,10 +118,10 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	return wrote, errors.Join(errs...)
 }
 
-// putBack writes what a file held. Kernels before 6.17 do not take back a list of CPUs from a group with processes, which had none and
+// restoreFile writes what a file held. Kernels before 6.17 do not take back a list of CPUs from a group with processes, which had none and
 // used its parent's: the parent's is what it gets then.
-func (j *Journal) putBack(h *Held) error {
-	path, err := j.layout.Setting(h.Group, h.File)
+func (j *Journal) restoreFile(h *FileRecord) error {
+	path, err := j.layout.SettingFile(h.Group, h.File)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
@@ -143,7 +143,7 @@ func (j *Journal) conditionsHold(e *Entry) bool {
 			continue
 		}
 		now, err := j.read(h.Group, h.File)
-		if err == nil && !cgroup.SameSetting(h.File, now, h.Set) {
+		if err == nil && !cgroup.EqualSettings(h.File, now, h.Set) {
 			return false
 		}
 	}
@@ -156,18 +156,18 @@ func (j *Journal) dropGone(key string) error {
 	if e == nil {
 		return nil
 	}
-	kept := j.present(e)
+	kept := j.withoutGone(e)
 	if len(kept.Files) == 0 {
 		return j.forget(key)
 	}
 	return j.put(&change{entry: kept})
 }
 
-// present is an entry without the files that are no more.
-func (j *Journal) present(e *Entry) *Entry {
-	kept := &Entry{Key: e.Key, For: e.For, Seq: e.Seq}
+// withoutGone is an entry without the files that are no more.
+func (j *Journal) withoutGone(e *Entry) *Entry {
+	kept := &Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq}
 	for _, h := range e.Files {
-		if !j.gone(h.Group, h.File) {
+		if !j.isGone(h.Group, h.File) {
 			kept.Files = append(kept.Files, h)
 		}
 	}
@@ -181,19 +181,19 @@ func (j *Journal) sweep() {
 	for _, e := range j.entries {
 		held += len(e.Files)
 	}
-	if held < max(j.sweepAt, sweepLeast) {
+	if held < max(j.sweepThreshold, minSweepFiles) {
 		return
 	}
 	held = 0
 	for key, e := range j.entries {
-		kept := j.present(e)
+		kept := j.withoutGone(e)
 		if held += len(kept.Files); len(kept.Files) == 0 {
 			delete(j.entries, key)
 			continue
 		}
 		e.Files = kept.Files
 	}
-	j.sweepAt = 2 * held
+	j.sweepThreshold = 2 * held
 }
 
 // Forget drops a unit without writing anything, as for a container that is gone.

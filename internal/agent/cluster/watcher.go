@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// tellAfter is how often what has changed about the watches is told.
-	tellAfter = time.Second
-	// patience is how long it is waited for the first answers before the watcher counts as at work all the same: an API server that takes
+	// logInterval is how often what has changed about the watches is told.
+	logInterval = time.Second
+	// startTimeout is how long it is waited for the first answers before the watcher counts as at work all the same: an API server that takes
 	// requests and says nothing is no reason to start the agent anew.
-	patience = 10 * time.Second
+	startTimeout = 10 * time.Second
 )
 
 // Config is what a Watcher works with.
@@ -57,12 +57,12 @@ type Config struct {
 type Watcher struct {
 	config Config
 
-	mu    sync.Mutex
-	feeds struct{ nodes, pods, nodeQOS, podQOS, actions *feed }
+	mu     sync.Mutex
+	caches struct{ nodes, pods, nodeQOS, podQOS, actions *kindCache }
 	// state is of the last call; nil when something has changed since.
-	state    *State
-	answered chan struct{} // closed when every kind was heard of once
-	all      bool
+	state       *State
+	answered    chan struct{} // closed when every kind was heard of once
+	allAnswered bool
 	// nodeChanged holds a word that the Node has changed, until somebody hears it.
 	nodeChanged chan struct{}
 }
@@ -70,30 +70,30 @@ type Watcher struct {
 // NewWatcher returns a watcher that has heard of nothing yet.
 func NewWatcher(c Config) *Watcher {
 	w := &Watcher{config: c, answered: make(chan struct{}), nodeChanged: make(chan struct{}, 1)}
-	w.feeds.nodes = w.feed("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
-	w.feeds.pods = w.feed("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
-	w.feeds.nodeQOS, w.feeds.podQOS, w.feeds.actions = w.feed("NodeQOS", nil), w.feed("PodQOS", nil), w.feed("AvoidanceActions", nil)
+	w.caches.nodes = w.newCache("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
+	w.caches.pods = w.newCache("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
+	w.caches.nodeQOS, w.caches.podQOS, w.caches.actions = w.newCache("NodeQOS", nil), w.newCache("PodQOS", nil), w.newCache("AvoidanceActions", nil)
 	return w
 }
 
-func (w *Watcher) feed(name string, keep func(any) bool) *feed {
-	return &feed{w: w, name: name, keep: keep, items: map[string]any{}}
+func (w *Watcher) newCache(name string, keep func(any) bool) *kindCache {
+	return &kindCache{w: w, name: name, selects: keep, items: map[string]any{}}
 }
 
-// list is the feeds in use.
-func (w *Watcher) list() []*feed {
-	f := &w.feeds
+// activeCaches is the feeds in use.
+func (w *Watcher) activeCaches() []*kindCache {
+	f := &w.caches
 	if w.config.Rules != nil {
-		return []*feed{f.nodes, f.pods}
+		return []*kindCache{f.nodes, f.pods}
 	}
-	return []*feed{f.nodes, f.pods, f.nodeQOS, f.podQOS, f.actions}
+	return []*kindCache{f.nodes, f.pods, f.nodeQOS, f.podQOS, f.actions}
 }
 
 // changed is called with the lock held.
 func (w *Watcher) changed() {
 	w.state = nil
-	if !w.all && !slices.ContainsFunc(w.list(), func(f *feed) bool { return !f.answered }) {
-		w.all = true
+	if !w.allAnswered && !slices.ContainsFunc(w.activeCaches(), func(f *kindCache) bool { return !f.answered }) {
+		w.allAnswered = true
 		close(w.answered)
 	}
 }
@@ -116,7 +116,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		running.Go(func() { r.RunWithContext(quiet) })
 	}
 	defer running.Wait()
-	ticker := w.config.Clock.NewTicker(tellAfter)
+	ticker := w.config.Clock.NewTicker(logInterval)
 	defer ticker.Stop()
 	answered, began := w.answered, w.config.Clock.Now()
 	for {
@@ -126,11 +126,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-answered:
 			answered = nil
 		case <-ticker.C():
-			if answered != nil && w.config.Clock.Since(began) < patience {
+			if answered != nil && w.config.Clock.Since(began) < startTimeout {
 				continue // It has not begun yet.
 			}
 		}
-		w.tell()
+		w.logProblems()
 		w.config.Beat("watch")
 	}
 }
@@ -138,12 +138,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) reflectors() []*cache.Reflector {
 	core := w.config.Client.CoreV1()
 	out := []*cache.Reflector{
-		w.feeds.nodes.reflector(&corev1.Node{}, fields.OneTermEqualSelector("metadata.name", w.config.Node).String(),
+		w.caches.nodes.reflector(&corev1.Node{}, fields.OneTermEqualSelector("metadata.name", w.config.Node).String(),
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return core.Nodes().List(ctx, o)
 			},
 			core.Nodes().Watch, w.config.Client),
-		w.feeds.pods.reflector(&corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", w.config.Node).String(),
+		w.caches.pods.reflector(&corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", w.config.Node).String(),
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return core.Pods("").List(ctx, o)
 			},
@@ -152,14 +152,14 @@ func (w *Watcher) reflectors() []*cache.Reflector {
 	if w.config.Rules != nil {
 		return out
 	}
-	for resource, f := range map[string]*feed{"nodeqoss": w.feeds.nodeQOS, "podqoss": w.feeds.podQOS, "avoidanceactions": w.feeds.actions} {
+	for resource, f := range map[string]*kindCache{"nodeqoss": w.caches.nodeQOS, "podqoss": w.caches.podQOS, "avoidanceactions": w.caches.actions} {
 		out = append(out, w.dynamic(resource, f))
 	}
 	return out
 }
 
 // dynamic watches a kind of rules as it is on the wire.
-func (w *Watcher) dynamic(resource string, f *feed) *cache.Reflector {
+func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 	objects := w.config.Dynamic.Resource(schema.GroupVersionResource{
 		Group: ensurancev1alpha1.GroupName, Version: ensurancev1alpha1.GroupVersion.Version, Resource: resource,
 	})
@@ -168,20 +168,20 @@ func (w *Watcher) dynamic(resource string, f *feed) *cache.Reflector {
 		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) }, w.config.Dynamic)
 }
 
-// tell logs once what has changed about a watch.
-func (w *Watcher) tell() {
+// logProblems logs once what has changed about a watch.
+func (w *Watcher) logProblems() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range w.list() {
+	for _, f := range w.activeCaches() {
 		now := f.problem()
 		switch now {
-		case f.told:
+		case f.loggedProblem:
 		case "":
 			w.config.Log.Info("The API server tells again", "of", f.name)
 		default:
 			w.config.Log.Info("The API server does not tell", "problem", now)
 		}
-		f.told = now
+		f.loggedProblem = now
 	}
 }
 
@@ -190,7 +190,7 @@ func (w *Watcher) State() *State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state == nil {
-		w.state = w.build()
+		w.state = w.buildState()
 	}
 	return w.state
 }
@@ -204,20 +204,20 @@ func (w *Watcher) Pods() []*corev1.Pod { return w.State().Pods }
 // Rules implements View.
 func (w *Watcher) Rules() ruleset.Set { return w.State().Rules }
 
-func (w *Watcher) build() *State {
-	s := &State{KnowsPods: w.feeds.pods.had, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
-	for _, f := range w.list() {
+func (w *Watcher) buildState() *State {
+	s := &State{KnowsPods: w.caches.pods.synced, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
+	for _, f := range w.activeCaches() {
 		if p := f.problem(); p != "" {
-			s.Unheard = append(s.Unheard, p)
+			s.Unavailable = append(s.Unavailable, p)
 		}
 	}
-	for _, o := range w.feeds.nodes.items {
+	for _, o := range w.caches.nodes.items {
 		s.Node, _ = o.(*corev1.Node)
 	}
-	if w.feeds.nodes.had && w.feeds.nodes.failing == nil && s.Node == nil {
+	if w.caches.nodes.synced && w.caches.nodes.lastError == nil && s.Node == nil {
 		s.Problems = append(s.Problems, fmt.Sprintf("there is no Node %s (--hostname-override)", w.config.Node))
 	}
-	for _, o := range w.feeds.pods.items {
+	for _, o := range w.caches.pods.items {
 		if p, ok := o.(*corev1.Pod); ok {
 			s.Pods = append(s.Pods, p)
 		}
@@ -229,15 +229,15 @@ func (w *Watcher) build() *State {
 		s.Rules, s.KnowsRules = *w.config.Rules, true
 		return s
 	}
-	s.KnowsRules = w.feeds.nodeQOS.known() && w.feeds.podQOS.known() && w.feeds.actions.known()
-	s.Rules.NodeQOS = decode[ensurancev1alpha1.NodeQOS](w.feeds.nodeQOS, s)
-	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.feeds.podQOS, s)
-	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.feeds.actions, s)
+	s.KnowsRules = w.caches.nodeQOS.complete() && w.caches.podQOS.complete() && w.caches.actions.complete()
+	s.Rules.NodeQOS = decode[ensurancev1alpha1.NodeQOS](w.caches.nodeQOS, s)
+	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.caches.podQOS, s)
+	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.caches.actions, s)
 	return s
 }
 
 // decode reads the objects of a feed, by name. One that cannot be read is a problem, and left out.
-func decode[T any](f *feed, s *State) []T {
+func decode[T any](f *kindCache, s *State) []T {
 	out := make([]T, 0, len(f.items))
 	for _, name := range slices.Sorted(maps.Keys(f.items)) {
 		o, ok := f.items[name].(*unstructured.Unstructured)

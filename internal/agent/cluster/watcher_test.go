@@ -29,8 +29,8 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// world is an API server in memory, and a watcher of node-1.
-type world struct {
+// fixture is an API server in memory, and a watcher of node-1.
+type fixture struct {
 	core  *fake.Clientset
 	rules *dynamicfake.FakeDynamicClient
 	clock *clocktesting.FakeClock
@@ -56,9 +56,9 @@ func podOn(node, name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-func newWorld(t *testing.T, rules *ruleset.Set) *world {
+func newFixture(t *testing.T, rules *ruleset.Set) *fixture {
 	t.Helper()
-	w := &world{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	w := &fixture{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
 	w.core = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"pool": "mixed"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, podOn("node-1", "b"), podOn("node-1", "a"), podOn("node-2", "c"))
 	w.rules = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, rules *ruleset.Set) *world {
 	return w
 }
 
-func (w *world) start(t *testing.T) {
+func (w *fixture) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -87,7 +87,7 @@ func (w *world) start(t *testing.T) {
 	})
 }
 
-func (w *world) until(t *testing.T, what string, holds func(*State) bool) {
+func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 	t.Helper()
 	var last *State
 	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -100,7 +100,7 @@ func (w *world) until(t *testing.T, what string, holds func(*State) bool) {
 }
 
 func TestWatcher(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	if s := w.State(); s.Node != nil || s.KnowsPods || len(s.Problems) != 0 {
 		t.Errorf("a watcher that has heard nothing knows %+v", s)
 	}
@@ -146,7 +146,7 @@ func TestWatcher(t *testing.T) {
 
 // TestBadObject: one that cannot be read is named, and the others hold.
 func TestBadObject(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.start(t)
 	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("bad", rule("cpu_total_usage", "lots")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestBadObject(t *testing.T) {
 
 // TestMissingKind: a kind that the API server does not serve is a problem with its reason; it is asked for again after a while, and found.
 func TestMissingKind(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	var missing atomic.Bool
 	missing.Store(true)
 	var asked atomic.Int64
@@ -171,58 +171,58 @@ func TestMissingKind(t *testing.T) {
 	w.start(t)
 	<-w.Answered()
 	w.until(t, "told", func(s *State) bool {
-		return s.Node != nil && len(s.Unheard) == 1 && strings.Contains(s.Unheard[0], "CustomResourceDefinition is not installed")
+		return s.Node != nil && len(s.Unavailable) == 1 && strings.Contains(s.Unavailable[0], "CustomResourceDefinition is not installed")
 	})
 	missing.Store(false)
 	w.until(t, "found", func(s *State) bool {
-		w.clock.Step(missingPause)
-		return len(s.Rules.NodeQOS) == 1 && len(s.Unheard) == 0
+		w.clock.Step(maxMissingPause)
+		return len(s.Rules.NodeQOS) == 1 && len(s.Unavailable) == 0
 	})
 }
 
 // TestDefinitionRemoved: rules whose definition is gone without a word of each of them hold for a while and not for ever; what an error says
 // that is not about the kind ends no patience, nor do nodes and pods ever end. Asking again becomes slower, and begins anew.
 func TestDefinitionRemoved(t *testing.T) {
-	w := newWorld(t, nil)
-	rules, pods := w.feeds.nodeQOS, w.feeds.pods
+	w := newFixture(t, nil)
+	rules, pods := w.caches.nodeQOS, w.caches.pods
 	if err := errors.Join(rules.Replace([]any{nodeQOS("mixed", rule("cpu_total_usage", "0.5"))}, "1"), pods.Replace([]any{podOn("node-1", "a")}, "1")); err != nil {
 		t.Fatal(err)
 	}
 	gone := apierrors.NewNotFound(resource("nodeqoss").GroupResource(), "")
 	for range 4 {
-		rules.hear(t.Context(), gone)
-		pods.hear(t.Context(), gone)
-		rules.hear(t.Context(), errors.New("connection refused"))
+		rules.recordAnswer(t.Context(), gone)
+		pods.recordAnswer(t.Context(), gone)
+		rules.recordAnswer(t.Context(), errors.New("connection refused"))
 		if s := w.State(); len(s.Rules.NodeQOS) != 1 {
 			t.Errorf("%+v after %s", s.Rules, w.clock.Since(time.Unix(0, 0)))
 		}
-		w.clock.Step(held / 4)
+		w.clock.Step(missingHold / 4)
 	}
-	rules.hear(t.Context(), gone)
-	pods.hear(t.Context(), gone)
-	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(s.Pods) != 1 || !slices.ContainsFunc(s.Unheard, func(p string) bool { return strings.HasSuffix(p, "is not installed; there are none") }) {
+	rules.recordAnswer(t.Context(), gone)
+	pods.recordAnswer(t.Context(), gone)
+	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(s.Pods) != 1 || !slices.ContainsFunc(s.Unavailable, func(p string) bool { return strings.HasSuffix(p, "is not installed; there are none") }) {
 		t.Errorf("%+v", s)
 	}
 	pause := func(want time.Duration) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if rules.wait(ctx); rules.pause != want {
-			t.Errorf("waits for %s, want %s", rules.pause, want)
+		if rules.waitWhileMissing(ctx); rules.missingWait != want {
+			t.Errorf("waits for %s, want %s", rules.missingWait, want)
 		}
 	}
 	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
 		pause(want * time.Second)
 	}
-	rules.hear(t.Context(), nil)
+	rules.recordAnswer(t.Context(), nil)
 	pause(0)
-	rules.hear(t.Context(), gone)
-	pause(firstMissing)
+	rules.recordAnswer(t.Context(), gone)
+	pause(minMissingPause)
 }
 
 // TestForbidden: what may not be read is told, and what was known holds.
 func TestForbidden(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	var gone atomic.Bool
 	w.core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return gone.Load(), nil, errors.New("connection refused")
@@ -230,42 +230,42 @@ func TestForbidden(t *testing.T) {
 	gone.Store(true)
 	w.start(t)
 	w.until(t, "told", func(s *State) bool {
-		return !s.KnowsPods && slices.ContainsFunc(s.Unheard, func(p string) bool {
+		return !s.KnowsPods && slices.ContainsFunc(s.Unavailable, func(p string) bool {
 			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "nothing of them is known")
 		})
 	})
 	gone.Store(false)
-	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unheard) == 0 })
+	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unavailable) == 0 })
 }
 
 // TestHolds: an error leaves what is known, and the same error again is no news.
 func TestHolds(t *testing.T) {
-	w := newWorld(t, nil)
-	pods := w.feeds.pods
+	w := newFixture(t, nil)
+	pods := w.caches.pods
 	if err := pods.Replace([]any{podOn("node-1", "a"), podOn("node-2", "b"), podOn("node-1", "c")}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(query string) error {
 		return &url.Error{Op: "Get", URL: "https://x/pods?" + query, Err: errors.New("connection refused")}
 	}
-	pods.hear(t.Context(), refused("timeout=5m"))
+	pods.recordAnswer(t.Context(), refused("timeout=5m"))
 	s := w.State()
-	if len(s.Pods) != 2 || len(s.Unheard) != 1 || s.Unheard[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
+	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
 		t.Errorf("%+v", s)
 	}
-	pods.hear(t.Context(), refused("timeout=6m"))
+	pods.recordAnswer(t.Context(), refused("timeout=6m"))
 	if w.State() != s {
 		t.Error("the same error is another state")
 	}
-	pods.hear(t.Context(), nil)
-	if s := w.State(); len(s.Pods) != 2 || len(s.Unheard) != 0 {
+	pods.recordAnswer(t.Context(), nil)
+	if s := w.State(); len(s.Pods) != 2 || len(s.Unavailable) != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
 // TestRulesOfAFile: rules are not asked for where a file has them.
 func TestRulesOfAFile(t *testing.T) {
-	w := newWorld(t, &ruleset.Set{})
+	w := newFixture(t, &ruleset.Set{})
 	w.start(t)
 	<-w.Answered()
 	w.until(t, "known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
@@ -275,7 +275,7 @@ func TestRulesOfAFile(t *testing.T) {
 }
 
 func TestUnknownNode(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	if err := w.core.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -287,16 +287,16 @@ func TestUnknownNode(t *testing.T) {
 
 // TestBeats: a watcher is seen at work once every kind was heard of, and from then on at each look.
 func TestBeats(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.start(t)
 	w.until(t, "a beat", func(*State) bool { return w.beats.Load() > 0 })
 	before := w.beats.Load()
-	w.until(t, "another", func(*State) bool { w.clock.Step(tellAfter); return w.beats.Load() > before })
+	w.until(t, "another", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > before })
 }
 
 // TestSilence: an API server that takes requests and never answers keeps the watcher from its work for a while alone.
 func TestSilence(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	release := make(chan struct{})
 	w.rules.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		<-release
@@ -308,14 +308,14 @@ func TestSilence(t *testing.T) {
 	if w.beats.Load() != 0 {
 		t.Error("it counts as at work, and rules were not heard of")
 	}
-	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(tellAfter); return w.beats.Load() > 0 })
+	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > 0 })
 	if s := w.State(); s.KnowsRules {
 		t.Error("rules are known that nobody has told of")
 	}
 }
 
 func TestStatic(t *testing.T) {
-	s := NewStatic(State{Pods: []*corev1.Pod{podOn("x", "a")}, AnyNode: true})
+	s := NewStatic(State{Pods: []*corev1.Pod{podOn("x", "a")}, IgnoreNodeLabels: true})
 	again := s.State()
 	if len(s.Pods()) != 1 || s.Node() != nil || len(s.Rules().NodeQOS) != 0 || s.State() != again {
 		t.Errorf("%+v", s.State())

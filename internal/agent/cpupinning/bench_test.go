@@ -31,7 +31,7 @@ func BenchmarkStep110(b *testing.B) {
 	const recorded = "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02"
 	for name, pass := range map[string]time.Duration{"quiet": 0, "all": DefaultPeriod} {
 		b.Run(name, func(b *testing.B) {
-			on := newBed(b, false)
+			on := newFixture(b, false)
 			rec := kernel.ForTest(b, "v2-systemd-containerd")
 			rec.Multiply(recorded, 106)
 			// Of CPU lists a recording has nothing.
@@ -57,7 +57,7 @@ func BenchmarkStep110(b *testing.B) {
 				pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: resources(0)}}
 				if i == 0 {
 					pod.Spec.Containers[0].Resources = resources(2)
-					pod.Annotations = map[string]string{topologyv1alpha1.AnnotationPodTopologyResult: result("node0=2")}
+					pod.Annotations = map[string]string{topologyv1alpha1.AnnotationPodTopologyResult: topologyResult("node0=2")}
 				}
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + p.Containers[0].ID}}
 				on.pods = append(on.pods, pod)
@@ -67,27 +67,27 @@ func BenchmarkStep110(b *testing.B) {
 				b.Fatalf("%d pods", len(on.pods))
 			}
 			m := NewManager(Config{
-				Layout: layout, View: on, Facts: func() *topology.Facts { return on.facts }, StatePath: filepath.Join(b.TempDir(), StateFile), Policy: numa.PolicyExclusive,
-				Period: DefaultPeriod, Clock: on.clock, Beat: func(string) {}, Did: func(report.Action) {}, Log: logr.Discard(),
+				Layout: layout, View: on, Topology: func() *topology.NodeTopology { return on.topology }, StatePath: filepath.Join(b.TempDir(), StateFile), Policy: numa.PolicyExclusive,
+				Period: DefaultPeriod, Clock: on.clock, Beat: func(string) {}, Report: func(report.Action) {}, Log: logr.Discard(),
 			})
 			b.Cleanup(m.tree.Close)
-			m.Step()
+			m.Reconcile()
 			if s := m.Status(); !s.Active || s.Exclusive.Len() != 2 {
-				b.Fatalf("%+v, %v", s, m.told)
+				b.Fatalf("%+v, %v", s, m.logged)
 			}
 			b.ReportAllocs()
-			before := used(b)
+			before := processCPUTime(b)
 			for b.Loop() {
 				on.clock.Step(pass)
-				m.Step()
+				m.Reconcile()
 			}
-			b.ReportMetric(float64(used(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(processCPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }
 
-// used is the cpu that this process has had, whatever others on the machine do.
-func used(b *testing.B) int64 {
+// processCPUTime is the cpu that this process has had, whatever others on the machine do.
+func processCPUTime(b *testing.B) int64 {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

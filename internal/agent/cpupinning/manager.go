@@ -28,9 +28,9 @@ import (
 const (
 	// DefaultPeriod is how often it is looked whether containers still run where they should.
 	DefaultPeriod = 5 * time.Second
-	// lookEvery is how often it is looked for pods and containers that came or went: a container that is new runs on CPUs that others
+	// scanInterval is how often it is looked for pods and containers that came or went: a container that is new runs on CPUs that others
 	// have alone until then.
-	lookEvery = time.Second
+	scanInterval = time.Second
 )
 
 // Reasons of events.
@@ -44,30 +44,30 @@ const (
 type Config struct {
 	Layout cgroup.Layout
 	View   cluster.Source
-	// Facts are the node's topology; nil where it is not known.
-	Facts func() *topology.Facts
+	// Topology are the node's topology; nil where it is not known.
+	Topology func() *topology.NodeTopology
 	// Journal is nil in a dry run, which logs what would be done.
 	Journal *act.Journal
 	// StatePath is the state file. In a dry run it is read and not written.
 	StatePath string
-	// Predecessor is the state file of gocrane's agent, which is taken over where there is none of our own; empty for none.
-	Predecessor string
+	// PredecessorStatePath is the state file of gocrane's agent, which is taken over where there is none of our own; empty for none.
+	PredecessorStatePath string
 	// Policy is that of pods that name none.
 	Policy numa.Policy
 	// Period is how often it is looked whether somebody else has changed a container's CPUs.
 	Period time.Duration
-	// Did is told of each decision about a container: which CPUs it gets, or why none.
-	Did   func(report.Action)
-	Clock clock.WithTicker
-	Log   logr.Logger
-	Beat  func(step string)
+	// Report is told of each decision about a container: which CPUs it gets, or why none.
+	Report func(report.Action)
+	Clock  clock.WithTicker
+	Log    logr.Logger
+	Beat   func(step string)
 }
 
 // Status is what the manager does.
 type Status struct {
 	// Active tells that it assigns CPUs; else Why says why not.
 	Active bool
-	Why    string
+	Reason string
 	// Unsupported tells that it cannot on this host.
 	Unsupported bool
 	// Exclusive are CPUs that a container has alone, Shared all others.
@@ -78,52 +78,52 @@ type Status struct {
 
 // Manager assigns CPUs to containers.
 type Manager struct {
-	config Config
-	tree   *cgroup.Tree
-	sets   cpusets
-	status atomic.Pointer[Status]
-	counts counts
+	config  Config
+	tree    *cgroup.Tree
+	cpusets cpusetWriter
+	status  atomic.Pointer[Status]
+	counts  counts
 
 	loaded bool
-	// inherits tells that gocrane's agent has set where containers run, and unsaved that the state file does not have it.
-	inherits, unsaved bool
+	// inheritsState tells that gocrane's agent has set where containers run, and unsaved that the state file does not have it.
+	inheritsState, unsaved bool
 	// plan is in force; it was saved before anything of it was done.
-	plan  cpumanager.Plan
-	saved []cpumanager.Holding
-	known decided
-	last  time.Time // of the last look at all files
+	plan         cpumanager.Plan
+	saved        []cpumanager.Assignment
+	lastInputs   planInputs
+	lastCompared time.Time // of the last look at all files
 
-	// there are the groups of containers by the pod's UID, as of the tree's number thereAt.
-	there   map[string][]*cgroup.Container
-	thereAt uint64
+	// containersByPod are the groups of containers by the pod's UID, as of the tree's number containersVersion.
+	containersByPod   map[string][]*cgroup.Container
+	containersVersion uint64
 
-	// names are those of containers by their ids, as long as their groups are there: pods may be gone before.
-	names map[string]string
-	// refused and noted are what was told of containers.
-	refused, noted map[cpumanager.ID]string
-	told           map[string]string
+	// containerNames are those of containers by their ids, as long as their groups are there: pods may be gone before.
+	containerNames map[string]string
+	// reportedRefusals and noted are what was told of containers.
+	reportedRefusals, loggedMemory map[cpumanager.ID]string
+	logged                         map[string]string
 }
 
-// decided is what the plan was made of: while it is the same there is nothing to decide.
-type decided struct {
-	state *cluster.State
-	facts *topology.Facts
+// planInputs is what the plan was made of: while it is the same there is nothing to decide.
+type planInputs struct {
+	state    *cluster.State
+	topology *topology.NodeTopology
 	// cpus and mems are what pods may have, where that is limited.
 	cpus, mems               numa.CPUSet
 	limitedCPUs, limitedMems bool
-	// groups is another number where containers came or went.
-	groups uint64
+	// containersVersion is another number where containers came or went.
+	containersVersion uint64
 }
 
 // NewManager returns a manager that has done nothing yet.
 func NewManager(c Config) *Manager {
 	reader := &host.Reader{}
 	m := &Manager{
-		config: c, tree: cgroup.NewTree(c.Layout, reader), sets: cpusets{layout: c.Layout, reader: reader, journal: c.Journal},
-		names: map[string]string{}, refused: map[cpumanager.ID]string{}, noted: map[cpumanager.ID]string{}, told: map[string]string{},
+		config: c, tree: cgroup.NewTree(c.Layout, reader), cpusets: cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
+		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, logged: map[string]string{},
 	}
-	m.tree.LookClosely() // A container that is new runs on CPUs that others have alone until it is seen.
-	m.status.Store(&Status{Why: "has not begun"})
+	m.tree.CheckLinks() // A container that is new runs on CPUs that others have alone until it is seen.
+	m.status.Store(&Status{Reason: "has not begun"})
 	return m
 }
 
@@ -137,13 +137,13 @@ func (m *Manager) Status() Status { return *m.status.Load() }
 // state file stays, so that the next agent gives containers the same.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.tree.Close()
-	ticker := m.config.Clock.NewTicker(min(lookEvery, m.config.Period))
+	ticker := m.config.Clock.NewTicker(min(scanInterval, m.config.Period))
 	defer ticker.Stop()
 	for {
-		m.Step()
+		m.Reconcile()
 		select {
 		case <-ctx.Done():
-			if err := m.sets.undo(); err != nil {
+			if err := m.cpusets.undoAll(); err != nil {
 				return fmt.Errorf("undo at the end: %w", err)
 			}
 			return nil
@@ -152,61 +152,61 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Step looks once, decides where something has changed, and brings containers to where they are to run.
-func (m *Manager) Step() {
+// Reconcile looks once, decides where something has changed, and brings containers to where they are to run.
+func (m *Manager) Reconcile() {
 	defer m.config.Beat("reconcile")
-	facts, why := m.standsAside()
+	facts, why := m.inactiveReason()
 	if why != "" {
-		m.aside(why)
+		m.deactivate(why)
 		return
 	}
 	state := m.config.View.State()
 	if !state.KnowsPods {
-		m.tell("pods", "Does not assign CPUs before the node's pods are known; what is stays")
+		m.logOnce("pods", "Does not assign CPUs before the node's pods are known; what is stays")
 		return
 	}
-	m.tell("pods", "")
-	if !m.load() {
+	m.logOnce("pods", "")
+	if !m.loadState() {
 		return
 	}
-	if state != m.known.state {
-		m.tree.LookAtAll() // A container may have been started anew.
+	if state != m.lastInputs.state {
+		m.tree.RescanAll() // A container may have been started anew.
 	}
-	there, err := m.containers()
+	there, err := m.listContainers()
 	if err != nil {
-		m.tell("groups", err.Error())
+		m.logOnce("groups", err.Error())
 		return
 	}
-	m.tell("groups", "")
-	m.inherit(there)
-	now := decided{state: state, facts: facts, groups: m.thereAt}
-	now.cpus, now.limitedCPUs = m.sets.allowed(cgroup.FileCPUs)
-	now.mems, now.limitedMems = m.sets.allowed(cgroup.FileMems)
-	changed := now != m.known
-	if !changed && m.config.Clock.Since(m.last) < m.config.Period {
+	m.logOnce("groups", "")
+	m.clearInheritedCPUs(there)
+	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
+	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
+	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
+	changed := now != m.lastInputs
+	if !changed && m.config.Clock.Since(m.lastCompared) < m.config.Period {
 		return
 	}
-	m.last = m.config.Clock.Now()
+	m.lastCompared = m.config.Clock.Now()
 	machine, err := now.machine()
 	if err != nil {
-		m.tell("machine", err.Error())
+		m.logOnce("machine", err.Error())
 		return
 	}
-	m.tell("machine", "")
-	pods := podsOf(state.Pods, m.config.Policy)
-	claims := claimsOf(pods, m.plan.Holdings, there)
-	if changed && m.decide(machine, claims, pods) {
-		m.known = now
+	m.logOnce("machine", "")
+	pods := readPods(state.Pods, m.config.Policy)
+	claims := collectRequests(pods, m.plan.Assignments, there)
+	if changed && m.updatePlan(machine, claims, pods) {
+		m.lastInputs = now
 	}
-	m.write(m.groups(machine, claims, pods, there), changed)
+	m.applyTargets(m.buildTargets(machine, claims, pods, there), changed)
 }
 
-// standsAside says why no CPUs are assigned on this node.
-func (m *Manager) standsAside() (*topology.Facts, string) {
-	if why := m.sets.unsupported(); why != "" {
+// inactiveReason says why no CPUs are assigned on this node.
+func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
+	if why := m.cpusets.unsupportedReason(); why != "" {
 		return nil, why
 	}
-	facts := m.config.Facts()
+	facts := m.config.Topology()
 	switch {
 	case facts == nil:
 		return nil, "the node's topology is not known"
@@ -216,116 +216,116 @@ func (m *Manager) standsAside() (*topology.Facts, string) {
 	return facts, ""
 }
 
-// aside gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
-func (m *Manager) aside(why string) {
-	m.tell("aside", "Does not assign CPUs: "+why)
-	m.status.Store(&Status{Why: why, Unsupported: m.sets.unsupported() != ""})
-	if err := m.sets.undo(); err != nil {
-		m.tell("undo", err.Error())
+// deactivate gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
+func (m *Manager) deactivate(why string) {
+	m.logOnce("aside", "Does not assign CPUs: "+why)
+	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
+	if err := m.cpusets.undoAll(); err != nil {
+		m.logOnce("undo", err.Error())
 		return
 	}
-	m.tell("undo", "")
-	m.known, m.last = decided{}, time.Time{}
+	m.logOnce("undo", "")
+	m.lastInputs, m.lastCompared = planInputs{}, time.Time{}
 }
 
-// load reads the state file once. A damaged one is moved aside: containers then get CPUs as if they were new. One that cannot be read is
+// loadState reads the state file once. A damaged one is moved aside: containers then get CPUs as if they were new. One that cannot be read is
 // tried again, since what it holds would be given to others.
-func (m *Manager) load() bool {
+func (m *Manager) loadState() bool {
 	if m.loaded {
 		return true
 	}
 	path := m.config.StatePath
 	holdings, found, err := readState(path)
-	inherits := !found && m.config.Predecessor != ""
+	inherits := !found && m.config.PredecessorStatePath != ""
 	if inherits {
-		path = m.config.Predecessor
+		path = m.config.PredecessorStatePath
 		holdings, inherits, err = readState(path)
 	}
 	if err != nil {
-		m.tell("state", err.Error())
+		m.logOnce("state", err.Error())
 		if !errors.Is(err, errDamaged) {
 			return false
 		}
 		if m.config.Journal != nil && path == m.config.StatePath {
-			if err := setAside(path); err != nil {
-				m.tell("state", err.Error())
+			if err := moveDamaged(path); err != nil {
+				m.logOnce("state", err.Error())
 				return false
 			}
 		}
 	}
-	m.plan.Holdings, m.saved, m.loaded, m.inherits, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
+	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
 	if inherits {
-		m.config.Log.Info(m.verb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
+		m.config.Log.Info(m.dryRunVerb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
 	}
 	return true
 }
 
-// inherit lets all containers run everywhere once, where gocrane's agent has set where they run: this agent would put that back with the end of
+// clearInheritedCPUs lets all containers run everywhere once, where gocrane's agent has set where they run: this agent would put that back with the end of
 // a pod, or its own, and nobody would ever lift it.
-func (m *Manager) inherit(there map[string][]*cgroup.Container) {
-	if !m.inherits {
+func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
+	if !m.inheritsState {
 		return
 	}
-	m.inherits = false
-	if err := m.sets.lift(there); err != nil {
-		m.tell("inherit", "Cannot let containers run everywhere that gocrane's agent has set CPUs for: "+err.Error())
+	m.inheritsState = false
+	if err := m.cpusets.clearInherited(there); err != nil {
+		m.logOnce("inherit", "Cannot let containers run everywhere that gocrane's agent has set CPUs for: "+err.Error())
 	}
 }
 
 // machine is which CPUs and zones of memory pods may have at all.
-func (d *decided) machine() (cpumanager.Machine, error) {
-	cpus := d.facts.Machine.CPUs()
+func (d *planInputs) machine() (cpumanager.Machine, error) {
+	cpus := d.topology.Machine.CPUs()
 	if d.limitedCPUs {
 		cpus = cpus.Intersection(d.cpus)
 	}
 	if cpus == (numa.CPUSet{}) {
 		return cpumanager.Machine{}, errors.New("pods may run on no CPU that is known")
 	}
-	reserved, err := d.facts.ReservedCPUs()
+	reserved, err := d.topology.ReservedCPUs()
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("reserved CPUs: %w", err)
 	}
-	layout, err := d.facts.Machine.Layout(cpus)
+	layout, err := d.topology.Machine.Layout(cpus)
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("CPUs: %w", err)
 	}
-	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.facts.UsableMemory(), MemoryIsOthers: d.facts.Kubelet.StaticMemory}
-	for i := range d.facts.Machine.Zones {
-		if z := &d.facts.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
+	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.topology.UsableMemory(), MemoryBoundByKubelet: d.topology.Kubelet.StaticMemory}
+	for i := range d.topology.Machine.Zones {
+		if z := &d.topology.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
 			delete(m.Memory, z.Name())
 		}
 	}
 	return m, nil
 }
 
-// decide makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full
+// updatePlan makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full
 // disk, what was decided before stays, so that an agent that starts anew knows all that was given.
-func (m *Manager) decide(machine cpumanager.Machine, claims []cpumanager.Pod, pods []podFacts) bool {
-	plan := cpumanager.Assign(machine, m.plan.Holdings, claims)
-	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Holdings, m.saved)) {
-		content, err := encodeState(plan.Holdings)
+func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod) bool {
+	plan := cpumanager.Assign(machine, m.plan.Assignments, claims)
+	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Assignments, m.saved)) {
+		content, err := encodeState(plan.Assignments)
 		if err == nil {
 			err = durablefile.Replace(m.config.StatePath, content)
 		}
 		if err != nil {
-			m.tell("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
+			m.logOnce("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
 			if m.plan.Shared == (numa.CPUSet{}) { // It was only read from the file.
-				m.plan = cpumanager.Assign(machine, m.saved, asClaims(m.saved))
+				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}
-			m.show()
+			m.publishStatus()
 			return false
 		}
-		m.saved, m.unsaved = plan.Holdings, false
+		m.saved, m.unsaved = plan.Assignments, false
 	}
-	m.tell("save", "")
-	m.announce(&plan, pods)
+	m.logOnce("save", "")
+	m.reportPlan(&plan, pods)
 	m.plan = plan
-	m.show()
+	m.publishStatus()
 	return true
 }
 
-func (m *Manager) show() {
+func (m *Manager) publishStatus() {
 	m.status.Store(&Status{
-		Active: true, Exclusive: m.plan.Exclusive(), Shared: m.plan.Shared, Containers: len(m.plan.Holdings), Refused: len(m.plan.Refused),
+		Active: true, Exclusive: m.plan.Exclusive(), Shared: m.plan.Shared, Containers: len(m.plan.Assignments), Refused: len(m.plan.Refused),
 	})
 }

@@ -21,48 +21,48 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// on runs a test on both versions of cgroups; all is what the file of a container says that nobody has changed.
-func on(t *testing.T, test func(t *testing.T, b *bed, all string)) {
+// forEachVersion runs a test on both versions of cgroups; all is what the file of a container says that nobody has changed.
+func forEachVersion(t *testing.T, test func(t *testing.T, b *fixture, all string)) {
 	t.Helper()
-	t.Run("v2", func(t *testing.T) { test(t, newBed(t, false), "") })
-	t.Run("v1", func(t *testing.T) { test(t, newBed(t, true), "0-7") })
+	t.Run("v2", func(t *testing.T) { test(t, newFixture(t, false), "") })
+	t.Run("v1", func(t *testing.T) { test(t, newFixture(t, true), "0-7") })
 }
 
 // TestExclusive: containers with CPUs of their own have them alone, each its own, whole cores, with memory near; and hand them back.
 func TestExclusive(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, all string) {
-		b.run("other", "", 0)
-		b.step()
-		b.want("nobody has a CPU alone", "other/a="+all, "other/sandbox="+all)
-		web := b.run("web", "node0=2,node1=2", 2, 2, 0)
-		b.step()
-		b.want("alone", "web/a=0-1", "web/b=4-5", "web/c=2-3,6-7", "web/sandbox=2-3,6-7", "other/a=2-3,6-7", "other/sandbox=2-3,6-7")
+	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
+		b.runPod("other", "", 0)
+		b.advance()
+		b.expectCPUs("nobody has a CPU alone", "other/a="+all, "other/sandbox="+all)
+		web := b.runPod("web", "node0=2,node1=2", 2, 2, 0)
+		b.advance()
+		b.expectCPUs("alone", "web/a=0-1", "web/b=4-5", "web/c=2-3,6-7", "web/sandbox=2-3,6-7", "other/a=2-3,6-7", "other/sandbox=2-3,6-7")
 		if b.mems("web", "a") != "0" || b.mems("web", "b") != "1" || b.mems("web", "c") != b.mems("other", "a") {
 			t.Errorf("memory %q, %q, %q", b.mems("web", "a"), b.mems("web", "b"), b.mems("web", "c"))
 		}
-		if !b.said("web CPUsAssigned: container a runs on the CPUs 0-1 by policy exclusive") {
+		if !b.reported("web CPUsAssigned: container a runs on the CPUs 0-1 by policy exclusive") {
 			t.Error(b.events)
 		}
 		if s := b.Status(); !s.Active || s.Exclusive.String() != "0-1,4-5" || s.Shared.String() != "2-3,6-7" || s.Containers != 2 {
 			t.Errorf("%+v", s)
 		}
-		b.run("late", "", 0)
-		b.step()
-		b.want("a pod that comes later", "late/a=2-3,6-7")
+		b.runPod("late", "", 0)
+		b.advance()
+		b.expectCPUs("a pod that comes later", "late/a=2-3,6-7")
 		writes := len(b.writes)
 		for range 12 {
-			b.step()
+			b.advance()
 		}
 		if len(b.writes) != writes {
 			t.Errorf("writes without a reason: %s", b.writes[writes:])
 		}
 		web.Status.Phase = corev1.PodSucceeded
-		b.changed()
-		b.step()
+		b.invalidateState()
+		b.advance()
 		if all == "" {
 			all = "0-7" // A kernel before 6.17 does not take an empty list back from a group with processes.
 		}
-		b.want("handed back", "web/a="+all, "web/c="+all, "other/a="+all, "late/a="+all, "other/sandbox="+all)
+		b.expectCPUs("handed back", "web/a="+all, "web/c="+all, "other/a="+all, "late/a="+all, "other/sandbox="+all)
 		if e := b.config.Journal.Entries(); len(e) > 0 {
 			t.Errorf("the journal holds %+v", e)
 		}
@@ -71,27 +71,27 @@ func TestExclusive(t *testing.T) {
 
 // TestOrder: those who give CPUs up are written before those who get them alone.
 func TestOrder(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
-	b.step()
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
+	b.advance()
 	if got := strings.Join(b.writes, " "); got != "cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=0-1 cpuset.mems=0" {
 		t.Error(got)
 	}
 }
 
 func TestPolicies(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, all string) {
+	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
 		for policy, want := range map[string]string{"numa": "4-7", "immovable": "4-5", "none": all, "exclusive": "4-5", "sometimes": "4-5"} {
-			p := b.run(policy, "node1=2", 2)
+			p := b.runPod(policy, "node1=2", 2)
 			p.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy] = policy
-			b.step()
-			b.want(policy, policy+"/a="+want)
+			b.advance()
+			b.expectCPUs(policy, policy+"/a="+want)
 			b.pods = nil
-			b.end(policy, "a")
-			b.end(policy, "sandbox")
-			b.changed()
-			b.step()
+			b.stopContainer(policy, "a")
+			b.stopContainer(policy, "sandbox")
+			b.invalidateState()
+			b.advance()
 		}
 		if !strings.Contains(strings.Join(b.events, "\n"), `"sometimes", which is no policy: exclusive holds`) {
 			t.Error(b.log)
@@ -101,89 +101,89 @@ func TestPolicies(t *testing.T) {
 
 // TestLive: what a pod says of itself may change at any time.
 func TestLive(t *testing.T) {
-	b := newBed(t, false)
-	web := b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
-	b.step()
-	b.want("exclusive", "web/a=0-1", "other/a=2-7")
+	b := newFixture(t, false)
+	web := b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
+	b.advance()
+	b.expectCPUs("exclusive", "web/a=0-1", "other/a=2-7")
 	for _, c := range []struct{ policy, zones, web, other string }{
 		{"immovable", "node0=2", "0-1", "0-7"}, {"numa", "node0=2", "0-3", "0-7"}, {"exclusive", "node1=2", "4-5", "0-3,6-7"}, {"none", "node1=2", "0-7", "0-7"},
 	} {
 		web = web.DeepCopy()
 		web.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy] = c.policy
-		web.Annotations[topologyv1alpha1.AnnotationPodTopologyResult] = result(c.zones)
+		web.Annotations[topologyv1alpha1.AnnotationPodTopologyResult] = topologyResult(c.zones)
 		b.pods[0] = web
-		b.changed()
-		b.step()
-		b.want(c.policy, "web/a="+c.web, "other/a="+c.other)
+		b.invalidateState()
+		b.advance()
+		b.expectCPUs(c.policy, "web/a="+c.web, "other/a="+c.other)
 	}
 }
 
 // TestResize: a container that is resized in place keeps what it has, and gets more once the kubelet has applied it.
 func TestResize(t *testing.T) {
-	b := newBed(t, false)
-	web := b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
-	b.step()
+	b := newFixture(t, false)
+	web := b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
+	b.advance()
 	web = web.DeepCopy()
 	b.pods[0] = web
 	now := resources(2)
 	web.Spec.Containers[0].Resources, web.Status.ContainerStatuses[0].Resources = resources(4), &now
-	b.changed()
-	b.step()
-	b.want("asked for", "web/a=0-1", "other/a=2-7")
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("asked for", "web/a=0-1", "other/a=2-7")
 	now = resources(4)
-	b.changed()
-	b.step()
-	b.want("applied", "web/a=0-3", "other/a=4-7")
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("applied", "web/a=0-3", "other/a=4-7")
 	now = resources(6)
-	b.changed()
-	b.step()
-	b.want("too much", "web/a=0-3", "other/a=4-7")
-	if !b.said("container a keeps the CPUs that it has") {
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("too much", "web/a=0-3", "other/a=4-7")
+	if !b.reported("container a keeps the CPUs that it has") {
 		t.Error(b.events)
 	}
 	now = resources(2)
-	b.changed()
-	b.step()
-	b.want("shrunk", "web/a=0-1", "other/a=2-7")
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("shrunk", "web/a=0-1", "other/a=2-7")
 	now = corev1.ResourceRequirements{Requests: resources(0).Requests, Limits: resources(2).Limits}
-	b.changed()
-	b.step()
-	b.want("no whole CPUs any more", "web/a=0-7", "other/a=0-7")
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("no whole CPUs any more", "web/a=0-7", "other/a=0-7")
 }
 
 // TestRestart: the next agent gives containers what they had, whatever it would have chosen itself; a container that is started anew too.
 func TestRestart(t *testing.T) {
-	b := newBed(t, false)
-	b.run("first", "node0=2", 2)
-	b.run("second", "node0=1", 1)
-	b.step()
-	b.want("two", "first/a=0-1", "second/a=2")
+	b := newFixture(t, false)
+	b.runPod("first", "node0=2", 2)
+	b.runPod("second", "node0=1", 1)
+	b.advance()
+	b.expectCPUs("two", "first/a=0-1", "second/a=2")
 	b.pods = b.pods[1:]
-	b.end("first", "a")
-	b.end("first", "sandbox")
-	b.changed()
-	b.step()
-	b.start() // What the agent before did is undone at the start.
-	b.want("started", "second/a=0-7")
-	b.step()
-	b.want("as before", "second/a=2")
-	b.end("second", "a")
-	b.step()
-	b.begin("second", "a")
-	b.step()
-	b.want("the container came back", "second/a=2")
+	b.stopContainer("first", "a")
+	b.stopContainer("first", "sandbox")
+	b.invalidateState()
+	b.advance()
+	b.startAgent() // What the agent before did is undone at the start.
+	b.expectCPUs("started", "second/a=0-7")
+	b.advance()
+	b.expectCPUs("as before", "second/a=2")
+	b.stopContainer("second", "a")
+	b.advance()
+	b.startContainer("second", "a")
+	b.advance()
+	b.expectCPUs("the container came back", "second/a=2")
 }
 
 // TestDrift: what somebody else writes is put right within the period.
 func TestDrift(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, _ string) {
-		b.run("web", "node0=2", 2)
-		b.run("other", "", 0)
-		b.step()
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		b.runPod("web", "node0=2", 2)
+		b.runPod("other", "", 0)
+		b.advance()
 		for _, pod := range []string{"web", "other"} {
-			path, err := b.layout.Setting(pathOf(pod, "a"), "cpuset.cpus")
+			path, err := b.layout.SettingFile(containerPath(pod, "a"), "cpuset.cpus")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,10 +192,10 @@ func TestDrift(t *testing.T) {
 			}
 		}
 		for range 5 {
-			b.step()
+			b.advance()
 		}
-		b.want("put right", "web/a=0-1", "other/a=2-7")
-		if !b.said("Somebody else had changed where containers run") {
+		b.expectCPUs("put right", "web/a=0-1", "other/a=2-7")
+		if !b.reported("Somebody else had changed where containers run") {
 			t.Error(b.log)
 		}
 	})
@@ -203,24 +203,24 @@ func TestDrift(t *testing.T) {
 
 // TestRefused: who asks for more than there is shares, is told why, and nobody else loses anything.
 func TestRefused(t *testing.T) {
-	b := newBed(t, false)
-	b.run("big", "node0=4,node1=4", 8)
-	b.run("web", "node0=2", 2)
-	b.run("broken", "node0=2", 2).Annotations[topologyv1alpha1.AnnotationPodTopologyResult] = "[{"
-	b.run("nowhere", "node9=2", 2)
-	b.step()
-	b.want("refused", "web/a=0-1", "big/a=2-7", "broken/a=2-7", "nowhere/a=2-7")
+	b := newFixture(t, false)
+	b.runPod("big", "node0=4,node1=4", 8)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("broken", "node0=2", 2).Annotations[topologyv1alpha1.AnnotationPodTopologyResult] = "[{"
+	b.runPod("nowhere", "node9=2", 2)
+	b.advance()
+	b.expectCPUs("refused", "web/a=0-1", "big/a=2-7", "broken/a=2-7", "nowhere/a=2-7")
 	for _, want := range []string{
 		"big CPUsRefused: container a shares CPUs: 8 CPUs for big/a are all that is left to share", "broken CPUsRefused: the zones that it was given cannot be read",
 		`nowhere CPUsRefused: container a shares CPUs: 2 CPUs of zone "node9"`,
 	} {
-		if !b.said(want) {
+		if !b.reported(want) {
 			t.Errorf("not told: %s\n%s", want, strings.Join(b.events, "\n"))
 		}
 	}
 	told := len(b.events)
 	for range 10 {
-		b.step()
+		b.advance()
 	}
 	if len(b.events) != told {
 		t.Errorf("told again: %s", b.events[told:])
@@ -229,57 +229,57 @@ func TestRefused(t *testing.T) {
 
 // TestReserved: reserved CPUs are given to nobody; when they change, nobody loses a CPU of its own.
 func TestReserved(t *testing.T) {
-	b := newBed(t, false)
-	b.kubelet("reservedSystemCPUs: 0-1\n")
-	b.run("web", "node0=2", 2)
-	spared := b.run("spared", "", 0)
+	b := newFixture(t, false)
+	b.setKubeletConfig("reservedSystemCPUs: 0-1\n")
+	b.runPod("web", "node0=2", 2)
+	spared := b.runPod("spared", "", 0)
 	spared.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] = "true"
-	b.step()
-	b.want("reserved", "web/a=2-3", "spared/a=4-7", "spared/sandbox=4-7", "web/sandbox=0-1,4-7")
-	b.kubelet("reservedSystemCPUs: 2-3\n")
-	b.step()
-	b.want("others reserved", "web/a=0-1", "spared/a=4-7", "web/sandbox=2-7")
-	b.kubelet("reservedSystemCPUs: 0-3\n")
-	b.step()
-	b.want("all of the zone reserved", "web/a=0-1", "web/sandbox=2-7")
-	b.kubelet("")
-	b.step()
-	b.want("none reserved", "web/a=0-1", "spared/a=2-7")
+	b.advance()
+	b.expectCPUs("reserved", "web/a=2-3", "spared/a=4-7", "spared/sandbox=4-7", "web/sandbox=0-1,4-7")
+	b.setKubeletConfig("reservedSystemCPUs: 2-3\n")
+	b.advance()
+	b.expectCPUs("others reserved", "web/a=0-1", "spared/a=4-7", "web/sandbox=2-7")
+	b.setKubeletConfig("reservedSystemCPUs: 0-3\n")
+	b.advance()
+	b.expectCPUs("all of the zone reserved", "web/a=0-1", "web/sandbox=2-7")
+	b.setKubeletConfig("")
+	b.advance()
+	b.expectCPUs("none reserved", "web/a=0-1", "spared/a=2-7")
 }
 
 // TestStandsAside: where the kubelet assigns CPUs, or nothing is known, nobody else does.
 func TestStandsAside(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, all string) {
-		b.run("web", "node0=2", 2)
-		b.step()
-		b.want("ours", "web/a=0-1")
+	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
+		b.runPod("web", "node0=2", 2)
+		b.advance()
+		b.expectCPUs("ours", "web/a=0-1")
 		if all == "" {
 			all = "0-7"
 		}
-		b.kubelet("cpuManagerPolicy: static\n")
-		b.step()
-		b.want("the kubelet's", "web/a="+all)
-		if s := b.Status(); s.Active || !strings.Contains(s.Why, "the kubelet assigns CPUs itself") {
+		b.setKubeletConfig("cpuManagerPolicy: static\n")
+		b.advance()
+		b.expectCPUs("the kubelet's", "web/a="+all)
+		if s := b.Status(); s.Active || !strings.Contains(s.Reason, "the kubelet assigns CPUs itself") {
 			t.Errorf("%+v", s)
 		}
-		b.kubelet("")
-		b.step()
-		b.want("ours again", "web/a=0-1")
+		b.setKubeletConfig("")
+		b.advance()
+		b.expectCPUs("ours again", "web/a=0-1")
 	})
 }
 
 // TestMemoryIsTheKubelets: where the kubelet binds containers to zones of memory, nobody else does; CPUs are ours all the same.
 func TestMemoryIsTheKubelets(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, _ string) {
-		b.run("web", "node0=2", 2)
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		b.runPod("web", "node0=2", 2)
 		before := b.mems("web", "a")
-		b.step()
+		b.advance()
 		if got := b.mems("web", "a"); got != "0" {
 			t.Errorf("memory of %q", got)
 		}
-		b.kubelet("memoryManagerPolicy: Static\n")
-		b.step()
-		b.want("CPUs stay", "web/a=0-1")
+		b.setKubeletConfig("memoryManagerPolicy: Static\n")
+		b.advance()
+		b.expectCPUs("CPUs stay", "web/a=0-1")
 		if got := b.mems("web", "a"); got != before && got != "0-1" {
 			t.Errorf("memory of %q, before it was %q", got, before)
 		}
@@ -288,112 +288,112 @@ func TestMemoryIsTheKubelets(t *testing.T) {
 
 // TestUnknown: before pods are known nobody's CPUs are taken for free.
 func TestUnknown(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.step()
-	state := b.text(filepath.Join(b.dir, StateFile))
-	b.start()
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.advance()
+	state := b.readFile(filepath.Join(b.dir, StateFile))
+	b.startAgent()
 	b.state = &cluster.State{}
-	b.step()
-	if b.text(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.said("before the node's pods are known") {
+	b.advance()
+	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("before the node's pods are known") {
 		t.Error(b.log)
 	}
-	b.changed()
-	b.step()
-	b.want("known", "web/a=0-1")
-	b.facts = nil
-	b.step()
-	if s := b.Status(); s.Active || !strings.Contains(s.Why, "topology is not known") {
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("known", "web/a=0-1")
+	b.topology = nil
+	b.advance()
+	if s := b.Status(); s.Active || !strings.Contains(s.Reason, "topology is not known") {
 		t.Errorf("%+v", s)
 	}
 }
 
 // TestForgottenPod: a pod that the cluster has forgotten keeps its CPUs as long as its containers run.
 func TestForgottenPod(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
-	b.step()
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
+	b.advance()
 	b.pods = b.pods[1:]
-	b.changed()
-	b.step()
-	b.want("forgotten", "web/a=0-1", "other/a=2-7")
-	b.end("web", "a")
-	b.end("web", "sandbox")
-	b.step()
-	b.want("gone", "other/a=0-7")
+	b.invalidateState()
+	b.advance()
+	b.expectCPUs("forgotten", "web/a=0-1", "other/a=2-7")
+	b.stopContainer("web", "a")
+	b.stopContainer("web", "sandbox")
+	b.advance()
+	b.expectCPUs("gone", "other/a=0-7")
 }
 
 // TestKernelRefuses: what the kernel does not take is told and tried again, and nothing else waits for it.
 func TestKernelRefuses(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
 	busy := true
-	b.refuse = func(file, _ string) error {
-		if busy && strings.Contains(file, pathOf("other", "a")) || strings.HasSuffix(file, "mems") {
+	b.writeError = func(file, _ string) error {
+		if busy && strings.Contains(file, containerPath("other", "a")) || strings.HasSuffix(file, "mems") {
 			return &os.PathError{Op: "write", Path: file, Err: syscall.EBUSY}
 		}
 		return nil
 	}
-	b.step()
-	b.want("busy", "web/a=0-1", "other/a=", "other/sandbox=2-7")
-	if !b.said("Cannot write where 2 of 4 containers run") || b.mems("web", "a") != "" {
+	b.advance()
+	b.expectCPUs("busy", "web/a=0-1", "other/a=", "other/sandbox=2-7")
+	if !b.reported("Cannot write where 2 of 4 containers run") || b.mems("web", "a") != "" {
 		t.Error(b.log)
 	}
 	busy = false
 	for range 5 {
-		b.step()
+		b.advance()
 	}
-	b.want("not busy any more", "other/a=2-7")
+	b.expectCPUs("not busy any more", "other/a=2-7")
 }
 
 // TestFullDisk: what cannot be saved is not done.
 func TestFullDisk(t *testing.T) {
-	b := newBed(t, false)
-	b.run("first", "node0=2", 2)
-	b.step()
+	b := newFixture(t, false)
+	b.runPod("first", "node0=2", 2)
+	b.advance()
 	block := filepath.Join(b.dir, StateFile+".tmp", "full")
 	if err := os.MkdirAll(block, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b.run("second", "node0=2", 2)
-	b.step()
-	b.want("full", "first/a=0-1", "second/a=2-7")
-	b.start()
-	b.step()
-	b.want("full, started anew", "first/a=0-1", "second/a=2-7")
-	if !b.said("Cannot save who has which CPUs") {
+	b.runPod("second", "node0=2", 2)
+	b.advance()
+	b.expectCPUs("full", "first/a=0-1", "second/a=2-7")
+	b.startAgent()
+	b.advance()
+	b.expectCPUs("full, started anew", "first/a=0-1", "second/a=2-7")
+	if !b.reported("Cannot save who has which CPUs") {
 		t.Error(b.log)
 	}
 	if err := os.RemoveAll(filepath.Dir(block)); err != nil {
 		t.Fatal(err)
 	}
-	b.step()
-	b.want("space again", "first/a=0-1", "second/a=2-3")
+	b.advance()
+	b.expectCPUs("space again", "first/a=0-1", "second/a=2-3")
 }
 
 // TestDamagedState: a torn file is moved aside, and containers are like new.
 func TestDamagedState(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.file(StateFile, `{"version":1,"checksum":5,"content":[{"pod":"web"`)
-	b.step()
-	b.want("damaged", "web/a=0-1")
-	if _, err := os.Stat(filepath.Join(b.dir, StateFile+".bad")); err != nil || !b.said("is damaged") {
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.writeFile(StateFile, `{"version":1,"checksum":5,"content":[{"pod":"web"`)
+	b.advance()
+	b.expectCPUs("damaged", "web/a=0-1")
+	if _, err := os.Stat(filepath.Join(b.dir, StateFile+".bad")); err != nil || !b.reported("is damaged") {
 		t.Error(err, b.log)
 	}
 }
 
-// inherited is a host on which gocrane's agent has run: web/a had 2 and 3 alone.
-func (b *bed) inherited(file string) {
+// setUpPredecessor is a host on which gocrane's agent has run: web/a had 2 and 3 alone.
+func (b *fixture) setUpPredecessor(file string) {
 	b.t.Helper()
-	b.file(gocrane, file)
-	b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
+	b.writeFile(predecessorStatePath, file)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
 	for name, cpus := range map[string]string{"web/a": "2-3", "web/sandbox": "0-1,4-7", "other/a": "0-1,4-7", "other/sandbox": "0-1,4-7"} {
 		pod, container, _ := strings.Cut(name, "/")
-		path, err := b.layout.Setting(pathOf(pod, container), cgroup.FileCPUs)
+		path, err := b.layout.SettingFile(containerPath(pod, container), cgroup.FileCPUs)
 		if err == nil {
 			err = b.tree.Write(path, cpus)
 		}
@@ -401,80 +401,80 @@ func (b *bed) inherited(file string) {
 			b.t.Fatal(err)
 		}
 	}
-	b.start()
+	b.startAgent()
 }
 
-const stateOfGocrane = `{"policyName":"static","defaultCpuSet":"0-1,4-7","entries":{"web":{"a":"2-3"},"gone":{"x":"6"}},"checksum":1357924680}`
+const predecessorState = `{"policyName":"static","defaultCpuSet":"0-1,4-7","entries":{"web":{"a":"2-3"},"gone":{"x":"6"}},"checksum":1357924680}`
 
 // TestStateOfGocrane: assignments of gocrane's agent are taken over, once, and nothing of what it has set outlasts them.
 func TestStateOfGocrane(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, _ string) {
-		b.inherited(stateOfGocrane)
-		b.step()
-		b.want("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
-		if !b.said("Takes over the CPUs that gocrane's agent has given") {
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		b.setUpPredecessor(predecessorState)
+		b.advance()
+		b.expectCPUs("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
+		if !b.reported("Takes over the CPUs that gocrane's agent has given") {
 			t.Error(b.log)
 		}
-		b.start()
-		b.want("undone for a moment", "other/a=0-7")
+		b.startAgent()
+		b.expectCPUs("undone for a moment", "other/a=0-7")
 		// From now on there is a file of our own.
-		b.file(gocrane, "no JSON")
-		b.step()
-		b.want("started anew", "web/a=2-3", "other/a=0-1,4-7")
-		b.end("web", "a")
-		b.end("web", "sandbox")
+		b.writeFile(predecessorStatePath, "no JSON")
+		b.advance()
+		b.expectCPUs("started anew", "web/a=2-3", "other/a=0-1,4-7")
+		b.stopContainer("web", "a")
+		b.stopContainer("web", "sandbox")
 		b.pods = b.pods[1:]
-		b.changed()
-		b.step()
-		b.want("handed back", "other/a=0-7", "other/sandbox=0-7")
-		b.start()
-		b.step()
-		b.want("and started anew", "other/a=0-7")
+		b.invalidateState()
+		b.advance()
+		b.expectCPUs("handed back", "other/a=0-7", "other/sandbox=0-7")
+		b.startAgent()
+		b.advance()
+		b.expectCPUs("and started anew", "other/a=0-7")
 	})
 }
 
 // TestNothingOfGocrane: its file is read and not touched, whatever it holds.
 func TestNothingOfGocrane(t *testing.T) {
-	b := newBed(t, false)
-	b.inherited("no JSON")
-	b.step()
-	b.want("damaged", "web/a=0-1", "other/a=2-7")
-	if got := b.text(filepath.Join(b.dir, gocrane)); got != "no JSON" || !b.said("is damaged") {
+	b := newFixture(t, false)
+	b.setUpPredecessor("no JSON")
+	b.advance()
+	b.expectCPUs("damaged", "web/a=0-1", "other/a=2-7")
+	if got := b.readFile(filepath.Join(b.dir, predecessorStatePath)); got != "no JSON" || !b.reported("is damaged") {
 		t.Errorf("%q, %s", got, b.log)
 	}
-	b = newBed(t, false)
-	b.dry = true
-	b.inherited(stateOfGocrane)
-	b.step()
-	b.want("dry", "web/a=2-3", "other/a=0-1,4-7")
-	if !b.said("Would take over") || len(b.writes) > 0 || !b.said("container a runs on the CPUs 2-3") {
+	b = newFixture(t, false)
+	b.dryRun = true
+	b.setUpPredecessor(predecessorState)
+	b.advance()
+	b.expectCPUs("dry", "web/a=2-3", "other/a=0-1,4-7")
+	if !b.reported("Would take over") || len(b.writes) > 0 || !b.reported("container a runs on the CPUs 2-3") {
 		t.Errorf("%s, %s", b.log, b.writes)
 	}
 }
 
 func TestDryRun(t *testing.T) {
-	b := newBed(t, false)
-	b.dry = true
-	b.start()
-	b.run("web", "node0=2", 2)
-	b.run("other", "", 0)
+	b := newFixture(t, false)
+	b.dryRun = true
+	b.startAgent()
+	b.runPod("web", "node0=2", 2)
+	b.runPod("other", "", 0)
 	for range 10 {
-		b.step()
+		b.advance()
 	}
-	b.want("dry", "web/a=", "other/a=")
+	b.expectCPUs("dry", "web/a=", "other/a=")
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile)); !os.IsNotExist(err) || len(b.writes) > 0 || len(b.events) > 0 {
 		t.Errorf("%v, %s, %s", err, b.writes, b.events)
 	}
-	if n := strings.Count(strings.Join(b.log, "\n"), "Would have moved containers"); n != 1 || !b.said("container a runs on the CPUs 0-1 by policy exclusive") {
+	if n := strings.Count(strings.Join(b.log, "\n"), "Would have moved containers"); n != 1 || !b.reported("container a runs on the CPUs 0-1 by policy exclusive") {
 		t.Errorf("told %d times: %s", n, strings.Join(b.log, "\n"))
 	}
 }
 
 // TestEnds: in the end everything is put back, and the state stays for the next agent.
 func TestEnds(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, all string) {
-		b.run("web", "node0=2", 2)
-		b.run("other", "", 0)
+	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
+		b.runPod("web", "node0=2", 2)
+		b.runPod("other", "", 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := make(chan struct{}, 100)
 		b.Manager.config.Beat = func(string) { began <- struct{}{} }
@@ -488,7 +488,7 @@ func TestEnds(t *testing.T) {
 		if all == "" {
 			all = "0-7"
 		}
-		b.want("the end", "web/a="+all, "other/a="+all)
+		b.expectCPUs("the end", "web/a="+all, "other/a="+all)
 		if holdings, _, err := readState(filepath.Join(b.dir, StateFile)); err != nil || len(holdings) != 1 {
 			t.Errorf("%v, %v", holdings, err)
 		}
@@ -497,49 +497,49 @@ func TestEnds(t *testing.T) {
 
 // TestUnsupported: a host whose pods have no cpuset is told of.
 func TestUnsupported(t *testing.T) {
-	b := newBed(t, false)
+	b := newFixture(t, false)
 	if err := os.Remove(filepath.Join(b.dir, "sys/fs/cgroup/kubepods/cpuset.cpus")); err != nil {
 		t.Fatal(err)
 	}
-	b.run("web", "node0=2", 2)
-	b.start()
-	b.step()
-	if s := b.Status(); s.Active || !s.Unsupported || !strings.Contains(s.Why, "cgroup v2 has no cpuset.cpus") {
+	b.runPod("web", "node0=2", 2)
+	b.startAgent()
+	b.advance()
+	if s := b.Status(); s.Active || !s.Unsupported || !strings.Contains(s.Reason, "cgroup v2 has no cpuset.cpus") {
 		t.Errorf("%+v", s)
 	}
 }
 
 // TestKilled: at whatever write the agent is killed, the next one's start gives everything back and does the rest.
 func TestKilled(t *testing.T) {
-	on(t, func(t *testing.T, b *bed, _ string) {
-		b.run("web", "node0=2", 2)
-		b.run("other", "", 0)
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		b.runPod("web", "node0=2", 2)
+		b.runPod("other", "", 0)
 		for at := range 8 {
 			n := 0
-			b.refuse = func(string, string) error {
+			b.writeError = func(string, string) error {
 				if n++; n > at {
 					return errors.New("killed") // Nothing is written from here on, neither to the kernel.
 				}
 				return nil
 			}
-			b.step()
-			b.refuse = nil
-			b.start()
+			b.advance()
+			b.writeError = nil
+			b.startAgent()
 			if got := b.cpus("web", "a") + b.cpus("other", "a"); got != "" && got != "0-7" && got != "0-70-7" {
 				t.Fatalf("killed after %d writes: %q", at, got)
 			}
 		}
-		b.step()
-		b.want("the rest", "web/a=0-1", "other/a=2-7")
+		b.advance()
+		b.expectCPUs("the rest", "web/a=0-1", "other/a=2-7")
 	})
 }
 
 func TestMetrics(t *testing.T) {
-	b := newBed(t, false)
-	b.run("web", "node0=2", 2)
-	b.run("big", "node0=9", 9)
-	b.step()
-	if cpus, ok := b.Owned(); !ok || cpus.String() != "0-1" {
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	b.runPod("big", "node0=9", 9)
+	b.advance()
+	if cpus, ok := b.ExclusiveCPUs(); !ok || cpus.String() != "0-1" {
 		t.Errorf("%s, %t", cpus, ok)
 	}
 	want := `
@@ -560,9 +560,9 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 	if err := testutil.CollectAndCompare(b.Manager, strings.NewReader(want), "crane_agent_cpu_manager_containers", "crane_agent_cpu_manager_cpus", "crane_agent_cpu_manager_writes_total"); err != nil {
 		t.Error(err)
 	}
-	b.kubelet("cpuManagerPolicy: static\n")
-	b.step()
-	if _, ok := b.Owned(); ok {
+	b.setKubeletConfig("cpuManagerPolicy: static\n")
+	b.advance()
+	if _, ok := b.ExclusiveCPUs(); ok {
 		t.Error("it stands aside and gives CPUs")
 	}
 	if n := testutil.CollectAndCount(b.Manager, "crane_agent_cpu_manager_cpus"); n != 0 {
@@ -572,23 +572,23 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 
 // BenchmarkStep is a look at 110 pods of which nothing has changed, and one at which all files are compared.
 func BenchmarkStep(b *testing.B) {
-	bed := newBed(b, false)
-	bed.run("web", "node0=2", 2)
+	bed := newFixture(b, false)
+	bed.runPod("web", "node0=2", 2)
 	for i := range 109 {
-		bed.run(fmt.Sprintf("pod-%d", i), "", 0)
+		bed.runPod(fmt.Sprintf("pod-%d", i), "", 0)
 	}
-	bed.step()
+	bed.advance()
 	b.Run("quiet", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			bed.Step()
+			bed.Reconcile()
 		}
 	})
 	b.Run("compare", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			bed.clock.Step(DefaultPeriod)
-			bed.Step()
+			bed.Reconcile()
 		}
 	})
 }

@@ -19,7 +19,7 @@ var (
 )
 
 // counts are since the start.
-type counts struct{ moved, mended, failed atomic.Int64 }
+type counts struct{ moved, corrected, failed atomic.Int64 }
 
 // Describe implements prometheus.Collector.
 func (m *Manager) Describe(to chan<- *prometheus.Desc) {
@@ -43,13 +43,13 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 		gauge(containersDesc, s.Refused, "refused")
 	}
 	to <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, active)
-	for outcome, n := range map[string]*atomic.Int64{"moved": &m.counts.moved, "mended": &m.counts.mended, "failed": &m.counts.failed} {
+	for outcome, n := range map[string]*atomic.Int64{"moved": &m.counts.moved, "mended": &m.counts.corrected, "failed": &m.counts.failed} {
 		to <- prometheus.MustNewConstMetric(writesDesc, prometheus.CounterValue, float64(n.Load()), outcome)
 	}
 }
 
-// Owned are the CPUs that containers have alone; false where this manager gives none. It is safe for concurrent use.
-func (m *Manager) Owned() (cpus numa.CPUSet, ok bool) {
+// ExclusiveCPUs are the CPUs that containers have alone; false where this manager gives none. It is safe for concurrent use.
+func (m *Manager) ExclusiveCPUs() (cpus numa.CPUSet, ok bool) {
 	s := m.Status()
 	return s.Exclusive, s.Active
 }

@@ -20,36 +20,36 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// podFacts is what matters of a pod.
-type podFacts struct {
+// nodePod is what matters of a pod.
+type nodePod struct {
 	*corev1.Pod
 
 	uid string // that of its cgroup
-	// ended has no processes any more.
-	ended bool
-	// spared keeps off the reserved CPUs although it shares.
-	spared bool
+	// terminated has no processes any more.
+	terminated bool
+	// avoidsReserved keeps off the reserved CPUs although it shares.
+	avoidsReserved bool
 	// containers are names by the runtime's id.
 	containers map[string]string
-	// claim is nil for pods that only share.
-	claim *cpumanager.Pod
+	// request is nil for pods that only share.
+	request *cpumanager.Pod
 	// problem says why a pod that seems to want CPUs of its own shares; empty for none.
 	problem string
 }
 
-func (p *podFacts) name() string { return p.Namespace + "/" + p.Name }
+func (p *nodePod) name() string { return p.Namespace + "/" + p.Name }
 
-// podsOf reads a node's pods, those that came first first: what they have they keep. policy is that of pods that name none.
-func podsOf(list []*corev1.Pod, policy numa.Policy) []podFacts {
+// readPods reads a node's pods, those that came first first: what they have they keep. policy is that of pods that name none.
+func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b *corev1.Pod) int {
-		return cmp.Or(began(a).Compare(began(b)), strings.Compare(string(a.UID), string(b.UID)))
+		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(string(a.UID), string(b.UID)))
 	})
-	out := make([]podFacts, 0, len(sorted))
+	out := make([]nodePod, 0, len(sorted))
 	for _, pod := range sorted {
-		p := podFacts{
+		p := nodePod{
 			Pod: pod, uid: inventory.UID(pod), containers: map[string]string{},
-			ended:  pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
-			spared: pod.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] == "true",
+			terminated:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+			avoidsReserved: pod.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] == "true",
 		}
 		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 			for i := range statuses {
@@ -58,29 +58,29 @@ func podsOf(list []*corev1.Pod, policy numa.Policy) []podFacts {
 				}
 			}
 		}
-		if !p.ended {
-			p.claim, p.problem = claimOf(pod, p.uid, policy)
+		if !p.terminated {
+			p.request, p.problem = readRequest(pod, p.uid, policy)
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-func began(pod *corev1.Pod) time.Time {
+func startTime(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
 	}
 	return pod.CreationTimestamp.Time
 }
 
-// claimOf is what a pod may have: the zones that the scheduler wrote on it, for its containers that ask for whole CPUs.
-func claimOf(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
+// readRequest is what a pod may have: the zones that the scheduler wrote on it, for its containers that ask for whole CPUs.
+func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
 	result, ok := pod.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]
 	if !ok || result == "" {
 		return nil, ""
 	}
 	if named, ok := pod.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy]; ok {
-		if IsPolicy(named) {
+		if IsPolicyName(named) {
 			policy = numa.Policy(named)
 		} else {
 			problem = fmt.Sprintf("its annotation %s is %.40q, which is no policy: %s holds", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
@@ -100,12 +100,12 @@ func claimOf(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		r := inForce(pod, c)
-		n := topologyconv.WholeCPUs(r)
+		r := appliedResources(pod, c)
+		n := topologyconv.CountWholeCPUs(r)
 		if n == 0 || n > numa.MaxCPU+1 {
 			continue
 		}
-		limit, err := topologyconv.Amount(corev1.ResourceMemory, r.Limits[corev1.ResourceMemory])
+		limit, err := topologyconv.ParseAmount(corev1.ResourceMemory, r.Limits[corev1.ResourceMemory])
 		if err != nil {
 			limit = 0
 		}
@@ -117,8 +117,8 @@ func claimOf(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager
 	return claim, problem
 }
 
-// inForce are a container's resources as the kubelet has applied them: while a resize waits the spec is ahead.
-func inForce(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements {
+// appliedResources are a container's resources as the kubelet has applied them: while a resize waits the spec is ahead.
+func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements {
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
 		if s.Name != c.Name || s.Resources == nil {
@@ -133,7 +133,7 @@ func inForce(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements 
 	return &c.Resources
 }
 
-// IsPolicy tells whether a text names a policy.
-func IsPolicy(text string) bool {
+// IsPolicyName tells whether a text names a policy.
+func IsPolicyName(text string) bool {
 	return slices.Contains([]numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}, numa.Policy(text))
 }

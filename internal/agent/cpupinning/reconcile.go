@@ -27,29 +27,29 @@ const (
 	rankOwn
 )
 
-// claimsOf are the pods that are to have CPUs: those that ask for some, and those that the cluster has forgotten while their containers are
+// collectRequests are the pods that are to have CPUs: those that ask for some, and those that the cluster has forgotten while their containers are
 // still there, which keep what they have.
-func claimsOf(pods []podFacts, holdings []cpumanager.Holding, there map[string][]*cgroup.Container) []cpumanager.Pod {
+func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map[string][]*cgroup.Container) []cpumanager.Pod {
 	known := make(map[string]bool, len(pods))
 	var out []cpumanager.Pod
 	for i := range pods {
 		known[pods[i].uid] = true
-		if pods[i].claim != nil {
-			out = append(out, *pods[i].claim)
+		if pods[i].request != nil {
+			out = append(out, *pods[i].request)
 		}
 	}
-	var lingering []cpumanager.Holding
+	var lingering []cpumanager.Assignment
 	for _, h := range holdings {
 		if !known[h.Pod] && len(there[h.Pod]) > 0 {
 			lingering = append(lingering, h)
 		}
 	}
-	return append(asClaims(lingering), out...)
+	return append(requestsForAssignments(lingering), out...)
 }
 
-// asClaims asks for what is held already. Of what gocrane's agent wrote the policy is not known; that of a pod with CPUs was exclusive
+// requestsForAssignments asks for what is held already. Of what gocrane's agent wrote the policy is not known; that of a pod with CPUs was exclusive
 // unless it said so.
-func asClaims(holdings []cpumanager.Holding) []cpumanager.Pod {
+func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
 	var out []cpumanager.Pod
 	at := map[string]int{}
 	for _, h := range holdings {
@@ -71,26 +71,26 @@ func asClaims(holdings []cpumanager.Holding) []cpumanager.Pod {
 	return out
 }
 
-// groups are all containers of the node with where they are to run. While nobody has a CPU alone, those who share stay as they are.
-func (m *Manager) groups(machine cpumanager.Machine, claims []cpumanager.Pod, pods []podFacts, there map[string][]*cgroup.Container) []group {
-	facts := make(map[string]*podFacts, len(pods))
+// buildTargets are all containers of the node with where they are to run. While nobody has a CPU alone, those who share stay as they are.
+func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod, there map[string][]*cgroup.Container) []containerTarget {
+	facts := make(map[string]*nodePod, len(pods))
 	for i := range pods {
 		facts[pods[i].uid] = &pods[i]
 	}
-	near, far := cpumanager.Near(machine, &m.plan, claims)
-	m.noteMemory(far)
-	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Holdings))
-	for _, h := range m.plan.Holdings {
+	near, far := cpumanager.BindMemory(machine, &m.plan, claims)
+	m.logUnboundMemory(far)
+	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Assignments))
+	for _, h := range m.plan.Assignments {
 		policies[h.ID] = h.Policy
 	}
 	shared := m.plan.Exclusive().Len() > 0
-	names := make(map[string]string, len(m.names))
-	var out []group
+	names := make(map[string]string, len(m.containerNames))
+	var out []containerTarget
 	for uid, list := range there {
 		pod := facts[uid]
 		for _, c := range list {
-			g := group{id: c.ID, path: c.Path, owner: "pod " + uid, rank: rankShared}
-			name := m.names[c.ID]
+			g := containerTarget{id: c.ID, path: c.Path, owner: "pod " + uid, rank: rankShared}
+			name := m.containerNames[c.ID]
 			if pod != nil {
 				g.owner, name = pod.name(), cmp.Or(pod.containers[c.ID], name)
 			}
@@ -99,11 +99,11 @@ func (m *Manager) groups(machine cpumanager.Machine, claims []cpumanager.Pod, po
 			policy, holds := policies[id]
 			switch {
 			case holds:
-				g.cpus, g.mems, g.rank = m.plan.CPUs(id), zoneIDs(near[id]), rankOwn
+				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(near[id]), rankOwn
 				if policy == numa.PolicyNUMA {
 					g.rank = rankZones
 				}
-			case pod != nil && pod.spared && m.plan.Shared.Difference(machine.Reserved).Len() > 0:
+			case pod != nil && pod.avoidsReserved && m.plan.Shared.Difference(machine.Reserved).Len() > 0:
 				g.cpus = m.plan.Shared.Difference(machine.Reserved)
 			case shared:
 				g.cpus = m.plan.Shared
@@ -114,13 +114,15 @@ func (m *Manager) groups(machine cpumanager.Machine, claims []cpumanager.Pod, po
 			out = append(out, g)
 		}
 	}
-	m.names = names
-	slices.SortFunc(out, func(a, b group) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.path, b.path)) })
+	m.containerNames = names
+	slices.SortFunc(out, func(a, b containerTarget) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.path, b.path))
+	})
 	return out
 }
 
-// zoneIDs are the numbers of zones, as the kernel writes them.
-func zoneIDs(names []string) string {
+// formatZoneIDs are the numbers of zones, as the kernel writes them.
+func formatZoneIDs(names []string) string {
 	var ids []int
 	for _, name := range names {
 		text, ok := strings.CutPrefix(name, topologyv1alpha1.ZoneNamePrefix)
@@ -133,15 +135,15 @@ func zoneIDs(names []string) string {
 	return numa.NewCPUSet(ids...).String()
 }
 
-// write brings all groups to where they are to run. What was not decided anew and is written all the same has been changed by somebody else.
-func (m *Manager) write(groups []group, decided bool) {
+// applyTargets brings all groups to where they are to run. What was not decided anew and is written all the same has been changed by somebody else.
+func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	ids := make(map[string]bool, len(groups))
 	var errs []error
 	mended, moved := []string{}, 0
 	for i := range groups {
 		g := &groups[i]
 		ids[g.id] = true
-		wrote, err := m.sets.apply(g)
+		wrote, err := m.cpusets.apply(g)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -152,14 +154,14 @@ func (m *Manager) write(groups []group, decided bool) {
 		if moved++; !decided {
 			mended = append(mended, g.owner)
 		}
-		m.count(decided)
-		m.config.Log.V(1).Info(m.verb("Runs", "Would run"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
+		m.countWrite(decided)
+		m.config.Log.V(1).Info(m.dryRunVerb("Runs", "Would run"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
 	}
-	if err := m.sets.forgetGone(ids); err != nil {
+	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
 	}
 	if moved > 0 && decided {
-		m.tellDry("Moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
+		m.logMoved("Moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
 	}
 	if len(mended) > 0 && m.config.Journal != nil {
 		m.config.Log.Info("Somebody else had changed where containers run; it is put right", "containers", strings.Join(mended, ", "))
@@ -169,128 +171,128 @@ func (m *Manager) write(groups []group, decided bool) {
 	if err := errors.Join(errs...); err != nil {
 		text = fmt.Sprintf("Cannot write where %d of %d containers run; it is tried again: %v", len(errs), len(groups), err)
 	}
-	m.tell("write", text)
+	m.logOnce("write", text)
 }
 
-// count counts a write, which in a dry run there is none of.
-func (m *Manager) count(decided bool) {
+// countWrite counts a write, which in a dry run there is none of.
+func (m *Manager) countWrite(decided bool) {
 	switch {
 	case m.config.Journal == nil:
 	case decided:
 		m.counts.moved.Add(1)
 	default:
-		m.counts.mended.Add(1)
+		m.counts.corrected.Add(1)
 	}
 }
 
-func (m *Manager) verb(does, would string) string {
+func (m *Manager) dryRunVerb(does, would string) string {
 	if m.config.Journal == nil {
 		return would
 	}
 	return does
 }
 
-// tellDry logs what was done; in a dry run what would be, once.
-func (m *Manager) tellDry(what string, values ...any) {
+// logMoved logs what was done; in a dry run what would be, once.
+func (m *Manager) logMoved(what string, values ...any) {
 	if m.config.Journal != nil {
 		m.config.Log.Info(what, values...)
 		return
 	}
-	if text := fmt.Sprint(values...); m.told["dry"] != text {
-		m.told["dry"] = text
+	if text := fmt.Sprint(values...); m.logged["dry"] != text {
+		m.logged["dry"] = text
 		m.config.Log.Info("Would have "+strings.ToLower(what[:1])+what[1:], values...)
 	}
 }
 
-// tell logs a trouble once, and that it is over.
-func (m *Manager) tell(what, text string) {
-	before := m.told[what]
+// logOnce logs a trouble once, and that it is over.
+func (m *Manager) logOnce(what, text string) {
+	before := m.logged[what]
 	if before == text {
 		return
 	}
-	if m.told[what] = text; text == "" {
+	if m.logged[what] = text; text == "" {
 		m.config.Log.Info("Is over", "trouble", before)
 		return
 	}
 	m.config.Log.Info(text)
 }
 
-// announce tells of containers that got CPUs, or do not get them, once for each change.
-func (m *Manager) announce(plan *cpumanager.Plan, pods []podFacts) {
-	byUID := make(map[string]*podFacts, len(pods))
+// reportPlan tells of containers that got CPUs, or do not get them, once for each change.
+func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
+	byUID := make(map[string]*nodePod, len(pods))
 	refused := map[cpumanager.ID]string{}
 	for i := range pods {
 		byUID[pods[i].uid] = &pods[i]
 		if why := pods[i].problem; why != "" {
 			id := cpumanager.ID{Pod: pods[i].uid}
-			if refused[id] = why; m.refused[id] != why {
-				m.did(&pods[i], report.Action{Outcome: report.Refused, Event: ReasonRefused, Warning: true, Why: why})
+			if refused[id] = why; m.reportedRefusals[id] != why {
+				m.reportAction(&pods[i], report.Action{Outcome: report.Refused, EventReason: ReasonRefused, Warning: true, Reason: why})
 			}
 		}
 	}
 	for _, r := range plan.Refused {
-		refused[r.ID] = r.Why
-		if p := byUID[r.Pod]; p != nil && m.refused[r.ID] != r.Why {
-			a := report.Action{Outcome: report.Refused, Event: ReasonRefused, Warning: true, Container: r.Container}
-			a.Why = fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Why)
-			if r.Keeps {
-				a.Why = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Why)
+		refused[r.ID] = r.Reason
+		if p := byUID[r.Pod]; p != nil && m.reportedRefusals[r.ID] != r.Reason {
+			a := report.Action{Outcome: report.Refused, EventReason: ReasonRefused, Warning: true, Container: r.Container}
+			a.Reason = fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Reason)
+			if r.KeepsCPUs {
+				a.Reason = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Reason)
 			}
-			m.did(p, a)
+			m.reportAction(p, a)
 		}
 	}
-	m.refused = refused
-	before := make(map[cpumanager.ID]cpumanager.Holding, len(m.plan.Holdings))
-	for _, h := range m.plan.Holdings {
+	m.reportedRefusals = refused
+	before := make(map[cpumanager.ID]cpumanager.Assignment, len(m.plan.Assignments))
+	for _, h := range m.plan.Assignments {
 		before[h.ID] = h
 	}
-	for _, h := range plan.Holdings {
+	for _, h := range plan.Assignments {
 		old, had := before[h.ID]
 		p := byUID[h.Pod]
 		if p == nil || had && old.Policy == h.Policy && old.CPUs == h.CPUs && (h.Policy != numa.PolicyNUMA || maps.Equal(old.Zones, h.Zones)) {
 			continue
 		}
 		cpus := plan.CPUs(h.ID).String()
-		m.did(p, report.Action{
-			Outcome: report.Done, Event: ReasonAssigned, Container: h.Container, From: old.CPUs.String(), To: cpus,
-			Why: fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, cpus, h.Policy),
+		m.reportAction(p, report.Action{
+			Outcome: report.Done, EventReason: ReasonAssigned, Container: h.Container, From: old.CPUs.String(), To: cpus,
+			Reason: fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, cpus, h.Policy),
 		})
 	}
-	m.released(before, plan, byUID)
+	m.reportReleased(before, plan, byUID)
 }
 
-// released tells of containers of pods that still are and have no CPUs of their own any more.
-func (m *Manager) released(before map[cpumanager.ID]cpumanager.Holding, plan *cpumanager.Plan, pods map[string]*podFacts) {
-	for _, h := range plan.Holdings {
+// reportReleased tells of containers of pods that still are and have no CPUs of their own any more.
+func (m *Manager) reportReleased(before map[cpumanager.ID]cpumanager.Assignment, plan *cpumanager.Plan, pods map[string]*nodePod) {
+	for _, h := range plan.Assignments {
 		delete(before, h.ID)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(before), func(a, b cpumanager.ID) int { return strings.Compare(a.String(), b.String()) }) {
 		if p := pods[id.Pod]; p != nil {
-			m.did(p, report.Action{
-				Outcome: report.Done, Event: ReasonReleased, Container: id.Container, From: before[id].CPUs.String(),
-				Why: fmt.Sprintf("container %s shares CPUs again", id.Container),
+			m.reportAction(p, report.Action{
+				Outcome: report.Done, EventReason: ReasonReleased, Container: id.Container, From: before[id].CPUs.String(),
+				Reason: fmt.Sprintf("container %s shares CPUs again", id.Container),
 			})
 		}
 	}
 }
 
-func (m *Manager) did(p *podFacts, a report.Action) {
+func (m *Manager) reportAction(p *nodePod, a report.Action) {
 	a.Kind, a.Pod = report.CPUManager, qos.PodRef{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}
 	if m.config.Journal == nil {
-		a.Event = "" // Nothing has happened.
+		a.EventReason = "" // Nothing has happened.
 		if a.Outcome == report.Done {
-			a.Outcome = report.Would
+			a.Outcome = report.NotEnforced
 		}
 	}
-	m.config.Did(a)
+	m.config.Report(a)
 }
 
-// noteMemory tells of containers whose memory is not bound to their zones, once for each reason.
-func (m *Manager) noteMemory(far map[cpumanager.ID]string) {
+// logUnboundMemory tells of containers whose memory is not bound to their zones, once for each reason.
+func (m *Manager) logUnboundMemory(far map[cpumanager.ID]string) {
 	for id, why := range far {
-		if m.noted[id] != why {
+		if m.loggedMemory[id] != why {
 			m.config.Log.V(1).Info("Memory may be from any zone", "container", id.String(), "why", why)
 		}
 	}
-	m.noted = far
+	m.loggedMemory = far
 }

@@ -23,13 +23,13 @@ const StateFile = "crane_cpu_manager_state"
 const (
 	// stateVersion is that of the file's form. gocrane's has a policyName and no version.
 	stateVersion = 1
-	// maxState and maxHoldings bound what is read: 4096 containers take less than 1 MiB.
-	maxState    = 4 << 20
-	maxHoldings = numa.MaxHolders
+	// maxStateBytes and maxAssignments bound what is read: 4096 containers take less than 1 MiB.
+	maxStateBytes  = 4 << 20
+	maxAssignments = numa.MaxOwners
 )
 
-// entry is a holding in the file.
-type entry struct {
+// stateEntry is a holding in the file.
+type stateEntry struct {
 	Pod       string         `json:"pod"`
 	Container string         `json:"container"`
 	Policy    numa.Policy    `json:"policy"`
@@ -47,9 +47,9 @@ type gocraneState struct {
 
 // parseState reads a state file, ours or gocrane's. Nothing that cannot be is returned: not two holdings of a container, no number that is
 // no CPU's. Whether the CPUs are there and free is decided where they are taken over.
-func parseState(content []byte) ([]cpumanager.Holding, error) {
-	if len(content) > maxState {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxState)
+func parseState(content []byte) ([]cpumanager.Assignment, error) {
+	if len(content) > maxStateBytes {
+		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxStateBytes)
 	}
 	var head struct {
 		Version    *int    `json:"version"`
@@ -58,18 +58,18 @@ func parseState(content []byte) ([]cpumanager.Holding, error) {
 	if err := json.Unmarshal(content, &head); err != nil {
 		return nil, fmt.Errorf("no JSON: %w", err)
 	}
-	var out []cpumanager.Holding
+	var out []cpumanager.Assignment
 	var err error
 	if head.Version == nil && head.PolicyName != nil {
 		out, err = parseGocrane(content)
 	} else {
-		out, err = parseOwn(content)
+		out, err = parseCurrent(content)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(out) > maxHoldings {
-		return nil, fmt.Errorf("%d containers, want at most %d", len(out), maxHoldings)
+	if len(out) > maxAssignments {
+		return nil, fmt.Errorf("%d containers, want at most %d", len(out), maxAssignments)
 	}
 	if err := cpumanager.Validate(out); err != nil {
 		return nil, err
@@ -77,23 +77,23 @@ func parseState(content []byte) ([]cpumanager.Holding, error) {
 	return out, nil
 }
 
-func parseOwn(content []byte) ([]cpumanager.Holding, error) {
-	var entries []entry
+func parseCurrent(content []byte) ([]cpumanager.Assignment, error) {
+	var entries []stateEntry
 	if err := durablefile.Open(stateVersion, content, &entries); err != nil {
 		return nil, err
 	}
-	out := make([]cpumanager.Holding, 0, len(entries))
+	out := make([]cpumanager.Assignment, 0, len(entries))
 	for _, e := range entries {
 		cpus, err := numa.ParseCPUSet(e.CPUs)
 		if err != nil {
 			return nil, fmt.Errorf("container %.80q: %w", e.Pod+"/"+e.Container, err)
 		}
-		out = append(out, cpumanager.Holding{ID: cpumanager.ID{Pod: e.Pod, Container: e.Container}, Policy: e.Policy, CPUs: cpus, Zones: e.Zones})
+		out = append(out, cpumanager.Assignment{ID: cpumanager.ID{Pod: e.Pod, Container: e.Container}, Policy: e.Policy, CPUs: cpus, Zones: e.Zones})
 	}
 	return out, nil
 }
 
-func parseGocrane(content []byte) ([]cpumanager.Holding, error) {
+func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 	var s gocraneState
 	if err := json.Unmarshal(content, &s); err != nil {
 		return nil, fmt.Errorf("of gocrane: %w", err)
@@ -101,23 +101,23 @@ func parseGocrane(content []byte) ([]cpumanager.Holding, error) {
 	if _, err := numa.ParseCPUSet(s.DefaultCPUSet); err != nil {
 		return nil, fmt.Errorf("of gocrane: defaultCpuSet: %w", err)
 	}
-	var out []cpumanager.Holding
+	var out []cpumanager.Assignment
 	for _, pod := range slices.Sorted(maps.Keys(s.Entries)) {
 		for _, container := range slices.Sorted(maps.Keys(s.Entries[pod])) {
 			cpus, err := numa.ParseCPUSet(s.Entries[pod][container])
 			if err != nil {
 				return nil, fmt.Errorf("of gocrane: container %.80q: %w", pod+"/"+container, err)
 			}
-			out = append(out, cpumanager.Holding{ID: cpumanager.ID{Pod: pod, Container: container}, CPUs: cpus})
+			out = append(out, cpumanager.Assignment{ID: cpumanager.ID{Pod: pod, Container: container}, CPUs: cpus})
 		}
 	}
 	return out, nil
 }
 
-func encodeState(holdings []cpumanager.Holding) ([]byte, error) {
-	entries := make([]entry, len(holdings))
+func encodeState(holdings []cpumanager.Assignment) ([]byte, error) {
+	entries := make([]stateEntry, len(holdings))
 	for i, h := range holdings {
-		entries[i] = entry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
+		entries[i] = stateEntry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
 	}
 	return durablefile.Seal(stateVersion, entries)
 }
@@ -126,13 +126,13 @@ func encodeState(holdings []cpumanager.Holding) ([]byte, error) {
 var errDamaged = errors.New("is damaged")
 
 // readState reads a state file; one that is not there is empty, and found tells that it is there.
-func readState(path string) (holdings []cpumanager.Holding, found bool, err error) {
+func readState(path string) (holdings []cpumanager.Assignment, found bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxState) {
-		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxState)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxStateBytes) {
+		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxStateBytes)
 	}
 	var content []byte
 	if err == nil {
@@ -147,8 +147,8 @@ func readState(path string) (holdings []cpumanager.Holding, found bool, err erro
 	return holdings, true, nil
 }
 
-// setAside moves a damaged file to path.bad, for people to look at.
-func setAside(path string) error {
+// moveDamaged moves a damaged file to path.bad, for people to look at.
+func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
 		return fmt.Errorf("state of CPUs: move it aside: %w", err)
 	}

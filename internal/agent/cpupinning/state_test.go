@@ -15,32 +15,32 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-func someHoldings() []cpumanager.Holding {
-	return []cpumanager.Holding{
+func testAssignments() []cpumanager.Assignment {
+	return []cpumanager.Assignment{
 		{ID: cpumanager.ID{Pod: "p", Container: "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(1, 2, 9), Zones: map[string]int{"node0": 3}},
 		{ID: cpumanager.ID{Pod: "p", Container: "b"}, Policy: numa.PolicyNUMA, Zones: map[string]int{"node0": 1, "node2": 2}},
 	}
 }
 
 func TestState(t *testing.T) {
-	content, err := encodeState(someHoldings())
+	content, err := encodeState(testAssignments())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := parseState(content); err != nil || !reflect.DeepEqual(got, someHoldings()) {
+	if got, err := parseState(content); err != nil || !reflect.DeepEqual(got, testAssignments()) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for want, bad := range map[string]string{
 		"no JSON":              string(content[:len(content)-3]),
 		"has version 2":        strings.Replace(string(content), `"version":1`, `"version":2`, 1),
 		"another checksum":     strings.Replace(string(content), "1-2,9", "1-2,8", 1),
-		"bytes, want at most":  strings.Repeat(" ", maxState) + "{}",
+		"bytes, want at most":  strings.Repeat(" ", maxStateBytes) + "{}",
 		"has version 0":        "{}",
 		"of gocrane":           `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
 		"defaultCpuSet":        `{"policyName":"static","defaultCpuSet":"x"}`,
 		"cannot unmarshal":     `{"policyName":"static","entries":[]}`,
 		"names no container":   `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
-		"containers, want at ": `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + many(maxHoldings+1) + `}}}`,
+		"containers, want at ": `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + manyEntries(maxAssignments+1) + `}}}`,
 	} {
 		if got, err := parseState([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %d holdings, %v, want %q", bad, len(got), err, want)
@@ -48,7 +48,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-func many(n int) string {
+func manyEntries(n int) string {
 	parts := make([]string, n)
 	for i := range parts {
 		parts[i] = fmt.Sprintf(`"c%d":"1"`, i)
@@ -62,7 +62,7 @@ func TestGocraneState(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := cpumanager.Holding{ID: cpumanager.ID{Pod: "0f0e", Container: "side"}, CPUs: numa.NewCPUSet(1, 2)}
+	want := cpumanager.Assignment{ID: cpumanager.ID{Pod: "0f0e", Container: "side"}, CPUs: numa.NewCPUSet(1, 2)}
 	if !reflect.DeepEqual(got[1], want) {
 		t.Errorf("%+v, want %+v", got[1], want)
 	}
@@ -82,7 +82,7 @@ func TestReadState(t *testing.T) {
 }
 
 func FuzzParseState(f *testing.F) {
-	own, err := encodeState(someHoldings())
+	own, err := encodeState(testAssignments())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func FuzzParseState(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, holdings, asClaims(holdings))
+		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, holdings, requestsForAssignments(holdings))
 		if plan.Shared == (numa.CPUSet{}) {
 			t.Fatalf("%q leaves nothing to share", content)
 		}

@@ -28,12 +28,12 @@ func TestExampleTemplate(t *testing.T) {
 	if cm.Name != predictionv1alpha1.NodeResourceTemplateConfigMap {
 		t.Errorf("name %s", cm.Name)
 	}
-	spec, err := render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], theNode())
+	spec, err := render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], newNode())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if _, ok := identifierOf(&spec, name); !ok {
+		if _, ok := findIdentifier(&spec, name); !ok {
 			t.Errorf("nothing of %s", name)
 		}
 	}

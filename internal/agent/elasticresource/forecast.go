@@ -16,45 +16,45 @@ import (
 	model "crane.io/crane/pkg/elastic"
 )
 
-// expected is what is known of the node's TimeSeriesPrediction.
-type expected struct {
+// forecastState is what is known of the node's TimeSeriesPrediction.
+type forecastState struct {
 	// tsp is nil where there is none.
 	tsp *predictionv1alpha1.TimeSeriesPrediction
-	// wanted tells that somebody has asked for forecasts: there is a template, or an object.
-	wanted bool
-	// why says why there is no forecast that is wanted.
-	why string
+	// requested tells that somebody has asked for forecasts: there is a template, or an object.
+	requested bool
+	// reason says why there is no forecast that is wanted.
+	reason string
 }
 
-// forecastOf is the forecast of a resource as the policy wants it. Without a metric for it in the object nobody has asked.
-func forecastOf[T model.Amount](e expected, node *corev1.Node, name corev1.ResourceName, now time.Time, amount func(float64) (T, error)) model.Forecast[T] {
+// readForecast is the forecast of a resource as the policy wants it. Without a metric for it in the object nobody has asked.
+func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev1.ResourceName, now time.Time, amount func(float64) (T, error)) model.Forecast[T] {
 	if e.tsp == nil {
-		return model.Forecast[T]{Wanted: e.wanted, Why: e.why}
+		return model.Forecast[T]{Requested: e.requested, Detail: e.reason}
 	}
-	identifier, ok := identifierOf(&e.tsp.Spec, name)
+	identifier, ok := findIdentifier(&e.tsp.Spec, name)
 	if !ok {
 		return model.Forecast[T]{}
 	}
-	out := model.Forecast[T]{Wanted: true}
-	if !isAbout(e.tsp.Spec.TargetRef, node) {
-		out.Why = fmt.Sprintf("TimeSeriesPrediction %s is not about this node", e.tsp.Name)
+	out := model.Forecast[T]{Requested: true}
+	if !targetsNode(e.tsp.Spec.TargetRef, node) {
+		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s is not about this node", e.tsp.Name)
 		return out
 	}
-	f, err := scalingmetric.Highest(e.tsp, identifier, now)
+	f, err := scalingmetric.PeakForecast(e.tsp, identifier, now)
 	if err == nil {
 		out.Peak, err = amount(f.Value)
 	}
 	if err != nil {
-		out.Why = err.Error()
+		out.Detail = err.Error()
 		return out
 	}
-	out.OK, out.Until, out.Why = true, f.Until, f.Why
+	out.OK, out.Until, out.Detail = true, f.ExpiresAt, f.Reason
 	return out
 }
 
-// identifierOf finds the metric that is about a resource: by its resourceQuery, else by its name, which is cpu, memory, resource.cpu or
+// findIdentifier finds the metric that is about a resource: by its resourceQuery, else by its name, which is cpu, memory, resource.cpu or
 // resource.memory. Expressions are in cores and in bytes.
-func identifierOf(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name corev1.ResourceName) (string, bool) {
+func findIdentifier(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name corev1.ResourceName) (string, bool) {
 	for i := range spec.PredictionMetrics {
 		m := &spec.PredictionMetrics[i]
 		if m.Type == predictionv1alpha1.ResourceQueryMetricType {
@@ -70,8 +70,8 @@ func identifierOf(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name corev1
 	return "", false
 }
 
-// isAbout tells whether a target is the node, by its name or, as in gocrane, one of its addresses.
-func isAbout(target *corev1.ObjectReference, node *corev1.Node) bool {
+// targetsNode tells whether a target is the node, by its name or, as in gocrane, one of its addresses.
+func targetsNode(target *corev1.ObjectReference, node *corev1.Node) bool {
 	if target == nil || !strings.EqualFold(target.Kind, kindNode) {
 		return false
 	}

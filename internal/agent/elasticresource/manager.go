@@ -27,18 +27,18 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at the latest measurement, decideEvery that between two decisions, which is gocrane's.
-	lookEvery   = time.Second
-	decideEvery = 10 * time.Second
-	// refresh is the age at which the annotation is written anew though nothing has changed, so that its time tells who is alive. 5,000
+	// collectInterval is the time between two looks at the latest measurement, decideInterval that between two decisions, which is gocrane's.
+	collectInterval = time.Second
+	decideInterval  = 10 * time.Second
+	// refreshInterval is the age at which the annotation is written anew though nothing has changed, so that its time tells who is alive. 5,000
 	// nodes make eight such writes a second.
-	refresh = 10 * time.Minute
-	// apart is the least time between two writes of the annotation alone.
-	apart = time.Minute
-	// settles is how long a write may take to be seen by the watch, where versions do not tell.
-	settles = 3 * time.Second
-	// within bounds a request.
-	within = 10 * time.Second
+	refreshInterval = 10 * time.Minute
+	// minAnnotationInterval is the least time between two writes of the annotation alone.
+	minAnnotationInterval = time.Minute
+	// watchDelay is how long a write may take to be seen by the watch, where versions do not tell.
+	watchDelay = 3 * time.Second
+	// requestTimeout bounds a request.
+	requestTimeout = 10 * time.Second
 )
 
 // Reserves are the shares of a node that are never offered, where its annotations say nothing.
@@ -49,9 +49,9 @@ type Config struct {
 	// View has the Node and its pods, Latest what was measured last.
 	View   cluster.Source
 	Latest *observe.Latest
-	// Changed tells that the Node has changed, so that what is no longer shown is soon shown again; nil where nobody says so.
-	Changed <-chan struct{}
-	Client  kubernetes.Interface
+	// NodeChanged tells that the Node has changed, so that what is no longer shown is soon shown again; nil where nobody says so.
+	NodeChanged <-chan struct{}
+	Client      kubernetes.Interface
 	// Objects reads and writes the node's TimeSeriesPrediction, in Namespace.
 	Objects   dynamic.Interface
 	Namespace string
@@ -61,17 +61,17 @@ type Config struct {
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	Beat    func(step string)
-	// Did tells of what was written.
-	Did func(tell.Action)
+	// Report tells of what was written.
+	Report func(tell.Action)
 }
 
 // Manager keeps what the node advertises. Its metrics are for one registry.
 type Manager struct {
 	Config
 
-	predictions predictions
+	predictions predictionSync
 	usage       usage
-	claimed     struct {
+	requests    struct {
 		of     *cluster.State
 		claims map[string]elasticrequest.Amounts
 	}
@@ -80,19 +80,19 @@ type Manager struct {
 		memory model.Policy[series.Bytes]
 	}
 
-	node   types.UID // whom the states are about
-	cpu    model.State[series.MilliCPU]
-	memory model.State[series.Bytes]
-	dry    shadow
-	told   told
+	node    types.UID // whom the states are about
+	cpu     model.State[series.MilliCPU]
+	memory  model.State[series.Bytes]
+	dryRun  dryRunNode
+	written writeRecord
 
 	mu            sync.Mutex
-	latest        *report
+	latest        *decision
 	wrote, failed float64
 }
 
-// report is what was decided last.
-type report struct {
+// decision is what was decided last.
+type decision struct {
 	at     time.Time
 	cpu    model.Result[series.MilliCPU]
 	memory model.Result[series.Bytes]
@@ -100,8 +100,8 @@ type report struct {
 	forecast struct{ cpu, memory bool }
 }
 
-// shadow is what the node would show, where nothing is written.
-type shadow struct {
+// dryRunNode is what the node would show, where nothing is written.
+type dryRunNode struct {
 	cpu       series.MilliCPU
 	memory    series.Bytes
 	hasCPU    bool
@@ -112,7 +112,7 @@ type shadow struct {
 func New(c Config) *Manager {
 	m := &Manager{Config: c}
 	m.policy.cpu, m.policy.memory = model.CPU(), model.Memory()
-	m.predictions = predictions{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, log: c.Log}
+	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, log: c.Log}
 	return m
 }
 
@@ -124,43 +124,43 @@ func (m *Manager) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { m.readPredictions(ctx) })
 	defer reading.Wait()
-	ticker := m.Clock.NewTicker(lookEvery)
+	ticker := m.Clock.NewTicker(collectInterval)
 	defer ticker.Stop()
 	// The first decision waits for the first measurement, as long as one may take.
 	decided := m.Clock.Now()
-	m.look(m.View.State())
+	m.collectUse(m.View.State())
 	for {
 		now := m.Clock.Now()
-		if d := now.Sub(decided); d >= decideEvery || d < 0 || m.last() == nil && m.usage.complete() || m.undone(now) {
+		if d := now.Sub(decided); d >= decideInterval || d < 0 || m.lastDecision() == nil && m.usage.complete() || m.isOverwritten(now) {
 			decided = now
-			m.decide(ctx, now)
+			m.reconcile(ctx, now)
 		}
 		m.Beat("decide")
 		select {
 		case <-ctx.Done():
 			return m.withdraw(context.WithoutCancel(ctx))
-		case <-m.Changed:
+		case <-m.NodeChanged:
 		case <-ticker.C():
-			m.look(m.View.State())
+			m.collectUse(m.View.State())
 		}
 	}
 }
 
-// look takes the latest measurement in.
-func (m *Manager) look(state *cluster.State) {
-	if m.claimed.of != state {
-		m.claimed.of, m.claimed.claims = state, claimsOf(state.Pods)
+// collectUse takes the latest measurement in.
+func (m *Manager) collectUse(state *cluster.State) {
+	if m.requests.of != state {
+		m.requests.of, m.requests.claims = state, readContainerRequests(state.Pods)
 	}
-	m.usage.add(m.Latest.Load(), m.claimed.claims)
+	m.usage.add(m.Latest.Load(), m.requests.claims)
 }
 
 // readPredictions reads in a goroutine of its own, so that an API server that is slow with it holds up nothing.
 func (m *Manager) readPredictions(ctx context.Context) {
 	for {
-		pause := lookEvery
+		pause := collectInterval
 		if node := m.View.Node(); node != nil {
-			pause = wait.Jitter(readEvery, readJitter)
-			bounded, cancel := context.WithTimeout(ctx, within)
+			pause = wait.Jitter(predictionInterval, predictionJitter)
+			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			m.predictions.sync(bounded, node)
 			cancel()
 		}
@@ -172,25 +172,25 @@ func (m *Manager) readPredictions(ctx context.Context) {
 	}
 }
 
-// undone tells that the node does not show what was written: a kubelet that takes its node for a new one sets extended resources to 0,
+// isOverwritten tells that the node does not show what was written: a kubelet that takes its node for a new one sets extended resources to 0,
 // and does not let pods in until they are back. Somebody who goes on writing others is answered with each decision, and not sooner.
-func (m *Manager) undone(now time.Time) bool {
-	node, latest := m.View.Node(), m.last()
-	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.told.undone) < apart || now.Sub(m.told.tried) < settles && !atLeast(node.ResourceVersion, m.told.version) {
+func (m *Manager) isOverwritten(now time.Time) bool {
+	node, latest := m.View.Node(), m.lastDecision()
+	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.written.overwritten) < minAnnotationInterval || now.Sub(m.written.tried) < watchDelay && !isAtLeastVersion(node.ResourceVersion, m.written.version) {
 		return false
 	}
-	cpu, noCPU := shownCPU(node)
-	memory, noMemory := shownMemory(node)
+	cpu, noCPU := advertisedCPU(node)
+	memory, noMemory := advertisedMemory(node)
 	if !differs(cpu, noCPU, latest.cpu.Advertise) && !differs(memory, noMemory, latest.memory.Advertise) {
 		return false
 	}
-	m.told.undone = now
+	m.written.overwritten = now
 	return true
 }
 
-// atLeast tells that a version of an object is another one or later. Versions can be compared as numbers (KEP-5504); of what is none
+// isAtLeastVersion tells that a version of an object is another one or later. Versions can be compared as numbers (KEP-5504); of what is none
 // nothing is known.
-func atLeast(version, other string) bool {
+func isAtLeastVersion(version, other string) bool {
 	a, errA := strconv.ParseUint(version, 10, 64)
 	b, errB := strconv.ParseUint(other, 10, 64)
 	return errA == nil && errB == nil && a >= b
@@ -200,80 +200,80 @@ func differs[T model.Amount](shown T, absent bool, advertised T) bool {
 	return shown != advertised && (!absent || advertised != 0)
 }
 
-func (m *Manager) last() *report {
+func (m *Manager) lastDecision() *decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.latest
 }
 
-// decide is one decision and what follows.
-func (m *Manager) decide(ctx context.Context, now time.Time) {
+// reconcile is one decision and what follows.
+func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 	state := m.View.State()
 	node := state.Node
 	if node == nil {
 		return // Nothing is known, and nothing can be written.
 	}
 	if node.UID != m.node {
-		m.begin(node, now)
+		m.resetNode(node, now)
 	}
-	r := m.judge(state, now)
+	r := m.evaluate(state, now)
 	m.mu.Lock()
 	m.latest = r
 	m.mu.Unlock()
 	m.publish(ctx, node, r)
 }
 
-// begin forgets the node of before.
-func (m *Manager) begin(node *corev1.Node, now time.Time) {
-	m.node, m.cpu, m.memory, m.told = node.UID, model.State[series.MilliCPU]{}, model.State[series.Bytes]{}, told{}
-	m.dry.cpu, m.dry.hasCPU = present(shownCPU(node))
-	m.dry.memory, m.dry.hasMemory = present(shownMemory(node))
-	before := parseAccount(node.Annotations[annotation])
-	if before == nil || !before.Ended || before.At.After(now.Add(apart)) {
+// resetNode forgets the node of before.
+func (m *Manager) resetNode(node *corev1.Node, now time.Time) {
+	m.node, m.cpu, m.memory, m.written = node.UID, model.State[series.MilliCPU]{}, model.State[series.Bytes]{}, writeRecord{}
+	m.dryRun.cpu, m.dryRun.hasCPU = present(advertisedCPU(node))
+	m.dryRun.memory, m.dryRun.hasMemory = present(advertisedMemory(node))
+	before := parseAnnotation(node.Annotations[annotationName])
+	if before == nil || !before.Ended || before.At.After(now.Add(minAnnotationInterval)) {
 		return
 	}
-	cpu, memory := before.CPU.was(), before.Memory.was()
-	m.cpu.Resume(series.MilliCPU(min(max(cpu.Value(), 0), mostShown)*1000), before.At, m.policy.cpu)
+	cpu, memory := before.CPU.previousQuantity(), before.Memory.previousQuantity()
+	m.cpu.Resume(series.MilliCPU(min(max(cpu.Value(), 0), maxCores)*1000), before.At, m.policy.cpu)
 	m.memory.Resume(series.Bytes(max(memory.Value(), 0)), before.At, m.policy.memory)
 }
 
 func present[T model.Amount](v T, absent bool) (T, bool) { return v, !absent }
 
-// judge lets the policies decide.
-func (m *Manager) judge(state *cluster.State, now time.Time) *report {
+// evaluate lets the policies decide.
+func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 	node := state.Node
-	m.look(state)
-	cpuUse, memoryUse := m.usage.take()
-	expected := m.predictions.known()
-	r, held := &report{at: now}, elasticrequest.Held(state.Pods)
+	m.collectUse(state)
+	cpuUse, memoryUse := m.usage.drain()
+	expected := m.predictions.latest()
+	r, held := &decision{at: now}, elasticrequest.SumAllocated(state.Pods)
 	cpu := model.Input[series.MilliCPU]{
 		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: held.CPU, PodsKnown: state.KnowsPods,
-		Forecast: forecastOf(expected, node, corev1.ResourceCPU, now, model.FromCores),
+		Forecast: readForecast(expected, node, corev1.ResourceCPU, now, model.ParseCores),
 	}
-	cpu.Reserve, cpu.ReserveWhy = reserveOf(node, reserveCPU, m.Reserves.CPU)
+	cpu.Reserve, cpu.ReserveProblem = readReserve(node, reserveCPU, m.Reserves.CPU)
 	memory := model.Input[series.Bytes]{
 		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: held.Memory, PodsKnown: state.KnowsPods,
-		Forecast: forecastOf(expected, node, corev1.ResourceMemory, now, model.FromBytes),
+		Forecast: readForecast(expected, node, corev1.ResourceMemory, now, model.ParseBytes),
 	}
-	memory.Reserve, memory.ReserveWhy = reserveOf(node, reserveMemory, m.Reserves.Memory)
+	memory.Reserve, memory.ReserveProblem = readReserve(node, reserveMemory, m.Reserves.Memory)
 	r.forecast.cpu, r.forecast.memory = cpu.Forecast.OK, memory.Forecast.OK
 	if m.Enforce {
-		cpu.Shown, cpu.Absent = shownCPU(node)
-		memory.Shown, memory.Absent = shownMemory(node)
+		cpu.Advertised, cpu.NotAdvertised = advertisedCPU(node)
+		memory.Advertised, memory.NotAdvertised = advertisedMemory(node)
 	} else {
-		cpu.Shown, cpu.Absent = m.dry.cpu, !m.dry.hasCPU
-		memory.Shown, memory.Absent = m.dry.memory, !m.dry.hasMemory
+		cpu.Advertised, cpu.NotAdvertised = m.dryRun.cpu, !m.dryRun.hasCPU
+		memory.Advertised, memory.NotAdvertised = m.dryRun.memory, !m.dryRun.hasMemory
 	}
 	r.cpu = model.Decide(cpu, m.policy.cpu, &m.cpu)
 	r.memory = model.Decide(memory, m.policy.memory, &m.memory)
 	return r
 }
 
-// Bears is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold. It
+// ReclaimableCapacity is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold. It
 // is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted
 // for that.
-func (m *Manager) Bears() (room elasticrequest.Room) {
-	latest := m.last()
+func (m *Manager) ReclaimableCapacity() (room elasticrequest.ReclaimableCapacity) {
+	latest := m.lastDecision()
 	if latest == nil {
 		return room
 	}
@@ -290,6 +290,6 @@ func (m *Manager) Bears() (room elasticrequest.Room) {
 }
 
 // String says what is offered, for logs.
-func (r *report) String() string {
-	return fmt.Sprintf("cpu %s, memory %s", quantity(r.cpu.Advertise), quantity(r.memory.Advertise))
+func (r *decision) String() string {
+	return fmt.Sprintf("cpu %s, memory %s", formatQuantity(r.cpu.Advertise), formatQuantity(r.memory.Advertise))
 }

@@ -38,63 +38,63 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// world is an API server with one node, and the node's host.
-type world struct {
-	t       *testing.T
-	mu      sync.Mutex // of node
-	clock   *clocktesting.FakeClock
-	node    *corev1.Node
-	pods    []*corev1.Pod
-	known   bool
-	cpu     int // millicores that are used
-	patches []map[string]any
-	refuses error
-	events  []string
-	manager *Manager
+// fixture is an API server with one node, and the node's host.
+type fixture struct {
+	t          *testing.T
+	mu         sync.Mutex // of node
+	clock      *clocktesting.FakeClock
+	node       *corev1.Node
+	pods       []*corev1.Pod
+	podsKnown  bool
+	cpu        int // millicores that are used
+	patches    []map[string]any
+	patchError error
+	events     []string
+	manager    *Manager
 }
 
-func (w *world) State() *cluster.State {
-	return &cluster.State{Node: w.Node(), Pods: w.pods, KnowsPods: w.known}
+func (w *fixture) State() *cluster.State {
+	return &cluster.State{Node: w.Node(), Pods: w.pods, KnowsPods: w.podsKnown}
 }
 
-func (w *world) Node() *corev1.Node {
+func (w *fixture) Node() *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.node
 }
-func (w *world) Pods() []*corev1.Pod { return w.pods }
-func (w *world) Rules() ruleset.Set  { return ruleset.Set{} }
+func (w *fixture) Pods() []*corev1.Pod { return w.pods }
+func (w *fixture) Rules() ruleset.Set  { return ruleset.Set{} }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakeClock(start), node: theNode(), known: true, cpu: 3000}
+	w := &fixture{t: t, clock: clocktesting.NewFakeClock(start), node: newNode(), podsKnown: true, cpu: 3000}
 	w.node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi")}
 	w.node.Status.Capacity = maps.Clone(w.node.Status.Allocatable)
-	w.manager = w.agent(true)
+	w.manager = w.newManager(true)
 	return w
 }
 
-// agent is a new agent on the node.
-func (w *world) agent(enforce bool) *Manager {
+// newManager is a new agent on the node.
+func (w *fixture) newManager(enforce bool) *Manager {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := a.(clienttesting.PatchAction)
 		if !ok || a.GetSubresource() != "status" {
 			w.t.Errorf("writes %v", a)
 		}
-		if w.refuses != nil {
-			return true, nil, w.refuses
+		if w.patchError != nil {
+			return true, nil, w.patchError
 		}
-		return true, w.apply(patch.GetPatch()), nil
+		return true, w.applyPatch(patch.GetPatch()), nil
 	})
 	return New(Config{
 		View: w, Latest: &observe.Latest{}, Client: client, Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Namespace: "crane-system",
-		Enforce: enforce, Clock: w.clock, Log: logr.Discard(), Beat: func(string) {}, Did: func(a tell.Action) { w.events = append(w.events, a.Event+": "+a.Why) },
+		Enforce: enforce, Clock: w.clock, Log: logr.Discard(), Beat: func(string) {}, Report: func(a tell.Action) { w.events = append(w.events, a.EventReason+": "+a.Reason) },
 	})
 }
 
-// apply does what an API server does.
-func (w *world) apply(patch []byte) *corev1.Node {
+// applyPatch does what an API server does.
+func (w *fixture) applyPatch(patch []byte) *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var content map[string]any
@@ -117,20 +117,20 @@ func (w *world) apply(patch []byte) *corev1.Node {
 	return w.node
 }
 
-// after lets time pass, a decision each ten seconds.
-func (w *world) after(d time.Duration) {
-	for range int(d / decideEvery) {
-		w.clock.Step(decideEvery)
-		w.look()
-		w.manager.decide(w.t.Context(), w.clock.Now())
+// advance lets time pass, a decision each ten seconds.
+func (w *fixture) advance(d time.Duration) {
+	for range int(d / decideInterval) {
+		w.clock.Step(decideInterval)
+		w.publishSnapshot()
+		w.manager.reconcile(w.t.Context(), w.clock.Now())
 	}
 }
 
-func (w *world) look() {
+func (w *fixture) publishSnapshot() {
 	w.manager.Latest.Publish(snapshot(w.clock.Now(), 700+series.MilliCPU(w.cpu), 10*gi))
 }
 
-func (w *world) shows(name corev1.ResourceName) string {
+func (w *fixture) advertised(name corev1.ResourceName) string {
 	capacity, ok := w.node.Status.Capacity[name]
 	if !ok {
 		return "none"
@@ -141,11 +141,11 @@ func (w *world) shows(name corev1.ResourceName) string {
 	return capacity.String()
 }
 
-func (w *world) account() account {
+func (w *fixture) annotation() nodeAnnotation {
 	w.t.Helper()
-	a := parseAccount(w.node.Annotations[annotation])
+	a := parseAnnotation(w.node.Annotations[annotationName])
 	if a == nil {
-		w.t.Fatalf("annotation %q", w.node.Annotations[annotation])
+		w.t.Fatalf("annotation %q", w.node.Annotations[annotationName])
 	}
 	return *a
 }
@@ -162,25 +162,25 @@ func elasticPod(name string, cores int64) *corev1.Pod {
 
 // TestOffers: what the node shows, how it says why, and that nothing else is written.
 func TestOffers(t *testing.T) {
-	w := newWorld(t)
-	w.after(time.Minute)
-	if w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "none" || w.account().CPU.Phase != "waiting" {
-		t.Errorf("opens at once: %+v", w.account().CPU)
+	w := newFixture(t)
+	w.advance(time.Minute)
+	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" || w.annotation().CPU.Phase != "waiting" {
+		t.Errorf("opens at once: %+v", w.annotation().CPU)
 	}
 	w.pods = []*corev1.Pod{elasticPod("a", 2)}
-	w.after(15 * time.Minute)
+	w.advance(15 * time.Minute)
 	// 16 - (3.7 - 0.5 of the elastic pod) and a tenth of that.
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "12" {
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "12" {
 		t.Errorf("shows %s cores", got)
 	}
-	if a := w.account().CPU; a.Advertised != "12" || a.Offer != "12" || a.Use != "3200m" || a.Margin != "320m" || a.Allocatable != "16" || a.Allocated != "2" ||
+	if a := w.annotation().CPU; a.Advertised != "12" || a.Offer != "12" || a.Use != "3200m" || a.Margin != "320m" || a.Allocatable != "16" || a.Allocated != "2" ||
 		a.From != "use" || a.Forecast != "" || a.Problem != "" || a.Deficit != "" {
 		t.Errorf("%+v", a)
 	}
 	// 64 GiB - 10 GiB and a tenth of that, of which less than a fiftieth of the node is not worth a write.
-	q, err := resource.ParseQuantity(w.shows(ensurancev1alpha1.ResourceReclaimedMemory))
+	q, err := resource.ParseQuantity(w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	if err != nil || q.Value() > 53*gi || q.Value() < 51*gi {
-		t.Errorf("shows %s of memory", w.shows(ensurancev1alpha1.ResourceReclaimedMemory))
+		t.Errorf("shows %s of memory", w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	}
 	for _, p := range w.patches {
 		if keys := slices.Sorted(maps.Keys(p)); !slices.Equal(keys, []string{"metadata", "status"}) && !slices.Equal(keys, []string{"metadata"}) {
@@ -200,67 +200,67 @@ func TestOffers(t *testing.T) {
 	}
 	// Steady: the annotation alone is written, once in ten minutes.
 	before := len(w.patches)
-	w.after(time.Hour)
+	w.advance(time.Hour)
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
 		t.Errorf("%d writes in a steady hour", wrote)
 	}
-	if room := w.manager.Bears(); room.CPU == nil || *room.CPU != 12000 || room.Memory == nil || *room.Memory != w.manager.last().memory.Offer {
+	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || *room.CPU != 12000 || room.Memory == nil || *room.Memory != w.manager.lastDecision().memory.Offer {
 		t.Errorf("bears %+v", room)
 	}
 }
 
 // TestDeficit: pods hold more than there is by now. What they hold stays, and the metric that a rule can name is above 100.
 func TestDeficit(t *testing.T) {
-	w := newWorld(t)
-	w.after(15 * time.Minute)
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
 	w.pods = []*corev1.Pod{elasticPod("a", 6)}
 	w.cpu = 12300
-	w.after(decideEvery)
-	a := w.account().CPU
+	w.advance(decideInterval)
+	a := w.annotation().CPU
 	// 16 - 12.5 and a tenth of that are 2 whole cores.
-	if w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
+	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
 		t.Errorf("%+v", a)
 	}
-	if room := w.manager.Bears(); room.CPU == nil || *room.CPU != 2000 {
+	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || *room.CPU != 2000 {
 		t.Errorf("bears %+v", room)
 	}
-	if got := w.manager.last().cpu.Distributed; got != 3 {
+	if got := w.manager.lastDecision().cpu.AllocatedShare; got != 3 {
 		t.Errorf("distributed %v", got)
 	}
 	// The use is not known any more: nobody is evicted for that.
 	w.clock.Step(2 * time.Minute)
-	w.manager.decide(t.Context(), w.clock.Now())
-	if room := w.manager.Bears(); room.CPU != nil || room.Memory != nil || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
+	w.manager.reconcile(t.Context(), w.clock.Now())
+	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
 		t.Errorf("bears what is not known")
 	}
 	// Nobody decides any more.
-	w.after(decideEvery)
-	if room := w.manager.Bears(); room.CPU == nil || room.Memory == nil {
+	w.advance(decideInterval)
+	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || room.Memory == nil {
 		t.Error("all is known again")
 	}
 	w.clock.Step(2 * time.Minute)
-	if room := w.manager.Bears(); room.CPU != nil || room.Memory != nil {
+	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil {
 		t.Error("of two minutes ago")
 	}
 }
 
 // TestForecastCounts: the unit is the same on both sides, and a forecast that is asked for and missing opens nothing.
 func TestForecastCounts(t *testing.T) {
-	w := newWorld(t)
-	w.manager.predictions.state = expected{wanted: true, why: "not yet"}
-	w.after(10 * time.Minute)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" || !strings.Contains(w.account().CPU.Problem, "not yet") {
-		t.Errorf("shows %s though no forecast is there: %+v", got, w.account().CPU)
+	w := newFixture(t)
+	w.manager.predictions.state = forecastState{requested: true, reason: "not yet"}
+	w.advance(10 * time.Minute)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" || !strings.Contains(w.annotation().CPU.Problem, "not yet") {
+		t.Errorf("shows %s though no forecast is there: %+v", got, w.annotation().CPU)
 	}
 	values := make([]string, 120)
 	for i := range values {
 		values[i] = "12.50000"
 	}
-	w.manager.predictions.state = expected{tsp: forecasting(values...), wanted: true}
+	w.manager.predictions.state = forecastState{tsp: newForecast(values...), requested: true}
 	w.manager.predictions.state.tsp.Spec.PredictionMetrics = w.manager.predictions.state.tsp.Spec.PredictionMetrics[:1]
-	w.after(15 * time.Minute)
-	if a := w.account().CPU; w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "2" || a.From != "forecast" || a.Forecast != "12500m" || a.Need != "12500m" || a.Use != "3700m" {
-		t.Errorf("shows %s: %+v", w.shows(ensurancev1alpha1.ResourceReclaimedCPU), a)
+	w.advance(15 * time.Minute)
+	if a := w.annotation().CPU; w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "2" || a.From != "forecast" || a.Forecast != "12500m" || a.Need != "12500m" || a.Use != "3700m" {
+		t.Errorf("shows %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
 	}
 	if !slices.Contains(w.events, "UpdateNode: Updating elastic resource tsp-cpu with 2.") {
 		t.Errorf("events %q", w.events)
@@ -269,62 +269,62 @@ func TestForecastCounts(t *testing.T) {
 
 // TestReserve: the Node's annotation counts before the flag, and one that cannot be read opens nothing.
 func TestReserve(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.manager.Reserves.CPU = 0.25
-	w.after(15 * time.Minute)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "7" {
+	w.advance(15 * time.Minute)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "7" {
 		t.Errorf("shows %s with a quarter in reserve", got)
 	}
 	w.node.Annotations[reserveCPU] = "50%"
-	w.after(time.Minute)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "3" {
+	w.advance(time.Minute)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "3" {
 		t.Errorf("shows %s with half in reserve", got)
 	}
 	w.node.Annotations[reserveCPU] = "none"
-	w.after(time.Hour)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" || !strings.Contains(w.account().CPU.Problem, "none") {
-		t.Errorf("shows %s with a reserve that cannot be read: %+v", got, w.account().CPU)
+	w.advance(time.Hour)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" || !strings.Contains(w.annotation().CPU.Problem, "none") {
+		t.Errorf("shows %s with a reserve that cannot be read: %+v", got, w.annotation().CPU)
 	}
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedMemory); got == "0" {
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedMemory); got == "0" {
 		t.Error("memory suffers for it")
 	}
 }
 
 // TestKubelet: a kubelet that takes its node for a new one sets extended resources to 0; they are back before the next decision would be.
 func TestKubelet(t *testing.T) {
-	w := newWorld(t)
-	w.after(15 * time.Minute)
-	w.after(time.Minute)
-	was := w.shows(ensurancev1alpha1.ResourceReclaimedCPU)
-	if w.manager.undone(w.clock.Now().Add(time.Minute)) {
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
+	w.advance(time.Minute)
+	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
+	if w.manager.isOverwritten(w.clock.Now().Add(time.Minute)) {
 		t.Error("undone by nobody")
 	}
-	zero := w.zero
+	zero := w.resetAdvertised
 	zero()
 	w.clock.Step(4 * time.Second)
-	w.look()
-	if !w.manager.undone(w.clock.Now()) {
+	w.publishSnapshot()
+	if !w.manager.isOverwritten(w.clock.Now()) {
 		t.Fatal("does not see it")
 	}
-	w.manager.decide(t.Context(), w.clock.Now())
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
+	w.manager.reconcile(t.Context(), w.clock.Now())
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
 	// Somebody who goes on is answered at each decision alone.
 	zero()
 	w.clock.Step(4 * time.Second)
-	if w.manager.undone(w.clock.Now()) {
+	if w.manager.isOverwritten(w.clock.Now()) {
 		t.Error("runs a race")
 	}
-	w.after(decideEvery)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
+	w.advance(decideInterval)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
 }
 
-// TestUndoneAfterAWrite: what is seen after a write of the agent's own is undone at once where versions tell that it is later, else when the
+// TestOverwriteAfterWrite: what is seen after a write of the agent's own is undone at once where versions tell that it is later, else when the
 // write must have been seen.
-func TestUndoneAfterAWrite(t *testing.T) {
+func TestOverwriteAfterWrite(t *testing.T) {
 	for _, c := range []struct {
 		version, seen string
 		after         time.Duration
@@ -335,22 +335,22 @@ func TestUndoneAfterAWrite(t *testing.T) {
 		{"10", "9", 0, false},
 		{"7", "x", 0, false},
 		{"", "8", 0, false},
-		{"10", "9", settles, true},
-		{"", "", settles, true},
+		{"10", "9", watchDelay, true},
+		{"", "", watchDelay, true},
 	} {
-		w := newWorld(t)
-		w.after(15 * time.Minute)
-		w.zero()
+		w := newFixture(t)
+		w.advance(15 * time.Minute)
+		w.resetAdvertised()
 		w.node.ResourceVersion = c.seen
-		w.manager.told.tried, w.manager.told.version = w.clock.Now(), c.version
-		if got := w.manager.undone(w.clock.Now().Add(c.after)); got != c.want {
+		w.manager.written.tried, w.manager.written.version = w.clock.Now(), c.version
+		if got := w.manager.isOverwritten(w.clock.Now().Add(c.after)); got != c.want {
 			t.Errorf("%+v: undone %t", c, got)
 		}
 	}
 }
 
-// zero does what a kubelet does that takes its node for a new one.
-func (w *world) zero() {
+// resetAdvertised does what a kubelet does that takes its node for a new one.
+func (w *fixture) resetAdvertised() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.node = w.node.DeepCopy()
@@ -359,15 +359,15 @@ func (w *world) zero() {
 	}
 }
 
-// TestAnsweredAtOnce: as soon as the agent hears that the node no longer shows what it offers, it does so again: a kubelet looks within a
+// TestOverwriteIsRestoredAtOnce: as soon as the agent hears that the node no longer shows what it offers, it does so again: a kubelet looks within a
 // second whether the pods of its node may stay.
-func TestAnsweredAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.after(15 * time.Minute)
-	w.clock.Step(settles)
-	was := w.shows(ensurancev1alpha1.ResourceReclaimedCPU)
+func TestOverwriteIsRestoredAtOnce(t *testing.T) {
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
+	w.clock.Step(watchDelay)
+	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
 	changed, beats := make(chan struct{}), make(chan string)
-	w.manager.Changed = changed
+	w.manager.NodeChanged = changed
 	ctx, cancel := context.WithCancel(t.Context())
 	w.manager.Beat = func(step string) {
 		select {
@@ -378,13 +378,13 @@ func TestAnsweredAtOnce(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- w.manager.Run(ctx) }()
 	<-beats
-	w.zero()
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
+	w.resetAdvertised()
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
 		t.Fatalf("shows %s", got)
 	}
 	changed <- struct{}{} // The clock stands still.
 	<-beats
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
 	cancel()
@@ -395,29 +395,29 @@ func TestAnsweredAtOnce(t *testing.T) {
 
 // TestAnotherNode: a Node that was made anew has another UID, and starts anew.
 func TestAnotherNode(t *testing.T) {
-	w := newWorld(t)
-	w.after(15 * time.Minute)
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
 	w.node = w.node.DeepCopy()
 	w.node.UID, w.node.Annotations = "u2", nil
 	delete(w.node.Status.Capacity, ensurancev1alpha1.ResourceReclaimedCPU)
 	delete(w.node.Status.Allocatable, ensurancev1alpha1.ResourceReclaimedCPU)
-	w.after(time.Minute)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" {
+	w.advance(time.Minute)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" {
 		t.Errorf("shows %s", got)
 	}
 	w.node = nil
-	w.after(time.Minute)
+	w.advance(time.Minute)
 }
 
 // TestDryRun: the same decisions, and no write.
 func TestDryRun(t *testing.T) {
-	w := newWorld(t)
-	w.manager = w.agent(false)
-	w.after(15 * time.Minute)
-	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
+	w := newFixture(t)
+	w.manager = w.newManager(false)
+	w.advance(15 * time.Minute)
+	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
 		t.Errorf("wrote %v", w.patches)
 	}
-	if latest := w.manager.last(); latest.cpu.Advertise != 11000 || w.manager.dry.cpu != 11000 {
+	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.dryRun.cpu != 11000 {
 		t.Errorf("would offer %s", latest)
 	}
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) > 0 {
@@ -437,26 +437,26 @@ func TestWithdraw(t *testing.T) {
 		{time.Hour, []*corev1.Pod{elasticPod("a", 2)}, "2", "2"},
 		{time.Minute, nil, "none", "11"},
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.pods = c.held
-		w.after(15 * time.Minute)
+		w.advance(15 * time.Minute)
 		if err := w.manager.withdraw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if a := w.account(); w.shows(ensurancev1alpha1.ResourceReclaimedCPU) != c.left || !a.Ended || a.CPU.Phase != "withdrawn" {
-			t.Errorf("leaves %s: %+v", w.shows(ensurancev1alpha1.ResourceReclaimedCPU), a)
+		if a := w.annotation(); w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != c.left || !a.Ended || a.CPU.Phase != "withdrawn" {
+			t.Errorf("leaves %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
 		}
 		w.clock.Step(c.away)
-		w.manager = w.agent(true)
-		w.after(decideEvery)
-		if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got != c.next || w.account().Ended {
+		w.manager = w.newManager(true)
+		w.advance(decideInterval)
+		if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != c.next || w.annotation().Ended {
 			t.Errorf("after %s: shows %s, want %s", c.away, got, c.next)
 		}
 	}
 	// Without knowing the pods nothing is taken away.
-	w := newWorld(t)
-	w.after(15 * time.Minute)
-	w.known = false
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
+	w.podsKnown = false
 	before := len(w.patches)
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) != before {
 		t.Errorf("%v, %d writes", err, len(w.patches)-before)
@@ -465,49 +465,49 @@ func TestWithdraw(t *testing.T) {
 
 // TestWithdrawTriedAgain: an API server that refuses as the agent ends does not leave its offer standing.
 func TestWithdrawTriedAgain(t *testing.T) {
-	w := newWorld(t)
-	w.after(15 * time.Minute)
+	w := newFixture(t)
+	w.advance(15 * time.Minute)
 	failed := w.manager.failed
-	w.refuses = apierrors.NewServiceUnavailable("gone")
+	w.patchError = apierrors.NewServiceUnavailable("gone")
 	done := make(chan error, 1)
 	go func() { done <- w.manager.withdraw(t.Context()) }()
 	paused := func(context.Context) (bool, error) { return w.clock.HasWaiters(), nil }
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, paused); err != nil {
 		t.Fatal("it does not pause after the first try")
 	}
-	w.refuses = nil
+	w.patchError = nil
 	w.clock.Step(time.Minute)
-	if err := <-done; err != nil || !w.account().Ended || w.manager.failed != failed+1 {
-		t.Errorf("%v, %+v", err, w.account())
+	if err := <-done; err != nil || !w.annotation().Ended || w.manager.failed != failed+1 {
+		t.Errorf("%v, %+v", err, w.annotation())
 	}
 }
 
 // TestRefused: what the API server refuses is tried again, and counted.
 func TestRefused(t *testing.T) {
-	w := newWorld(t)
-	w.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no"))
-	w.after(10 * time.Minute)
-	if w.manager.failed == 0 || w.manager.wrote != 0 || !strings.Contains(w.manager.told.failure, "no") {
-		t.Errorf("%v failed, %v written, %s", w.manager.failed, w.manager.wrote, w.manager.told.failure)
+	w := newFixture(t)
+	w.patchError = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no"))
+	w.advance(10 * time.Minute)
+	if w.manager.failed == 0 || w.manager.wrote != 0 || !strings.Contains(w.manager.written.failure, "no") {
+		t.Errorf("%v failed, %v written, %s", w.manager.failed, w.manager.wrote, w.manager.written.failure)
 	}
 	if err := w.manager.withdraw(t.Context()); err == nil {
 		t.Error("withdraws")
 	}
-	w.refuses = nil
-	w.after(decideEvery)
-	if got := w.shows(ensurancev1alpha1.ResourceReclaimedCPU); got == "none" {
+	w.patchError = nil
+	w.advance(decideInterval)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got == "none" {
 		t.Errorf("is not tried again")
 	}
 }
 
 func TestMetrics(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.manager)
 	if _, err := registry.Gather(); err != nil {
 		t.Fatal(err)
 	}
-	w.after(15 * time.Minute)
+	w.advance(15 * time.Minute)
 	const want = `# HELP crane_craneAgent_node_resource_recommended_from Where the need comes from: 1 the forecast, 0 what is used.
 # TYPE crane_craneAgent_node_resource_recommended_from gauge
 crane_craneAgent_node_resource_recommended_from{resourceName="cpu",step="",subcomponent=""} 0
@@ -532,8 +532,8 @@ crane_agent_elastic_cpu_cores{term="use"} 3.7
 
 // TestRun: Run decides by the clock, and withdraws when it ends.
 func TestRun(t *testing.T) {
-	w := newWorld(t)
-	w.look()
+	w := newFixture(t)
+	w.publishSnapshot()
 	ctx, cancel := context.WithCancel(t.Context())
 	beats := make(chan string, 1)
 	w.manager.Beat = func(step string) {
@@ -549,7 +549,7 @@ func TestRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if a := w.account(); !a.Ended {
+	if a := w.annotation(); !a.Ended {
 		t.Errorf("%+v", a)
 	}
 }

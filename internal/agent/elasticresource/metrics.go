@@ -16,20 +16,20 @@ var (
 		[]string{"subcomponent", "step", "resourceName"}, nil)
 	recommendedFromDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended_from", "Where the need comes from: 1 the forecast, 0 what is used.",
 		[]string{"subcomponent", "step", "resourceName"}, nil)
-	notReclaimedDesc = prometheus.NewDesc("crane_craneAgent_node_cpu_cannot_be_reclaimed_seconds", "CPU that is needed and not offered, in millicores whatever the name says.", nil, nil)
-	keptMemoryDesc   = prometheus.NewDesc("crane_craneAgent_node_mem_cannot_be_reclaimed_seconds", "Memory that is needed and not offered, in bytes whatever the name says.", nil, nil)
-	coresDesc        = prometheus.NewDesc("crane_agent_elastic_cpu_cores", "Terms of what is offered as gocrane.io/cpu.", []string{"term"}, nil)
-	bytesDesc        = prometheus.NewDesc("crane_agent_elastic_memory_bytes", "Terms of what is offered as gocrane.io/memory.", []string{"term"}, nil)
-	distributedDesc  = prometheus.NewDesc("crane_agent_elastic_distributed_ratio", "What pods hold as a share of what the node can bear; above 1 is a deficit. Absent where the offer is not known.", []string{"resource"}, nil)
-	problemDesc      = prometheus.NewDesc("crane_agent_elastic_problem", "1 where something is not known, so that nothing is opened.", []string{"resource"}, nil)
-	writesDesc       = prometheus.NewDesc("crane_agent_elastic_node_writes_total", "Writes to the Node by what came of them.", []string{"result"}, nil)
+	cpuNotReclaimedDesc    = prometheus.NewDesc("crane_craneAgent_node_cpu_cannot_be_reclaimed_seconds", "CPU that is needed and not offered, in millicores whatever the name says.", nil, nil)
+	memoryNotReclaimedDesc = prometheus.NewDesc("crane_craneAgent_node_mem_cannot_be_reclaimed_seconds", "Memory that is needed and not offered, in bytes whatever the name says.", nil, nil)
+	coresDesc              = prometheus.NewDesc("crane_agent_elastic_cpu_cores", "Terms of what is offered as gocrane.io/cpu.", []string{"term"}, nil)
+	bytesDesc              = prometheus.NewDesc("crane_agent_elastic_memory_bytes", "Terms of what is offered as gocrane.io/memory.", []string{"term"}, nil)
+	distributedDesc        = prometheus.NewDesc("crane_agent_elastic_distributed_ratio", "What pods hold as a share of what the node can bear; above 1 is a deficit. Absent where the offer is not known.", []string{"resource"}, nil)
+	problemDesc            = prometheus.NewDesc("crane_agent_elastic_problem", "1 where something is not known, so that nothing is opened.", []string{"resource"}, nil)
+	writesDesc             = prometheus.NewDesc("crane_agent_elastic_node_writes_total", "Writes to the Node by what came of them.", []string{"result"}, nil)
 )
 
 var _ prometheus.Collector = (*Manager)(nil)
 
 // Describe implements prometheus.Collector.
 func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{recommendedDesc, recommendedFromDesc, notReclaimedDesc, keptMemoryDesc, coresDesc, bytesDesc, distributedDesc, problemDesc, writesDesc} {
+	for _, d := range []*prometheus.Desc{recommendedDesc, recommendedFromDesc, cpuNotReclaimedDesc, memoryNotReclaimedDesc, coresDesc, bytesDesc, distributedDesc, problemDesc, writesDesc} {
 		ch <- d
 	}
 }
@@ -48,16 +48,16 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	const milli = 1000
-	gauge(notReclaimedDesc, float64(latest.cpu.Need))
-	gauge(keptMemoryDesc, float64(latest.memory.Need))
-	collect(gauge, &latest.cpu, "cpu", coresDesc, milli)
-	collect(gauge, &latest.memory, "memory", bytesDesc, 1)
+	gauge(cpuNotReclaimedDesc, float64(latest.cpu.Need))
+	gauge(memoryNotReclaimedDesc, float64(latest.memory.Need))
+	collectResult(gauge, &latest.cpu, "cpu", coresDesc, milli)
+	collectResult(gauge, &latest.memory, "memory", bytesDesc, 1)
 }
 
-func collect[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *model.Result[T], name string, terms *prometheus.Desc, by float64) {
+func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *model.Result[T], name string, terms *prometheus.Desc, by float64) {
 	gauge(recommendedDesc, float64(r.Advertise)/by, "", "", name)
-	gauge(recommendedFromDesc, number(r.From == model.FromForecast), "", "", name)
-	gauge(problemDesc, number(r.Problem != ""), name)
+	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
+	gauge(problemDesc, boolValue(r.Problem != ""), name)
 	for _, term := range []struct {
 		name  string
 		value T
@@ -67,10 +67,10 @@ func collect[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, floa
 		{"allocated", r.Allocated, true},
 		{"allocatable", r.Allocatable, r.Allocatable > 0},
 		{"reserve", r.Reserve, r.Allocatable > 0},
-		{"forecast", r.Forecast, r.From == model.FromForecast || r.Forecast > 0},
-		{"use", r.Use, r.From == model.FromUse || r.Use > 0},
-		{"need", r.Need, r.From != model.FromNothing},
-		{"margin", r.Margin, r.From != model.FromNothing},
+		{"forecast", r.Forecast, r.NeedSource == model.SourceForecast || r.Forecast > 0},
+		{"use", r.Use, r.NeedSource == model.SourceUse || r.Use > 0},
+		{"need", r.Need, r.NeedSource != model.SourceNone},
+		{"margin", r.Margin, r.NeedSource != model.SourceNone},
 		{"offer", r.Offer, r.Known},
 		{"stable", r.Stable, !r.Since.IsZero()},
 		{"deficit", r.Deficit, r.Known},
@@ -80,11 +80,11 @@ func collect[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, floa
 		}
 	}
 	if r.Known {
-		gauge(distributedDesc, float64(r.Distributed), name)
+		gauge(distributedDesc, float64(r.AllocatedShare), name)
 	}
 }
 
-func number(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

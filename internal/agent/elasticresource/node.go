@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// shown is what a node advertises of a resource: the lesser of capacity and allocatable, where somebody has written one of them alone.
-func shown(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity, absent bool) {
+// advertisedQuantity is what a node advertises of a resource: the lesser of capacity and allocatable, where somebody has written one of them alone.
+func advertisedQuantity(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity, absent bool) {
 	capacity, ok := node.Status.Capacity[name]
 	if !ok {
 		return capacity, true
@@ -27,21 +27,21 @@ func shown(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity
 	return capacity, false
 }
 
-func shownCPU(node *corev1.Node) (series.MilliCPU, bool) {
-	q, absent := shown(node, ensurancev1alpha1.ResourceReclaimedCPU)
-	return series.MilliCPU(min(max(q.Value(), 0), mostShown) * 1000), absent
+func advertisedCPU(node *corev1.Node) (series.MilliCPU, bool) {
+	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedCPU)
+	return series.MilliCPU(min(max(q.Value(), 0), maxCores) * 1000), absent
 }
 
-func shownMemory(node *corev1.Node) (series.Bytes, bool) {
-	q, absent := shown(node, ensurancev1alpha1.ResourceReclaimedMemory)
+func advertisedMemory(node *corev1.Node) (series.Bytes, bool) {
+	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedMemory)
 	return series.Bytes(max(q.Value(), 0)), absent
 }
 
-// mostShown bounds cores that somebody else has written, so that they are no overflow in thousandths.
-const mostShown = 1 << 40
+// maxCores bounds cores that somebody else has written, so that they are no overflow in thousandths.
+const maxCores = 1 << 40
 
-// change is what is written of a Node: amounts that are nil are left as they are.
-type change struct {
+// nodeChange is what is written of a Node: amounts that are nil are left as they are.
+type nodeChange struct {
 	cpu    *series.MilliCPU
 	memory *series.Bytes
 	// remove takes a resource away whose amount is 0, instead of showing 0.
@@ -51,7 +51,7 @@ type change struct {
 
 // patch is a strategic merge patch of the Node's status with the two resources and the annotation alone. It names the Node's UID, so that
 // the API server refuses it for another Node of the same name.
-func (c change) patch(node *corev1.Node) ([]byte, error) {
+func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 	amounts := map[corev1.ResourceName]*string{}
 	put := func(name corev1.ResourceName, v int64) {
 		if v == 0 && c.remove {
@@ -79,8 +79,8 @@ func (c change) patch(node *corev1.Node) ([]byte, error) {
 	return raw, nil
 }
 
-// reserveOf is the share of a resource that is never offered: the Node's annotation, else the flag's.
-func reserveOf(node *corev1.Node, annotation string, otherwise series.Ratio) (series.Ratio, string) {
+// readReserve is the share of a resource that is never offered: the Node's annotation, else the flag's.
+func readReserve(node *corev1.Node, annotation string, otherwise series.Ratio) (series.Ratio, string) {
 	value, ok := node.Annotations[annotation]
 	if !ok {
 		return otherwise, ""

@@ -25,12 +25,12 @@ import (
 // fieldManager is who writes.
 const fieldManager = "crane-agent"
 
-// ensureEvery is how many readings of the prediction there are for one of the template.
-const ensureEvery = 10
+// readsPerTemplateCheck is how many readings of the prediction there are for one of the template.
+const readsPerTemplateCheck = 10
 
-// predictions keeps the node's TimeSeriesPrediction as the template wants it, and knows the last that was read. sync is called by one
+// predictionSync keeps the node's TimeSeriesPrediction as the template wants it, and knows the last that was read. sync is called by one
 // goroutine, known by any.
-type predictions struct {
+type predictionSync struct {
 	core      kubernetes.Interface
 	objects   dynamic.Interface
 	namespace string
@@ -38,70 +38,70 @@ type predictions struct {
 	log       logr.Logger
 
 	mu    sync.Mutex
-	state expected
+	state forecastState
 
-	turn     int
-	template bool // there is one
-	told     string
+	reads       int
+	hasTemplate bool // there is one
+	logged      string
 }
 
-// known is the state of the last sync.
-func (p *predictions) known() expected {
+// latest is the state of the last sync.
+func (p *predictionSync) latest() forecastState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
 // sync reads the template now and then, and the object each time. What cannot be read stays as it was; a forecast says itself when it ends.
-func (p *predictions) sync(ctx context.Context, node *corev1.Node) {
-	now, err := p.look(ctx, node)
+func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
+	now, err := p.read(ctx, node)
 	switch {
 	case err != nil:
-		p.tell("The forecast of the node cannot be kept up", err.Error())
-		now = p.known()
+		p.logOnce("The forecast of the node cannot be kept up", err.Error())
+		now = p.latest()
 		if now.tsp == nil {
-			now = expected{wanted: true, why: err.Error()}
+			now = forecastState{requested: true, reason: err.Error()}
 		}
-	case !now.wanted:
-		p.tell("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
+	case !now.requested:
+		p.logOnce("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
-		p.tell("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
+		p.logOnce("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = now
 }
 
-// tell logs what has changed.
-func (p *predictions) tell(message, why string) {
-	if text := message + why; text != p.told {
-		p.told = text
+// logOnce logs what has changed.
+func (p *predictionSync) logOnce(message, why string) {
+	if text := message + why; text != p.logged {
+		p.logged = text
 		p.log.Info(message, "why", why)
 	}
 }
 
-func (p *predictions) look(ctx context.Context, node *corev1.Node) (expected, error) {
+func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastState, error) {
 	resource := p.objects.Resource(predictionv1alpha1.GroupVersion.WithResource("timeseriespredictions")).Namespace(p.namespace)
 	name := predictionv1alpha1.NodeResourcePrefix + node.Name
 	// The API server's cache will do: forecasts are written once in a window.
 	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 	var have *predictionv1alpha1.TimeSeriesPrediction
 	if err == nil {
-		have, err = typed(raw)
+		have, err = decodePrediction(raw)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return expected{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
+		return forecastState{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
 	}
-	if p.turn++; p.turn%ensureEvery == 1 || have == nil && p.template {
+	if p.reads++; p.reads%readsPerTemplateCheck == 1 || have == nil && p.hasTemplate {
 		if have, err = p.ensure(ctx, resource, node, have); err != nil {
-			p.turn = 0 // at the next reading
-			return expected{}, err
+			p.reads = 0 // at the next reading
+			return forecastState{}, err
 		}
 	}
-	return expected{tsp: have, wanted: have != nil || p.template}, nil
+	return forecastState{tsp: have, requested: have != nil || p.hasTemplate}, nil
 }
 
-func typed(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+func decodePrediction(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPrediction, error) {
 	out := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 		return nil, fmt.Errorf("is none: %w", err)
@@ -110,19 +110,19 @@ func typed(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPredicti
 }
 
 // ensure brings the object in line with the template, if there is one, and returns it; where nothing is to be changed, what it would be.
-func (p *predictions) ensure(
+func (p *predictionSync) ensure(
 	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction,
 ) (*predictionv1alpha1.TimeSeriesPrediction, error) {
 	where := p.namespace + "/" + predictionv1alpha1.NodeResourceTemplateConfigMap
 	cm, err := p.core.CoreV1().ConfigMaps(p.namespace).Get(ctx, predictionv1alpha1.NodeResourceTemplateConfigMap, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
-		p.template = false
+		p.hasTemplate = false
 		return have, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", where, err)
 	}
-	p.template = true
+	p.hasTemplate = true
 	text, ok := cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
 	if !ok {
 		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
@@ -131,7 +131,7 @@ func (p *predictions) ensure(
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
 	}
-	want := prediction(p.namespace, node, spec)
+	want := newPrediction(p.namespace, node, spec)
 	if have != nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
 		return have, nil
 	}
@@ -141,14 +141,14 @@ func (p *predictions) ensure(
 		}
 		return have, nil
 	}
-	made, err := apply(ctx, resource, want)
+	made, err := applyPrediction(ctx, resource, want)
 	if err != nil {
 		return nil, fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
 	}
 	return made, nil
 }
 
-func apply(ctx context.Context, resource dynamic.ResourceInterface, want *predictionv1alpha1.TimeSeriesPrediction) (*predictionv1alpha1.TimeSeriesPrediction, error) {
+func applyPrediction(ctx context.Context, resource dynamic.ResourceInterface, want *predictionv1alpha1.TimeSeriesPrediction) (*predictionv1alpha1.TimeSeriesPrediction, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
 	if err != nil {
 		return nil, err
@@ -158,11 +158,11 @@ func apply(ctx context.Context, resource dynamic.ResourceInterface, want *predic
 	if err != nil {
 		return nil, err
 	}
-	return typed(made)
+	return decodePrediction(made)
 }
 
-// readEvery is the time between two readings, to which some is added at random, so that nodes that started together ask apart.
+// predictionInterval is the time between two readings, to which some is added at random, so that nodes that started together ask apart.
 const (
-	readEvery  = time.Minute
-	readJitter = 0.2
+	predictionInterval = time.Minute
+	predictionJitter   = 0.2
 )

@@ -45,13 +45,13 @@ func TestDefinitionReinstalled(t *testing.T) {
 	})
 	core := fake.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
-		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: template1},
+		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: testTemplate},
 	})
-	p := &predictions{core: core, objects: objects, namespace: "crane-system", write: true, log: logr.Discard()}
+	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, log: logr.Discard()}
 	reads := func(what string, made int, known bool) {
 		t.Helper()
-		if p.sync(t.Context(), theNode()); applied != made || (p.known().tsp != nil) != known || !p.known().wanted {
-			t.Errorf("%s: made %d times, want %d; %+v", what, applied, made, p.known())
+		if p.sync(t.Context(), newNode()); applied != made || (p.latest().tsp != nil) != known || !p.latest().requested {
+			t.Errorf("%s: made %d times, want %d; %+v", what, applied, made, p.latest())
 		}
 	}
 	gone := apierrors.NewNotFound(resource, "")

@@ -21,74 +21,74 @@ import (
 )
 
 const (
-	annotation    = ensurancev1alpha1.AnnotationElasticResources
-	reserveCPU    = ensurancev1alpha1.AnnotationReserveCPU
-	reserveMemory = ensurancev1alpha1.AnnotationReserveMemory
+	annotationName = ensurancev1alpha1.AnnotationElasticResources
+	reserveCPU     = ensurancev1alpha1.AnnotationReserveCPU
+	reserveMemory  = ensurancev1alpha1.AnnotationReserveMemory
 )
 
-// told is what was written and said last.
-type told struct {
+// writeRecord is what was written and said last.
+type writeRecord struct {
 	written     time.Time
 	tried       time.Time // the last write, be it that it failed
 	version     string    // of the Node as it was written
-	undone      time.Time // when somebody else was last seen to have written
-	cpu, memory standing
-	// shownCPU and shownMemory are what the annotation says.
-	shownCPU, shownMemory standing
-	failure               string
+	overwritten time.Time // when somebody else was last seen to have written
+	cpu, memory condition
+	// annotatedCPU and annotatedMemory are what the annotation says.
+	annotatedCPU, annotatedMemory condition
+	failure                       string
 }
 
-// standing is what of a result is worth a word when it changes.
-type standing struct {
+// condition is what of a result is worth a word when it changes.
+type condition struct {
 	problem bool
 	// deficit is empty for none.
 	deficit string
 }
 
-func standingOf[T model.Amount](r *model.Result[T]) standing {
-	s := standing{problem: r.Problem != ""}
+func newCondition[T model.Amount](r *model.Result[T]) condition {
+	s := condition{problem: r.Problem != ""}
 	if r.Deficit > 0 {
-		s.deficit = quantity(r.Deficit)
+		s.deficit = formatQuantity(r.Deficit)
 	}
 	return s
 }
 
 // publish writes what has changed, and the annotation also when it has become old.
-func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *report) {
-	cpu, memory := standingOf(&r.cpu), standingOf(&r.memory)
-	m.sayStanding(ensurancev1alpha1.ResourceReclaimedCPU, m.told.cpu, cpu, r.cpu.Problem)
-	m.sayStanding(ensurancev1alpha1.ResourceReclaimedMemory, m.told.memory, memory, r.memory.Problem)
-	m.told.cpu, m.told.memory = cpu, memory
-	since := r.at.Sub(m.told.written)
-	changed := (cpu != m.told.shownCPU || memory != m.told.shownMemory) && since >= apart
-	c := change{}
-	if r.cpu.Write {
+func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
+	cpu, memory := newCondition(&r.cpu), newCondition(&r.memory)
+	m.logCondition(ensurancev1alpha1.ResourceReclaimedCPU, m.written.cpu, cpu, r.cpu.Problem)
+	m.logCondition(ensurancev1alpha1.ResourceReclaimedMemory, m.written.memory, memory, r.memory.Problem)
+	m.written.cpu, m.written.memory = cpu, memory
+	since := r.at.Sub(m.written.written)
+	changed := (cpu != m.written.annotatedCPU || memory != m.written.annotatedMemory) && since >= minAnnotationInterval
+	c := nodeChange{}
+	if r.cpu.NeedsWrite {
 		c.cpu = &r.cpu.Advertise
 	}
-	if r.memory.Write {
+	if r.memory.NeedsWrite {
 		c.memory = &r.memory.Advertise
 	}
-	if c.cpu == nil && c.memory == nil && !changed && since >= 0 && since < refresh {
+	if c.cpu == nil && c.memory == nil && !changed && since >= 0 && since < refreshInterval {
 		return
 	}
 	if !m.Enforce {
-		m.would(node, r, c)
+		m.recordDryRun(node, r, c)
 		return
 	}
-	m.told.tried = r.at
-	if err := m.write(ctx, node, r, c, false); err != nil {
-		if m.told.failure != err.Error() {
-			m.told.failure = err.Error()
+	m.written.tried = r.at
+	if err := m.patchNode(ctx, node, r, c, false); err != nil {
+		if m.written.failure != err.Error() {
+			m.written.failure = err.Error()
 			m.Log.Info("Cannot write what the node offers; it is tried again", "error", err.Error())
 		}
 		return
 	}
-	m.told.written, m.told.failure, m.told.shownCPU, m.told.shownMemory = r.at, "", cpu, memory
-	m.say(node, r, c, tell.Done)
+	m.written.written, m.written.failure, m.written.annotatedCPU, m.written.annotatedMemory = r.at, "", cpu, memory
+	m.reportChange(node, r, c, tell.Done)
 }
 
-// sayStanding logs what a resource lacks, when that begins and ends.
-func (m *Manager) sayStanding(name string, before, now standing, problem string) {
+// logCondition logs what a resource lacks, when that begins and ends.
+func (m *Manager) logCondition(name string, before, now condition, problem string) {
 	if now.problem != before.problem {
 		if now.problem {
 			m.Log.Info("Nothing more is offered: something is not known", "resource", name, "problem", problem)
@@ -101,61 +101,61 @@ func (m *Manager) sayStanding(name string, before, now standing, problem string)
 	}
 }
 
-// would says what a dry run does not write.
-func (m *Manager) would(node *corev1.Node, r *report, c change) {
-	m.say(node, r, c, tell.Would)
+// recordDryRun says what a dry run does not write.
+func (m *Manager) recordDryRun(node *corev1.Node, r *decision, c nodeChange) {
+	m.reportChange(node, r, c, tell.NotEnforced)
 	if c.cpu != nil {
-		m.dry.cpu, m.dry.hasCPU = *c.cpu, true
+		m.dryRun.cpu, m.dryRun.hasCPU = *c.cpu, true
 	}
 	if c.memory != nil {
-		m.dry.memory, m.dry.hasMemory = *c.memory, true
+		m.dryRun.memory, m.dryRun.hasMemory = *c.memory, true
 	}
 }
 
-// say tells of what was written, or would be, in gocrane's words.
-func (m *Manager) say(node *corev1.Node, r *report, c change, outcome tell.Outcome) {
+// reportChange tells of what was written, or would be, in gocrane's words.
+func (m *Manager) reportChange(node *corev1.Node, r *decision, c nodeChange, outcome tell.Outcome) {
 	if c.cpu != nil {
-		before, _ := shownCPU(node)
-		if outcome == tell.Would {
-			before = m.dry.cpu
+		before, _ := advertisedCPU(node)
+		if outcome == tell.NotEnforced {
+			before = m.dryRun.cpu
 		}
-		a := action(ensurancev1alpha1.ResourceReclaimedCPU, before, *c.cpu, outcome)
-		a.Why = fmt.Sprintf("Updating elastic resource %s-cpu with %d.", from(r.cpu.From), int64(*c.cpu)/1000)
-		m.Did(a)
+		a := newAction(ensurancev1alpha1.ResourceReclaimedCPU, before, *c.cpu, outcome)
+		a.Reason = fmt.Sprintf("Updating elastic resource %s-cpu with %d.", sourceLabel(r.cpu.NeedSource), int64(*c.cpu)/1000)
+		m.Report(a)
 	}
 	if c.memory != nil {
-		before, _ := shownMemory(node)
-		if outcome == tell.Would {
-			before = m.dry.memory
+		before, _ := advertisedMemory(node)
+		if outcome == tell.NotEnforced {
+			before = m.dryRun.memory
 		}
-		a := action(ensurancev1alpha1.ResourceReclaimedMemory, before, *c.memory, outcome)
-		a.Why = fmt.Sprintf("Updating elastic resource %s-memory with %d.", from(r.memory.From), int64(*c.memory))
-		m.Did(a)
+		a := newAction(ensurancev1alpha1.ResourceReclaimedMemory, before, *c.memory, outcome)
+		a.Reason = fmt.Sprintf("Updating elastic resource %s-memory with %d.", sourceLabel(r.memory.NeedSource), int64(*c.memory))
+		m.Report(a)
 	}
 }
 
-func action[T model.Amount](name string, before, now T, outcome tell.Outcome) tell.Action {
-	a := tell.Action{Kind: tell.NodeResource, Outcome: outcome, Container: name, From: quantity(before), To: quantity(now)}
+func newAction[T model.Amount](name string, before, now T, outcome tell.Outcome) tell.Action {
+	a := tell.Action{Kind: tell.NodeResource, Outcome: outcome, Container: name, From: formatQuantity(before), To: formatQuantity(now)}
 	if outcome == tell.Done {
-		a.Event = ensurancev1alpha1.ReasonUpdateNode
+		a.EventReason = ensurancev1alpha1.ReasonUpdateNode
 	}
 	return a
 }
 
-// from is gocrane's word for where a need comes from.
-func from(s model.Source) string {
-	if s == model.FromForecast {
+// sourceLabel is gocrane's word for where a need comes from.
+func sourceLabel(s model.Source) string {
+	if s == model.SourceForecast {
 		return "tsp"
 	}
 	return "local"
 }
 
-// write patches the Node.
-func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c change, ended bool) error {
-	a := account{At: r.at.UTC(), Ended: ended, CPU: text(&r.cpu, r.forecast.cpu), Memory: text(&r.memory, r.forecast.memory)}
+// patchNode patches the Node.
+func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision, c nodeChange, ended bool) error {
+	a := nodeAnnotation{At: r.at.UTC(), Ended: ended, CPU: describeResult(&r.cpu, r.forecast.cpu), Memory: describeResult(&r.memory, r.forecast.memory)}
 	if ended {
-		a.CPU.Was, a.Memory.Was = a.CPU.Advertised, a.Memory.Advertised
-		a.CPU.Advertised, a.Memory.Advertised = quantity(*c.cpu), quantity(*c.memory)
+		a.CPU.Previous, a.Memory.Previous = a.CPU.Advertised, a.Memory.Advertised
+		a.CPU.Advertised, a.Memory.Advertised = formatQuantity(*c.cpu), formatQuantity(*c.memory)
 		a.CPU.Phase, a.Memory.Phase = string(model.Withdrawn), string(model.Withdrawn)
 	}
 	var err error
@@ -166,7 +166,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c cha
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	now, err := m.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	m.mu.Lock()
@@ -176,29 +176,29 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, r *report, c cha
 		return fmt.Errorf("patching Node %s: %w", node.Name, err)
 	}
 	m.wrote++
-	m.told.version = now.ResourceVersion
+	m.written.version = now.ResourceVersion
 	return nil
 }
 
 // withdraw leaves on offer what pods hold, and takes away what none holds. Where the pods are not known nothing is changed: the time in
 // the annotation tells that nobody keeps it up.
 func (m *Manager) withdraw(ctx context.Context) error {
-	r := m.last()
+	r := m.lastDecision()
 	state := m.View.State()
 	if !m.Enforce || r == nil || state.Node == nil || state.Node.UID != m.node || !state.KnowsPods {
 		return nil
 	}
-	held, last := elasticrequest.Held(state.Pods), *r
+	held, last := elasticrequest.SumAllocated(state.Pods), *r
 	last.at = m.Clock.Now()
 	cpu, memory := held.CPU, held.Memory
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := act.Finally(ctx, m.Clock, func(ctx context.Context) error {
-		return m.write(ctx, state.Node, &last, change{cpu: &cpu, memory: &memory, remove: true}, true)
+	err := act.RetryAtEnd(ctx, m.Clock, func(ctx context.Context) error {
+		return m.patchNode(ctx, state.Node, &last, nodeChange{cpu: &cpu, memory: &memory, remove: true}, true)
 	})
 	if err != nil {
 		return errors.Join(errors.New("what the node offers stays, with the time of the last decision in its annotation"), err)
 	}
-	m.Log.Info("Offers no more than what pods hold", "cpu", quantity(cpu), "memory", quantity(memory))
+	m.Log.Info("Offers no more than what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// maxSpec bounds what a template makes, in bytes.
-const maxSpec = 256 << 10
+// maxSpecBytes bounds what a template makes, in bytes.
+const maxSpecBytes = 256 << 10
 
 // render makes the spec of the node's TimeSeriesPrediction of a template over the Node as JSON, as in {{.metadata.name}}. A key that the
 // node does not have is an error: a query with "<no value>" would be about nothing.
@@ -32,7 +32,7 @@ func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 	if err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
-	var out bounded
+	var out limitedBuffer
 	if err := t.Execute(&out, data); err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
@@ -49,21 +49,21 @@ func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 	return spec, nil
 }
 
-// bounded is a buffer that refuses what is too much.
-type bounded struct{ buf bytes.Buffer }
+// limitedBuffer is a buffer that refuses what is too much.
+type limitedBuffer struct{ buf bytes.Buffer }
 
 // Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.buf.Len()+len(p) > maxSpec {
-		return 0, fmt.Errorf("it makes more than %d bytes", maxSpec)
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > maxSpecBytes {
+		return 0, fmt.Errorf("it makes more than %d bytes", maxSpecBytes)
 	}
 	return b.buf.Write(p)
 }
 
 const kindNode = "Node"
 
-// prediction is the object that the agent keeps for its node. It goes with the Node.
-func prediction(namespace string, node *corev1.Node, spec predictionv1alpha1.TimeSeriesPredictionSpec) *predictionv1alpha1.TimeSeriesPrediction {
+// newPrediction is the object that the agent keeps for its node. It goes with the Node.
+func newPrediction(namespace string, node *corev1.Node, spec predictionv1alpha1.TimeSeriesPredictionSpec) *predictionv1alpha1.TimeSeriesPrediction {
 	return &predictionv1alpha1.TimeSeriesPrediction{
 		TypeMeta: metav1.TypeMeta{APIVersion: predictionv1alpha1.GroupVersion.String(), Kind: "TimeSeriesPrediction"},
 		ObjectMeta: metav1.ObjectMeta{

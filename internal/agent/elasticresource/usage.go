@@ -17,7 +17,7 @@ import (
 // usage makes one measurement for a decision of the snapshots since the last: the mean of cpu, whose use of a second says little, and of
 // memory the moment in which others than elastic pods used most.
 type usage struct {
-	seen     time.Time // the last snapshot
+	lastSeen time.Time // the last snapshot
 	cpu      meanCPU
 	memory   model.Use[series.Bytes]
 	memoryOK bool
@@ -36,11 +36,11 @@ type meanCPU struct {
 
 // add takes a snapshot in, once.
 func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) {
-	if s == nil || s.At.Equal(u.seen) {
+	if s == nil || s.At.Equal(u.lastSeen) {
 		return
 	}
-	u.seen = s.At
-	cpu, memory := elasticUse(s, claims)
+	u.lastSeen = s.At
+	cpu, memory := sumElasticUse(s, claims)
 	if s.Node.UsedCPU.OK {
 		u.cpu.at = s.At
 		u.cpu.total += s.Node.UsedCPU.Value
@@ -52,7 +52,7 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amount
 	}
 	if m := s.Node.Memory; m.OK {
 		// What is in swap is to have room when it comes back: else elastic pods would push others out of memory for good.
-		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.Swapped, Elastic: memory}
+		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.SwappedOut, Elastic: memory}
 		if !u.memoryOK || now.Total-now.Elastic > u.memory.Total-u.memory.Elastic {
 			u.memory.Total, u.memory.Elastic = now.Total, now.Elastic
 		}
@@ -63,8 +63,8 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amount
 // complete tells that both resources were measured since the last decision.
 func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
 
-// take ends the span. Where nothing was measured in it, the last measurement stays, at its time.
-func (u *usage) take() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
+// drain ends the span. Where nothing was measured in it, the last measurement stays, at its time.
+func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	if n := u.cpu.count; n > 0 {
 		u.lastCPU = model.Use[series.MilliCPU]{At: u.cpu.at, Total: (u.cpu.total + n - 1) / n, Elastic: u.cpu.elastic / n, Exclusive: u.cpu.exclusive}
 	}
@@ -75,9 +75,9 @@ func (u *usage) take() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	return u.lastCPU, u.lastMemory
 }
 
-// elasticUse is the use of the containers that claim a resource, each resource on its own: a pod that asks for gocrane.io/cpu alone has
+// sumElasticUse is the use of the containers that claim a resource, each resource on its own: a pod that asks for gocrane.io/cpu alone has
 // its memory from the node as everybody else. What is not known counts as that of others.
-func elasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
+func sumElasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
 	if len(claims) == 0 {
 		return 0, 0
 	}
@@ -99,8 +99,8 @@ func elasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) (
 	return cpu, memory
 }
 
-// claimsOf is what containers claim, by their id.
-func claimsOf(pods []*corev1.Pod) map[string]elasticrequest.Amounts {
+// readContainerRequests is what containers claim, by their id.
+func readContainerRequests(pods []*corev1.Pod) map[string]elasticrequest.Amounts {
 	out := map[string]elasticrequest.Amounts{}
 	for _, pod := range pods {
 		for _, c := range elasticrequest.Containers(pod) {

@@ -33,7 +33,7 @@ func TestCycles(t *testing.T) {
 	}
 	is("off: the agent runs without --cycles-per-instruction")
 	why := "perf_event_open is not allowed"
-	h.Uncountable = func() string { return why }
+	h.CyclesUnsupported = func() string { return why }
 	is("unsupported: perf_event_open is not allowed")
 	why = ""
 	is("on: counted of latency-sensitive pods")

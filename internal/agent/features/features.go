@@ -60,8 +60,8 @@ func (h Host) usable(name string, ok bool, why string) Feature {
 	switch {
 	case !ok:
 		return unsupported(name, why)
-	case h.Unused[name] != "":
-		return off(name, h.Unused[name])
+	case h.UnusedReasons[name] != "":
+		return off(name, h.UnusedReasons[name])
 	}
 	return on(name, "")
 }
@@ -69,15 +69,15 @@ func (h Host) usable(name string, ok bool, why string) Feature {
 // Host is what features are looked for in.
 type Host struct {
 	Root host.Root
-	// Kubelet is the kubelet's directory below Root.
-	Kubelet string
+	// KubeletRoot is the kubelet's directory below Root.
+	KubeletRoot string
 	// Layout is nil where there are no cgroups; Missing says why.
-	Layout  *cgroup.Layout
-	Missing error
-	// Unused says why the agent does not use what the kernel has, by the feature's name.
-	Unused map[string]string
-	// Uncountable says why cycles and instructions of pods cannot be counted, empty where they can; nil where nobody counts them.
-	Uncountable func() string
+	Layout      *cgroup.Layout
+	LayoutError error
+	// UnusedReasons says why the agent does not use what the kernel has, by the feature's name.
+	UnusedReasons map[string]string
+	// CyclesUnsupported says why cycles and instructions of pods cannot be counted, empty where they can; nil where nobody counts them.
+	CyclesUnsupported func() string
 }
 
 // Features that an agent may leave unused.
@@ -92,11 +92,11 @@ const (
 // RunQueueWait is the time that threads wait for a CPU.
 const RunQueueWait = "run-queue-wait"
 
-// Report lists the features of a host in the order in which they are shown. Nothing in it changes as long as the host does not.
-func Report(h Host, s *observe.Snapshot) []Feature {
+// List lists the features of a host in the order in which they are shown. Nothing in it changes as long as the host does not.
+func List(h Host, s *observe.Snapshot) []Feature {
 	var out []Feature
 	if h.Layout == nil {
-		out = append(out, unsupported("cgroups", h.Missing.Error()))
+		out = append(out, unsupported("cgroups", h.LayoutError.Error()))
 	} else {
 		out = append(out, h.cgroups(s)...)
 	}
@@ -139,17 +139,17 @@ func (h Host) cgroups(s *observe.Snapshot) []Feature {
 	if v2 {
 		onV1 = "the kernel is too old"
 	}
-	podPressure := l.Has("unified", "cpu.pressure")
+	podPressure := l.HasFile("unified", "cpu.pressure")
 	return []Feature{
 		on("cgroups", found), pods,
-		onIf("pod-cpu", l.Missing("cpu") == "", l.Missing("cpu")),
-		onIf("pod-throttling", l.Missing("cpu") == "", l.Missing("cpu")),
-		onIf("pod-memory", l.Missing("memory") == "", l.Missing("memory")),
+		onIf("pod-cpu", l.MissingReason("cpu") == "", l.MissingReason("cpu")),
+		onIf("pod-throttling", l.MissingReason("cpu") == "", l.MissingReason("cpu")),
+		onIf("pod-memory", l.MissingReason("memory") == "", l.MissingReason("memory")),
 		onIf("pod-pressure", podPressure, "no cpu.pressure in a cgroup v2 tree"),
-		h.usable(CPUBurst, l.Has("cpu", burstFile(v2)), "no "+burstFile(v2)),
-		h.usable(CPUIdle, l.Has("cpu", "cpu.idle"), "no cpu.idle"),
-		h.usable(MemoryHigh, v2 && l.Has("memory", "memory.high"), onV1),
-		h.usable(MemoryReclaim, v2 && l.Has("memory", "memory.reclaim"), onV1),
+		h.usable(CPUBurst, l.HasFile("cpu", burstFile(v2)), "no "+burstFile(v2)),
+		h.usable(CPUIdle, l.HasFile("cpu", "cpu.idle"), "no cpu.idle"),
+		h.usable(MemoryHigh, v2 && l.HasFile("memory", "memory.high"), onV1),
+		h.usable(MemoryReclaim, v2 && l.HasFile("memory", "memory.reclaim"), onV1),
 	}
 }
 
@@ -193,7 +193,7 @@ func (h Host) interference() Feature {
 	switch {
 	case h.Layout == nil || h.Layout.Pods == "":
 		return unsupported(name, "there are no pods")
-	case h.Layout.Has("unified", "cpu.pressure"):
+	case h.Layout.HasFile("unified", "cpu.pressure"):
 		return on(name, "by the pressure of pods")
 	case queue.State == On:
 		return on(name, "by run queues, since pods have no pressure: for cpu alone")
@@ -207,7 +207,7 @@ func (h Host) podDisks() Feature {
 	if h.Layout == nil || h.Layout.Pods == "" {
 		return unsupported(name, "there are no pods")
 	}
-	if _, err := h.Layout.TransferFiles(); err != nil {
+	if _, err := h.Layout.DiskIOFiles(); err != nil {
 		return unsupported(name, err.Error())
 	}
 	if h.Layout.Version != cgroup.V2 {
@@ -222,8 +222,8 @@ func (h Host) cyclesPerInstruction() Feature {
 	if h.Layout == nil || h.Layout.Pods == "" {
 		return unsupported(name, "there are no pods")
 	}
-	if h.Uncountable != nil {
-		if why := h.Uncountable(); why != "" {
+	if h.CyclesUnsupported != nil {
+		if why := h.CyclesUnsupported(); why != "" {
 			return unsupported(name, why)
 		}
 		return on(name, "counted of latency-sensitive pods")
@@ -237,9 +237,9 @@ func (h Host) cyclesPerInstruction() Feature {
 
 // kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
 func (h Host) kubeletPolicy(name, file string) Feature {
-	policy, err := host.KubeletPolicy(h.Root, h.Kubelet, file)
+	policy, err := host.ReadKubeletPolicy(h.Root, h.KubeletRoot, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return unsupported(name, "no "+file+" in "+h.Kubelet)
+		return unsupported(name, "no "+file+" in "+h.KubeletRoot)
 	}
 	if err != nil {
 		return unsupported(name, err.Error())

@@ -28,7 +28,7 @@ func report(t *testing.T, dir string) map[string]string {
 		present = nil
 	}
 	out := map[string]string{}
-	for _, f := range Report(Host{Root: host.Root(dir), Kubelet: "/var/lib/kubelet", Layout: present, Missing: err, Unused: map[string]string{MemoryHigh: "nobody asks"}}, o.Look(time.Now())) {
+	for _, f := range List(Host{Root: host.Root(dir), KubeletRoot: "/var/lib/kubelet", Layout: present, LayoutError: err, UnusedReasons: map[string]string{MemoryHigh: "nobody asks"}}, o.Collect(time.Now())) {
 		if f.State != On && f.Reason == "" {
 			t.Errorf("%s is %s and nobody says why", f.Name, f.State)
 		}

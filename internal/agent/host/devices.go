@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sector is what /proc/diskstats counts in, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst).
-const sector = 512
+// sectorBytes is what /proc/diskstats counts in, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst).
+const sectorBytes = 512
 
 // Disk are the counters of a block device since boot.
 type Disk struct {
@@ -32,11 +32,11 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 		name, rest := Field(rest)
 		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
 		var c [10]uint64
-		if n, err := columns(rest, c[:]); err != nil || n < len(c) {
+		if n, err := parseColumns(rest, c[:]); err != nil || n < len(c) {
 			return errors.Join(err, fmt.Errorf("%.40q wants ten counters", name))
 		}
 		each(name, Disk{
-			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sector, WriteBytes: c[6] * sector,
+			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sectorBytes, WriteBytes: c[6] * sectorBytes,
 			Busy: time.Duration(min(c[9], 1<<40)) * time.Millisecond,
 		})
 		return nil
@@ -70,7 +70,7 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 		name, _ := Field(line[:colon])
 		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
 		var c [12]uint64
-		if n, err := columns(line[colon+1:], c[:]); err != nil || n < len(c) {
+		if n, err := parseColumns(line[colon+1:], c[:]); err != nil || n < len(c) {
 			return errors.Join(err, fmt.Errorf("%.40q wants twelve counters", name))
 		}
 		each(name, Interface{

@@ -20,26 +20,26 @@ const (
 // Subdirectories calls each with the name of every directory directly in a directory, in no order; the bytes are valid during the
 // call. It allocates nothing but on errors, as it runs each second on directories with some hundred entries.
 func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
-	fd, err := retry(func() (int, error) {
+	fd, err := retryInterrupted(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	})
 	if err != nil {
-		return fileError(path, err)
+		return wrapFileError(path, err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
 	if r.buf == nil {
-		r.buf = make([]byte, firstBuffer)
+		r.buf = make([]byte, initialBufferBytes)
 	}
 	for {
-		n, err := retry(func() (int, error) { return syscall.ReadDirent(fd, r.buf) })
+		n, err := retryInterrupted(func() (int, error) { return syscall.ReadDirent(fd, r.buf) })
 		if err != nil {
-			return fileError(path, err)
+			return wrapFileError(path, err)
 		}
 		if n == 0 {
 			return nil
 		}
-		if err := dirents(r.buf[:n], each); err != nil {
-			return fileError(path, err)
+		if err := parseDirents(r.buf[:n], each); err != nil {
+			return wrapFileError(path, err)
 		}
 	}
 }
@@ -48,13 +48,13 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 // count these, as overlayfs.
 func Links(path string) (uint64, error) {
 	var st syscall.Stat_t
-	if _, err := retry(func() (int, error) { return 0, syscall.Stat(path, &st) }); err != nil {
-		return 0, fileError(path, err)
+	if _, err := retryInterrupted(func() (int, error) { return 0, syscall.Stat(path, &st) }); err != nil {
+		return 0, wrapFileError(path, err)
 	}
 	return uint64(st.Nlink), nil //nolint:unconvert // It is smaller on some processors.
 }
 
-func dirents(buf []byte, each func(name []byte)) error {
+func parseDirents(buf []byte, each func(name []byte)) error {
 	for len(buf) > 0 {
 		if len(buf) < direntName {
 			return fmt.Errorf("directory: %d bytes are no entry", len(buf))

@@ -11,7 +11,7 @@ import "os"
 func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return fileError(path, err)
+		return wrapFileError(path, err)
 	}
 	for _, e := range entries {
 		if e.IsDir() || e.Type()&os.ModeSymlink != 0 {
@@ -24,7 +24,7 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 // Links is 0: how many directories are in a directory is not known without a list of them.
 func Links(path string) (uint64, error) {
 	if _, err := os.Stat(path); err != nil {
-		return 0, fileError(path, err)
+		return 0, wrapFileError(path, err)
 	}
 	return 0, nil
 }

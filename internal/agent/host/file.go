@@ -14,9 +14,9 @@ import (
 var ErrGone = errors.New("is not there")
 
 const (
-	firstBuffer = 16 << 10
-	// maxFile bounds what is read of one file. /proc/stat of 8192 CPUs has about 1 MiB.
-	maxFile = 4 << 20
+	initialBufferBytes = 16 << 10
+	// maxFileBytes bounds what is read of one file. /proc/stat of 8192 CPUs has about 1 MiB.
+	maxFileBytes = 4 << 20
 )
 
 // Root is the directory under which the host's file system is seen, / or that of a mount in a container.
@@ -58,26 +58,26 @@ type Reader struct {
 // (any more); the file is then closed.
 func (r *Reader) Read(f *File) ([]byte, error) {
 	if !f.open {
-		fd, err := retry(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+		fd, err := retryInterrupted(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
 		if err != nil {
-			return nil, fileError(f.path, err)
+			return nil, wrapFileError(f.path, err)
 		}
 		f.fd, f.open = fd, true
 	}
-	content, err := r.all(f.fd)
+	content, err := r.readAll(f.fd)
 	if err != nil {
 		f.Close()
-		return nil, fileError(f.path, err)
+		return nil, wrapFileError(f.path, err)
 	}
 	return content, nil
 }
 
-func (r *Reader) all(fd int) ([]byte, error) {
+func (r *Reader) readAll(fd int) ([]byte, error) {
 	if r.buf == nil {
-		r.buf = make([]byte, firstBuffer)
+		r.buf = make([]byte, initialBufferBytes)
 	}
 	for n := 0; ; {
-		got, err := retry(func() (int, error) { return syscall.Pread(fd, r.buf[n:], int64(n)) })
+		got, err := retryInterrupted(func() (int, error) { return syscall.Pread(fd, r.buf[n:], int64(n)) })
 		if err != nil {
 			return nil, err
 		}
@@ -87,14 +87,14 @@ func (r *Reader) all(fd int) ([]byte, error) {
 		if n += got; n < len(r.buf) {
 			continue
 		}
-		if len(r.buf) >= maxFile {
-			return nil, fmt.Errorf("longer than %d bytes", maxFile)
+		if len(r.buf) >= maxFileBytes {
+			return nil, fmt.Errorf("longer than %d bytes", maxFileBytes)
 		}
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
 }
 
-func retry(call func() (int, error)) (int, error) {
+func retryInterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
 		if !errors.Is(err, syscall.EINTR) {
@@ -103,7 +103,7 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-func fileError(path string, err error) error {
+func wrapFileError(path string, err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%s: %w", path, ErrGone)
 	}

@@ -131,12 +131,12 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestParseSched(t *testing.T) {
-	if got, err := ParseSched([]byte("1000 2000 3\n")); err != nil || got != (Sched{Ran: 1000, Waited: 2000, Slices: 3}) {
+func TestParseSchedStat(t *testing.T) {
+	if got, err := ParseSchedStat([]byte("1000 2000 3\n")); err != nil || got != (SchedStat{RunTime: 1000, WaitTime: 2000, Timeslices: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "1 2\n", "1 2 3", "1 -2 3\n", "0 0 0\n", "a b c\n"} {
-		if got, err := ParseSched([]byte(bad)); err == nil {
+		if got, err := ParseSchedStat([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
 	}
@@ -194,7 +194,7 @@ func TestReader(t *testing.T) {
 	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	for _, content := range []string{"one\n", "two\n", strings.Repeat("x", 3*firstBuffer), ""} {
+	for _, content := range []string{"one\n", "two\n", strings.Repeat("x", 3*initialBufferBytes), ""} {
 		write(content)
 		if got, err := r.Read(&f); err != nil || string(got) != content {
 			t.Errorf("%d bytes, %v; want %d", len(got), err, len(content))
@@ -208,7 +208,7 @@ func TestReader(t *testing.T) {
 	}); allocations > 0 {
 		t.Errorf("reading an open file again allocates %g times", allocations)
 	}
-	write(strings.Repeat("x", maxFile+1))
+	write(strings.Repeat("x", maxFileBytes+1))
 	if _, err := r.Read(&f); err == nil {
 		t.Error("a file without bounds is read")
 	}
@@ -221,7 +221,7 @@ func TestEndedProcess(t *testing.T) {
 		t.Skip("no process can be started: ", err)
 	}
 	var r Reader
-	f := SchedFile("/", uint64(child.Process.Pid))
+	f := NewSchedStatFile("/", uint64(child.Process.Pid))
 	defer f.Close()
 	_, before := r.Read(&f)
 	if err := child.Process.Kill(); err != nil {
@@ -290,7 +290,7 @@ func FuzzParsers(f *testing.F) {
 		if c, err := ParseStat(content); err == nil && c.CPUs < 1 {
 			t.Error("no CPU")
 		}
-		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0 || m.Swapped < 0) {
+		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0 || m.SwappedOut < 0) {
 			t.Errorf("%+v", m)
 		}
 		if l, err := ParseLoadavg(content); err == nil && !(l[0] >= 0 && !math.IsInf(l[0], 0)) {
@@ -302,11 +302,11 @@ func FuzzParsers(f *testing.F) {
 			}
 		})
 		_ = ParseNetDev(content, func([]byte, Interface) {})
-		_ = Keyed(content, func([]byte, uint64) {})
-		if s, err := ParseSched(content); err == nil && (s.Ran < 0 || s.Waited < 0) {
+		_ = ParseKeyValues(content, func([]byte, uint64) {})
+		if s, err := ParseSchedStat(content); err == nil && (s.RunTime < 0 || s.WaitTime < 0) {
 			t.Errorf("%+v", s)
 		}
-		if z, err := ParseZoneMeminfo(content); err == nil && (z.Used() < 0 || z.Free > z.Total || z.Files < 0) {
+		if z, err := ParseZoneMeminfo(content); err == nil && (z.Used() < 0 || z.Free > z.Total || z.PageCache < 0) {
 			t.Errorf("%+v", z)
 		}
 		_ = ParseStatCPUs(content, func(cpu int, _, _ uint64) {
@@ -315,7 +315,7 @@ func FuzzParsers(f *testing.F) {
 			}
 		})
 		_ = ParseThreads(content, func(uint64) {})
-		if n, err := Single(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
+		if n, err := ParseSingle(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
 			t.Errorf("%q is a number", content)
 		}
 	})

@@ -19,21 +19,21 @@ func TestKubeletPolicy(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := KubeletPolicy(root, dir, file); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadKubeletPolicy(root, dir, file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
 	for content, c := range map[string]struct{ want, problem string }{
 		`{"policyName":"Static","checksum":1}`: {"static", ""}, `{}`: {"", ""}, `{"policyName":`: {"", file + ": "}, "": {"", file + ": "},
-		strings.Repeat(" ", MaxKubeletFile+1): {"", "is no file of at most"},
+		strings.Repeat(" ", MaxKubeletFileBytes+1): {"", "is no file of at most"},
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := KubeletPolicy(root, dir, file); got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+		if got, err := ReadKubeletPolicy(root, dir, file); got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%.40q: %q, %v", content, got, err)
 		}
 	}
-	if _, err := KubeletPolicy(root, "/var/lib", "kubelet"); err == nil {
+	if _, err := ReadKubeletPolicy(root, "/var/lib", "kubelet"); err == nil {
 		t.Error("a directory was read")
 	}
 }

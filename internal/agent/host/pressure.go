@@ -35,9 +35,9 @@ func ParsePressure(content []byte) (Pressure, error) {
 		switch string(kind) {
 		case "some":
 			some = true
-			return stall(rest, &p.Some)
+			return parseStall(rest, &p.Some)
 		case "full":
-			return stall(rest, &p.Full)
+			return parseStall(rest, &p.Full)
 		}
 		return nil // a kind that newer kernels may add
 	})
@@ -50,7 +50,7 @@ func ParsePressure(content []byte) (Pressure, error) {
 	return p, nil
 }
 
-func stall(line []byte, s *Stall) error {
+func parseStall(line []byte, s *Stall) error {
 	seen := 0
 	for {
 		var field []byte
@@ -61,10 +61,10 @@ func stall(line []byte, s *Stall) error {
 		var err error
 		switch string(key) {
 		case "avg10":
-			s.Avg10, err = percent(value)
+			s.Avg10, err = parsePercent(value)
 			seen++
 		case "avg60":
-			s.Avg60, err = percent(value)
+			s.Avg60, err = parsePercent(value)
 			seen++
 		case "total":
 			var n uint64
@@ -82,8 +82,8 @@ func stall(line []byte, s *Stall) error {
 	return nil
 }
 
-func percent(text []byte) (float64, error) {
-	v, err := decimal(text)
+func parsePercent(text []byte) (float64, error) {
+	v, err := parseDecimal(text)
 	// The kernel's fixed-point averages round to a little more than 100 at times.
 	if err == nil && v > maxPercent+1 {
 		err = fmt.Errorf("%s is more than 100 percent", text)

@@ -36,7 +36,7 @@ func ParseStat(content []byte) (CPUTimes, error) {
 		}
 		var err error
 		total = true
-		t.Busy, t.Idle, err = ticks(rest)
+		t.Busy, t.Idle, err = parseTicks(rest)
 		return err
 	})
 	if err == nil && (!total || t.CPUs == 0) {
@@ -60,7 +60,7 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 		if err != nil || cpu > maxCPU {
 			return errors.Join(err, fmt.Errorf("%.40q is no CPU", name))
 		}
-		busy, idle, err := ticks(rest)
+		busy, idle, err := parseTicks(rest)
 		if err == nil {
 			each(int(cpu), busy, idle)
 		}
@@ -75,10 +75,10 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 // maxCPU is the largest number of a CPU; Linux knows at most 8192 of them.
 const maxCPU = 8191
 
-// ticks reads the times of a line of /proc/stat.
-func ticks(line []byte) (busy, idle uint64, err error) {
+// parseTicks reads the times of a line of /proc/stat.
+func parseTicks(line []byte) (busy, idle uint64, err error) {
 	var c [8]uint64 // user nice system idle iowait irq softirq steal
-	n, err := columns(line, c[:])
+	n, err := parseColumns(line, c[:])
 	if err != nil || n < 4 {
 		return 0, 0, errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
 	}
@@ -88,12 +88,12 @@ func ticks(line []byte) (busy, idle uint64, err error) {
 // Memory is what /proc/meminfo says of the host.
 type Memory struct {
 	Total, Available series.Bytes
-	// Swapped is what is in swap alone and comes back into memory when it is needed; 0 on a host without swap.
-	Swapped series.Bytes
+	// SwappedOut is what is in swap alone and comes back into memory when it is needed; 0 on a host without swap.
+	SwappedOut series.Bytes
 }
 
-// kibibytes reads what follows a key of meminfo, a number of KiB, and returns bytes.
-func kibibytes(key, rest []byte) (uint64, error) {
+// parseKiB reads what follows a key of meminfo, a number of KiB, and returns bytes.
+func parseKiB(key, rest []byte) (uint64, error) {
 	number, _ := Field(rest)
 	n, err := Uint(number)
 	if err != nil || n > 1<<50 {
@@ -124,7 +124,7 @@ func ParseMeminfo(content []byte) (Memory, error) {
 			return nil
 		}
 		var err error
-		*into, err = kibibytes(key, rest)
+		*into, err = parseKiB(key, rest)
 		if key[0] == 'M' {
 			seen++
 		}
@@ -138,7 +138,7 @@ func ParseMeminfo(content []byte) (Memory, error) {
 	}
 	m := Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}
 	if inMemory := swapFree + swapCached; inMemory < swap {
-		m.Swapped = series.Bytes(swap - inMemory)
+		m.SwappedOut = series.Bytes(swap - inMemory)
 	}
 	return m, nil
 }
@@ -153,7 +153,7 @@ func ParseLoadavg(content []byte) (Load, error) {
 		for i := range l {
 			var field []byte
 			field, line = Field(line)
-			v, err := decimal(field)
+			v, err := parseDecimal(field)
 			if err != nil {
 				return err
 			}

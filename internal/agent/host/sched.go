@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// Sched is what a thread has done since its start (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
-type Sched struct {
-	// Ran is the time on a CPU, Waited that on a run queue, ready to run.
-	Ran, Waited time.Duration
-	// Slices are how often it was given a CPU.
-	Slices uint64
+// SchedStat is what a thread has done since its start (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
+type SchedStat struct {
+	// RunTime is the time on a CPU, Waited that on a run queue, ready to run.
+	RunTime, WaitTime time.Duration
+	// Timeslices are how often it was given a CPU.
+	Timeslices uint64
 }
 
-var errSched = errors.New("wants three numbers")
+var errSchedStat = errors.New("wants three numbers")
 
-// ParseSched reads /proc/PID/schedstat. A kernel that does not count says "0 0 0", which is no thread that has ever run, and an error.
-func ParseSched(content []byte) (Sched, error) {
-	var s Sched
+// ParseSchedStat reads /proc/PID/schedstat. A kernel that does not count says "0 0 0", which is no thread that has ever run, and an error.
+func ParseSchedStat(content []byte) (SchedStat, error) {
+	var s SchedStat
 	err := Lines(content, func(line []byte) error {
 		var c [3]uint64
-		if n, err := columns(line, c[:]); err != nil || n < len(c) {
-			return errors.Join(err, errSched)
+		if n, err := parseColumns(line, c[:]); err != nil || n < len(c) {
+			return errors.Join(err, errSchedStat)
 		}
 		const longest = uint64(1 << 62)
-		s = Sched{Ran: time.Duration(min(c[0], longest)), Waited: time.Duration(min(c[1], longest)), Slices: c[2]}
+		s = SchedStat{RunTime: time.Duration(min(c[0], longest)), WaitTime: time.Duration(min(c[1], longest)), Timeslices: c[2]}
 		return nil
 	})
-	if err == nil && s == (Sched{}) {
+	if err == nil && s == (SchedStat{}) {
 		err = errors.New("the kernel does not count")
 	}
 	if err != nil {
-		return Sched{}, fmt.Errorf("schedstat: %w", err)
+		return SchedStat{}, fmt.Errorf("schedstat: %w", err)
 	}
 	return s, nil
 }
 
-// SchedFile names the file of a thread that ParseSched reads.
-func SchedFile(root Root, thread uint64) File {
+// NewSchedStatFile names the file of a thread that ParseSchedStat reads.
+func NewSchedStatFile(root Root, thread uint64) File {
 	return NewFile(root.Path("proc", strconv.FormatUint(thread, 10), "schedstat"))
 }
 

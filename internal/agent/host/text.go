@@ -10,16 +10,16 @@ import (
 	"math"
 )
 
-// ErrHalf tells of a file that does not end with a newline: the kernel ends every one with it, so something is missing.
-var ErrHalf = errors.New("ends in the middle of a line")
+// ErrTruncated tells of a file that does not end with a newline: the kernel ends every one with it, so something is missing.
+var ErrTruncated = errors.New("ends in the middle of a line")
 
-var errNumber = errors.New("not a number from 0 to 18446744073709551615")
+var errNotNumber = errors.New("not a number from 0 to 18446744073709551615")
 
 // Lines calls each with every line of a kernel file, without the newline. It fails where the file is empty or ends in the middle of
 // a line, before it calls each, or with the error of each.
 func Lines(content []byte, each func(line []byte) error) error {
 	if len(content) == 0 || content[len(content)-1] != '\n' {
-		return ErrHalf
+		return ErrTruncated
 	}
 	for len(content) > 0 {
 		end := bytes.IndexByte(content, '\n')
@@ -33,28 +33,28 @@ func Lines(content []byte, each func(line []byte) error) error {
 
 // Field cuts the first field, between blanks, off a line.
 func Field(line []byte) (field, rest []byte) {
-	for len(line) > 0 && blank(line[0]) {
+	for len(line) > 0 && isBlank(line[0]) {
 		line = line[1:]
 	}
 	end := 0
-	for end < len(line) && !blank(line[end]) {
+	for end < len(line) && !isBlank(line[end]) {
 		end++
 	}
 	return line[:end], line[end:]
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' }
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
 // Uint reads a decimal number without a sign.
 func Uint(text []byte) (uint64, error) {
 	if len(text) == 0 {
-		return 0, errNumber
+		return 0, errNotNumber
 	}
 	var n uint64
 	for _, c := range text {
 		d := uint64(c - '0')
 		if d > 9 || n > (math.MaxUint64-d)/10 {
-			return 0, fmt.Errorf("%.40q: %w", text, errNumber)
+			return 0, fmt.Errorf("%.40q: %w", text, errNotNumber)
 		}
 		n = 10*n + d
 	}
@@ -72,7 +72,7 @@ func Int(text []byte) (int64, error) {
 		return 0, err
 	}
 	if n > math.MaxInt64 {
-		return 0, fmt.Errorf("%.40q: %w", text, errNumber)
+		return 0, fmt.Errorf("%.40q: %w", text, errNotNumber)
 	}
 	if negative {
 		return -int64(n), nil
@@ -80,8 +80,8 @@ func Int(text []byte) (int64, error) {
 	return int64(n), nil
 }
 
-// Single reads a file that holds one number.
-func Single(content []byte) (n uint64, err error) {
+// ParseSingle reads a file that holds one number.
+func ParseSingle(content []byte) (n uint64, err error) {
 	lines := 0
 	err = Lines(content, func(line []byte) error {
 		if lines++; lines > 1 {
@@ -94,8 +94,8 @@ func Single(content []byte) (n uint64, err error) {
 	return n, err
 }
 
-// decimal reads a number with a few decimals, as in 12.34, without a sign or an exponent.
-func decimal(text []byte) (float64, error) {
+// parseDecimal reads a number with a few decimals, as in 12.34, without a sign or an exponent.
+func parseDecimal(text []byte) (float64, error) {
 	whole, part, hasPart := bytes.Cut(text, []byte("."))
 	n, err := Uint(whole)
 	if err != nil || !hasPart {
@@ -115,8 +115,8 @@ func decimal(text []byte) (float64, error) {
 	return float64(n) + float64(f)/scale, nil
 }
 
-// Keyed calls each for the lines "key number" of a file. Lines whose value is no single number are an error.
-func Keyed(content []byte, each func(key []byte, value uint64)) error {
+// ParseKeyValues calls each for the lines "key number" of a file. Lines whose value is no single number are an error.
+func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
 	return Lines(content, func(line []byte) error {
 		key, rest := Field(line)
 		number, rest := Field(rest)
@@ -132,8 +132,8 @@ func Keyed(content []byte, each func(key []byte, value uint64)) error {
 	})
 }
 
-// columns reads the numbers of a line into out and returns how many there were; further ones are skipped.
-func columns(line []byte, out []uint64) (int, error) {
+// parseColumns reads the numbers of a line into out and returns how many there were; further ones are skipped.
+func parseColumns(line []byte, out []uint64) (int, error) {
 	for i := range out {
 		var field []byte
 		if field, line = Field(line); len(field) == 0 {

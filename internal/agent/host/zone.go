@@ -13,12 +13,12 @@ import (
 // ZoneMemory is the memory of a NUMA node. The kernel does not say of one what is available, as it does of all.
 type ZoneMemory struct {
 	Total, Free series.Bytes
-	// Files is the memory of files that were read or written, without what is shared: most of it can be had back. 0 where it is not told.
-	Files series.Bytes
+	// PageCache is the memory of files that were read or written, without what is shared: most of it can be had back. 0 where it is not told.
+	PageCache series.Bytes
 }
 
 // Used is what is neither free nor of files.
-func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.Files, 0) }
+func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.PageCache, 0) }
 
 // ParseZoneMeminfo reads /sys/devices/system/node/nodeN/meminfo, whose lines are "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
@@ -44,7 +44,7 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 			return nil
 		}
 		var err error
-		*into, err = kibibytes(key, rest)
+		*into, err = parseKiB(key, rest)
 		return err
 	})
 	if err == nil && seen != 2 {
@@ -53,5 +53,5 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 	if err != nil {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)
 	}
-	return ZoneMemory{Total: series.Bytes(total), Free: series.Bytes(min(free, total)), Files: series.Bytes(files - min(shared, files))}, nil
+	return ZoneMemory{Total: series.Bytes(total), Free: series.Bytes(min(free, total)), PageCache: series.Bytes(files - min(shared, files))}, nil
 }

@@ -22,9 +22,9 @@ type Pods struct {
 	known map[string]Pod
 	// names are of pods that nothing else is known of.
 	names map[string][2]string
-	// held is the reclaimed capacity that all pods hold, offered what the node has of it.
-	held    elasticrequest.Amounts
-	offered elasticrequest.Room
+	// heldCapacity is the reclaimed capacity that all pods hold, offered what the node has of it.
+	heldCapacity    elasticrequest.Amounts
+	offeredCapacity elasticrequest.ReclaimableCapacity
 }
 
 // Pod is a pod that the cluster knows.
@@ -42,40 +42,42 @@ const (
 	annotationSource = "kubernetes.io/config.source"
 )
 
-// lowestCritical is the priority from which on pods are the system's (scheduling.SystemCriticalPriority).
-const lowestCritical = 2_000_000_000
+// minCriticalPriority is the priority from which on pods are the system's (scheduling.SystemCriticalPriority).
+const minCriticalPriority = 2_000_000_000
 
-// defaultGrace is what the API server sets.
-const defaultGrace = 30 * time.Second
+// defaultGracePeriod is what the API server sets.
+const defaultGracePeriod = 30 * time.Second
 
 // New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
-	p := Pods{known: make(map[string]Pod, len(list)), held: elasticrequest.Held(list)}
+	p := Pods{known: make(map[string]Pod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to go.
 		}
 		uid := UID(pod)
-		p.known[uid] = known(uid, pod, allowed(pod))
+		p.known[uid] = newPod(uid, pod, allowed(pod))
 	}
 	return p
 }
 
-// Offer tells what the node says it has: reclaimed capacity, of which pods may ask for some.
-func (p *Pods) Offer(node *corev1.Node) {
-	p.offered = elasticrequest.Room{}
+// SetOffered tells what the node says it has: reclaimed capacity, of which pods may ask for some.
+func (p *Pods) SetOffered(node *corev1.Node) {
+	p.offeredCapacity = elasticrequest.ReclaimableCapacity{}
 	if node != nil {
-		p.offered = elasticrequest.RoomOf(node.Status.Allocatable)
+		p.offeredCapacity = elasticrequest.ReadReclaimableCapacity(node.Status.Allocatable)
 	}
 }
 
-// Bear tells what the node can bear of reclaimed capacity, where that is known better than from what it shows, which is never less than
+// SetReclaimable tells what the node can bear of reclaimed capacity, where that is known better than from what it shows, which is never less than
 // what pods hold.
-func (p *Pods) Bear(room elasticrequest.Room) { p.offered = room }
+func (p *Pods) SetReclaimable(room elasticrequest.ReclaimableCapacity) { p.offeredCapacity = room }
 
 // Distributed is the share of the node's reclaimed capacity that pods hold; more than 1 where it has shrunk since. It is not known of a
 // resource of which it is not known what the node has, or that it does not offer.
-func (p Pods) Distributed() elasticrequest.Shares { return p.offered.Shares(p.held) }
+func (p Pods) Distributed() elasticrequest.AllocatedShares {
+	return p.offeredCapacity.AllocatedShares(p.heldCapacity)
+}
 
 // UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.
 func UID(pod *corev1.Pod) string {
@@ -85,13 +87,13 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-func known(uid string, pod *corev1.Pod, allowed []string) Pod {
+func newPod(uid string, pod *corev1.Pod, allowed []string) Pod {
 	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
-	claims := elasticrequest.All(pod)
+	claims := elasticrequest.SumContainers(pod)
 	out.qos = qos.Pod{
-		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.Class(pod)), Elastic: !claims.None(),
+		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.QOSClass(pod)), Elastic: !claims.IsZero(),
 		HoldsCPU: claims.CPU > 0, HoldsMemory: claims.Memory > 0,
-		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGrace, Keep: keep(pod), Allowed: allowed,
+		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGracePeriod, ExemptReason: exemptReason(pod), Allowed: allowed,
 	}
 	if pod.Spec.Priority != nil {
 		out.qos.Priority = *pod.Spec.Priority
@@ -103,7 +105,7 @@ func known(uid string, pod *corev1.Pod, allowed []string) Pod {
 		out.qos.Grace = time.Duration(max(*pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	}
 	if out.qos.Class == qos.Guaranteed && !out.qos.Elastic {
-		out.qos.Sensitive = "class Guaranteed"
+		out.qos.SensitiveReason = "class Guaranteed"
 	}
 	specs := map[string]*corev1.Container{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -115,14 +117,14 @@ func known(uid string, pod *corev1.Pod, allowed []string) Pod {
 		for _, status := range list {
 			_, id, ok := strings.Cut(status.ContainerID, "://")
 			if spec := specs[status.Name]; ok && id != "" && spec != nil {
-				out.containers[id] = container(id, spec)
+				out.containers[id] = newContainer(id, spec)
 			}
 		}
 	}
 	return out
 }
 
-func container(id string, spec *corev1.Container) qos.Container {
+func newContainer(id string, spec *corev1.Container) qos.Container {
 	milli := func(list corev1.ResourceList, name corev1.ResourceName) series.MilliCPU {
 		q := list[name]
 		return series.MilliCPU(max(q.MilliValue(), 0))
@@ -138,17 +140,17 @@ func container(id string, spec *corev1.Container) qos.Container {
 		c.LimitMemory = series.Bytes(max(q.Value(), 0))
 	}
 	if c.Limit == 0 {
-		c.Limit = elasticrequest.Of(spec).CPU
+		c.Limit = elasticrequest.ReadContainer(spec).CPU
 	}
 	return c
 }
 
-// keep says why a pod is never evicted: it would come back at once, or the node needs it.
-func keep(pod *corev1.Pod) string {
+// exemptReason says why a pod is never evicted: it would come back at once, or the node needs it.
+func exemptReason(pod *corev1.Pod) string {
 	if source := pod.Annotations[annotationSource]; pod.Annotations[annotationMirror] != "" || source != "" && source != "api" {
 		return "static pod"
 	}
-	if pod.Spec.Priority != nil && *pod.Spec.Priority >= lowestCritical {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= minCriticalPriority {
 		return "critical for the system"
 	}
 	for _, o := range pod.OwnerReferences {
@@ -159,24 +161,24 @@ func keep(pod *corev1.Pod) string {
 	return ""
 }
 
-// Rank tells which pods are latency-sensitive by the cpuPriority that a PodQOS gives them: 0 is, and those above it are batch work that
+// MarkSensitive tells which pods are latency-sensitive by the cpuPriority that a PodQOS gives them: 0 is, and those above it are batch work that
 // yields. Without one, pods of class Guaranteed are. Pods on reclaimed capacity never are.
-func (p Pods) Rank(cpuPriority func(*corev1.Pod) (int32, bool)) {
+func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 	for uid, k := range p.known {
 		priority, ok := cpuPriority(k.Pod)
 		if !ok {
 			continue
 		}
-		k.qos.Sensitive = ""
+		k.qos.SensitiveReason = ""
 		if priority == 0 && !k.qos.Elastic {
-			k.qos.Sensitive = "cpuPriority 0"
+			k.qos.SensitiveReason = "cpuPriority 0"
 		}
 		p.known[uid] = k
 	}
 }
 
-// Known is how many pods there are.
-func (p Pods) Known() int { return len(p.known) }
+// Count is how many pods there are.
+func (p Pods) Count() int { return len(p.known) }
 
 // Find returns what is known of the pod with that UID.
 func (p Pods) Find(uid string) (qos.Pod, bool) {
@@ -195,8 +197,8 @@ func (p Pods) Container(uid, id string) (qos.Container, bool) {
 	return c, ok
 }
 
-// NameFromLogs learns the names of pods from the directories that the kubelet makes for their logs: namespace_name_uid.
-func (p *Pods) NameFromLogs(root host.Root) {
+// ReadNamesFromLogs learns the names of pods from the directories that the kubelet makes for their logs: namespace_name_uid.
+func (p *Pods) ReadNamesFromLogs(root host.Root) {
 	entries, err := os.ReadDir(root.Path("var/log/pods"))
 	if err != nil {
 		return

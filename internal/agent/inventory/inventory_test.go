@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 	p := inventory(pod(nil))
 	got, ok := p.Find("uid-1")
 	if !ok || got.Namespace != "shop" || got.Name != "web" || got.Priority != 7 || got.Class != qos.Burstable || got.Grace != 20*time.Second ||
-		!got.Started.Equal(time.Unix(100, 0)) || got.Keep != "" || got.Elastic || got.Terminating || len(got.Allowed) != 1 {
+		!got.Started.Equal(time.Unix(100, 0)) || got.ExemptReason != "" || got.Elastic || got.Terminating || len(got.Allowed) != 1 {
 		t.Errorf("%+v, %t", got, ok)
 	}
 	if c, ok := p.Container("uid-1", "abc"); !ok || c.Name != "main" || c.Request != 900 || c.Limit != 1500 {
@@ -76,14 +76,14 @@ func TestKinds(t *testing.T) {
 		holds  func(qos.Pod) bool
 	}{
 		"no priority":  {func(p *corev1.Pod) { p.Spec.Priority = nil }, func(q qos.Pod) bool { return q.Priority == 0 }},
-		"no grace":     {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }, func(q qos.Pod) bool { return q.Grace == defaultGrace }},
+		"no grace":     {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }, func(q qos.Pod) bool { return q.Grace == defaultGracePeriod }},
 		"ending":       {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, func(q qos.Pod) bool { return q.Terminating }},
-		"critical":     {func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_000_000)) }, func(q qos.Pod) bool { return q.Keep != "" }},
-		"static":       {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, func(q qos.Pod) bool { return q.Keep == "static pod" }},
-		"from the API": {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "api"} }, func(q qos.Pod) bool { return q.Keep == "" }},
+		"critical":     {func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_000_000)) }, func(q qos.Pod) bool { return q.ExemptReason != "" }},
+		"static":       {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, func(q qos.Pod) bool { return q.ExemptReason == "static pod" }},
+		"from the API": {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "api"} }, func(q qos.Pod) bool { return q.ExemptReason == "" }},
 		"daemon": {func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
-		}, func(q qos.Pod) bool { return q.Keep != "" }},
+		}, func(q qos.Pod) bool { return q.ExemptReason != "" }},
 		"elastic": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
 		}, func(q qos.Pod) bool { return q.Elastic }},
@@ -100,7 +100,7 @@ func TestKinds(t *testing.T) {
 	if c, _ := p.Container("uid-1", "abc"); c.Limit != 2000 {
 		t.Errorf("a limit of reclaimed cpu: %+v", c)
 	}
-	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); p.Known() != 0 {
+	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); p.Count() != 0 {
 		t.Error("a pod that has ended counts")
 	}
 	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))
@@ -117,12 +117,12 @@ func TestNamesFromLogs(t *testing.T) {
 		}
 	}
 	var p Pods
-	p.NameFromLogs(host.Root(dir))
+	p.ReadNamesFromLogs(host.Root(dir))
 	if got, ok := p.Find("uid-1"); ok || got.Name != "web-1" || got.Namespace != "shop" || got.Allowed != nil {
 		t.Errorf("%+v, %t", got, ok)
 	}
 	p = Pods{}
-	p.NameFromLogs(host.Root(filepath.Join(dir, "nowhere")))
+	p.ReadNamesFromLogs(host.Root(filepath.Join(dir, "nowhere")))
 	if got, _ := p.Find("uid-1"); got.Name != "" {
 		t.Errorf("%+v", got)
 	}

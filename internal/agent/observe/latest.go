@@ -14,7 +14,7 @@ import (
 type Latest struct {
 	mu      sync.Mutex
 	current *Snapshot
-	taken   bool // somebody has got current, which therefore never changes any more
+	shared  bool // somebody has got current, which therefore never changes any more
 
 	spare *Snapshot // of the one who publishes
 }
@@ -29,10 +29,10 @@ func (l *Latest) Publish(s *Snapshot) {
 	next.copyFrom(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.taken {
+	if !l.shared {
 		l.spare = l.current
 	}
-	l.current, l.taken = next, false
+	l.current, l.shared = next, false
 }
 
 // Load returns the latest snapshot, whose time is At, or nil before the first. It is not changed by anybody: neither by a look nor by
@@ -40,12 +40,12 @@ func (l *Latest) Publish(s *Snapshot) {
 func (l *Latest) Load() *Snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.taken = true
+	l.shared = true
 	return l.current
 }
 
-// again copies a list into the memory of another, as far as that is enough.
-func again[T any](memory, from []T) []T { return append(memory[:0], from...) }
+// copyInto copies a list into the memory of another, as far as that is enough.
+func copyInto[T any](memory, from []T) []T { return append(memory[:0], from...) }
 
 // copyFrom makes s the same as another, in memory of its own.
 func (s *Snapshot) copyFrom(from *Snapshot) {
@@ -55,11 +55,11 @@ func (s *Snapshot) copyFrom(from *Snapshot) {
 	}
 	pods = pods[:len(from.Pods)]
 	for i := range from.Pods {
-		containers := again(pods[i].Containers, from.Pods[i].Containers)
+		containers := copyInto(pods[i].Containers, from.Pods[i].Containers)
 		pods[i] = from.Pods[i]
 		pods[i].Containers = containers
 	}
-	disks, interfaces, zones := again(s.Disks, from.Disks), again(s.Interfaces, from.Interfaces), again(s.Node.Zones, from.Node.Zones)
+	disks, interfaces, zones := copyInto(s.Disks, from.Disks), copyInto(s.Interfaces, from.Interfaces), copyInto(s.Node.Zones, from.Node.Zones)
 	problems := s.Problems
 	*s = *from
 	s.Pods, s.Disks, s.Interfaces, s.Node.Zones = pods, disks, interfaces, zones

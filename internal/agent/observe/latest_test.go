@@ -20,22 +20,22 @@ func TestLatest(t *testing.T) {
 	}
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
-	o := open(t, dir)
+	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	latest.Publish(o.Look(now))
+	latest.Publish(o.Collect(now))
 	first := latest.Load()
 	rec.To(1)
 	for i := range 5 {
-		latest.Publish(o.Look(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
-		if i == 0 && find(latest.Load(), guaranteed).UsedCPU.Value != 500 {
-			t.Errorf("the latest is %+v", find(latest.Load(), guaranteed))
+		latest.Publish(o.Collect(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
+		if i == 0 && findPod(latest.Load(), guaranteed).UsedCPU.Value != 500 {
+			t.Errorf("the latest is %+v", findPod(latest.Load(), guaranteed))
 		}
 	}
-	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || find(first, guaranteed).UsedCPU.OK || len(find(first, guaranteed).Containers) != 2 {
+	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || findPod(first, guaranteed).UsedCPU.OK || len(findPod(first, guaranteed).Containers) != 2 {
 		t.Errorf("a snapshot that somebody has has changed: %+v", first)
 	}
 	// A copy is whole: a field that is added and forgotten shows here.
-	s := o.Look(now.Add(time.Minute))
+	s := o.Collect(now.Add(time.Minute))
 	s.Problems["x"] = "y"
 	latest.Publish(s)
 	if got := latest.Load(); !reflect.DeepEqual(got, s) {
@@ -48,8 +48,8 @@ func TestLatest(t *testing.T) {
 
 // TestLatestMakesNoGarbage: as long as nobody asks, publishing allocates nothing.
 func TestLatestMakesNoGarbage(t *testing.T) {
-	o := open(t, manyPods(t, 20))
-	s := o.Look(time.Now())
+	o := newObserver(t, recordManyPods(t, 20))
+	s := o.Collect(time.Now())
 	var latest Latest
 	latest.Publish(s)
 	latest.Publish(s)
@@ -60,7 +60,7 @@ func TestLatestMakesNoGarbage(t *testing.T) {
 
 // TestLatestConcurrently is for the race detector.
 func TestLatestConcurrently(t *testing.T) {
-	o := open(t, manyPods(t, 3))
+	o := newObserver(t, recordManyPods(t, 3))
 	var latest Latest
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -72,7 +72,7 @@ func TestLatestConcurrently(t *testing.T) {
 					return
 				default:
 				}
-				if s := latest.Load(); s != nil && find(s, guaranteed) == nil {
+				if s := latest.Load(); s != nil && findPod(s, guaranteed) == nil {
 					t.Error("half a snapshot")
 				}
 			}
@@ -81,7 +81,7 @@ func TestLatestConcurrently(t *testing.T) {
 	now := time.Now()
 	for range 50 {
 		now = now.Add(time.Second)
-		latest.Publish(o.Look(now))
+		latest.Publish(o.Collect(now))
 	}
 	close(stop)
 	readers.Wait()

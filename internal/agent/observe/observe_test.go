@@ -21,7 +21,7 @@ const (
 	burstable  = "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02"
 )
 
-func open(t testing.TB, dir string) *Observer {
+func newObserver(t testing.TB, dir string) *Observer {
 	t.Helper()
 	layout, err := cgroup.Detect(host.Root(dir))
 	if err != nil {
@@ -32,7 +32,7 @@ func open(t testing.TB, dir string) *Observer {
 	return o
 }
 
-func find(s *Snapshot, uid string) *Pod {
+func findPod(s *Snapshot, uid string) *Pod {
 	for i := range s.Pods {
 		if s.Pods[i].UID == uid {
 			return &s.Pods[i]
@@ -41,41 +41,41 @@ func find(s *Snapshot, uid string) *Pod {
 	return nil
 }
 
-func near(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Max(1, math.Abs(b)) }
+func isNear(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Max(1, math.Abs(b)) }
 
 // TestRates: the recording was made with these rates in mind, so each unit shows.
 func TestRates(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
-	o := open(t, dir)
+	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := o.Look(now)
-	if s.Node.UsedCPU.OK || find(s, guaranteed).UsedCPU.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
+	s := o.Collect(now)
+	if s.Node.UsedCPU.OK || findPod(s, guaranteed).UsedCPU.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
 		t.Error("the first look has rates")
 	}
-	if !s.Node.Memory.OK || !find(s, guaranteed).Memory.OK {
+	if !s.Node.Memory.OK || !findPod(s, guaranteed).Memory.OK {
 		t.Error("the first look has no memory")
 	}
 	rec.To(1)
-	s = o.Look(now.Add(rec.Moments[1].At))
+	s = o.Collect(now.Add(rec.Moments[1].At))
 	if len(s.Problems) > 0 {
 		t.Errorf("problems: %v", s.Problems)
 	}
 	// 1600 user and 400 system of 4000 ticks, on 4 CPUs.
-	if n := s.Node; !near(float64(n.UsedCPU.Value), 2000) || n.CPUs.Value != 4 || n.Memory.Value.Total != 16384000<<10 || n.Load.Value[0] != 1.2 {
+	if n := s.Node; !isNear(float64(n.UsedCPU.Value), 2000) || n.CPUs.Value != 4 || n.Memory.Value.Total != 16384000<<10 || n.Load.Value[0] != 1.2 {
 		t.Errorf("node: %+v", n)
 	}
 	if p := s.Node.Pressure; !p.CPU.OK || p.CPU.Value.Some.Avg10 != 1.5 || p.IO.Value.Full.Avg60 != 0.1 {
 		t.Errorf("pressure: %+v", p)
 	}
-	p := find(s, guaranteed)
-	if p.UsedCPU.Value != 500 || !near(float64(p.Throttled.Value), 0.5) || p.Memory.Value.WorkingSet != (512-64)<<20 || p.Limit.Value.Cores() != 0.5 {
+	p := findPod(s, guaranteed)
+	if p.UsedCPU.Value != 500 || !isNear(float64(p.Throttled.Value), 0.5) || p.Memory.Value.WorkingSet != (512-64)<<20 || p.Limit.Value.Cores() != 0.5 {
 		t.Errorf("pod: %+v", p)
 	}
 	if c := p.Containers[0]; c.UsedCPU.Value != 500 || !c.Limit.OK {
 		t.Errorf("container: %+v", c)
 	}
-	if p := find(s, burstable); p.UsedCPU.Value != 900 || !p.Limit.Value.Unlimited() {
+	if p := findPod(s, burstable); p.UsedCPU.Value != 900 || !p.Limit.Value.Unlimited() {
 		t.Errorf("pod: %+v", p)
 	}
 	// Whole disks alone; 100 reads of 8 sectors, 600 writes of 16 in ten seconds.
@@ -83,7 +83,7 @@ func TestRates(t *testing.T) {
 		t.Fatalf("disks: %+v", s.Disks)
 	}
 	if d := s.Disks[0]; d.Name != "nvme0n1" || d.Rate.Value.Reads != 10 || d.Rate.Value.Writes != 60 || d.Rate.Value.ReadBytes != 10*8*512 ||
-		d.Rate.Value.WriteBytes != 60*16*512 || !near(float64(d.Rate.Value.Busy), 0.12) {
+		d.Rate.Value.WriteBytes != 60*16*512 || !isNear(float64(d.Rate.Value.Busy), 0.12) {
 		t.Errorf("disk: %+v", d)
 	}
 	if i := s.Interfaces[0]; len(s.Interfaces) != 1 || i.Name != "eth0" || i.Rate.Value.ReceivedBytes != 1.25e6 || i.Rate.Value.SentBytes != 125e3 {
@@ -95,21 +95,21 @@ func TestRates(t *testing.T) {
 func TestBack(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
-	o := open(t, dir)
+	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rec.To(1)
-	o.Look(now)
+	o.Collect(now)
 	rec.To(0)
-	s := o.Look(now.Add(10 * time.Second))
-	if p := find(s, guaranteed); s.Node.UsedCPU.OK || p.UsedCPU.OK || p.Throttled.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
+	s := o.Collect(now.Add(10 * time.Second))
+	if p := findPod(s, guaranteed); s.Node.UsedCPU.OK || p.UsedCPU.OK || p.Throttled.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
 		t.Errorf("counters that went back have rates: %+v, %+v", s.Node, p)
 	}
 	rec.To(1)
-	if s = o.Look(now.Add(20 * time.Second)); find(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
+	if s = o.Collect(now.Add(20 * time.Second)); findPod(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
 		t.Errorf("no rates after counters went back: %+v", s.Node)
 	}
 	// The clock is set back: nothing is said of a time below zero.
-	if s = o.Look(now); s.Span != 0 || find(s, guaranteed).UsedCPU.OK {
+	if s = o.Collect(now); s.Span != 0 || findPod(s, guaranteed).UsedCPU.OK {
 		t.Errorf("a clock that was set back: %s", s.Span)
 	}
 }
@@ -125,7 +125,7 @@ func TestLacks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "proc/loadavg"), []byte("0.5 0."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, dir).Look(time.Now())
+	s := newObserver(t, dir).Collect(time.Now())
 	if s.Node.Pressure.Supported() || s.Node.Memory.OK || s.Node.Load.OK || len(s.Disks)+len(s.Interfaces) > 0 || !s.Node.CPUs.OK || len(s.Pods) != 4 {
 		t.Errorf("%+v", s)
 	}
@@ -144,13 +144,13 @@ func TestThisHost(t *testing.T) {
 	}
 	o := New("/", layout)
 	defer o.Close()
-	if s := o.Look(time.Now()); !s.Node.CPUs.OK || !s.Node.Memory.OK {
+	if s := o.Collect(time.Now()); !s.Node.CPUs.OK || !s.Node.Memory.OK {
 		t.Errorf("%+v", s.Node)
 	}
 }
 
-// manyPods writes a tree with pods of one container and a sandbox each.
-func manyPods(t testing.TB, pods int) string {
+// recordManyPods writes a tree with pods of one container and a sandbox each.
+func recordManyPods(t testing.TB, pods int) string {
 	t.Helper()
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -158,11 +158,11 @@ func manyPods(t testing.TB, pods int) string {
 	return dir
 }
 
-// TestLookAllocatesLittle: a look allocates for the paths of the directories that it lists, a fifth of the pods each time, and no more.
-func TestLookAllocatesLittle(t *testing.T) {
-	o := open(t, manyPods(t, 8))
+// TestCollectAllocatesLittle: a look allocates for the paths of the directories that it lists, a fifth of the pods each time, and no more.
+func TestCollectAllocatesLittle(t *testing.T) {
+	o := newObserver(t, recordManyPods(t, 8))
 	now := time.Now()
-	look := func() { now = now.Add(time.Second); o.Look(now) }
+	look := func() { now = now.Add(time.Second); o.Collect(now) }
 	look()
 	look()
 	if allocations := testing.AllocsPerRun(20, look); allocations > 40 {
@@ -182,17 +182,17 @@ func TestBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := open(t, dir).Look(time.Now()); len(s.Pods) != 504 || len(s.Problems) > 0 {
+	if s := newObserver(t, dir).Collect(time.Now()); len(s.Pods) != 504 || len(s.Problems) > 0 {
 		t.Errorf("%d pods, %v", len(s.Pods), s.Problems)
 	}
 }
 
-// BenchmarkLook110 is a look at 110 pods with a container and a sandbox each.
-func BenchmarkLook110(b *testing.B) {
-	o := open(b, manyPods(b, 106))
+// BenchmarkCollect110 is a look at 110 pods with a container and a sandbox each.
+func BenchmarkCollect110(b *testing.B) {
+	o := newObserver(b, recordManyPods(b, 106))
 	now := time.Now()
 	for b.Loop() {
 		now = now.Add(time.Second)
-		o.Look(now)
+		o.Collect(now)
 	}
 }

@@ -19,22 +19,22 @@ type Observer struct {
 	tree   *cgroup.Tree
 	files  struct{ stat, meminfo, loadavg, diskstats, netdev, cpu, memory, io host.File }
 
-	snapshot Snapshot
-	tick     uint64
-	cpu      Known[host.CPUTimes]
-	groups   map[string]*counters // by path
-	waited   map[string]*waited   // by path
-	block    map[string]bool      // whole disks
-	queues   queues
-	owned    owned
+	snapshot   Snapshot
+	round      uint64
+	lastCPU    Known[host.CPUTimes]
+	counters   map[string]*cpuCounters // by path
+	stallTimes map[string]*stallTotals // by path
+	wholeDisks map[string]bool         // whole disks
+	runQueues  runQueueState
+	exclusive  exclusiveState
 
-	transfers transfers
-	counted   func(uid string) (Cycles, bool)
+	diskIO       diskIOState
+	cyclesSource func(uid string) (Cycles, bool)
 }
 
 // New returns an observer of the host below root, and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
-	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, groups: map[string]*counters{}, waited: map[string]*waited{}, block: map[string]bool{}}
+	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
 	o.tree = cgroup.NewTree(layout, o.reader)
 	o.files.stat = host.NewFile(root.Path("proc/stat"))
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))
@@ -59,37 +59,37 @@ func (o *Observer) Close() {
 	}
 }
 
-// Look measures everything at the time now. Rates are of the time since the last look; a counter that went back, as one of a group
+// Collect measures everything at the time now. Rates are of the time since the last look; a counter that went back, as one of a group
 // that was made anew, has no rate this time.
-func (o *Observer) Look(now time.Time) *Snapshot {
+func (o *Observer) Collect(now time.Time) *Snapshot {
 	s := &o.snapshot
-	o.tick++
+	o.round++
 	s.Span = 0
-	if o.tick > 1 {
+	if o.round > 1 {
 		s.Span = max(now.Sub(s.At), 0)
 	}
 	s.At = now
 	clear(s.Problems)
-	o.lookNode()
-	o.lookOwned()
-	o.lookZones()
-	o.lookDisks()
-	o.lookInterfaces()
-	o.lookPods()
-	o.lookOwners()
-	o.lookRunQueues()
-	o.lookTransfers()
+	o.collectNode()
+	o.collectExclusiveIdle()
+	o.collectZones()
+	o.collectDisks()
+	o.collectInterfaces()
+	o.collectPods()
+	o.collectExclusivePods()
+	o.collectRunQueues()
+	o.collectDiskIO()
 	return s
 }
 
-func (o *Observer) problem(of string, err error) {
+func (o *Observer) recordProblem(of string, err error) {
 	if err != nil {
 		o.snapshot.Problems[of] = err.Error()
 	}
 }
 
-// read reads a file and parses it; what fails is a problem and unknown.
-func read[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, error)) Known[T] {
+// readFile reads a file and parses it; what fails is a problem and unknown.
+func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, error)) Known[T] {
 	content, err := o.reader.Read(f)
 	if err == nil {
 		var v T
@@ -97,30 +97,30 @@ func read[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, er
 			return known(v)
 		}
 	}
-	o.problem(of, err)
+	o.recordProblem(of, err)
 	return Known[T]{}
 }
 
-func (o *Observer) lookNode() {
+func (o *Observer) collectNode() {
 	n := &o.snapshot.Node
-	before := o.cpu
-	o.cpu = read(o, "cpu", &o.files.stat, host.ParseStat)
+	before := o.lastCPU
+	o.lastCPU = readFile(o, "cpu", &o.files.stat, host.ParseStat)
 	n.CPUs, n.UsedCPU = Known[int]{}, Known[series.MilliCPU]{}
-	if o.cpu.OK {
-		n.CPUs = known(o.cpu.Value.CPUs)
+	if o.lastCPU.OK {
+		n.CPUs = known(o.lastCPU.Value.CPUs)
 		if before.OK {
-			n.UsedCPU = nodeCPU(before.Value, o.cpu.Value)
+			n.UsedCPU = computeNodeCPU(before.Value, o.lastCPU.Value)
 		}
 	}
-	n.Memory = read(o, "memory", &o.files.meminfo, host.ParseMeminfo)
-	n.Load = read(o, "load", &o.files.loadavg, host.ParseLoadavg)
-	n.Pressure.CPU = read(o, "pressure cpu", &o.files.cpu, host.ParsePressure)
-	n.Pressure.Memory = read(o, "pressure memory", &o.files.memory, host.ParsePressure)
-	n.Pressure.IO = read(o, "pressure io", &o.files.io, host.ParsePressure)
+	n.Memory = readFile(o, "memory", &o.files.meminfo, host.ParseMeminfo)
+	n.Load = readFile(o, "load", &o.files.loadavg, host.ParseLoadavg)
+	n.Pressure.CPU = readFile(o, "pressure cpu", &o.files.cpu, host.ParsePressure)
+	n.Pressure.Memory = readFile(o, "pressure memory", &o.files.memory, host.ParsePressure)
+	n.Pressure.IO = readFile(o, "pressure io", &o.files.io, host.ParsePressure)
 }
 
-// nodeCPU is the share of busy ticks times the CPUs. The kernel's idle times go back a little at times; then nothing is said.
-func nodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
+// computeNodeCPU is the share of busy ticks times the CPUs. The kernel's idle times go back a little at times; then nothing is said.
+func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	if b.Busy < a.Busy || b.Idle < a.Idle || b.Busy+b.Idle == a.Busy+a.Idle {
 		return Known[series.MilliCPU]{}
 	}
@@ -128,30 +128,30 @@ func nodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
-// rate is a counter's growth by second.
-func rate(before, after uint64, span time.Duration) float64 {
+// computeRate is a counter's growth by second.
+func computeRate(before, after uint64, span time.Duration) float64 {
 	return float64(after-before) / span.Seconds()
 }
 
-func (o *Observer) lookDisks() {
+func (o *Observer) collectDisks() {
 	s := &o.snapshot
-	clear(o.block)
-	if err := o.reader.Subdirectories(o.root.Path("sys/block"), func(name []byte) { o.block[string(name)] = true }); err != nil {
-		o.problem("disks", err)
+	clear(o.wholeDisks)
+	if err := o.reader.Subdirectories(o.root.Path("sys/block"), func(name []byte) { o.wholeDisks[string(name)] = true }); err != nil {
+		o.recordProblem("disks", err)
 		s.Disks = s.Disks[:0]
 		return
 	}
 	content, err := o.reader.Read(&o.files.diskstats)
 	if err == nil {
-		err = host.ParseDiskstats(content, o.disk)
+		err = host.ParseDiskstats(content, o.addDisk)
 	}
-	o.problem("disks", err)
-	s.Disks = keep(s.Disks, func(d *Disk) bool { return d.tick == o.tick })
+	o.recordProblem("disks", err)
+	s.Disks = filterInPlace(s.Disks, func(d *Disk) bool { return d.round == o.round })
 }
 
-func (o *Observer) disk(name []byte, now host.Disk) {
+func (o *Observer) addDisk(name []byte, now host.Disk) {
 	// Loop and RAM devices that nobody uses are many.
-	if !o.block[string(name)] || now.Reads == 0 && now.Writes == 0 {
+	if !o.wholeDisks[string(name)] || now.Reads == 0 && now.Writes == 0 {
 		return
 	}
 	s := &o.snapshot
@@ -161,31 +161,31 @@ func (o *Observer) disk(name []byte, now host.Disk) {
 			continue
 		}
 		last := d.last
-		d.Rate, d.last, d.tick = Known[DiskRate]{}, now, o.tick
+		d.Rate, d.last, d.round = Known[DiskRate]{}, now, o.round
 		if s.Span > 0 && now.Reads >= last.Reads && now.Writes >= last.Writes && now.ReadBytes >= last.ReadBytes &&
 			now.WriteBytes >= last.WriteBytes && now.Busy >= last.Busy {
 			d.Rate = known(DiskRate{
-				Reads: rate(last.Reads, now.Reads, s.Span), Writes: rate(last.Writes, now.Writes, s.Span),
-				ReadBytes: rate(last.ReadBytes, now.ReadBytes, s.Span), WriteBytes: rate(last.WriteBytes, now.WriteBytes, s.Span),
+				Reads: computeRate(last.Reads, now.Reads, s.Span), Writes: computeRate(last.Writes, now.Writes, s.Span),
+				ReadBytes: computeRate(last.ReadBytes, now.ReadBytes, s.Span), WriteBytes: computeRate(last.WriteBytes, now.WriteBytes, s.Span),
 				Busy: series.Ratio(min(float64(now.Busy-last.Busy)/float64(s.Span), 1)),
 			})
 		}
 		return
 	}
-	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, tick: o.tick})
+	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, round: o.round})
 }
 
-func (o *Observer) lookInterfaces() {
+func (o *Observer) collectInterfaces() {
 	s := &o.snapshot
 	content, err := o.reader.Read(&o.files.netdev)
 	if err == nil {
-		err = host.ParseNetDev(content, o.networkInterface)
+		err = host.ParseNetDev(content, o.addInterface)
 	}
-	o.problem("network", err)
-	s.Interfaces = keep(s.Interfaces, func(i *Interface) bool { return i.tick == o.tick })
+	o.recordProblem("network", err)
+	s.Interfaces = filterInPlace(s.Interfaces, func(i *Interface) bool { return i.round == o.round })
 }
 
-func (o *Observer) networkInterface(name []byte, now host.Interface) {
+func (o *Observer) addInterface(name []byte, now host.Interface) {
 	if string(name) == "lo" || now.ReceivedPackets == 0 && now.SentPackets == 0 {
 		return
 	}
@@ -196,22 +196,22 @@ func (o *Observer) networkInterface(name []byte, now host.Interface) {
 			continue
 		}
 		last := f.last
-		f.Rate, f.last, f.tick = Known[InterfaceRate]{}, now, o.tick
+		f.Rate, f.last, f.round = Known[InterfaceRate]{}, now, o.round
 		if s.Span > 0 && now.ReceivedBytes >= last.ReceivedBytes && now.SentBytes >= last.SentBytes && now.ReceivedPackets >= last.ReceivedPackets &&
 			now.SentPackets >= last.SentPackets && now.DroppedIn >= last.DroppedIn && now.DroppedOut >= last.DroppedOut {
 			f.Rate = known(InterfaceRate{
-				ReceivedBytes: rate(last.ReceivedBytes, now.ReceivedBytes, s.Span), SentBytes: rate(last.SentBytes, now.SentBytes, s.Span),
-				ReceivedPackets: rate(last.ReceivedPackets, now.ReceivedPackets, s.Span), SentPackets: rate(last.SentPackets, now.SentPackets, s.Span),
-				DroppedIn: rate(last.DroppedIn, now.DroppedIn, s.Span), DroppedOut: rate(last.DroppedOut, now.DroppedOut, s.Span),
+				ReceivedBytes: computeRate(last.ReceivedBytes, now.ReceivedBytes, s.Span), SentBytes: computeRate(last.SentBytes, now.SentBytes, s.Span),
+				ReceivedPackets: computeRate(last.ReceivedPackets, now.ReceivedPackets, s.Span), SentPackets: computeRate(last.SentPackets, now.SentPackets, s.Span),
+				DroppedIn: computeRate(last.DroppedIn, now.DroppedIn, s.Span), DroppedOut: computeRate(last.DroppedOut, now.DroppedOut, s.Span),
 			})
 		}
 		return
 	}
-	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, tick: o.tick})
+	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
 }
 
-// keep leaves those of a list that are still there, in place.
-func keep[T any](list []T, still func(*T) bool) []T {
+// filterInPlace leaves those of a list that are still there, in place.
+func filterInPlace[T any](list []T, still func(*T) bool) []T {
 	out := list[:0]
 	for i := range list {
 		if still(&list[i]) {

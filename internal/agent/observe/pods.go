@@ -11,24 +11,24 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// counters are a group's at the last look.
-type counters struct {
+// cpuCounters are a group's at the last look.
+type cpuCounters struct {
 	cpu                time.Duration
 	periods, throttled uint64
-	tick               uint64
+	round              uint64
 }
 
-// waited are the times that tasks of a pod had waited for cpu, memory and disks at the last look.
-type waited struct {
-	total [3]time.Duration
-	tick  uint64
+// stallTotals are the times that tasks of a pod had waited for cpu, memory and disks at the last look.
+type stallTotals struct {
+	totals [3]time.Duration
+	round  uint64
 }
 
-func (o *Observer) lookPods() {
+func (o *Observer) collectPods() {
 	s := &o.snapshot
-	o.problem("pods", o.tree.Scan())
+	o.recordProblem("pods", o.tree.Scan())
 	// The reads below take some milliseconds; those of one group are together, so that its rates are of its own span.
-	o.problem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.High))
+	o.recordProblem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.High))
 	pods := o.tree.Pods()
 	// Slices of containers are used again.
 	if cap(s.Pods) < len(pods) {
@@ -38,69 +38,69 @@ func (o *Observer) lookPods() {
 	for i, p := range pods {
 		out := &s.Pods[i]
 		out.UID, out.Class, out.Path = p.UID, p.Class, p.Path
-		out.Cycles = o.cycles(p.UID)
-		out.Use = o.use(p.Path, &p.Stat)
+		out.Cycles = o.readCycles(p.UID)
+		out.Use = o.computeUse(p.Path, &p.Stat)
 		out.Pressure = Pressures{}
 		if p.Stat.Has&cgroup.Pressure != 0 {
 			stalled := &p.Stat.Stalled
 			out.Pressure = Pressures{CPU: known(stalled.CPU), Memory: known(stalled.Memory), IO: known(stalled.IO)}
 		}
-		out.Stalled = o.stalls(p.Path, &out.Pressure)
+		out.StallShares = o.computeStalls(p.Path, &out.Pressure)
 		out.Containers = out.Containers[:0]
 		for _, c := range p.Containers {
-			seen := Container{ID: c.ID, Path: c.Path, Use: o.use(c.Path, &c.Stat)}
+			seen := Container{ID: c.ID, Path: c.Path, Use: o.computeUse(c.Path, &c.Stat)}
 			if c.Stat.Has&cgroup.High != 0 {
 				seen.High = known(c.Stat.High)
 			}
 			out.Containers = append(out.Containers, seen)
 		}
 	}
-	for path, c := range o.groups {
-		if c.tick != o.tick {
-			delete(o.groups, path)
+	for path, c := range o.counters {
+		if c.round != o.round {
+			delete(o.counters, path)
 		}
 	}
-	for path, w := range o.waited {
-		if w.tick != o.tick {
-			delete(o.waited, path)
+	for path, w := range o.stallTimes {
+		if w.round != o.round {
+			delete(o.stallTimes, path)
 		}
 	}
 }
 
-// CyclesCounted names who counts cycles and instructions of pods: of returns the last sample of one, by its UID. It is called at each look.
-func (o *Observer) CyclesCounted(of func(uid string) (Cycles, bool)) { o.counted = of }
+// SetCyclesSource names who counts cycles and instructions of pods: of returns the last sample of one, by its UID. It is called at each look.
+func (o *Observer) SetCyclesSource(of func(uid string) (Cycles, bool)) { o.cyclesSource = of }
 
-func (o *Observer) cycles(uid string) (k Known[Cycles]) {
-	if o.counted != nil {
-		k.Value, k.OK = o.counted(uid)
+func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
+	if o.cyclesSource != nil {
+		k.Value, k.OK = o.cyclesSource(uid)
 	}
 	return k
 }
 
-// stalls makes shares of the times that a pod's tasks have waited. The averages of the kernel are of ten seconds and more; these are of
+// computeStalls makes shares of the times that a pod's tasks have waited. The averages of the kernel are of ten seconds and more; these are of
 // the time since the last look.
-func (o *Observer) stalls(path string, p *Pressures) Stalls {
+func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 	if !p.CPU.OK || !p.Memory.OK || !p.IO.OK {
-		return Stalls{} // The next look has nothing to compare with.
+		return StallShares{} // The next look has nothing to compare with.
 	}
-	now := waited{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.tick}
-	last := o.waited[path]
+	now := stallTotals{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.round}
+	last := o.stallTimes[path]
 	if last == nil {
-		o.waited[path] = &waited{now.total, now.tick} // not &now, which would be on the heap each time
-		return Stalls{}
+		o.stallTimes[path] = &stallTotals{now.totals, now.round} // not &now, which would be on the heap each time
+		return StallShares{}
 	}
-	var shares [len(now.total)]Known[series.Ratio]
+	var shares [len(now.totals)]Known[series.Ratio]
 	for i := range shares {
-		if span := o.snapshot.Span; span > 0 && now.total[i] >= last.total[i] {
-			shares[i] = known(series.Ratio(min(float64(now.total[i]-last.total[i])/float64(span), 1)))
+		if span := o.snapshot.Span; span > 0 && now.totals[i] >= last.totals[i] {
+			shares[i] = known(series.Ratio(min(float64(now.totals[i]-last.totals[i])/float64(span), 1)))
 		}
 	}
 	*last = now
-	return Stalls{CPU: shares[0], Memory: shares[1], IO: shares[2]}
+	return StallShares{CPU: shares[0], Memory: shares[1], IO: shares[2]}
 }
 
-// use makes rates of a group's counters.
-func (o *Observer) use(path string, now *cgroup.Stat) Use {
+// computeUse makes rates of a group's counters.
+func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	var u Use
 	if now.Has&cgroup.Quota != 0 {
 		u.Limit = known(now.Limit)
@@ -111,9 +111,9 @@ func (o *Observer) use(path string, now *cgroup.Stat) Use {
 	if now.Has&cgroup.CPU == 0 {
 		return u // The next look has no counter to compare with.
 	}
-	last := o.groups[path]
+	last := o.counters[path]
 	if last == nil {
-		o.groups[path] = &counters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, tick: o.tick}
+		o.counters[path] = &cpuCounters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, round: o.round}
 		return u
 	}
 	span := o.snapshot.Span
@@ -127,7 +127,7 @@ func (o *Observer) use(path string, now *cgroup.Stat) Use {
 		}
 		u.Throttled = known(series.Ratio(share))
 	}
-	*last = counters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, tick: o.tick}
+	*last = cpuCounters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, round: o.round}
 	return u
 }
 

@@ -13,17 +13,17 @@ import (
 
 // Reading how long threads wait is a file for each of them, so it is done for few of them, seldom, and only where somebody asks.
 const (
-	// queueEvery is the time between two samples of a container, where there is room for it in a look.
-	queueEvery = 10 * time.Second
-	// queueThreads are read of a container, queueReads files in one look at most.
-	queueThreads = 8
-	queueReads   = 64
-	// queueWhole are the files of one sample at most: the list, threads of before that may have ended, and others in their place.
-	queueWhole = 1 + 2*queueThreads
-	// queueAge is the age up to which a sample is shown.
-	queueAge = time.Minute
-	// listed bounds what is read of a list of threads.
-	listed = 4096
+	// runQueueInterval is the time between two samples of a container, where there is room for it in a look.
+	runQueueInterval = 10 * time.Second
+	// maxSampledThreads are read of a container, maxReadsPerRound files in one look at most.
+	maxSampledThreads = 8
+	maxReadsPerRound  = 64
+	// maxReadsPerSample are the files of one sample at most: the list, threads of before that may have ended, and others in their place.
+	maxReadsPerSample = 1 + 2*maxSampledThreads
+	// maxRunQueueAge is the age up to which a sample is shown.
+	maxRunQueueAge = time.Minute
+	// maxListedThreads bounds what is read of a list of threads.
+	maxListedThreads = 4096
 )
 
 // RunQueue is how long threads of a container waited for a CPU.
@@ -67,53 +67,53 @@ const (
 	Always
 )
 
-// waiters are the threads of a container that are sampled.
-type waiters struct {
-	list    host.File
-	at      time.Time
-	threads []waiter
-	last    Known[RunQueue]
-	tick    uint64
+// containerThreads are the threads of a container that are sampled.
+type containerThreads struct {
+	list      host.File
+	sampledAt time.Time
+	threads   []threadSample
+	last      Known[RunQueue]
+	round     uint64
 }
 
-type waiter struct {
+type threadSample struct {
 	id     uint64
 	file   host.File
 	waited time.Duration
-	fresh  bool // was read in the present sample
+	read   bool // was read in the present sample
 }
 
-// queues is what is remembered of run queues.
-type queues struct {
-	sampling Sampling
-	groups   map[string]*waiters // by path
-	next     int                 // container that had to wait in the last look
-	left     int                 // files that may be read in this look
-	full     bool                // somebody has to wait for the next look
-	list     []uint64
+// runQueueState is what is remembered of run queues.
+type runQueueState struct {
+	sampling      Sampling
+	groups        map[string]*containerThreads // by path
+	nextContainer int                          // container that had to wait in the last look
+	readsLeft     int                          // files that may be read in this look
+	exhausted     bool                         // somebody has to wait for the next look
+	threadIDs     []uint64
 }
 
-var errHidden = errors.New("threads of another PID namespace: the agent wants the host's (hostPID)")
+var errHiddenThreads = errors.New("threads of another PID namespace: the agent wants the host's (hostPID)")
 
-// SampleRunQueue says whether and where run queues are sampled from the next look on.
-func (o *Observer) SampleRunQueue(s Sampling) { o.queues.sampling = s }
+// SetRunQueueSampling says whether and where run queues are sampled from the next look on.
+func (o *Observer) SetRunQueueSampling(s Sampling) { o.runQueues.sampling = s }
 
-// lookRunQueues samples the containers whose turn it is, and shows the last samples of all.
-func (o *Observer) lookRunQueues() {
-	q := &o.queues
+// collectRunQueues samples the containers whose turn it is, and shows the last samples of all.
+func (o *Observer) collectRunQueues() {
+	q := &o.runQueues
 	if q.sampling == Never {
 		q.groups = nil
 	} else if q.groups == nil {
-		q.groups = map[string]*waiters{}
+		q.groups = map[string]*containerThreads{}
 	}
-	q.left, q.full = queueReads, false
+	q.readsLeft, q.exhausted = maxReadsPerRound, false
 	containers := 0
 	for i := range o.snapshot.Pods {
 		containers += len(o.snapshot.Pods[i].Containers)
 	}
 	start := 0
 	if containers > 0 {
-		start = q.next % containers
+		start = q.nextContainer % containers
 	}
 	// Twice around: from where the last look ended to the end, and from the beginning.
 	for range 2 {
@@ -122,7 +122,7 @@ func (o *Observer) lookRunQueues() {
 			p := &o.snapshot.Pods[i]
 			for j := range p.Containers {
 				if n >= start {
-					o.lookRunQueue(p, &p.Containers[j], n)
+					o.collectRunQueue(p, &p.Containers[j], n)
 				}
 				n++
 			}
@@ -130,73 +130,73 @@ func (o *Observer) lookRunQueues() {
 		start = 0
 	}
 	for path, w := range q.groups {
-		if w.tick != o.tick {
+		if w.round != o.round {
 			delete(q.groups, path)
 		}
 	}
 }
 
-func (o *Observer) lookRunQueue(p *Pod, c *Container, at int) {
-	q, now := &o.queues, o.snapshot.At
+func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
+	q, now := &o.runQueues, o.snapshot.At
 	if q.sampling == Never || q.sampling == WithoutPressure && p.Pressure.CPU.OK {
 		c.RunQueue = Known[RunQueue]{}
 		return
 	}
 	w := q.groups[c.Path]
 	if w == nil {
-		w = &waiters{list: host.NewFile(o.layout.Threads(c.Path))}
+		w = &containerThreads{list: host.NewFile(o.layout.ThreadsFile(c.Path))}
 		q.groups[c.Path] = w
 	}
-	w.tick = o.tick
-	if w.at.After(now) {
-		w.at, w.last = time.Time{}, Known[RunQueue]{} // The clock was set back.
+	w.round = o.round
+	if w.sampledAt.After(now) {
+		w.sampledAt, w.last = time.Time{}, Known[RunQueue]{} // The clock was set back.
 	}
-	switch due := now.Sub(w.at) >= queueEvery; {
-	case due && q.left >= queueWhole:
-		o.problem("run queue", o.sampleRunQueue(w))
-	case due && !q.full:
-		q.full, q.next = true, at // It is the first of the next look.
+	switch due := now.Sub(w.sampledAt) >= runQueueInterval; {
+	case due && q.readsLeft >= maxReadsPerSample:
+		o.recordProblem("run queue", o.sampleRunQueue(w))
+	case due && !q.exhausted:
+		q.exhausted, q.nextContainer = true, at // It is the first of the next look.
 	}
 	c.RunQueue = w.last
-	if w.last.OK && now.Sub(w.last.Value.At) > queueAge {
+	if w.last.OK && now.Sub(w.last.Value.At) > maxRunQueueAge {
 		c.RunQueue = Known[RunQueue]{}
 	}
 }
 
 // sampleRunQueue reads some threads of a container: those of the last sample, of which it can be said how long they have waited since, and
 // others in the place of those that have ended.
-func (o *Observer) sampleRunQueue(w *waiters) error {
+func (o *Observer) sampleRunQueue(w *containerThreads) error {
 	now := o.snapshot.At
-	span := now.Sub(w.at)
-	first := w.at.IsZero()
-	w.at, w.last = now, Known[RunQueue]{}
-	threads, err := o.threads(w)
+	span := now.Sub(w.sampledAt)
+	first := w.sampledAt.IsZero()
+	w.sampledAt, w.last = now, Known[RunQueue]{}
+	threads, err := o.listThreads(w)
 	if err != nil || threads == 0 {
 		return err
 	}
 	sample := RunQueue{At: now, Threads: threads}
 	var waited time.Duration
-	w.threads = slices.DeleteFunc(w.threads, func(t waiter) bool { return !slices.Contains(o.queues.list, t.id) })
+	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !slices.Contains(o.runQueues.threadIDs, t.id) })
 	for i := range w.threads {
 		t := &w.threads[i]
 		before := t.waited
-		if t.fresh = o.readThread(t) == nil; t.fresh && t.waited >= before {
+		if t.read = o.readThread(t) == nil; t.read && t.waited >= before {
 			waited += t.waited - before
 			sample.Sampled++
 		}
 	}
-	w.threads = slices.DeleteFunc(w.threads, func(t waiter) bool { return !t.fresh })
+	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !t.read })
 	if sample.Sampled > 0 && !first && span > 0 {
 		sample.Waiting = float64(waited) / float64(span)
 		w.last = known(sample)
 	}
-	return o.follow(w)
+	return o.addThreads(w)
 }
 
-// threads reads the list of a container's threads and returns how many there are.
-func (o *Observer) threads(w *waiters) (int, error) {
-	o.queues.left--
-	o.queues.list = o.queues.list[:0]
+// listThreads reads the list of a container's threads and returns how many there are.
+func (o *Observer) listThreads(w *containerThreads) (int, error) {
+	o.runQueues.readsLeft--
+	o.runQueues.threadIDs = o.runQueues.threadIDs[:0]
 	content, err := o.reader.Read(&w.list)
 	w.list.Close() // Ten seconds are long; a file for each container is many.
 	if errors.Is(err, host.ErrGone) {
@@ -207,27 +207,27 @@ func (o *Observer) threads(w *waiters) (int, error) {
 		err = host.ParseThreads(content, func(id uint64) {
 			n++
 			hidden = hidden || id == 0
-			if id != 0 && len(o.queues.list) < listed {
-				o.queues.list = append(o.queues.list, id)
+			if id != 0 && len(o.runQueues.threadIDs) < maxListedThreads {
+				o.runQueues.threadIDs = append(o.runQueues.threadIDs, id)
 			}
 		})
 	}
 	if err == nil && hidden {
-		err = errHidden
+		err = errHiddenThreads
 	}
 	return n, err
 }
 
-// follow takes threads into the next sample, spread over the list, until there are enough.
-func (o *Observer) follow(w *waiters) error {
-	list := o.queues.list
-	step := max(len(list)/queueThreads, 1)
+// addThreads takes threads into the next sample, spread over the list, until there are enough.
+func (o *Observer) addThreads(w *containerThreads) error {
+	list := o.runQueues.threadIDs
+	step := max(len(list)/maxSampledThreads, 1)
 	for from := range step {
-		for i := from; i < len(list) && len(w.threads) < queueThreads; i += step {
-			if slices.ContainsFunc(w.threads, func(t waiter) bool { return t.id == list[i] }) {
+		for i := from; i < len(list) && len(w.threads) < maxSampledThreads; i += step {
+			if slices.ContainsFunc(w.threads, func(t threadSample) bool { return t.id == list[i] }) {
 				continue
 			}
-			t := waiter{id: list[i], file: host.SchedFile(o.root, list[i])}
+			t := threadSample{id: list[i], file: host.NewSchedStatFile(o.root, list[i])}
 			err := o.readThread(&t)
 			if err == nil {
 				w.threads = append(w.threads, t)
@@ -239,14 +239,14 @@ func (o *Observer) follow(w *waiters) error {
 	return nil
 }
 
-func (o *Observer) readThread(t *waiter) error {
-	o.queues.left--
+func (o *Observer) readThread(t *threadSample) error {
+	o.runQueues.readsLeft--
 	content, err := o.reader.Read(&t.file)
 	t.file.Close()
 	if err != nil {
 		return err
 	}
-	s, err := host.ParseSched(content)
-	t.waited = s.Waited
+	s, err := host.ParseSchedStat(content)
+	t.waited = s.WaitTime
 	return err
 }

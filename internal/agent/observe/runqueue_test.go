@@ -17,12 +17,12 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// threads are those of a container in a recorded tree.
-type threads struct {
+// threadFiles are those of a container in a recorded tree.
+type threadFiles struct {
 	dir, group string
 }
 
-func write(t *testing.T, path, content string) {
+func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -32,41 +32,41 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// set lists threads, and says how many milliseconds each has waited.
-func (h threads) set(t *testing.T, waited map[int]int) {
+// setWaited lists threads, and says how many milliseconds each has waited.
+func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 	t.Helper()
 	var list strings.Builder
 	for id := range 1000 {
 		if ms, ok := waited[id]; ok {
 			fmt.Fprintln(&list, id)
-			write(t, filepath.Join(h.dir, "proc", strconv.Itoa(id), "schedstat"), fmt.Sprintf("1000 %d 5\n", ms*int(time.Millisecond)))
+			writeFile(t, filepath.Join(h.dir, "proc", strconv.Itoa(id), "schedstat"), fmt.Sprintf("1000 %d 5\n", ms*int(time.Millisecond)))
 		}
 	}
-	write(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), list.String())
+	writeFile(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), list.String())
 }
 
-// queue is a tree of one container whose threads are sampled.
-func queue(t *testing.T) (*Observer, threads, func(time.Duration) Known[RunQueue]) {
+// newRunQueueFixture is a tree of one container whose threads are sampled.
+func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duration) Known[RunQueue]) {
 	t.Helper()
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
-	o := open(t, dir)
+	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	h := threads{dir: dir, group: find(o.Look(now), burstable).Containers[0].Path}
-	o.SampleRunQueue(Always)
+	h := threadFiles{dir: dir, group: findPod(o.Collect(now), burstable).Containers[0].Path}
+	o.SetRunQueueSampling(Always)
 	return o, h, func(d time.Duration) Known[RunQueue] {
 		now = now.Add(d)
-		return find(o.Look(now), burstable).Containers[0].RunQueue
+		return findPod(o.Collect(now), burstable).Containers[0].RunQueue
 	}
 }
 
 // TestRunQueue: seconds waited by second, of the threads that were there at both samples.
 func TestRunQueue(t *testing.T) {
-	_, h, look := queue(t)
-	h.set(t, map[int]int{11: 100, 12: 5000})
+	_, h, look := newRunQueueFixture(t)
+	h.setWaited(t, map[int]int{11: 100, 12: 5000})
 	if q := look(time.Second); q.OK {
 		t.Errorf("one sample says %+v", q.Value)
 	}
-	h.set(t, map[int]int{11: 2100, 12: 10000, 13: 99999})
+	h.setWaited(t, map[int]int{11: 2100, 12: 10000, 13: 99999})
 	if q := look(5 * time.Second); q.OK {
 		t.Errorf("sampled again after five seconds: %+v", q.Value)
 	}
@@ -75,7 +75,7 @@ func TestRunQueue(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	// One has ended, its id is another's whose counter is lower, and one goes on.
-	h.set(t, map[int]int{11: 5, 13: 99999 + 1000})
+	h.setWaited(t, map[int]int{11: 5, 13: 99999 + 1000})
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 || q.Value.Sampled != 1 || q.Value.Threads != 2 {
 		t.Errorf("%+v", q)
 	}
@@ -83,18 +83,18 @@ func TestRunQueue(t *testing.T) {
 	if q := look(time.Second); !q.OK {
 		t.Error("the last sample is gone")
 	}
-	h.set(t, map[int]int{})
+	h.setWaited(t, map[int]int{})
 	if q := look(10 * time.Second); q.OK {
 		t.Errorf("a container without threads: %+v", q.Value)
 	}
 	// The clock is set back: nothing is said of a time below zero, and it goes on.
-	h.set(t, map[int]int{11: 10})
+	h.setWaited(t, map[int]int{11: 10})
 	look(10 * time.Second)
-	h.set(t, map[int]int{11: 20})
+	h.setWaited(t, map[int]int{11: 20})
 	if q := look(-time.Hour); q.OK {
 		t.Errorf("a clock that was set back: %+v", q.Value)
 	}
-	h.set(t, map[int]int{11: 1020})
+	h.setWaited(t, map[int]int{11: 1020})
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 {
 		t.Errorf("after that: %+v", q)
 	}
@@ -106,18 +106,18 @@ func TestRunQueueLacks(t *testing.T) {
 		list, stat, want string
 	}{
 		"hidden":       {"0\n0\n", "", "hostPID"},
-		"half a line":  {"11", "1 2 3\n", host.ErrHalf.Error()},
+		"half a line":  {"11", "1 2 3\n", host.ErrTruncated.Error()},
 		"no number":    {"x\n", "1 2 3\n", "not a number"},
 		"not counted":  {"11\n", "0 0 0\n", "does not count"},
-		"half a stat":  {"11\n", "1 2", host.ErrHalf.Error()},
+		"half a stat":  {"11\n", "1 2", host.ErrTruncated.Error()},
 		"too few":      {"11\n", "1 2\n", "three numbers"},
 		"ended thread": {"11\n", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, h, look := queue(t)
-			write(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), test.list)
+			o, h, look := newRunQueueFixture(t)
+			writeFile(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), test.list)
 			if test.stat != "" {
-				write(t, filepath.Join(h.dir, "proc/11/schedstat"), test.stat)
+				writeFile(t, filepath.Join(h.dir, "proc/11/schedstat"), test.stat)
 			}
 			if q := look(time.Second); q.OK {
 				t.Errorf("%+v", q.Value)
@@ -128,44 +128,44 @@ func TestRunQueueLacks(t *testing.T) {
 		})
 	}
 	// Without the file, and where nobody asks, there is nothing to say.
-	o, h, look := queue(t)
+	o, h, look := newRunQueueFixture(t)
 	if q := look(time.Second); q.OK || o.snapshot.Problems["run queue"] != "" {
 		t.Errorf("%+v, %v", q, o.snapshot.Problems)
 	}
-	h.set(t, map[int]int{11: 10})
+	h.setWaited(t, map[int]int{11: 10})
 	look(10 * time.Second)
-	o.SampleRunQueue(WithoutPressure)
+	o.SetRunQueueSampling(WithoutPressure)
 	if q := look(10 * time.Second); q.OK {
 		t.Errorf("a pod with pressure is sampled: %+v", q)
 	}
-	o.SampleRunQueue(Never)
-	if look(10 * time.Second); len(o.queues.groups) > 0 {
+	o.SetRunQueueSampling(Never)
+	if look(10 * time.Second); len(o.runQueues.groups) > 0 {
 		t.Error("groups are remembered that nobody asks for")
 	}
 }
 
 // TestRunQueueIsBounded: of many threads in many containers few are read in a look, and everybody has a turn.
 func TestRunQueueIsBounded(t *testing.T) {
-	dir := manyPods(t, 30)
-	o := open(t, dir)
+	dir := recordManyPods(t, 30)
+	o := newObserver(t, dir)
 	now := time.Now()
-	s := o.Look(now)
-	o.SampleRunQueue(Always)
+	s := o.Collect(now)
+	o.SetRunQueueSampling(Always)
 	var list strings.Builder
 	for id := range 200 {
 		fmt.Fprintln(&list, 1000+id)
-		write(t, filepath.Join(dir, "proc", strconv.Itoa(1000+id), "schedstat"), "1000 1000 5\n")
+		writeFile(t, filepath.Join(dir, "proc", strconv.Itoa(1000+id), "schedstat"), "1000 1000 5\n")
 	}
 	for i := range s.Pods {
 		for _, c := range s.Pods[i].Containers {
-			write(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cgroup.threads"), list.String())
+			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cgroup.threads"), list.String())
 		}
 	}
 	for range 60 {
 		now = now.Add(time.Second)
-		o.Look(now)
-		if read := queueReads - o.queues.left; read > queueReads {
-			t.Fatalf("%d files are read in a look, want %d at most", read, queueReads)
+		o.Collect(now)
+		if read := maxReadsPerRound - o.runQueues.readsLeft; read > maxReadsPerRound {
+			t.Fatalf("%d files are read in a look, want %d at most", read, maxReadsPerRound)
 		}
 	}
 	sampled := 0
@@ -173,7 +173,7 @@ func TestRunQueueIsBounded(t *testing.T) {
 		for _, c := range s.Pods[i].Containers {
 			if c.RunQueue.OK {
 				sampled++
-				if q := c.RunQueue.Value; q.Sampled > queueThreads || q.Threads != 200 {
+				if q := c.RunQueue.Value; q.Sampled > maxSampledThreads || q.Threads != 200 {
 					t.Errorf("%+v", q)
 				}
 			}
@@ -187,7 +187,7 @@ func TestRunQueueIsBounded(t *testing.T) {
 // TestOwnThreads samples the threads of this process, as a kernel tells of them.
 func TestOwnThreads(t *testing.T) {
 	var r host.Reader
-	f := host.SchedFile("/", uint64(os.Getpid()))
+	f := host.NewSchedStatFile("/", uint64(os.Getpid()))
 	defer f.Close()
 	content, err := r.Read(&f)
 	if err != nil {
@@ -196,7 +196,7 @@ func TestOwnThreads(t *testing.T) {
 	if strings.HasPrefix(string(content), "0 0 0") {
 		t.Skip("the kernel does not count")
 	}
-	if s, err := host.ParseSched(content); err != nil || s.Waited < 0 {
+	if s, err := host.ParseSchedStat(content); err != nil || s.WaitTime < 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

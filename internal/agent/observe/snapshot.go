@@ -42,10 +42,10 @@ type Node struct {
 	Pressure Pressures
 	// ExclusiveIdle is what is idle of the CPUs that belong to containers alone; unknown where nobody gives CPUs to containers.
 	ExclusiveIdle Known[series.MilliCPU]
-	// DisksUncounted says why the kernel does not tell what pods do to disks, DisksInPart that it counts what is written later as nobody's;
+	// DiskIOUnsupported says why the kernel does not tell what pods do to disks, DiskIOPartial that it counts what is written later as nobody's;
 	// neither is said unless somebody asks for it.
-	DisksUncounted string
-	DisksInPart    bool
+	DiskIOUnsupported string
+	DiskIOPartial     bool
 	// Zones are the NUMA nodes, by number, which may have gaps; there are none where the kernel has no NUMA.
 	Zones []Zone
 }
@@ -55,8 +55,8 @@ type Zone struct {
 	ID     int
 	Memory Known[host.ZoneMemory]
 
-	file host.File
-	tick uint64
+	file  host.File
+	round uint64
 }
 
 // Pressures are by resource.
@@ -69,8 +69,8 @@ type Disk struct {
 	Name string
 	Rate Known[DiskRate]
 
-	last host.Disk
-	tick uint64
+	last  host.Disk
+	round uint64
 }
 
 // DiskRate is by second.
@@ -85,8 +85,8 @@ type Interface struct {
 	Name string
 	Rate Known[InterfaceRate]
 
-	last host.Interface
-	tick uint64
+	last  host.Interface
+	round uint64
 }
 
 // InterfaceRate is by second.
@@ -102,12 +102,12 @@ type Pod struct {
 	Path string
 	Use
 	Pressure Pressures
-	// Stalled are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
-	Stalled Stalls
-	// OwnCPUs tells that a container of it runs on CPUs that belong to containers alone.
-	OwnCPUs bool
-	// Transfer is the last sample of what it does to disks; unknown unless somebody asks for it.
-	Transfer Known[Transfer]
+	// StallShares are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
+	StallShares StallShares
+	// HasExclusiveCPUs tells that a container of it runs on CPUs that belong to containers alone.
+	HasExclusiveCPUs bool
+	// DiskIO is the last sample of what it does to disks; unknown unless somebody asks for it.
+	DiskIO Known[DiskIORate]
 	// Cycles is the last sample of how many cycles it needs for an instruction; unknown unless somebody counts them.
 	Cycles     Known[Cycles]
 	Containers []Container
@@ -120,8 +120,8 @@ type Cycles struct {
 	PerInstruction float64
 }
 
-// Stalls are by resource.
-type Stalls struct {
+// StallShares are by resource.
+type StallShares struct {
 	CPU, Memory, IO Known[series.Ratio]
 }
 

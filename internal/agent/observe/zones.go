@@ -13,57 +13,57 @@ import (
 )
 
 const (
-	zonesAt = "sys/devices/system/node"
-	// maxZone is the largest number of a NUMA node that Linux gives, maxZones how many are looked at.
-	maxZone  = 1023
-	maxZones = 64
-	// zonesEvery is the number of looks after which they are listed again: memory may be plugged in.
-	zonesEvery = 60
+	zonesDir = "sys/devices/system/node"
+	// maxZoneID is the largest number of a NUMA node that Linux gives, maxZones how many are looked at.
+	maxZoneID = 1023
+	maxZones  = 64
+	// roundsPerZoneList is the number of looks after which they are listed again: memory may be plugged in.
+	roundsPerZoneList = 60
 )
 
-// lookZones reads the memory of every NUMA node.
-func (o *Observer) lookZones() {
+// collectZones reads the memory of every NUMA node.
+func (o *Observer) collectZones() {
 	n := &o.snapshot.Node
-	if o.tick%zonesEvery == 1 {
+	if o.round%roundsPerZoneList == 1 {
 		o.listZones()
 	}
 	for i := range n.Zones {
 		z := &n.Zones[i]
-		z.Memory = read(o, "numa", &z.file, host.ParseZoneMeminfo)
+		z.Memory = readFile(o, "numa", &z.file, host.ParseZoneMeminfo)
 	}
 }
 
 func (o *Observer) listZones() {
 	n := &o.snapshot.Node
-	err := o.reader.Subdirectories(o.root.Path(zonesAt), func(name []byte) {
+	err := o.reader.Subdirectories(o.root.Path(zonesDir), func(name []byte) {
 		number, ok := cutPrefix(name, "node")
 		if !ok {
 			return
 		}
 		id, err := host.Uint(number)
-		if err != nil || id > maxZone {
+		if err != nil || id > maxZoneID {
 			return // possible, online and has_cpu are files; power is another directory.
 		}
 		for i := range n.Zones {
 			if n.Zones[i].ID == int(id) {
-				n.Zones[i].tick = o.tick
+				n.Zones[i].round = o.round
 				return
 			}
 		}
 		if len(n.Zones) < maxZones {
-			file := host.NewFile(o.root.Path(zonesAt, "node"+strconv.FormatUint(id, 10), "meminfo"))
-			n.Zones = append(n.Zones, Zone{ID: int(id), file: file, tick: o.tick})
+			file := host.NewFile(o.root.Path(zonesDir, "node"+strconv.FormatUint(id, 10), "meminfo"))
+			n.Zones = append(n.Zones, Zone{ID: int(id), file: file, round: o.round})
 		}
 	})
 	if err != nil && !errors.Is(err, host.ErrGone) {
-		o.problem("numa", err)
+		o.recordProblem("numa", err)
 		return
 	}
 	n.Zones = slices.DeleteFunc(n.Zones, func(z Zone) bool {
-		if z.tick != o.tick {
+		if z.round != o.round {
 			z.file.Close()
 		}
-		return z.tick != o.tick
+		return z.round != o.round
 	})
 	slices.SortFunc(n.Zones, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
 }

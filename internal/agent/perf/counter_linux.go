@@ -18,22 +18,22 @@ import (
 
 // events are the two that are counted together, of a type.
 type events struct {
-	kind                 uint32
+	eventType            uint32
 	cycles, instructions uint64
 }
 
-func hardware() events {
+func hardwareEvents() events {
 	return events{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_INSTRUCTIONS}
 }
 
-// clocks are two events that every kernel with perf events has: the time on a CPU, in nanoseconds, twice. They are counted in the same way
+// clockEvents are two events that every kernel with perf events has: the time on a CPU, in nanoseconds, twice. They are counted in the same way
 // and say nothing of instructions; with them it is tried what a host allows.
-func clocks() events {
+func clockEvents() events {
 	return events{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK, unix.PERF_COUNT_SW_TASK_CLOCK}
 }
 
-// group is two counters of a cgroup and a CPU, which count at the same times or not at all.
-type group struct{ leader, member int }
+// eventGroup is two counters of a cgroup and a CPU, which count at the same times or not at all.
+type eventGroup struct{ leader, member int }
 
 // open begins to count in a cgroup, by its directory, on one CPU.
 func (e events) open(dir string, cpu int) (counter, error) {
@@ -43,9 +43,9 @@ func (e events) open(dir string, cpu int) (counter, error) {
 	}
 	defer unix.Close(fd) //nolint:errcheck // The counters keep the cgroup.
 	const format = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING | unix.PERF_FORMAT_GROUP
-	attr := unix.PerfEventAttr{Type: e.kind, Config: e.cycles, Read_format: format, Bits: unix.PerfBitDisabled}
+	attr := unix.PerfEventAttr{Type: e.eventType, Config: e.cycles, Read_format: format, Bits: unix.PerfBitDisabled}
 	attr.Size = uint32(unsafe.Sizeof(attr))
-	g := &group{}
+	g := &eventGroup{}
 	if g.leader, err = unix.PerfEventOpen(&attr, fd, cpu, -1, unix.PERF_FLAG_PID_CGROUP|unix.PERF_FLAG_FD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("perf_event_open: %w", err)
 	}
@@ -61,24 +61,24 @@ func (e events) open(dir string, cpu int) (counter, error) {
 }
 
 // read reads both: how many there are, how long they were to count and did, and their values.
-func (g *group) read() (count, error) {
+func (g *eventGroup) read() (reading, error) {
 	const values = 5
 	var buf [8 * values]byte
 	n, err := unix.Read(g.leader, buf[:])
 	if err != nil {
-		return count{}, fmt.Errorf("read counters: %w", err)
+		return reading{}, fmt.Errorf("read counters: %w", err)
 	}
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buf[8*i:]) }
 	if n != len(buf) || word(0) != 2 {
-		return count{}, fmt.Errorf("read counters: %d bytes of %d counters, want %d of 2", n, word(0), len(buf))
+		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters, want %d of 2", n, word(0), len(buf))
 	}
-	return count{enabled: duration(word(1)), running: duration(word(2)), cycles: word(3), instructions: word(4)}, nil
+	return reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}, nil
 }
 
-func duration(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
+func toDuration(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
 
 // close may be called again: a number that was given back is somebody else's by then.
-func (g *group) close() {
+func (g *eventGroup) close() {
 	for _, fd := range []*int{&g.member, &g.leader} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd) // It was only read.
@@ -88,31 +88,31 @@ func (g *group) close() {
 }
 
 // openHardware counts cycles and instructions.
-func openHardware(dir string, cpu int) (counter, error) { return hardware().open(dir, cpu) }
+func openHardware(dir string, cpu int) (counter, error) { return hardwareEvents().open(dir, cpu) }
 
-// Unsupported says why a host cannot count cycles and instructions of pods, empty where it can. It tries.
-func Unsupported(root host.Root, layout cgroup.Layout) string {
-	dir, err := layout.PerfGroup(layout.Pods)
+// UnsupportedReason says why a host cannot count cycles and instructions of pods, empty where it can. It tries.
+func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
+	dir, err := layout.PerfDir(layout.Pods)
 	if err != nil {
 		return err.Error()
 	}
-	cpus, err := onlineCPUs(root)
+	cpus, err := listOnlineCPUs(root)
 	if err != nil {
 		return err.Error()
 	}
 	if most := 2 * len(cpus); most > maxDescriptors {
 		return fmt.Sprintf("%d CPUs want %d open counters for a pod, more than %d", len(cpus), most, maxDescriptors)
 	}
-	return refused(root, dir, cpus[0], clocks(), hardware())
+	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())
 }
 
-// refused says why a host does not let a cgroup be counted: first with events that every kernel has, which tells what is not allowed from
+// refusalReason says why a host does not let a cgroup be counted: first with events that every kernel has, which tells what is not allowed from
 // what there is not.
-func refused(root host.Root, dir string, cpu int, usual, wanted events) string {
+func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) string {
 	c, err := usual.open(dir, cpu)
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return "perf_event_open is not allowed: the agent wants the capability PERFMON, which a seccomp profile has to let it use as well (" + paranoid(root) + "): " + err.Error()
+		return "perf_event_open is not allowed: the agent wants the capability PERFMON, which a seccomp profile has to let it use as well (" + readParanoidLevel(root) + "): " + err.Error()
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel has no perf events: " + err.Error()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL):
@@ -128,8 +128,8 @@ func refused(root host.Root, dir string, cpu int, usual, wanted events) string {
 	return ""
 }
 
-// paranoid is what the kernel asks for of those without a capability.
-func paranoid(root host.Root) string {
+// readParanoidLevel is what the kernel asks for of those without a capability.
+func readParanoidLevel(root host.Root) string {
 	file := host.NewFile(root.Path("proc/sys/kernel/perf_event_paranoid"))
 	defer file.Close()
 	var reader host.Reader

@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// ownGroup is the directory of the cgroup that this test runs in, in a hierarchy that has perf events.
-func ownGroup(t *testing.T) string {
+// countableGroup is the directory of the cgroup that this test runs in, in a hierarchy that has perf events.
+func countableGroup(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -37,27 +37,27 @@ func ownGroup(t *testing.T) string {
 		}
 		for _, root := range roots {
 			dir := filepath.Join(root, parts[2])
-			if c, err := clocks().open(dir, onlineCPU(t)); err == nil {
+			if c, err := clockEvents().open(dir, firstOnlineCPU(t)); err == nil {
 				c.close()
 				return dir
 			}
 		}
 	}
-	t.Skip("no cgroup of this test can be counted here: ", refused("/", "/sys/fs/cgroup/unified", onlineCPU(t), clocks(), clocks()))
+	t.Skip("no cgroup of this test can be counted here: ", refusalReason("/", "/sys/fs/cgroup/unified", firstOnlineCPU(t), clockEvents(), clockEvents()))
 	return ""
 }
 
-func onlineCPU(t *testing.T) int {
+func firstOnlineCPU(t *testing.T) int {
 	t.Helper()
-	cpus, err := onlineCPUs("/")
+	cpus, err := listOnlineCPUs("/")
 	if err != nil {
 		t.Skip("this host tells no CPUs: ", err)
 	}
 	return cpus[0]
 }
 
-// used is the time that this process was on CPUs.
-func used(t *testing.T) time.Duration {
+// processCPUTime is the time that this process was on CPUs.
+func processCPUTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -66,7 +66,7 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func descriptors(t *testing.T) (n int) {
+func countPerfDescriptors(t *testing.T) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -83,33 +83,33 @@ func descriptors(t *testing.T) (n int) {
 // TestClocks counts, with the kernel's own perf events, what this process itself does: with two clocks in the place of cycles and
 // instructions, which want a CPU with counters.
 func TestClocks(t *testing.T) {
-	dir := ownGroup(t)
-	cpus, err := onlineCPUs("/")
+	dir := countableGroup(t)
+	cpus, err := listOnlineCPUs("/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := descriptors(t)
+	before := countPerfDescriptors(t)
 	list := make([]counter, 0, len(cpus))
 	for _, cpu := range cpus {
-		c, err := clocks().open(dir, cpu)
+		c, err := clockEvents().open(dir, cpu)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.close()
 		list = append(list, c)
 	}
-	if n := descriptors(t) - before; n != 2*len(cpus) {
+	if n := countPerfDescriptors(t) - before; n != 2*len(cpus) {
 		t.Errorf("%d descriptors for %d CPUs", n, len(cpus))
 	}
-	start := used(t)
+	start := processCPUTime(t)
 	x := uint64(1)
-	for used(t)-start < 200*time.Millisecond {
+	for processCPUTime(t)-start < 200*time.Millisecond {
 		for range 1 << 20 {
 			x = x*6364136223846793005 + 1
 		}
 	}
-	own := used(t) - start
-	var all sum
+	own := processCPUTime(t) - start
+	var all totals
 	for _, c := range list {
 		n, err := c.read()
 		if err != nil {
@@ -130,27 +130,27 @@ func TestClocks(t *testing.T) {
 			t.Errorf("counter %d can be read after it was closed", i)
 		}
 	}
-	if n := descriptors(t) - before; n != 0 {
+	if n := countPerfDescriptors(t) - before; n != 0 {
 		t.Errorf("%d descriptors are left", n)
 	}
 }
 
 // TestRefused: each reason for which a host cannot count is told apart.
 func TestRefused(t *testing.T) {
-	dir, cpu := ownGroup(t), onlineCPU(t)
-	none := events{kind: unix.PERF_TYPE_HARDWARE, cycles: 1 << 30, instructions: 1 << 30}
+	dir, cpu := countableGroup(t), firstOnlineCPU(t)
+	none := events{eventType: unix.PERF_TYPE_HARDWARE, cycles: 1 << 30, instructions: 1 << 30}
 	for want, why := range map[string]string{
-		"":                                  refused("/", dir, cpu, clocks(), clocks()),
-		"no hardware performance counters:": refused("/", dir, cpu, clocks(), none),
-		"no perf_event cgroup at ":          refused("/", t.TempDir(), cpu, clocks(), clocks()),
+		"":                                  refusalReason("/", dir, cpu, clockEvents(), clockEvents()),
+		"no hardware performance counters:": refusalReason("/", dir, cpu, clockEvents(), none),
+		"no perf_event cgroup at ":          refusalReason("/", t.TempDir(), cpu, clockEvents(), clockEvents()),
 	} {
 		if want == "" && why != "" || !strings.HasPrefix(why, want) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}
-	t.Logf("cycles and instructions on this host: %q", refused("/", dir, cpu, clocks(), hardware()))
+	t.Logf("cycles and instructions on this host: %q", refusalReason("/", dir, cpu, clockEvents(), hardwareEvents()))
 	root := t.TempDir()
-	if got := paranoid(host.Root(root)); !strings.Contains(got, "not known") {
+	if got := readParanoidLevel(host.Root(root)); !strings.Contains(got, "not known") {
 		t.Error(got)
 	}
 	file := filepath.Join(root, "proc/sys/kernel/perf_event_paranoid")
@@ -160,15 +160,15 @@ func TestRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := paranoid(host.Root(root)); got != "kernel.perf_event_paranoid is 2" {
+	if got := readParanoidLevel(host.Root(root)); got != "kernel.perf_event_paranoid is 2" {
 		t.Error(got)
 	}
 }
 
 // TestHardware counts cycles and instructions where the CPU lets it.
 func TestHardware(t *testing.T) {
-	dir, cpu := ownGroup(t), onlineCPU(t)
-	if why := refused("/", dir, cpu, clocks(), hardware()); why != "" {
+	dir, cpu := countableGroup(t), firstOnlineCPU(t)
+	if why := refusalReason("/", dir, cpu, clockEvents(), hardwareEvents()); why != "" {
 		t.Skip(why)
 	}
 	c, err := openHardware(dir, cpu)

@@ -16,5 +16,5 @@ var errNoLinux = errors.New("only Linux has perf events")
 
 func openHardware(string, int) (counter, error) { return nil, errNoLinux }
 
-// Unsupported says why a host cannot count cycles and instructions of pods.
-func Unsupported(host.Root, cgroup.Layout) string { return errNoLinux.Error() }
+// UnsupportedReason says why a host cannot count cycles and instructions of pods.
+func UnsupportedReason(host.Root, cgroup.Layout) string { return errNoLinux.Error() }

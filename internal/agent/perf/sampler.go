@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// window is how long is counted of each period: counters of cgroups cost at each switch from one task to another. A period is less than
+	// windowLength is how long is counted of each period: counters of cgroups cost at each switch from one task to another. A period is less than
 	// the minute for which rules take a measurement by default.
-	window = 10 * time.Second
-	period = 45 * time.Second
-	// idle is the time between two looks for somebody to be counted.
-	idle = 5 * time.Second
-	// look is the time between two looks at whether a pod that is counted is still there: an open counter keeps a part of its cgroup.
-	look = time.Second
+	windowLength = 10 * time.Second
+	periodLength = 45 * time.Second
+	// idleInterval is the time between two looks for somebody to be counted.
+	idleInterval = 5 * time.Second
+	// pollInterval is the time between two looks at whether a pod that is counted is still there: an open counter keeps a part of its cgroup.
+	pollInterval = time.Second
 	// maxDescriptors bounds the counters that are open at a time, two for each pod and CPU. Pods for which there is no room take turns.
 	maxDescriptors = 1024
 	// maxAge is the age up to which a sample is shown: with turns, one may be some periods old.
@@ -57,12 +57,12 @@ type Config struct {
 
 // Sampler is the manager that counts, a window in each period. Last is safe for concurrent use.
 type Sampler struct {
-	config Config
-	open   func(dir string, cpu int) (counter, error)
-	exists func(dir string) bool
-	cpus   func(host.Root) ([]int, error)
-	next   int    // pod that had to wait
-	failed string // told last
+	config        Config
+	openCounter   func(dir string, cpu int) (counter, error)
+	dirExists     func(dir string) bool
+	onlineCPUs    func(host.Root) ([]int, error)
+	nextPod       int    // pod that had to wait
+	loggedFailure string // told last
 
 	mu      sync.Mutex
 	samples map[string]Sample
@@ -70,16 +70,16 @@ type Sampler struct {
 
 // New returns a sampler.
 func New(config Config) *Sampler {
-	return &Sampler{config: config, open: openHardware, exists: exists, cpus: onlineCPUs, samples: map[string]Sample{}}
+	return &Sampler{config: config, openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
 }
 
-func exists(dir string) bool {
+func dirExists(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
 }
 
-// onlineCPUs are those that can be counted on.
-func onlineCPUs(root host.Root) ([]int, error) {
+// listOnlineCPUs are those that can be counted on.
+func listOnlineCPUs(root host.Root) ([]int, error) {
 	var reader host.Reader
 	set, err := reader.OnlineCPUs(root)
 	if err != nil {
@@ -88,8 +88,8 @@ func onlineCPUs(root host.Root) ([]int, error) {
 	return slices.Collect(set.All()), nil
 }
 
-// Last is the last sample of a pod; false where there is none, or it is too old.
-func (s *Sampler) Last(uid string) (Sample, bool) {
+// Latest is the last sample of a pod; false where there is none, or it is too old.
+func (s *Sampler) Latest(uid string) (Sample, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sample, ok := s.samples[uid]
@@ -105,14 +105,14 @@ func (s *Sampler) Run(ctx context.Context) error {
 	for {
 		s.config.Beat("begin")
 		pods := s.config.Pods()
-		s.keep(pods)
+		s.removeMissing(pods)
 		if len(pods) == 0 {
-			if !s.wait(ctx, idle) {
+			if !s.wait(ctx, idleInterval) {
 				return nil
 			}
 			continue
 		}
-		if !s.count(ctx, pods) || !s.wait(ctx, period-window) {
+		if !s.sampleWindow(ctx, pods) || !s.wait(ctx, periodLength-windowLength) {
 			return nil
 		}
 	}
@@ -120,19 +120,19 @@ func (s *Sampler) Run(ctx context.Context) error {
 
 // wait tells whether the time has passed before ctx ends. The heart beats meanwhile.
 func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
-	for ; span > 0; span -= look {
+	for ; span > 0; span -= pollInterval {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-s.config.Clock.After(min(span, look)):
+		case <-s.config.Clock.After(min(span, pollInterval)):
 			s.config.Beat("wait")
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// keep forgets pods that are gone.
-func (s *Sampler) keep(pods []Pod) {
+// removeMissing forgets pods that are gone.
+func (s *Sampler) removeMissing(pods []Pod) {
 	here := make(map[string]bool, len(pods))
 	for _, p := range pods {
 		here[p.UID] = true
@@ -146,62 +146,62 @@ func (s *Sampler) keep(pods []Pod) {
 	}
 }
 
-// counting is a pod that is being counted, on each CPU.
-type counting struct {
+// podCounters is a pod that is being counted, on each CPU.
+type podCounters struct {
 	Pod
 
 	counters []counter
 }
 
-func (c *counting) close() {
+func (c *podCounters) close() {
 	for _, k := range c.counters {
 		k.close()
 	}
 	c.counters = nil
 }
 
-// count counts pods for a window, and tells whether ctx is still there after it.
-func (s *Sampler) count(ctx context.Context, pods []Pod) bool {
-	list := s.begin(pods)
+// sampleWindow counts pods for a window, and tells whether ctx is still there after it.
+func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
+	list := s.openCounters(pods)
 	defer func() {
 		for i := range list {
 			list[i].close()
 		}
 	}()
-	for range int(window / look) {
-		if !s.wait(ctx, look) {
+	for range int(windowLength / pollInterval) {
+		if !s.wait(ctx, pollInterval) {
 			return false
 		}
 		for i := range list {
-			if c := &list[i]; c.counters != nil && !s.exists(c.Dir) {
+			if c := &list[i]; c.counters != nil && !s.dirExists(c.Dir) {
 				c.close()
 			}
 		}
 	}
 	for i := range list {
-		s.end(&list[i])
+		s.recordSample(&list[i])
 	}
 	return true
 }
 
-// begin opens counters for as many pods as there is room for, from the one that had to wait the last time.
-func (s *Sampler) begin(pods []Pod) []counting {
-	cpus, err := s.cpus(s.config.Root)
+// openCounters opens counters for as many pods as there is room for, from the one that had to wait the last time.
+func (s *Sampler) openCounters(pods []Pod) []podCounters {
+	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
-		s.fails(err)
+		s.logFailure(err)
 		return nil
 	}
 	room := min(maxDescriptors/(2*len(cpus)), len(pods))
-	start := s.next % len(pods)
-	s.next = start + room
-	list := make([]counting, 0, room)
+	start := s.nextPod % len(pods)
+	s.nextPod = start + room
+	list := make([]podCounters, 0, room)
 	var first error
 	for i := range room {
-		c := counting{Pod: pods[(start+i)%len(pods)]}
+		c := podCounters{Pod: pods[(start+i)%len(pods)]}
 		for _, cpu := range cpus {
-			k, err := s.open(c.Dir, cpu)
+			k, err := s.openCounter(c.Dir, cpu)
 			if err != nil {
-				if s.exists(c.Dir) && first == nil {
+				if s.dirExists(c.Dir) && first == nil {
 					first = err
 				}
 				c.close() // A sum without one of the CPUs is none.
@@ -211,17 +211,17 @@ func (s *Sampler) begin(pods []Pod) []counting {
 		}
 		list = append(list, c)
 	}
-	s.fails(first)
+	s.logFailure(first)
 	return list
 }
 
-// end reads what was counted of a pod.
-func (s *Sampler) end(c *counting) {
-	var all sum
+// recordSample reads what was counted of a pod.
+func (s *Sampler) recordSample(c *podCounters) {
+	var all totals
 	for _, k := range c.counters {
 		n, err := k.read()
 		if err != nil {
-			s.fails(err)
+			s.logFailure(err)
 			return
 		}
 		all.add(n)
@@ -235,14 +235,14 @@ func (s *Sampler) end(c *counting) {
 	}
 }
 
-// fails tells once why nothing is counted, until it is.
-func (s *Sampler) fails(err error) {
+// logFailure tells once why nothing is counted, until it is.
+func (s *Sampler) logFailure(err error) {
 	why := ""
 	if err != nil {
 		why = err.Error()
 	}
-	if why != "" && why != s.failed {
+	if why != "" && why != s.loggedFailure {
 		s.config.Log.Info("Cannot count cycles and instructions of pods", "error", why)
 	}
-	s.failed = why
+	s.loggedFailure = why
 }

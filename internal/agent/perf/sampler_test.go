@@ -24,21 +24,21 @@ import (
 func TestSum(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
-		counts []count
+		counts []reading
 		want   float64
 		ok     bool
 	}{
-		"all of the time":       {[]count{{200, 100, second, second}, {100, 100, second, second}}, 1.5, true},
-		"counters are shared":   {[]count{{100, 50, 2 * second, second}, {100, 100, second, second}}, 1.5, true},
-		"one CPU had none":      {[]count{{200, 100, second, second}, {0, 0, 0, 0}}, 2, true},
-		"others had them":       {[]count{{200, 100, 100 * second, second}}, 0, false},
-		"hardly on a CPU":       {[]count{{200, 100, time.Millisecond, time.Millisecond}}, 0, false},
-		"no instruction":        {[]count{{200, 0, second, second}}, 0, false},
+		"all of the time":       {[]reading{{200, 100, second, second}, {100, 100, second, second}}, 1.5, true},
+		"counters are shared":   {[]reading{{100, 50, 2 * second, second}, {100, 100, second, second}}, 1.5, true},
+		"one CPU had none":      {[]reading{{200, 100, second, second}, {0, 0, 0, 0}}, 2, true},
+		"others had them":       {[]reading{{200, 100, 100 * second, second}}, 0, false},
+		"hardly on a CPU":       {[]reading{{200, 100, time.Millisecond, time.Millisecond}}, 0, false},
+		"no instruction":        {[]reading{{200, 0, second, second}}, 0, false},
 		"nothing":               {nil, 0, false},
-		"more run than enabled": {[]count{{200, 100, second, 2 * second}}, 0, false},
-		"the largest there are": {[]count{{math.MaxUint64, math.MaxUint64, second, second}, {math.MaxUint64, math.MaxUint64, second, second}}, 1, true},
+		"more run than enabled": {[]reading{{200, 100, second, 2 * second}}, 0, false},
+		"the largest there are": {[]reading{{math.MaxUint64, math.MaxUint64, second, second}, {math.MaxUint64, math.MaxUint64, second, second}}, 1, true},
 	} {
-		var s sum
+		var s totals
 		for _, c := range test.counts {
 			s.add(c)
 		}
@@ -48,12 +48,12 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// board is a host of some CPUs on which pods can be counted.
-type board struct {
+// fixture is a host of some CPUs on which pods can be counted.
+type fixture struct {
 	t       *testing.T
 	clock   *clocktesting.FakeClock
 	sampler *Sampler
-	told    []string
+	logged  []string
 
 	mu         sync.Mutex
 	pods       []Pod
@@ -63,33 +63,33 @@ type board struct {
 	opened     map[string]int
 }
 
-type fake struct {
-	b *board
+type fakeCounter struct {
+	b *fixture
 }
 
-func (f *fake) read() (count, error) {
-	return count{cycles: 300, instructions: 100, enabled: time.Second, running: time.Second}, nil
+func (f *fakeCounter) read() (reading, error) {
+	return reading{cycles: 300, instructions: 100, enabled: time.Second, running: time.Second}, nil
 }
 
-func (f *fake) close() {
+func (f *fakeCounter) close() {
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()
 	f.b.open--
 }
 
-func newBoard(t *testing.T, cpus, pods int) *board {
-	b := &board{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), gone: map[string]bool{}, opened: map[string]int{}}
+func newFixture(t *testing.T, cpus, pods int) *fixture {
+	b := &fixture{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), gone: map[string]bool{}, opened: map[string]int{}}
 	for i := range pods {
 		b.pods = append(b.pods, Pod{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
 	}
 	b.sampler = New(Config{
 		Pods:  func() []Pod { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
 		Clock: b.clock, Beat: func(string) {},
-		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, args) }, funcr.Options{}),
+		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.logged = append(b.logged, args) }, funcr.Options{}),
 	})
-	b.sampler.cpus = func(host.Root) ([]int, error) { return make([]int, cpus), nil }
-	b.sampler.exists = func(dir string) bool { b.mu.Lock(); defer b.mu.Unlock(); return !b.gone[dir] }
-	b.sampler.open = func(dir string, _ int) (counter, error) {
+	b.sampler.onlineCPUs = func(host.Root) ([]int, error) { return make([]int, cpus), nil }
+	b.sampler.dirExists = func(dir string) bool { b.mu.Lock(); defer b.mu.Unlock(); return !b.gone[dir] }
+	b.sampler.openCounter = func(dir string, _ int) (counter, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.err != nil {
@@ -98,13 +98,13 @@ func newBoard(t *testing.T, cpus, pods int) *board {
 		b.open++
 		b.most = max(b.most, b.open)
 		b.opened[dir]++
-		return &fake{b}, nil
+		return &fakeCounter{b}, nil
 	}
 	return b
 }
 
 // start runs the sampler to the end of the test.
-func (b *board) start() (stop func()) {
+func (b *fixture) start() (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.sampler.Run(ctx) }()
@@ -123,17 +123,17 @@ func (b *board) start() (stop func()) {
 	return stop
 }
 
-// pass lets seconds pass, each when the sampler waits for it.
-func (b *board) pass(seconds int) {
+// advance lets seconds pass, each when the sampler waits for it.
+func (b *fixture) advance(seconds int) {
 	b.t.Helper()
 	for range seconds {
-		b.waits()
+		b.awaitTimer()
 		b.clock.Step(time.Second)
 	}
-	b.waits()
+	b.awaitTimer()
 }
 
-func (b *board) waits() {
+func (b *fixture) awaitTimer() {
 	b.t.Helper()
 	if err := wait.PollUntilContextTimeout(b.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return b.clock.HasWaiters(), nil
@@ -142,56 +142,56 @@ func (b *board) waits() {
 	}
 }
 
-func (b *board) opens() int { b.mu.Lock(); defer b.mu.Unlock(); return b.open }
+func (b *fixture) openGroups() int { b.mu.Lock(); defer b.mu.Unlock(); return b.open }
 
 // TestSampler: counters are open for a window of each period alone, and a sample is there after it.
 func TestSampler(t *testing.T) {
-	b := newBoard(t, 4, 3)
+	b := newFixture(t, 4, 3)
 	stop := b.start()
-	b.waits()
-	if _, ok := b.sampler.Last("0"); ok || b.opens() != 12 {
-		t.Errorf("%d counters are open, want 12 groups of two", b.opens())
+	b.awaitTimer()
+	if _, ok := b.sampler.Latest("0"); ok || b.openGroups() != 12 {
+		t.Errorf("%d counters are open, want 12 groups of two", b.openGroups())
 	}
-	b.pass(10)
-	if s, ok := b.sampler.Last("0"); !ok || s.CyclesPerInstruction != 3 || !s.At.Equal(b.clock.Now()) || b.opens() != 0 {
-		t.Errorf("%+v, %t, %d open", s, ok, b.opens())
+	b.advance(10)
+	if s, ok := b.sampler.Latest("0"); !ok || s.CyclesPerInstruction != 3 || !s.At.Equal(b.clock.Now()) || b.openGroups() != 0 {
+		t.Errorf("%+v, %t, %d open", s, ok, b.openGroups())
 	}
-	b.pass(34)
-	if b.opens() != 0 {
-		t.Errorf("%d are open between two windows", b.opens())
+	b.advance(34)
+	if b.openGroups() != 0 {
+		t.Errorf("%d are open between two windows", b.openGroups())
 	}
-	b.pass(1)
-	if b.opens() != 12 {
-		t.Errorf("%d are open in the second window", b.opens())
+	b.advance(1)
+	if b.openGroups() != 12 {
+		t.Errorf("%d are open in the second window", b.openGroups())
 	}
 	// A pod that goes is not kept by those who count it, nor remembered.
 	b.mu.Lock()
 	b.gone["/1"], b.pods = true, b.pods[:1]
 	b.mu.Unlock()
-	b.pass(1)
-	if b.opens() != 8 {
-		t.Errorf("%d are open after a pod went, want 8", b.opens())
+	b.advance(1)
+	if b.openGroups() != 8 {
+		t.Errorf("%d are open after a pod went, want 8", b.openGroups())
 	}
-	b.pass(44)
-	if _, ok := b.sampler.Last("1"); ok || b.opens() != 4 {
-		t.Errorf("a pod that is gone has a sample: %t; %d open", ok, b.opens())
+	b.advance(44)
+	if _, ok := b.sampler.Latest("1"); ok || b.openGroups() != 4 {
+		t.Errorf("a pod that is gone has a sample: %t; %d open", ok, b.openGroups())
 	}
 	stop()
-	if b.opens() != 0 {
-		t.Errorf("%d are open after the end", b.opens())
+	if b.openGroups() != 0 {
+		t.Errorf("%d are open after the end", b.openGroups())
 	}
 	b.clock.Step(2 * maxAge)
-	if _, ok := b.sampler.Last("0"); ok {
+	if _, ok := b.sampler.Latest("0"); ok {
 		t.Error("a sample of long ago is shown")
 	}
 }
 
 // TestSamplerIsBounded: where there are more pods and CPUs than counters may be open, pods take turns, and all of them get one.
 func TestSamplerIsBounded(t *testing.T) {
-	b := newBoard(t, 128, 11)
+	b := newFixture(t, 128, 11)
 	b.start()
-	b.waits()
-	b.pass(3 * 45)
+	b.awaitTimer()
+	b.advance(3 * 45)
 	if b.most > maxDescriptors/2 || b.most < 4*128 {
 		t.Errorf("%d groups of two were open at a time", b.most)
 	}
@@ -204,19 +204,19 @@ func TestSamplerIsBounded(t *testing.T) {
 
 // TestSamplerFails: what is not allowed is told once, costs nobody else anything, and is tried again.
 func TestSamplerFails(t *testing.T) {
-	b := newBoard(t, 2, 2)
+	b := newFixture(t, 2, 2)
 	b.err = errors.New("permission denied")
 	b.start()
-	b.waits()
-	b.pass(3 * 45)
+	b.awaitTimer()
+	b.advance(3 * 45)
 	b.mu.Lock()
-	if len(b.told) != 1 || !strings.Contains(b.told[0], "permission denied") {
-		t.Errorf("told %q", b.told)
+	if len(b.logged) != 1 || !strings.Contains(b.logged[0], "permission denied") {
+		t.Errorf("told %q", b.logged)
 	}
 	b.err = nil
 	b.mu.Unlock()
-	b.pass(45 + 10)
-	if _, ok := b.sampler.Last("1"); !ok {
+	b.advance(45 + 10)
+	if _, ok := b.sampler.Latest("1"); !ok {
 		t.Error("not tried again")
 	}
 }

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// reconcileEvery is the time between two comparisons; a container that starts runs without limits for that long.
-	reconcileEvery = 5 * time.Second
-	// cleanEvery is how many of them there are for one look at what the journal still has of pods that are gone.
-	cleanEvery = 12
+	// reconcileInterval is the time between two comparisons; a container that starts runs without limits for that long.
+	reconcileInterval = 5 * time.Second
+	// reconcilesPerCleanup is how many of them there are for one look at what the journal still has of pods that are gone.
+	reconcilesPerCleanup = 12
 	// kind is that of the journal's units.
 	kind = "pod-resource"
 	// podName stands for the pod's own group where a container's name would.
@@ -41,28 +41,28 @@ type Config struct {
 	Layout cgroup.Layout
 	// Journal is nil where nothing is carried out; then the manager says what it would write. Memory is the one for limits of memory, which
 	// rules that take memory change as well: a kernel reclaims while such a limit is written to, and others must not wait for that.
-	Journal, Memory *act.Journal
-	Clock           clock.WithTicker
-	Log             logr.Logger
-	Beat            func(step string)
-	// Did tells of what was done.
-	Did func(report.Action)
+	Journal, MemoryJournal *act.Journal
+	Clock                  clock.WithTicker
+	Log                    logr.Logger
+	Beat                   func(step string)
+	// Report tells of what was done.
+	Report func(report.Action)
 }
 
 // Manager keeps the limits of pods on elastic resources. Its metrics are for one registry.
 type Manager struct {
 	Config
 
-	groups groups
-	turn   int
-	// told is what was last said by unit: an error, or what would be written.
-	told  map[string]string
-	count counts
+	groups     groupFiles
+	reconciles int
+	// reported is what was last said by unit: an error, or what would be written.
+	reported map[string]string
+	counts   counts
 }
 
 // New returns a manager that has compared nothing yet.
 func New(c Config) *Manager {
-	return &Manager{Config: c, groups: newGroups(c.Layout), told: map[string]string{}, count: newCounts()}
+	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, counts: newCounts()}
 }
 
 // Name implements the agent's manager.
@@ -70,7 +70,7 @@ func (m *Manager) Name() string { return kind }
 
 // Run compares until ctx ends. Who has opened the journals puts back then what they hold.
 func (m *Manager) Run(ctx context.Context) error {
-	ticker := m.Clock.NewTicker(reconcileEvery)
+	ticker := m.Clock.NewTicker(reconcileInterval)
 	defer ticker.Stop()
 	for {
 		m.reconcile()
@@ -83,10 +83,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// journal is the one that has an aspect.
-func (m *Manager) journal(aspect string) *act.Journal {
-	if aspect == aspectMemory || aspect == aspectPressure {
-		return m.Memory
+// journalFor is the one that has an aspect.
+func (m *Manager) journalFor(aspect string) *act.Journal {
+	if aspect == aspectMemory || aspect == aspectMemoryHigh {
+		return m.MemoryJournal
 	}
 	return m.Journal
 }
@@ -105,43 +105,43 @@ func (m *Manager) reconcile() {
 		}
 	}
 	seen := map[string]bool{}
-	m.count.begin()
+	m.counts.reset()
 	for _, pod := range state.Pods {
-		if p := planOf(pod); p != nil {
-			m.pod(pod, p, where, seen)
+		if p := newPlan(pod); p != nil {
+			m.reconcilePod(pod, p, where, seen)
 		}
 	}
-	m.count.end()
-	for key := range m.told {
+	m.counts.publish()
+	for key := range m.reported {
 		if !seen[key] {
-			delete(m.told, key)
+			delete(m.reported, key)
 		}
 	}
-	if m.turn++; m.turn%cleanEvery == 1 {
-		m.clean(seen)
+	if m.reconciles++; m.reconciles%reconcilesPerCleanup == 1 {
+		m.undoRemoved(seen)
 	}
 }
 
-// pod brings the groups of a pod in line: the containers' first, since on v1 a pod may not have less than one of them.
-func (m *Manager) pod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) {
+// reconcilePod brings the groups of a pod in line: the containers' first, since on v1 a pod may not have less than one of them.
+func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) {
 	ref := qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 	above := ""
 	for id, w := range p.containers {
 		unit := unit{pod: ref, container: p.names[id], owner: id}
-		unit.see(seen)
+		unit.markSeen(seen)
 		group, ok := where[id]
 		if !ok {
-			m.count.waiting++
+			m.counts.waiting++
 			continue
 		}
-		m.count.limited++
+		m.counts.limited++
 		above = path.Dir(group)
-		m.group(unit, group, w)
+		m.reconcileGroup(unit, group, w)
 	}
 	unit := unit{pod: ref, container: podName, owner: ref.UID}
-	unit.see(seen)
+	unit.markSeen(seen)
 	if above != "" {
-		m.group(unit, above, p.pod)
+		m.reconcileGroup(unit, above, p.pod)
 	}
 }
 
@@ -154,68 +154,68 @@ type unit struct {
 
 func (u unit) key(aspect string) string { return kind + "/" + u.owner + "/" + aspect }
 
-// see notes all keys that the unit may have.
-func (u unit) see(seen map[string]bool) {
-	for _, aspect := range []string{aspectCPU, aspectWeight, aspectMemory, aspectPressure} {
+// markSeen notes all keys that the unit may have.
+func (u unit) markSeen(seen map[string]bool) {
+	for _, aspect := range []string{aspectCPU, aspectWeight, aspectMemory, aspectMemoryHigh} {
 		seen[u.key(aspect)] = true
 	}
 }
 
-// group brings one group in line.
-func (m *Manager) group(u unit, group string, w wish) {
-	needs, err := m.groups.needs(group, w)
+// reconcileGroup brings one group in line.
+func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
+	needs, err := m.groups.pendingChanges(group, w)
 	if err != nil {
-		m.failed(u, "read", err)
+		m.reportFailure(u, "read", err)
 	}
 	for _, n := range needs {
 		key := u.key(n.aspect)
 		if m.Journal == nil {
-			if m.told[key] != n.to {
-				m.told[key] = n.to
-				m.Did(m.action(u, n, report.Would))
+			if m.reported[key] != n.to {
+				m.reported[key] = n.to
+				m.Report(m.newAction(u, n, report.NotEnforced))
 			}
 			continue
 		}
-		if err := m.journal(n.aspect).Change(act.Unit{Key: key, For: u.pod.String() + " " + u.container, Changes: n.changes}); err != nil {
-			m.failed(u, n.aspect, err)
+		if err := m.journalFor(n.aspect).Change(act.Unit{Key: key, Subject: u.pod.String() + " " + u.container, Changes: n.changes}); err != nil {
+			m.reportFailure(u, n.aspect, err)
 			continue
 		}
-		delete(m.told, key)
-		m.count.wrote(n.aspect)
-		m.Did(m.action(u, n, report.Done))
+		delete(m.reported, key)
+		m.counts.wrote(n.aspect)
+		m.Report(m.newAction(u, n, report.Done))
 	}
-	if m.Journal != nil && m.groups.limited(group, w) {
-		if err := m.Memory.Undo(u.key(aspectPressure)); err != nil {
-			m.failed(u, aspectPressure, err)
+	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
+		if err := m.MemoryJournal.Undo(u.key(aspectMemoryHigh)); err != nil {
+			m.reportFailure(u, aspectMemoryHigh, err)
 		}
 	}
 }
 
-func (m *Manager) action(u unit, n needed, outcome report.Outcome) report.Action {
+func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) report.Action {
 	return report.Action{
 		Kind: report.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
-		Why: "asks for elastic resources: " + n.aspect,
+		Reason: "asks for elastic resources: " + n.aspect,
 	}
 }
 
-// failed tells of an error once.
-func (m *Manager) failed(u unit, aspect string, err error) {
-	m.count.failed(aspect)
+// reportFailure tells of an error once.
+func (m *Manager) reportFailure(u unit, aspect string, err error) {
+	m.counts.failed(aspect)
 	key := u.key(aspect)
-	if m.told[key] == err.Error() {
+	if m.reported[key] == err.Error() {
 		return
 	}
-	m.told[key] = err.Error()
-	m.Did(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Why: "asks for elastic resources: " + aspect, Err: err.Error()})
+	m.reported[key] = err.Error()
+	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "asks for elastic resources: " + aspect, Error: err.Error()})
 }
 
-// clean puts back what the journal holds of pods that are gone, and of such as an agent before this one has changed.
-func (m *Manager) clean(seen map[string]bool) {
+// undoRemoved puts back what the journal holds of pods that are gone, and of such as an agent before this one has changed.
+func (m *Manager) undoRemoved(seen map[string]bool) {
 	if m.Journal == nil {
 		return
 	}
 	var errs []error
-	for _, j := range []*act.Journal{m.Journal, m.Memory} {
+	for _, j := range []*act.Journal{m.Journal, m.MemoryJournal} {
 		for _, e := range j.Entries() {
 			if strings.HasPrefix(e.Key, kind+"/") && !seen[e.Key] {
 				errs = append(errs, j.Undo(e.Key))

@@ -13,11 +13,11 @@ import (
 type counts struct {
 	waiting, limited int
 
-	shared *shared
+	metrics *metrics
 }
 
-// shared is what scrapes read.
-type shared struct {
+// metrics is what scrapes read.
+type metrics struct {
 	mu               sync.Mutex
 	waiting, limited int
 
@@ -25,7 +25,7 @@ type shared struct {
 }
 
 func newCounts() counts {
-	return counts{shared: &shared{
+	return counts{metrics: &metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_agent_pod_resource_writes_total", Help: "Limits of pods on elastic resources that were written, by what they are of.",
 		}, []string{"of"}),
@@ -35,17 +35,17 @@ func newCounts() counts {
 	}}
 }
 
-func (c *counts) begin() { c.waiting, c.limited = 0, 0 }
+func (c *counts) reset() { c.waiting, c.limited = 0, 0 }
 
-func (c *counts) end() {
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	c.shared.waiting, c.shared.limited = c.waiting, c.limited
+func (c *counts) publish() {
+	c.metrics.mu.Lock()
+	defer c.metrics.mu.Unlock()
+	c.metrics.waiting, c.metrics.limited = c.waiting, c.limited
 }
 
-func (c *counts) wrote(aspect string) { c.shared.writes.WithLabelValues(aspect).Inc() }
+func (c *counts) wrote(aspect string) { c.metrics.writes.WithLabelValues(aspect).Inc() }
 
-func (c *counts) failed(aspect string) { c.shared.errors.WithLabelValues(kind, aspect).Inc() }
+func (c *counts) failed(aspect string) { c.metrics.errors.WithLabelValues(kind, aspect).Inc() }
 
 var containersDesc = prometheus.NewDesc("crane_agent_elastic_containers", "Containers that ask for elastic resources: those whose group is known, and those that have not started.", []string{"state"}, nil)
 
@@ -54,13 +54,13 @@ var _ prometheus.Collector = (*Manager)(nil)
 // Describe implements prometheus.Collector.
 func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
 	ch <- containersDesc
-	m.count.shared.writes.Describe(ch)
-	m.count.shared.errors.Describe(ch)
+	m.counts.metrics.writes.Describe(ch)
+	m.counts.metrics.errors.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (m *Manager) Collect(ch chan<- prometheus.Metric) {
-	s := m.count.shared
+	s := m.counts.metrics
 	s.mu.Lock()
 	waiting, limited := s.waiting, s.limited
 	s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// wish is what a group is to have; 0 for what is left alone.
-type wish struct {
+// groupTarget is what a group is to have; 0 for what is left alone.
+type groupTarget struct {
 	// limits are the most that it may use.
 	limits elasticrequest.Amounts
 	// weight is its part of cpu where others want it too: that of a request of as much.
@@ -24,23 +24,23 @@ type wish struct {
 
 // plan is what the groups of a pod are to have.
 type plan struct {
-	pod wish
+	pod groupTarget
 	// containers are by the runtime's id: those that have started.
-	containers map[string]wish
+	containers map[string]groupTarget
 	names      map[string]string
 }
 
-// planOf plans for a pod; nil for one that claims nothing. The pod's group gets a limit where all containers have one, which is their sum,
+// newPlan plans for a pod; nil for one that claims nothing. The pod's group gets a limit where all containers have one, which is their sum,
 // as a kubelet counts. A container that requests cpu of the node's own has its weight from the kubelet, and a pod with one is not idle.
-func planOf(pod *corev1.Pod) *plan {
+func newPlan(pod *corev1.Pod) *plan {
 	claims := elasticrequest.Containers(pod)
 	if len(claims) == 0 {
 		return nil
 	}
-	p := &plan{containers: map[string]wish{}, names: map[string]string{}}
-	own := ownRequests(pod)
+	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
+	own := containersRequestingCPU(pod)
 	for _, c := range claims {
-		w := wish{limits: c.Amounts}
+		w := groupTarget{limits: c.Amounts}
 		if !own[c.Name] {
 			w.weight = c.CPU
 		}
@@ -48,7 +48,7 @@ func planOf(pod *corev1.Pod) *plan {
 			p.containers[c.ID], p.names[c.ID] = w, c.Name
 		}
 	}
-	shadow, bound := shadowOf(pod)
+	shadow, bound := withElasticLimits(pod)
 	limits := podresource.PodLimits(shadow, podresource.PodResourcesOptions{})
 	if bound.cpu {
 		p.pod.limits.CPU = series.MilliCPU(limits.Cpu().MilliValue())
@@ -57,14 +57,14 @@ func planOf(pod *corev1.Pod) *plan {
 		p.pod.limits.Memory = series.Bytes(limits.Memory().Value())
 	}
 	if len(own) == 0 {
-		p.pod.weight = elasticrequest.Held([]*corev1.Pod{pod}).CPU
+		p.pod.weight = elasticrequest.SumAllocated([]*corev1.Pod{pod}).CPU
 		p.pod.idle = p.pod.weight > 0
 	}
 	return p
 }
 
-// ownRequests are the containers that request cpu of the node's own.
-func ownRequests(pod *corev1.Pod) map[string]bool {
+// containersRequestingCPU are the containers that request cpu of the node's own.
+func containersRequestingCPU(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -76,17 +76,17 @@ func ownRequests(pod *corev1.Pod) map[string]bool {
 	return out
 }
 
-// bounds tell whether every container of a pod has a limit.
-type bounds struct{ cpu, memory bool }
+// limitedResources tell whether every container of a pod has a limit.
+type limitedResources struct{ cpu, memory bool }
 
-// shadowOf is the pod with what its containers claim as limits of cpu and memory, where they have none of the node's own.
-func shadowOf(pod *corev1.Pod) (*corev1.Pod, bounds) {
+// withElasticLimits is the pod with what its containers claim as limits of cpu and memory, where they have none of the node's own.
+func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
-	all, some := bounds{true, true}, bounds{}
+	all, some := limitedResources{true, true}, limitedResources{}
 	limited := func(list []corev1.Container) []corev1.Container {
 		made := make([]corev1.Container, len(list))
 		for i := range list {
-			a := elasticrequest.Of(&list[i])
+			a := elasticrequest.ReadContainer(&list[i])
 			limits := corev1.ResourceList{}
 			own := list[i].Resources.Limits
 			cpu, memory := own[corev1.ResourceCPU], own[corev1.ResourceMemory]
@@ -104,5 +104,5 @@ func shadowOf(pod *corev1.Pod) (*corev1.Pod, bounds) {
 		return made
 	}
 	out.Spec.InitContainers, out.Spec.Containers = limited(pod.Spec.InitContainers), limited(pod.Spec.Containers)
-	return out, bounds{all.cpu && some.cpu, all.memory && some.memory}
+	return out, limitedResources{all.cpu && some.cpu, all.memory && some.memory}
 }

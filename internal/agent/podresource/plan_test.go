@@ -22,8 +22,8 @@ const (
 	gi = 1 << 30
 )
 
-// asks makes a container: "cpu=2" is on the node's own, "elastic-cpu=2" on reclaimed capacity.
-func asks(name string, amounts ...string) corev1.Container {
+// newContainer makes a container: "cpu=2" is on the node's own, "elastic-cpu=2" on reclaimed capacity.
+func newContainer(name string, amounts ...string) corev1.Container {
 	list := corev1.ResourceList{}
 	for _, a := range amounts {
 		key, value, _ := strings.Cut(a, "=")
@@ -36,13 +36,13 @@ func asks(name string, amounts ...string) corev1.Container {
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}
 }
 
-// id is that of a container by its name, which is a digit.
-func id(name string) string { return strings.Repeat(name, 64) }
+// containerID is that of a container by its name, which is a digit.
+func containerID(name string) string { return strings.Repeat(name, 64) }
 
-func podOf(uid string, containers ...corev1.Container) *corev1.Pod {
+func newPod(uid string, containers ...corev1.Container) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "p" + uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{Containers: containers}}
 	for _, c := range containers {
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, ContainerID: "containerd://" + id(c.Name)})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, ContainerID: "containerd://" + containerID(c.Name)})
 	}
 	return p
 }
@@ -50,57 +50,57 @@ func podOf(uid string, containers ...corev1.Container) *corev1.Pod {
 func TestPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
-		want wish
-		one  wish // of container 1
+		want groupTarget
+		one  groupTarget // of container 1
 	}{
-		"one": {podOf("u", asks("1", "elastic-cpu=2")), wish{elasticrequest.Amounts{CPU: 2000}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
+		"one": {newPod("u", newContainer("1", "elastic-cpu=2")), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true}, groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
 		"both resources": {
-			podOf("u", asks("1", "elastic-cpu=2", "elastic-memory=1Gi"), asks("2", "elastic-cpu=1", "elastic-memory=512Mi")),
-			wish{elasticrequest.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true},
-			wish{limits: elasticrequest.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
+			newPod("u", newContainer("1", "elastic-cpu=2", "elastic-memory=1Gi"), newContainer("2", "elastic-cpu=1", "elastic-memory=512Mi")),
+			groupTarget{elasticrequest.Amounts{CPU: 3000, Memory: 1536 * mi}, 3000, true},
+			groupTarget{limits: elasticrequest.Amounts{CPU: 2000, Memory: gi}, weight: 2000},
 		},
-		"one without a limit": {podOf("u", asks("1", "elastic-cpu=2"), asks("2")), wish{elasticrequest.Amounts{}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
-		"memory alone":        {podOf("u", asks("1", "elastic-memory=1Gi")), wish{limits: elasticrequest.Amounts{Memory: gi}}, wish{limits: elasticrequest.Amounts{Memory: gi}}},
+		"one without a limit": {newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2")), groupTarget{elasticrequest.Amounts{}, 2000, true}, groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000}},
+		"memory alone":        {newPod("u", newContainer("1", "elastic-memory=1Gi")), groupTarget{limits: elasticrequest.Amounts{Memory: gi}}, groupTarget{limits: elasticrequest.Amounts{Memory: gi}}},
 		"beside one on the node's own cpu": {
-			podOf("u", asks("1", "elastic-cpu=2"), asks("2", "cpu=500m", "memory=1Gi")),
-			wish{limits: elasticrequest.Amounts{CPU: 2500}},
-			wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
+			newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2", "cpu=500m", "memory=1Gi")),
+			groupTarget{limits: elasticrequest.Amounts{CPU: 2500}},
+			groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 		"memory of the node's own": {
-			podOf("u", asks("1", "elastic-cpu=2", "memory=1Gi")), wish{elasticrequest.Amounts{CPU: 2000}, 2000, true}, wish{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
+			newPod("u", newContainer("1", "elastic-cpu=2", "memory=1Gi")), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true}, groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(c.pod)
-			if p.pod != c.want || p.containers[id("1")] != c.one {
-				t.Errorf("pod %+v, want %+v; container %+v, want %+v", p.pod, c.want, p.containers[id("1")], c.one)
+			p := newPlan(c.pod)
+			if p.pod != c.want || p.containers[containerID("1")] != c.one {
+				t.Errorf("pod %+v, want %+v; container %+v, want %+v", p.pod, c.want, p.containers[containerID("1")], c.one)
 			}
 		})
 	}
-	if p := planOf(podOf("u", asks("1", "cpu=1"), asks("2"))); p != nil {
+	if p := newPlan(newPod("u", newContainer("1", "cpu=1"), newContainer("2"))); p != nil {
 		t.Errorf("a pod that claims nothing: %+v", p)
 	}
 	// An init container without a limit leaves the pod without one; one with more than all others is what the pod needs.
-	pod := podOf("u", asks("1", "elastic-cpu=2"))
-	pod.Spec.InitContainers = []corev1.Container{asks("0")}
-	if p := planOf(pod); p.pod.limits.CPU != 0 {
+	pod := newPod("u", newContainer("1", "elastic-cpu=2"))
+	pod.Spec.InitContainers = []corev1.Container{newContainer("0")}
+	if p := newPlan(pod); p.pod.limits.CPU != 0 {
 		t.Errorf("%+v", p.pod)
 	}
-	pod.Spec.InitContainers = []corev1.Container{asks("0", "elastic-cpu=5")}
-	if p := planOf(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
+	pod.Spec.InitContainers = []corev1.Container{newContainer("0", "elastic-cpu=5")}
+	if p := newPlan(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
 		t.Errorf("%+v", p)
 	}
 	// One that waits is counted with its pod, and not written to.
-	waits := podOf("u", asks("1", "elastic-cpu=2"), asks("2", "elastic-cpu=4"))
+	waits := newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2", "elastic-cpu=4"))
 	waits.Status.ContainerStatuses = waits.Status.ContainerStatuses[:1]
-	if p := planOf(waits); p.pod.limits.CPU != 6000 || len(p.containers) != 1 {
+	if p := newPlan(waits); p.pod.limits.CPU != 6000 || len(p.containers) != 1 {
 		t.Errorf("%+v", p)
 	}
 }
 
 func TestWeights(t *testing.T) {
 	for m, want := range map[series.MilliCPU][2]string{1: {"2", "1"}, 1000: {"1024", "39"}, 4000: {"4096", "157"}, 1e15: {"262144", "10000"}} {
-		if got := [2]string{sharesOf(m), weightOf(m)}; got != want {
+		if got := [2]string{formatShares(m), formatWeight(m)}; got != want {
 			t.Errorf("%dm: %v, want %v", m, got, want)
 		}
 	}

@@ -12,21 +12,21 @@ import (
 	"io"
 )
 
-// ErrCut is returned, wrapped, where the last line of a recording is not whole: its agent was killed, or still runs.
-var ErrCut = errors.New("the end is cut off")
+// ErrTruncated is returned, wrapped, where the last line of a recording is not whole: its agent was killed, or still runs.
+var ErrTruncated = errors.New("the end is cut off")
 
 // maxLine bounds a line, in bytes: that of thousands of pods.
 const maxLine = 64 << 20
 
 // Read calls each with every line of a recording, in order. It ends with the first error, of each or of a line that cannot be read; one
-// that is ErrCut comes after all that there is.
+// that is ErrTruncated comes after all that there is.
 func Read(from io.Reader, each func(Entry) error) error {
 	zip, err := gzip.NewReader(bufio.NewReader(from))
 	if errors.Is(err, io.EOF) {
 		return nil // Nothing was recorded yet.
 	}
 	if err != nil {
-		return fmt.Errorf("not a recording: %w", cut(err))
+		return fmt.Errorf("not a recording: %w", asTruncated(err))
 	}
 	lines := bufio.NewScanner(zip)
 	lines.Buffer(nil, maxLine)
@@ -36,11 +36,11 @@ func Read(from io.Reader, each func(Entry) error) error {
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			if lines.Scan(); errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
-				return fmt.Errorf("line %d: %w", n, ErrCut)
+				return fmt.Errorf("line %d: %w", n, ErrTruncated)
 			}
 			return fmt.Errorf("line %d: %w", n, err)
 		}
-		if e.Look == nil {
+		if e.Snapshot == nil {
 			return fmt.Errorf("line %d: nothing was seen", n)
 		}
 		if err := each(e); err != nil {
@@ -48,14 +48,14 @@ func Read(from io.Reader, each func(Entry) error) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("after line %d: %w", n, cut(err))
+		return fmt.Errorf("after line %d: %w", n, asTruncated(err))
 	}
 	return nil
 }
 
-func cut(err error) error {
+func asTruncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return ErrCut
+		return ErrTruncated
 	}
 	return err
 }

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// waiting bounds the looks that are still to be written, as to a disk that hangs.
-	waiting = 64
-	// again is after how many looks the state of the cluster is written though it has not changed: a file that was put away takes the
+	// queueSize bounds the looks that are still to be written, as to a disk that hangs.
+	queueSize = 64
+	// stateInterval is after how many looks the state of the cluster is written though it has not changed: a file that was put away takes the
 	// states before it along.
-	again = 60
-	// kept is the suffix of the file before the present one.
-	kept = ".1"
+	stateInterval = 60
+	// rotatedSuffix is the suffix of the file before the present one.
+	rotatedSuffix = ".1"
 )
 
 // Config is what a Recorder needs.
@@ -47,10 +47,10 @@ type Recorder struct {
 
 	cfg Config
 
-	told  *cluster.State // last; this and what follows belong to Look
-	since int            // looks since then
-	line  bytes.Buffer
-	zip   *gzip.Writer
+	lastState  *cluster.State // last; this and what follows belong to Look
+	sinceState int            // looks since then
+	line       bytes.Buffer
+	zip        *gzip.Writer
 
 	file *os.File // this and what follows belong to Run
 	size int64
@@ -60,13 +60,13 @@ type Recorder struct {
 func New(cfg Config) (*Recorder, error) {
 	r := &Recorder{cfg: cfg}
 	r.Spool = spool.New(spool.Config{
-		Waiting: waiting, Put: r.put, Close: r.close, Failing: "Cannot record what is seen", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "Cannot record what is seen", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
 	})
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	if err := r.begin(); err != nil {
+	if err := r.beginFile(); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -75,28 +75,28 @@ func New(cfg Config) (*Recorder, error) {
 // Name is that of its heartbeat.
 func (*Recorder) Name() string { return "record" }
 
-// Look hands over what was seen, and what the cluster said then. Both are read before it returns.
-func (r *Recorder) Look(seen *observe.Snapshot, said *cluster.State) {
-	e := Entry{Look: seen}
-	if r.since++; said != r.told || r.since >= again {
-		e.Cluster = slim(said)
+// Record hands over what was seen, and what the cluster said then. Both are read before it returns.
+func (r *Recorder) Record(seen *observe.Snapshot, said *cluster.State) {
+	e := Entry{Snapshot: seen}
+	if r.sinceState++; said != r.lastState || r.sinceState >= stateInterval {
+		e.Cluster = withoutSecrets(said)
 	}
 	r.line.Reset()
 	r.zip.Reset(&r.line)
 	err := json.NewEncoder(r.zip).Encode(e)
 	if err = errors.Join(err, r.zip.Close()); err != nil {
-		r.Drop() // A number that JSON does not know.
+		r.CountDropped() // A number that JSON does not know.
 		return
 	}
-	if r.Hand(bytes.Clone(r.line.Bytes())) && e.Cluster != nil {
-		r.told, r.since = said, 0
+	if r.Enqueue(bytes.Clone(r.line.Bytes())) && e.Cluster != nil {
+		r.lastState, r.sinceState = said, 0
 	}
 }
 
-// put writes a line. What of one a full disk has taken is cut off again.
-func (r *Recorder) put(line []byte) error {
+// write writes a line. What of one a full disk has taken is cut off again.
+func (r *Recorder) write(line []byte) error {
 	if r.file == nil || r.size > 0 && r.size+int64(len(line)) > r.cfg.MaxBytes {
-		if err := r.begin(); err != nil {
+		if err := r.beginFile(); err != nil {
 			return err
 		}
 	}
@@ -107,12 +107,12 @@ func (r *Recorder) put(line []byte) error {
 	return nil
 }
 
-// begin puts the file away and begins another. Nobody but the owner may read it: it names pods and what they do.
-func (r *Recorder) begin() error {
+// beginFile puts the file away and begins another. Nobody but the owner may read it: it names pods and what they do.
+func (r *Recorder) beginFile() error {
 	if err := r.close(); err != nil {
 		r.cfg.Log.Info("Cannot close a recording", "error", err.Error())
 	}
-	if err := os.Rename(r.cfg.Path, r.cfg.Path+kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record: %w", err)
 	}
 	file, err := os.OpenFile(r.cfg.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

@@ -19,12 +19,12 @@ import (
 
 // Entry is a line: what a look saw, and what the cluster said then where it is not what the line before had.
 type Entry struct {
-	Look    *observe.Snapshot `json:"look"`
-	Cluster *cluster.State    `json:"cluster,omitempty"`
+	Snapshot *observe.Snapshot `json:"look"`
+	Cluster  *cluster.State    `json:"cluster,omitempty"`
 }
 
-// slim is a state without what nobody decides by, such as environment variables, which may be secret.
-func slim(s *cluster.State) *cluster.State {
+// withoutSecrets is a state without what nobody decides by, such as environment variables, which may be secret.
+func withoutSecrets(s *cluster.State) *cluster.State {
 	out := *s
 	if s.Node != nil {
 		out.Node = &corev1.Node{TypeMeta: s.Node.TypeMeta, ObjectMeta: s.Node.ObjectMeta}
@@ -34,7 +34,7 @@ func slim(s *cluster.State) *cluster.State {
 	}
 	out.Pods = make([]*corev1.Pod, len(s.Pods))
 	for i, p := range s.Pods {
-		out.Pods[i] = slimPod(p)
+		out.Pods[i] = podWithoutSecrets(p)
 	}
 	return &out
 }
@@ -42,19 +42,19 @@ func slim(s *cluster.State) *cluster.State {
 // lastApplied holds all of an object, as kubectl has sent it.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-func slimPod(p *corev1.Pod) *corev1.Pod {
+func podWithoutSecrets(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
 	out.ManagedFields = nil
 	delete(out.Annotations, lastApplied)
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Overhead: p.Spec.Overhead,
 		Resources: p.Spec.Resources, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
-		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
+		Containers: containersWithoutSecrets(p.Spec.Containers), InitContainers: containersWithoutSecrets(p.Spec.InitContainers),
 	}
 	return out
 }
 
-func slimContainers(list []corev1.Container) []corev1.Container {
+func containersWithoutSecrets(list []corev1.Container) []corev1.Container {
 	out := slices.Clone(list)
 	for i := range out {
 		c := &out[i]

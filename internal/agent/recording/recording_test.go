@@ -79,11 +79,11 @@ func TestRecorder(t *testing.T) {
 	r := newRecorder(t, path, 1<<20)
 	first, second := &cluster.State{KnowsPods: true, Pods: []*corev1.Pod{secret()}}, &cluster.State{}
 	for i, s := range []*cluster.State{first, first, second} {
-		r.Look(look(i), s)
+		r.Record(look(i), s)
 	}
 	finish(t, r)
 	all := read(t, path)
-	if len(all) != 3 || all[0].Cluster == nil || all[1].Cluster != nil || all[2].Cluster == nil || !all[1].Look.At.Equal(start.Add(time.Second)) || all[2].Look.Node.CPUs.Value != 4 {
+	if len(all) != 3 || all[0].Cluster == nil || all[1].Cluster != nil || all[2].Cluster == nil || !all[1].Snapshot.At.Equal(start.Add(time.Second)) || all[2].Snapshot.Node.CPUs.Value != 4 {
 		t.Fatalf("recorded: %+v", all)
 	}
 	if p := all[0].Cluster.Pods[0]; p.Labels["app"] != "p" || p.Annotations["kept"] != "yes" || p.Spec.Containers[0].Name != "main" {
@@ -120,9 +120,9 @@ func TestFilesArePutAway(t *testing.T) {
 	r := newRecorder(t, path, most)
 	written := make(chan string)
 	r.Spool = spool.New(spool.Config{
-		Waiting: waiting, Put: r.put, Close: r.close, Clock: clocktesting.NewFakeClock(start), Log: logr.Discard(), Beat: func(string) { written <- "" },
+		QueueSize: queueSize, Write: r.write, Close: r.close, Clock: clocktesting.NewFakeClock(start), Log: logr.Discard(), Beat: func(string) { written <- "" },
 	})
-	if before, err := os.ReadFile(path + kept); err != nil || string(before) != "of an agent before" {
+	if before, err := os.ReadFile(path + rotatedSuffix); err != nil || string(before) != "of an agent before" {
 		t.Fatalf("%v; what an agent before has left is %q", err, before)
 	}
 	state := &cluster.State{KnowsPods: true}
@@ -132,14 +132,14 @@ func TestFilesArePutAway(t *testing.T) {
 	<-written // Nothing yet.
 	const looks = 200
 	for i := range looks {
-		r.Look(look(i), state)
+		r.Record(look(i), state)
 		<-written
 	}
 	cancel()
 	if err := <-ended; err != nil || r.Dropped() > 0 {
 		t.Fatal(err, r.Dropped())
 	}
-	for _, p := range []string{path, path + kept} {
+	for _, p := range []string{path, path + rotatedSuffix} {
 		info, err := os.Stat(p)
 		if err != nil || info.Size() > most {
 			t.Errorf("%v; %s has %d bytes", err, p, info.Size())
@@ -155,21 +155,21 @@ func TestNothingWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen.gz")
 	r := newRecorder(t, path, 1<<20)
 	old, now := &cluster.State{}, &cluster.State{KnowsPods: true}
-	for i := range waiting {
-		r.Look(look(i), old)
+	for i := range queueSize {
+		r.Record(look(i), old)
 	}
-	r.Look(look(waiting), now)
+	r.Record(look(queueSize), now)
 	bad := look(0)
 	bad.Disks = []observe.Disk{{Rate: observe.Known[observe.DiskRate]{Value: observe.DiskRate{Reads: math.NaN()}}}}
-	r.Look(bad, now)
+	r.Record(bad, now)
 	if r.Dropped() != 2 {
 		t.Errorf("%d looks were dropped, want 2", r.Dropped())
 	}
 	finish(t, r)
-	r.Look(look(waiting+1), now)
+	r.Record(look(queueSize+1), now)
 	finish(t, r) // Into a file of its own: the first has closed the other.
-	all := append(read(t, path+kept), read(t, path)...)
-	if last := all[len(all)-1].Cluster; len(all) != waiting+1 || last == nil || !last.KnowsPods {
+	all := append(read(t, path+rotatedSuffix), read(t, path)...)
+	if last := all[len(all)-1].Cluster; len(all) != queueSize+1 || last == nil || !last.KnowsPods {
 		t.Errorf("%d looks, the last one with %+v", len(all), last)
 	}
 }
@@ -183,7 +183,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	r.file.Close()
 	r.file = full
-	r.Look(look(0), &cluster.State{})
+	r.Record(look(0), &cluster.State{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Run(ctx); err == nil || r.Dropped() != 1 {
@@ -212,8 +212,8 @@ func TestReadBadFiles(t *testing.T) {
 		"empty":         {nil, 0, ""},
 		"good":          {good, 1, ""},
 		"two":           {append(bytes.Clone(good), good...), 2, ""},
-		"cut":           {append(bytes.Clone(good), good[:len(good)-15]...), 1, ErrCut.Error()},
-		"cut in a head": {append(bytes.Clone(good), good[:5]...), 1, ErrCut.Error()},
+		"cut":           {append(bytes.Clone(good), good[:len(good)-15]...), 1, ErrTruncated.Error()},
+		"cut in a head": {append(bytes.Clone(good), good[:5]...), 1, ErrTruncated.Error()},
 		"no gzip":       {[]byte("{\"look\":{}}\n{\"look\":{}}"), 0, "not a recording"},
 		"no JSON":       {zipped("what\n"), 0, "line 1"},
 		"not seen":      {zipped("{}\n"), 0, "nothing was seen"},
@@ -251,7 +251,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		_ = Read(&b, func(e Entry) error {
-			if e.Look == nil {
+			if e.Snapshot == nil {
 				t.Fatal("an entry without a look")
 			}
 			return nil

@@ -32,8 +32,8 @@ const (
 	RuleEnds  Kind = "rule-ends"
 )
 
-// gocrane's subcomponent and step for a kind; empty for none.
-func (k Kind) gocrane() (part, step string) {
+// executorLabels's subcomponent and step for a kind; empty for none.
+func (k Kind) executorLabels() (part, step string) {
 	switch k {
 	case CPUThrottle, MemoryThrottle:
 		return throttle, avoid
@@ -57,9 +57,9 @@ type Outcome string
 const (
 	// Done was carried out.
 	Done Outcome = "done"
-	// Would is of a kind that is not carried out, Previewed of a rule that is not.
-	Would     Outcome = "would"
-	Previewed Outcome = "preview"
+	// NotEnforced is of a kind that is not carried out, Previewed of a rule that is not.
+	NotEnforced Outcome = "would"
+	Previewed   Outcome = "preview"
 	// Refused was not allowed, Withheld had no budget, Gone nobody left to be done to, Failed an error.
 	Refused  Outcome = "refused"
 	Withheld Outcome = "withheld"
@@ -77,39 +77,39 @@ type Action struct {
 	Pod       qos.PodRef
 	Container string
 	From, To  string
-	// Frees is in millicores or bytes of Of, and of disks what By counts; None for none.
-	Frees float64
-	Of    qos.Resource
-	// By is what victims were ordered by; empty where there is no order.
-	By qos.Criterion
+	// Freed is in millicores or bytes of Of, and of disks what By counts; None for none.
+	Freed    float64
+	Resource qos.Resource
+	// Criterion is what victims were ordered by; empty where there is no order.
+	Criterion qos.Criterion
 	// Grace is what a pod may take to end; nil where it does not.
-	Grace *time.Duration
-	Why   string
-	// Err is what kept it from being done.
-	Err string
-	// Event is the reason of the event; empty for none. It is on the pod, or on the node where there is none.
-	Event string
+	Grace  *time.Duration
+	Reason string
+	// Error is what kept it from being done.
+	Error string
+	// EventReason is the reason of the event; empty for none. It is on the pod, or on the node where there is none.
+	EventReason string
 	// Warning tells that the event is one.
 	Warning bool
 }
 
-// record is the action as a line of the audit file.
-func (a *Action) record() Record {
+// toRecord is the action as a line of the audit file.
+func (a *Action) toRecord() Record {
 	r := Record{
-		Action: a.Kind, Outcome: a.Outcome, Error: a.Err, Rule: a.Rule, AvoidanceAction: a.Action,
-		Namespace: a.Pod.Namespace, Pod: a.Pod.Name, UID: a.Pod.UID, Container: a.Container, From: a.From, To: a.To, Why: a.Why,
+		Action: a.Kind, Outcome: a.Outcome, Error: a.Error, Rule: a.Rule, AvoidanceAction: a.Action,
+		Namespace: a.Pod.Namespace, Pod: a.Pod.Name, UID: a.Pod.UID, Container: a.Container, From: a.From, To: a.To, Reason: a.Reason,
 	}
-	switch a.Of {
+	switch a.Resource {
 	case qos.CPU:
-		r.FreesCores = new(a.Frees / milli)
+		r.FreesCores = new(a.Freed / milli)
 	case qos.Memory:
-		r.FreesBytes = &a.Frees
-	case qos.Disks, qos.None: // Nothing that can be added up.
+		r.FreesBytes = &a.Freed
+	case qos.Disks, qos.NoResource: // Nothing that can be added up.
 	}
-	if a.By != "" {
-		r.OrderedBy, r.Uses = a.By, &a.Frees
-		if a.Of == qos.CPU {
-			r.Uses = r.FreesCores
+	if a.Criterion != "" {
+		r.OrderedBy, r.Usage = a.Criterion, &a.Freed
+		if a.Resource == qos.CPU {
+			r.Usage = r.FreesCores
 		}
 	}
 	if a.Grace != nil {
@@ -118,31 +118,31 @@ func (a *Action) record() Record {
 	return r
 }
 
-// throttling is a change of a container's limit of cpu.
-func throttling(t *qos.Throttle, outcome Outcome) Action {
+// throttleAction is a change of a container's limit of cpu.
+func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 	a := Action{
-		Kind: CPUThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerOf, From: t.From.String(), To: t.To.String(),
-		Frees: float64(t.Frees), Of: qos.CPU, Why: t.Why,
+		Kind: CPUThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
+		Freed: float64(t.Freed), Resource: qos.CPU, Reason: t.Reason,
 	}
-	if t.Frees < 0 {
+	if t.Freed < 0 {
 		a.Kind = CPURestore
 	}
 	return a
 }
 
-// memoryThrottling is a change of a container's limit of memory.
-func memoryThrottling(t *qos.MemoryThrottle, outcome Outcome) Action {
+// memoryThrottleAction is a change of a container's limit of memory.
+func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 	a := Action{
-		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerOf, From: t.From.String(), To: t.To.String(),
-		Frees: float64(t.Frees), Of: qos.Memory, Why: t.Why,
+		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
+		Freed: float64(t.Freed), Resource: qos.Memory, Reason: t.Reason,
 	}
-	if t.Frees < 0 {
+	if t.Freed < 0 {
 		a.Kind = MemoryRestore
 	}
 	return a
 }
 
-// eviction is a pod that has to go.
-func eviction(e *qos.Eviction, outcome Outcome) Action {
-	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Frees: e.Frees, Of: e.Of, By: e.By, Grace: &e.Takes, Why: e.Why}
+// evictionAction is a pod that has to go.
+func evictionAction(e *qos.Eviction, outcome Outcome) Action {
+	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Freed: e.Freed, Resource: e.Resource, Criterion: e.Criterion, Grace: &e.GracePeriod, Reason: e.Reason}
 }

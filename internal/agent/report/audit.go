@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// waiting bounds the lines that are still to be written, as to a disk that hangs.
-	waiting = 1024
-	// kept is the suffix of the file before the present one.
-	kept = ".1"
+	// queueSize bounds the lines that are still to be written, as to a disk that hangs.
+	queueSize = 1024
+	// rotatedSuffix is the suffix of the file before the present one.
+	rotatedSuffix = ".1"
 )
 
 // Record is a line of the audit file: an action, with what it was done for and what came of it. Fields may be added.
@@ -50,13 +50,13 @@ type Record struct {
 	// OrderedBy is what the victims of an eviction were ordered by, Uses how much of it this one has: cores, bytes, by second, or a share
 	// of time.
 	OrderedBy qos.Criterion `json:"orderedBy,omitempty"`
-	Uses      *float64      `json:"uses,omitempty"`
+	Usage     *float64      `json:"uses,omitempty"`
 	// Value, Threshold and Unit are those of a rule; Gap is how much has to go, in millicores or bytes.
 	Value     *float64 `json:"value,omitempty"`
 	Threshold *float64 `json:"threshold,omitempty"`
 	Unit      string   `json:"unit,omitempty"`
 	Gap       float64  `json:"gap,omitempty"`
-	Why       string   `json:"why,omitempty"`
+	Reason    string   `json:"why,omitempty"`
 }
 
 // AuditConfig is what an Audit needs.
@@ -89,8 +89,8 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	}
 	a := &Audit{cfg: cfg}
 	a.Spool = spool.New(spool.Config{
-		Waiting: waiting, Put: a.put, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
-		Failing: "Cannot write to the audit file; what is done goes on, and is in this log",
+		QueueSize: queueSize, Write: a.write, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		FailureMessage: "Cannot write to the audit file; what is done goes on, and is in this log",
 	})
 	if err := a.open(); err != nil {
 		return nil, err
@@ -105,10 +105,10 @@ func (a *Audit) Name() string { return "audit" }
 func (a *Audit) Write(r Record) {
 	line, err := json.Marshal(r)
 	if err != nil {
-		a.Drop() // A number that JSON does not know.
+		a.CountDropped() // A number that JSON does not know.
 		return
 	}
-	a.Hand(append(line, '\n'))
+	a.Enqueue(append(line, '\n'))
 }
 
 func (a *Audit) close() error {
@@ -144,8 +144,8 @@ func (a *Audit) open() error {
 	return nil
 }
 
-// put writes one line.
-func (a *Audit) put(line []byte) error {
+// write writes one line.
+func (a *Audit) write(line []byte) error {
 	if a.file != nil && a.size > 0 && a.size+int64(len(line)) > a.cfg.MaxBytes {
 		if err := a.rotate(); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (a *Audit) put(line []byte) error {
 
 // rotate puts the file in the place of the one before. While that cannot be done nothing is written, so that the disk does not fill.
 func (a *Audit) rotate() error {
-	if err := os.Rename(a.cfg.Path, a.cfg.Path+kept); err != nil {
+	if err := os.Rename(a.cfg.Path, a.cfg.Path+rotatedSuffix); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	last := a.file

@@ -27,6 +27,6 @@ func BenchmarkPlan(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		t.Plan(&plan)
+		t.ReportPlan(&plan)
 	}
 }

@@ -82,8 +82,8 @@ func (m *metrics) collectors() []prometheus.Collector {
 // keyOf is gocrane's name of a rule.
 func keyOf(rule string) string { return strings.Replace(rule, "/", ".", 1) }
 
-// forget takes away the series of a rule that is no more.
-func (m *metrics) forget(rule string) {
+// removeRule takes away the series of a rule that is no more.
+func (m *metrics) removeRule(rule string) {
 	labels := prometheus.Labels{"rule": rule}
 	for _, v := range []interface{ DeletePartialMatch(l prometheus.Labels) int }{
 		m.previews, m.firing, m.gapCores, m.gapBytes, m.previewCores, m.previewBytes, m.withheld,
@@ -94,34 +94,34 @@ func (m *metrics) forget(rule string) {
 	m.analyzed.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
 }
 
-// rule shows how a rule stands.
-func (m *metrics) rule(key string, f *qos.Finding, fires bool) {
-	m.analyzer.WithLabelValues(key, typeAvoidance).Set(number(f.Phase == qos.Firing))
-	m.analyzer.WithLabelValues(key, typeRestore).Set(number(!fires))
-	m.analyzer.WithLabelValues(key, typeError).Set(number(f.Phase == qos.Unknown || f.Phase == qos.Held))
+// setRule shows how a rule stands.
+func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
+	m.analyzer.WithLabelValues(key, typeAvoidance).Set(boolValue(f.Phase == qos.Firing))
+	m.analyzer.WithLabelValues(key, typeRestore).Set(boolValue(!fires))
+	m.analyzer.WithLabelValues(key, typeError).Set(boolValue(f.Phase == qos.Unknown || f.Phase == qos.Held))
 	// A rule may become a preview, or one on another resource.
 	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
-	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(number(fires))
-	gap := max(f.Gap-f.Going, 0)
+	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(boolValue(fires))
+	gap := max(f.Gap-f.PendingRelease, 0)
 	if f.Phase != qos.Firing {
 		gap = 0
 	}
-	if f.Of == qos.CPU {
+	if f.Resource == qos.CPU {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
 	} else {
 		m.gapCores.DeleteLabelValues(f.Rule)
 	}
-	if f.Of == qos.Memory {
+	if f.Resource == qos.Memory {
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
 	} else {
 		m.gapBytes.DeleteLabelValues(f.Rule)
 	}
 }
 
-// done counts an action that was carried out, or not.
-func (m *metrics) done(a *Action) {
+// countAction counts an action that was carried out, or not.
+func (m *metrics) countAction(a *Action) {
 	m.actions.WithLabelValues(string(a.Kind), string(a.Outcome)).Inc()
-	part, step := a.Kind.gocrane()
+	part, step := a.Kind.executorLabels()
 	if part == "" {
 		return
 	}
@@ -133,11 +133,11 @@ func (m *metrics) done(a *Action) {
 		}
 	case Failed, Refused:
 		m.failed.WithLabelValues(part, step).Inc()
-	case Would, Previewed, Withheld, Gone:
+	case NotEnforced, Previewed, Withheld, Gone:
 	}
 }
 
-func number(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -12,125 +12,125 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// Plan tells what a plan says of rules, and what it would do that is not carried out. What is carried out is told when it was.
-func (t *Teller) Plan(plan *qos.Plan) {
+// ReportPlan tells what a plan says of rules, and what it would do that is not carried out. What is carried out is told when it was.
+func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, told := range t.rules {
 		told.seen = false
 	}
 	for i := range plan.Rules {
-		t.rule(plan, &plan.Rules[i])
+		t.reportRule(plan, &plan.Rules[i])
 	}
 	for name, told := range t.rules {
 		if !told.seen {
-			t.ended(name, told, "the rule is no more")
-			t.metrics.forget(name)
+			t.reportEnded(name, told, "the rule is no more")
+			t.metrics.removeRule(name)
 			delete(t.rules, name)
 		}
 	}
 	for i := range plan.Previews {
 		p := &plan.Previews[i]
-		t.unenforced(p.Throttles, p.MemoryThrottles, p.Evictions, Previewed)
+		t.reportEachOnce(p.Throttles, p.MemoryThrottles, p.Evictions, Previewed)
 	}
-	t.would(plan)
-	t.executors(plan)
+	t.reportNotEnforced(plan)
+	t.setExecutorMetrics(plan)
 }
 
-func (t *Teller) rule(plan *qos.Plan, f *qos.Finding) {
+func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	told := t.rules[f.Rule]
 	if told == nil {
-		told = &ruleTold{key: keyOf(f.Rule), once: map[string]bool{}}
+		told = &ruleStatus{key: keyOf(f.Rule), reported: map[string]bool{}}
 		t.rules[f.Rule] = told
 	}
 	told.seen, told.action = true, f.Action
 	fires := f.Phase == qos.Firing || f.Phase == qos.Falling || f.Phase == qos.Held
-	t.metrics.rule(told.key, f, fires)
-	t.previewed(plan, f)
+	t.metrics.setRule(told.key, f, fires)
+	t.setPreviewMetrics(plan, f)
 	if told.phase != f.Phase {
-		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Above, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Why)
+		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
 		told.phase = f.Phase
 	}
 	switch {
-	case fires && !told.fires:
-		t.begun(plan, f, told)
-	case !fires && told.fires:
-		why := measured(f, "not above")
+	case fires && !told.firing:
+		t.reportFiring(plan, f, told)
+	case !fires && told.firing:
+		why := describeMeasurement(f, "not above")
 		if f.Phase == qos.Unknown {
-			why = f.Why
+			why = f.Reason
 		}
-		t.ended(f.Rule, told, why)
+		t.reportEnded(f.Rule, told, why)
 	}
 	if by := f.Withheld; by != told.withheld && f.Phase == qos.Firing {
 		told.withheld = by
-		t.withheld(f)
+		t.reportWithheld(f)
 	}
 }
 
-// measured is a rule's measurement for people, and where it lies.
-func measured(f *qos.Finding, side string) string {
+// describeMeasurement is a rule's measurement for people, and where it lies.
+func describeMeasurement(f *qos.Finding, side string) string {
 	times := fmt.Sprintf("%d times in a row", f.Count)
 	if f.Count == 1 {
 		times = "once"
 	}
-	return fmt.Sprintf("%s, %s %s, %s", qos.Reading(f.Value, f.Unit), side, qos.Reading(f.Above, f.Unit), times)
+	return fmt.Sprintf("%s, %s %s, %s", qos.FormatValue(f.Value, f.Unit), side, qos.FormatValue(f.Threshold, f.Unit), times)
 }
 
-// begun tells that a rule fires.
-func (t *Teller) begun(plan *qos.Plan, f *qos.Finding, told *ruleTold) {
-	told.fires = true
+// reportFiring tells that a rule fires.
+func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus) {
+	told.firing = true
 	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
-	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, measured(f, "above"))
-	if doing := t.doing(plan, f); doing != "" {
+	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, describeMeasurement(f, "above"))
+	if doing := t.plannedActions(plan, f); doing != "" {
 		text += "; " + doing
 	}
-	if f.Why != "" {
-		text += "; " + f.Why
+	if f.Reason != "" {
+		text += "; " + f.Reason
 	}
-	t.cfg.Log.Info("Rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Above, "unit", f.Unit, "preview", f.Preview, "why", f.Why)
-	r := ruleRecord(RuleFires, f)
+	t.cfg.Log.Info("Rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
+	r := newRuleRecord(RuleFires, f)
 	if f.Preview {
 		r.Outcome = Previewed
 	}
-	t.audit(r)
-	t.event(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
+	t.writeAudit(r)
+	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
 }
 
-// ended tells that a rule has ended.
-func (t *Teller) ended(rule string, told *ruleTold, why string) {
-	clear(told.once)
+// reportEnded tells that a rule has ended.
+func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
+	clear(told.reported)
 	told.withheld = qos.NotWithheld
-	if !told.fires {
+	if !told.firing {
 		return
 	}
-	told.fires = false
+	told.firing = false
 	t.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
 	t.cfg.Log.Info("Rule has ended", "rule", rule, "action", told.action, "why", why)
-	t.audit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: told.action, Why: why})
-	t.event(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
+	t.writeAudit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: told.action, Reason: why})
+	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
 }
 
-// withheld tells why a rule that fires evicts nobody, or not all that it should. It is counted when that begins.
-func (t *Teller) withheld(f *qos.Finding) {
-	if f.Withheld == qos.NotWithheld || f.Withheld == qos.ByWaiting {
+// reportWithheld tells why a rule that fires evicts nobody, or not all that it should. It is counted when that begins.
+func (t *Reporter) reportWithheld(f *qos.Finding) {
+	if f.Withheld == qos.NotWithheld || f.Withheld == qos.WithheldForMetric {
 		return
 	}
 	t.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
-	t.cfg.Log.Info("Evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Why)
-	r := ruleRecord(Evict, f)
+	t.cfg.Log.Info("Evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
+	r := newRuleRecord(Evict, f)
 	r.Outcome = Withheld
-	t.audit(r)
-	t.event(qos.PodRef{}, corev1.EventTypeWarning, reasonWithheld, f.Rule+" "+string(f.Withheld), fmt.Sprintf("%s: %s", f.Rule, f.Why))
+	t.writeAudit(r)
+	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonWithheld, f.Rule+" "+string(f.Withheld), fmt.Sprintf("%s: %s", f.Rule, f.Reason))
 }
 
-func ruleRecord(kind Kind, f *qos.Finding) Record {
+func newRuleRecord(kind Kind, f *qos.Finding) Record {
 	return Record{
-		Action: kind, Outcome: Done, Rule: f.Rule, AvoidanceAction: f.Action, Value: &f.Value, Threshold: &f.Above, Unit: f.Unit, Gap: f.Gap, Why: f.Why,
+		Action: kind, Outcome: Done, Rule: f.Rule, AvoidanceAction: f.Action, Value: &f.Value, Threshold: &f.Threshold, Unit: f.Unit, Gap: f.Gap, Reason: f.Reason,
 	}
 }
 
-// doing says what a plan does for a rule.
-func (t *Teller) doing(plan *qos.Plan, f *qos.Finding) string {
+// plannedActions says what a plan does for a rule.
+func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if f.Preview {
 		for i := range plan.Previews {
@@ -169,22 +169,22 @@ func (t *Teller) doing(plan *qos.Plan, f *qos.Finding) string {
 			verb = w.would
 		}
 		if len(w.pods) > 0 {
-			parts = append(parts, verb+" "+some(w.pods))
+			parts = append(parts, verb+" "+listPods(w.pods))
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-// some names the first few.
-func some(pods []string) string {
-	if more := len(pods) - toldPods; more > 0 {
-		return strings.Join(pods[:toldPods], ", ") + fmt.Sprintf(" and %d more", more)
+// listPods names the first few.
+func listPods(pods []string) string {
+	if more := len(pods) - maxNamedPods; more > 0 {
+		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(pods, ", ")
 }
 
-// would tells of actions of kinds that are not carried out.
-func (t *Teller) would(plan *qos.Plan) {
+// reportNotEnforced tells of actions of kinds that are not carried out.
+func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
 	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if t.cfg.Enforced(CPUThrottle) {
 		throttles = nil
@@ -195,46 +195,46 @@ func (t *Teller) would(plan *qos.Plan) {
 	if t.cfg.Enforced(Evict) {
 		evictions = nil
 	}
-	t.unenforced(throttles, memory, evictions, Would)
-	if t.cfg.Enforced(Taint) || plan.Avoid.Wanted == t.avoided {
+	t.reportEachOnce(throttles, memory, evictions, NotEnforced)
+	if t.cfg.Enforced(Taint) || plan.Avoid.Desired == t.avoided {
 		return
 	}
-	t.avoided = plan.Avoid.Wanted
-	a := Action{Kind: Untaint, Outcome: Would, Why: plan.Avoid.Why}
+	t.avoided = plan.Avoid.Desired
+	a := Action{Kind: Untaint, Outcome: NotEnforced, Reason: plan.Avoid.Reason}
 	if t.avoided {
 		a.Kind = Taint
 	}
-	t.did(a)
+	t.reportAction(a)
 }
 
-// unenforced tells of each action once while its rule fires: it is planned anew at each measurement, since nobody carries it out.
-func (t *Teller) unenforced(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
+// reportEachOnce tells of each action once while its rule fires: it is planned anew at each measurement, since nobody carries it out.
+func (t *Reporter) reportEachOnce(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
 	for i := range throttles {
-		t.onceOf(throttles[i].Rule, throttles[i].ContainerID, throttling(&throttles[i], outcome))
+		t.reportOnce(throttles[i].Rule, throttles[i].ContainerID, throttleAction(&throttles[i], outcome))
 	}
 	for i := range memory {
-		t.onceOf(memory[i].Rule, memory[i].ContainerID, memoryThrottling(&memory[i], outcome))
+		t.reportOnce(memory[i].Rule, memory[i].ContainerID, memoryThrottleAction(&memory[i], outcome))
 	}
 	for i := range evictions {
-		t.onceOf(evictions[i].Rule, evictions[i].Pod.UID, eviction(&evictions[i], outcome))
+		t.reportOnce(evictions[i].Rule, evictions[i].Pod.UID, evictionAction(&evictions[i], outcome))
 	}
 }
 
-func (t *Teller) onceOf(rule, id string, a Action) {
+func (t *Reporter) reportOnce(rule, id string, a Action) {
 	told := t.rules[rule]
 	key := string(a.Kind) + " " + id
-	if told == nil || told.once[key] || len(told.once) >= remembered {
+	if told == nil || told.reported[key] || len(told.reported) >= maxTracked {
 		return
 	}
-	told.once[key] = true
+	told.reported[key] = true
 	if a.Outcome == Previewed {
 		t.metrics.previews.WithLabelValues(rule, string(a.Kind)).Inc()
 	}
-	t.did(a)
+	t.reportAction(a)
 }
 
-// previewed shows how much the plan of a rule in preview would free.
-func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
+// setPreviewMetrics shows how much the plan of a rule in preview would free.
+func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	if !f.Preview {
 		t.metrics.previewCores.DeleteLabelValues(f.Rule)
 		t.metrics.previewBytes.DeleteLabelValues(f.Rule)
@@ -244,18 +244,18 @@ func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
 	for i := range plan.Previews {
 		if p := &plan.Previews[i]; p.Rule == f.Rule {
 			for j := range p.Throttles {
-				cores += float64(p.Throttles[j].Frees) / milli
+				cores += float64(p.Throttles[j].Freed) / milli
 			}
 			for j := range p.MemoryThrottles {
-				bytes += float64(p.MemoryThrottles[j].Frees)
+				bytes += float64(p.MemoryThrottles[j].Freed)
 			}
 			for j := range p.Evictions {
-				switch e := &p.Evictions[j]; e.Of {
+				switch e := &p.Evictions[j]; e.Resource {
 				case qos.CPU:
-					cores += e.Frees / milli
+					cores += e.Freed / milli
 				case qos.Memory:
-					bytes += e.Frees
-				case qos.Disks, qos.None:
+					bytes += e.Freed
+				case qos.Disks, qos.NoResource:
 				}
 			}
 		}
@@ -264,22 +264,22 @@ func (t *Teller) previewed(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.previewBytes.WithLabelValues(f.Rule).Set(bytes)
 }
 
-// executors shows what the plan does that is carried out.
-func (t *Teller) executors(plan *qos.Plan) {
-	t.metrics.analyzer.WithLabelValues("", typeScheduling).Set(number(!plan.Avoid.Wanted))
+// setExecutorMetrics shows what the plan does that is carried out.
+func (t *Reporter) setExecutorMetrics(plan *qos.Plan) {
+	t.metrics.analyzer.WithLabelValues("", typeScheduling).Set(boolValue(!plan.Avoid.Desired))
 	if t.cfg.Enforced(Taint) {
-		t.metrics.executor.WithLabelValues(schedule, avoid).Set(number(plan.Avoid.Wanted))
-		t.metrics.executor.WithLabelValues(schedule, restore).Set(number(!plan.Avoid.Wanted))
+		t.metrics.executor.WithLabelValues(schedule, avoid).Set(boolValue(plan.Avoid.Desired))
+		t.metrics.executor.WithLabelValues(schedule, restore).Set(boolValue(!plan.Avoid.Desired))
 	}
 	if t.cfg.Enforced(CPUThrottle) {
 		takes, gives := false, false
 		for i := range plan.Throttles {
-			takes, gives = takes || plan.Throttles[i].Frees > 0, gives || plan.Throttles[i].Frees < 0
+			takes, gives = takes || plan.Throttles[i].Freed > 0, gives || plan.Throttles[i].Freed < 0
 		}
-		t.metrics.executor.WithLabelValues(throttle, avoid).Set(number(takes))
-		t.metrics.executor.WithLabelValues(throttle, restore).Set(number(gives))
+		t.metrics.executor.WithLabelValues(throttle, avoid).Set(boolValue(takes))
+		t.metrics.executor.WithLabelValues(throttle, restore).Set(boolValue(gives))
 	}
 	if t.cfg.Enforced(Evict) {
-		t.metrics.executor.WithLabelValues(evict, avoid).Set(number(len(plan.Evictions) > 0))
+		t.metrics.executor.WithLabelValues(evict, avoid).Set(boolValue(len(plan.Evictions) > 0))
 	}
 }

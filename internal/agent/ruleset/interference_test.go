@@ -53,7 +53,7 @@ func TestInterferenceExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
-	if len(problems) > 0 || len(policy.Rules) != 3 || !policy.Rules[2].Preview || policy.Rules[2].Metric != qos.InterferenceIO || policy.Rules[2].Action.Evict == nil || policy.Rules[0].Above != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
+	if len(problems) > 0 || len(policy.Rules) != 3 || !policy.Rules[2].Preview || policy.Rules[2].Metric != qos.InterferenceIO || policy.Rules[2].Action.Evict == nil || policy.Rules[0].Threshold != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
 		t.Errorf("%+v, %q", policy.Rules, problems)
 	}
 	pod := func(workload string) *corev1.Pod {

@@ -25,7 +25,7 @@ func Parse(content []byte) (Set, error) {
 		return Set{}, fmt.Errorf("rules: %w", err)
 	}
 	var set Set
-	for _, o := range items(objects) {
+	for _, o := range flattenLists(objects) {
 		gvk := o.GroupVersionKind()
 		if gvk.Group != ensurancev1alpha1.GroupName {
 			continue
@@ -44,8 +44,8 @@ func Parse(content []byte) (Set, error) {
 	return set, nil
 }
 
-// items are objects, with those of lists, as kubectl get prints them, in the place of these.
-func items(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+// flattenLists are objects, with those of lists, as kubectl get prints them, in the place of these.
+func flattenLists(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
 		list, ok := o.Object["items"].([]any)

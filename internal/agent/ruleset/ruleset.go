@@ -47,11 +47,11 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 		actions[a.Name] = a
 	}
 	for i := range s.PodQOS {
-		if _, err := podqos.Read(&s.PodQOS[i]); err != nil {
+		if _, err := podqos.NewRule(&s.PodQOS[i]); err != nil {
 			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it is for no pod", s.PodQOS[i].Name, err))
 		}
 	}
-	names, judges := map[string]bool{}, judgements{}
+	names, judges := map[string]bool{}, conflicts{}
 	list := slices.Clone(s.NodeQOS)
 	slices.SortFunc(list, func(a, b ensurancev1alpha1.NodeQOS) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range list {
@@ -59,7 +59,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 		complain := func(format string, args ...any) {
 			problems = append(problems, "NodeQOS "+q.Name+": "+fmt.Sprintf(format, args...))
 		}
-		matches, err := selects(q.Spec.Selector)
+		matches, err := newMatcher(q.Spec.Selector)
 		if err != nil {
 			complain("selector: %v", err)
 			continue
@@ -73,7 +73,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 				complain("rules[%d]: %v", j, err)
 				continue
 			}
-			for _, why := range idle(&rule) {
+			for _, why := range ineffectiveParts(&rule) {
 				complain("rules[%d].%s", j, why)
 			}
 			if names[rule.Name] {
@@ -93,40 +93,40 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 	return policy, problems
 }
 
-// judgements are rules by what they look at, to find those that contradict each other.
-type judgements map[string]*qos.Rule
+// conflicts are rules by what they look at, to find those that contradict each other.
+type conflicts map[string]*qos.Rule
 
 // add returns how a rule contradicts one before it: both take the same action for the same series, and say different things of when. Rules
 // of different actions, as throttling first and evicting later, do not.
-func (j judgements) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
+func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	key := rule.Metric + " " + metav1.FormatLabelSelector(r.MetricRule.Selector) + " " + rule.Action.Name
 	other := j[key]
 	switch {
 	case other == nil:
 		j[key] = rule
-	case other.Above != rule.Above:
-		return fmt.Sprintf("%s judges %s as well, above %g and not above %g", other.Name, rule.Metric, other.Above, rule.Above)
+	case other.Threshold != rule.Threshold:
+		return fmt.Sprintf("%s judges %s as well, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
 	case other.Preview != rule.Preview:
-		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Above)
+		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Threshold)
 	}
 	return ""
 }
 
-// idle are the parts of a rule that never do anything, with the field that is the cause.
-func idle(r *qos.Rule) (out []string) {
+// ineffectiveParts are the parts of a rule that never do anything, with the field that is the cause.
+func ineffectiveParts(r *qos.Rule) (out []string) {
 	metric, ok := qos.Lookup(r.Metric)
 	switch {
 	case !ok:
 		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
-	case metric.AboutDisks() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
+	case metric.IsDisk() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk; the rule keeps new pods away and evicts where the action says so", r.Action.Name, r.Metric))
-	case metric.Given() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
+	case metric.NotUsage() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.Action.Name, r.Metric))
-	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.AboutMemory(): // An action of both is for rules of either.
+	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action of both is for rules of either.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
 	}
-	if most := metric.Most(); ok && r.Above >= most {
-		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Above, r.Metric, most))
+	if most := metric.MaxValue(); ok && r.Threshold >= most {
+		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, most))
 	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", r.Action.Name))
@@ -134,8 +134,8 @@ func idle(r *qos.Rule) (out []string) {
 	return out
 }
 
-// selects is a selector as a function; nil for all.
-func selects(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
+// newMatcher is a selector as a function; nil for all.
+func newMatcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil
 	}
@@ -148,31 +148,31 @@ func selects(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 
 func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions map[string]*ensurancev1alpha1.AvoidanceAction) (qos.Rule, error) {
 	out := qos.Rule{
-		Name: q.Name + "/" + r.Name, Trigger: 1, Restore: 1, MaxAge: defaultAge,
+		Name: q.Name + "/" + r.Name, TriggerCount: 1, RestoreCount: 1, MaxAge: defaultAge,
 		Preview: r.Strategy == ensurancev1alpha1.AvoidanceActionStrategyPreview,
-		Action:  action(r.AvoidanceActionName, actions[r.AvoidanceActionName]),
+		Action:  newAction(r.AvoidanceActionName, actions[r.AvoidanceActionName]),
 	}
 	m := r.MetricRule
 	if m == nil {
 		return out, fmt.Errorf("%s has no metricRule", r.Name)
 	}
 	// Fractions are kept: 0.5 is not 1.
-	out.Metric, out.Above = m.Name, m.Value.AsApproximateFloat64()
-	if !(out.Above > 0) || math.IsInf(out.Above, 0) {
+	out.Metric, out.Threshold = m.Name, m.Value.AsApproximateFloat64()
+	if !(out.Threshold > 0) || math.IsInf(out.Threshold, 0) {
 		return out, fmt.Errorf("metricRule.value: %s: must be more than 0", m.Value.String())
 	}
 	var err error
-	if out.Selects, err = selects(m.Selector); err != nil {
+	if out.Matches, err = newMatcher(m.Selector); err != nil {
 		return out, fmt.Errorf("metricRule.selector: %w", err)
 	}
 	if err := checkRule(r); err != nil {
 		return out, err
 	}
 	if r.AvoidanceThreshold != nil {
-		out.Trigger = int(*r.AvoidanceThreshold)
+		out.TriggerCount = int(*r.AvoidanceThreshold)
 	}
 	if r.RestoreThreshold != nil {
-		out.Restore = int(*r.RestoreThreshold)
+		out.RestoreCount = int(*r.RestoreThreshold)
 	}
 	if p := q.Spec.NodeQualityProbe; p != nil && p.NodeLocalGet != nil && p.NodeLocalGet.LocalCacheTTLSeconds != nil {
 		// 0 means the present measurement; it takes a moment to get from the kernel into a rule.
@@ -181,8 +181,8 @@ func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions ma
 	return out, nil
 }
 
-// action is what an AvoidanceAction says; without one, new pods are kept away and nothing else is done.
-func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
+// newAction is what an AvoidanceAction says; without one, new pods are kept away and nothing else is done.
+func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	out := qos.Action{Name: name, CoolDown: defaultCoolDown}
 	if a == nil {
 		return out
@@ -192,16 +192,16 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	}
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
 		const percent = 100
-		out.Throttle = &qos.Throttling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}
+		out.Throttle = &qos.CPUThrottling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}
 	}
 	if t := a.Spec.Throttle; t != nil && t.MemoryThrottle != nil {
-		out.ThrottleMemory = &qos.MemoryThrottling{Reclaim: t.MemoryThrottle.ForceGC}
+		out.ThrottleMemory = &qos.MemoryThrottleSettings{Reclaim: t.MemoryThrottle.ForceGC}
 	}
 	if e := a.Spec.Eviction; e != nil {
-		out.Evict = &qos.Evicting{}
+		out.Evict = &qos.EvictionSettings{}
 		if e.TerminationGracePeriodSeconds != nil {
 			grace := time.Duration(*e.TerminationGracePeriodSeconds) * time.Second
-			out.Evict.Grace = &grace
+			out.Evict.GracePeriod = &grace
 		}
 	}
 	return out
@@ -210,7 +210,7 @@ func action(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 // PodRules are those of PodQOS, read once for many pods.
 type PodRules struct {
 	// all are those that can be read, ranked those of them that give a cpuPriority.
-	all, ranked podqos.Rules
+	all, withPriority podqos.Rules
 }
 
 // PodRules reads the PodQOS of the set. One that cannot be read is for no pod.
@@ -219,10 +219,10 @@ func (s Set) PodRules() PodRules {
 	for i := range list {
 		list[i] = &s.PodQOS[i]
 	}
-	out := PodRules{all: podqos.ReadAll(list)}
+	out := PodRules{all: podqos.NewRules(list)}
 	for _, r := range out.all {
 		if q := r.Spec.ResourceQOS; q != nil && q.CPUQOS != nil && q.CPUQOS.CPUPriority != nil {
-			out.ranked = append(out.ranked, r)
+			out.withPriority = append(out.withPriority, r)
 		}
 	}
 	return out
@@ -230,7 +230,7 @@ func (s Set) PodRules() PodRules {
 
 // CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
 func (r PodRules) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
-	best := r.ranked.Best(pod)
+	best := r.withPriority.BestMatch(pod)
 	if best == nil {
 		return 0, false
 	}

@@ -31,11 +31,11 @@ func TestExample(t *testing.T) {
 		t.Fatalf("%v, %+v", problems, policy.Rules)
 	}
 	cpu, memory := policy.Rules[0], policy.Rules[1]
-	if cpu.Name != "mixed/cpu-high" || cpu.Above != 80 || cpu.Trigger != 2 || cpu.Restore != 5 || cpu.Preview || cpu.MaxAge != time.Minute ||
+	if cpu.Name != "mixed/cpu-high" || cpu.Threshold != 80 || cpu.TriggerCount != 2 || cpu.RestoreCount != 5 || cpu.Preview || cpu.MaxAge != time.Minute ||
 		cpu.Action.CoolDown != time.Minute || cpu.Action.Throttle.Step != 0.2 || cpu.Action.Throttle.Floor != 0.1 || cpu.Action.Evict != nil {
 		t.Errorf("%+v", cpu)
 	}
-	if !memory.Preview || memory.Trigger != 1 || memory.Restore != 1 || *memory.Action.Evict.Grace != time.Minute || memory.Action.Throttle != nil {
+	if !memory.Preview || memory.TriggerCount != 1 || memory.RestoreCount != 1 || *memory.Action.Evict.GracePeriod != time.Minute || memory.Action.Throttle != nil {
 		t.Errorf("%+v", memory)
 	}
 	if policy, _ = set.Policy(map[string]string{"pool": "other"}, qos.DefaultLimits()); len(policy.Rules) > 0 {
@@ -64,7 +64,7 @@ func TestFractions(t *testing.T) {
 			t.Fatal(err)
 		}
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
-		if len(policy.Rules) != 1 || policy.Rules[0].Above != want {
+		if len(policy.Rules) != 1 || policy.Rules[0].Threshold != want {
 			t.Errorf("%s: %+v", text, policy.Rules)
 		}
 		if len(problems) != 1 || !strings.Contains(problems[0], "no AvoidanceAction x") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
@@ -130,7 +130,7 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 		t.Fatal(err)
 	}
 	policy, problems := set.Policy(nil, qos.DefaultLimits())
-	if len(policy.Rules) != 6 || policy.Rules[0].Above != 1000 {
+	if len(policy.Rules) != 6 || policy.Rules[0].Threshold != 1000 {
 		t.Errorf("%+v", policy.Rules)
 	}
 	for i, want := range []string{
@@ -175,7 +175,7 @@ func FuzzParse(f *testing.F) {
 		}
 		policy, _ := set.Policy(nil, qos.DefaultLimits())
 		for _, r := range policy.Rules {
-			if !(r.Above > 0) || r.Trigger < 1 || r.Restore < 1 || r.MaxAge <= 0 {
+			if !(r.Threshold > 0) || r.TriggerCount < 1 || r.RestoreCount < 1 || r.MaxAge <= 0 {
 				t.Errorf("%+v", r)
 			}
 			if th := r.Action.Throttle; th != nil && !(th.Step >= 0 && th.Step <= 1 && th.Floor >= 0 && th.Floor <= 1) {

@@ -19,12 +19,12 @@ func TestTransfers(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
 	when := s.At.Add(-3 * time.Second)
-	p.Transfer = known(observe.Transfer{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
-	p.Stalled = observe.Stalls{IO: known(series.Ratio(0.3))}
-	s.Node.DisksUncounted, s.Node.DisksInPart = "not by this kernel", true
+	p.DiskIO = known(observe.DiskIORate{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
+	p.StallShares = observe.StallShares{IO: known(series.Ratio(0.3))}
+	s.Node.DiskIOUnsupported, s.Node.DiskIOPartial = "not by this kernel", true
 	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})
-	var eyes Sense
-	o := eyes.Observe(s, pods(s), false)
+	var eyes SignalBuilder
+	o := eyes.Build(s, pods(s), false)
 	for name, want := range map[string]float64{
 		"pod_cycles_per_instruction": 1.5, "pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
 	} {
@@ -42,7 +42,7 @@ func TestTransfers(t *testing.T) {
 		q.DiskRates != (qos.DiskRates{Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10}) {
 		t.Errorf("%+v", q)
 	}
-	if o.Node.DisksUncounted != "not by this kernel" || !o.Node.DisksInPart {
+	if o.Node.DiskUsageUnavailable != "not by this kernel" || !o.Node.DiskUsagePartial {
 		t.Errorf("%+v", o.Node)
 	}
 }
@@ -52,20 +52,20 @@ func TestTransfersEvery(t *testing.T) {
 		"pod_interference_io_ratio": 5 * time.Second, "pod_disk_reads_per_second": 5 * time.Second, "pod_interference_cpu_ratio": 0, "node_disk_busy_ratio": 0, "pod_disk_": 0,
 	} {
 		rules := []qos.Rule{{Metric: "cpu_load_1_min"}, {Metric: metric}}
-		if got := TransfersEvery(rules, false); got != want {
+		if got := TransferInterval(rules, false); got != want {
 			t.Errorf("%s: every %s, want %s", metric, got, want)
 		}
-		if got := TransfersEvery(rules, true); got != max(want, 5*time.Second) && got != 15*time.Second {
+		if got := TransferInterval(rules, true); got != max(want, 5*time.Second) && got != 15*time.Second {
 			t.Errorf("%s, shown: every %s", metric, got)
 		}
 	}
 	// Rules on what disks of the node do want to know it where they evict: by it they order.
 	for metric, want := range map[string]time.Duration{"node_disk_busy_ratio": 5 * time.Second, "disk_write_kibps": 5 * time.Second, "node_pressure_io_full_avg10_ratio": 5 * time.Second, "node_pressure_cpu_full_avg10_ratio": 0} {
-		if got := TransfersEvery([]qos.Rule{{Metric: metric, Action: qos.Action{Evict: &qos.Evicting{}}}}, false); got != want {
+		if got := TransferInterval([]qos.Rule{{Metric: metric, Action: qos.Action{Evict: &qos.EvictionSettings{}}}}, false); got != want {
 			t.Errorf("%s, evicting: every %s, want %s", metric, got, want)
 		}
 	}
-	if got := TransfersEvery(nil, true); got != 15*time.Second {
+	if got := TransferInterval(nil, true); got != 15*time.Second {
 		t.Errorf("shown alone: every %s", got)
 	}
 }
@@ -84,20 +84,20 @@ func BenchmarkTransfers110(b *testing.B) {
 	}
 	known, rules := pods(s), policy()
 	now := s.At
-	for name, every := range map[string]time.Duration{"never": 0, "shown": transfersShown, "rule": transfersForRules} {
+	for name, every := range map[string]time.Duration{"never": 0, "shown": transfersForMetrics, "rule": transfersForRules} {
 		b.Run(name, func(b *testing.B) {
-			observer.SampleTransfers(every)
-			var eyes Sense
+			observer.SetDiskIOInterval(every)
+			var eyes SignalBuilder
 			var state qos.State
 			b.ReportAllocs()
 			for b.Loop() {
 				now = now.Add(time.Second)
-				o := eyes.Observe(observer.Look(now), known, false)
+				o := eyes.Build(observer.Collect(now), known, false)
 				if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
 					b.Fatal("a plan without rules")
 				}
 			}
-			if s := observer.Look(now); every > 0 && len(s.Problems) > 0 {
+			if s := observer.Collect(now); every > 0 && len(s.Problems) > 0 {
 				b.Fatal(s.Problems)
 			}
 		})

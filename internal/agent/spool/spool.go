@@ -14,21 +14,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idle is how often a spool that has nothing to write shows that it is there.
-const idle = 10 * time.Second
+// idleBeat is how often a spool that has nothing to write shows that it is there.
+const idleBeat = 10 * time.Second
 
 // Config is what a Spool needs.
 type Config struct {
-	// Waiting bounds the lines that are still to be written, as to a disk that hangs.
-	Waiting int
-	// Put writes a line. Close is called after the last one. Both are called by Run alone.
-	Put   func(line []byte) error
+	// QueueSize bounds the lines that are still to be written, as to a disk that hangs.
+	QueueSize int
+	// Write writes a line. Close is called after the last one. Both are called by Run alone.
+	Write func(line []byte) error
 	Close func() error
-	// Failing is what the log says where lines cannot be written, once for each reason.
-	Failing string
-	Clock   clock.WithTicker
-	Log     logr.Logger
-	Beat    func(step string)
+	// FailureMessage is what the log says where lines cannot be written, once for each reason.
+	FailureMessage string
+	Clock          clock.WithTicker
+	Log            logr.Logger
+	Beat           func(step string)
 }
 
 // Spool holds lines until they are written. What cannot be written is dropped and counted. It is safe for concurrent use.
@@ -39,28 +39,28 @@ type Spool struct {
 }
 
 // New returns a spool without lines.
-func New(cfg Config) *Spool { return &Spool{cfg: cfg, lines: make(chan []byte, cfg.Waiting)} }
+func New(cfg Config) *Spool { return &Spool{cfg: cfg, lines: make(chan []byte, cfg.QueueSize)} }
 
-// Hand hands a line over, and tells whether there was room for it.
-func (s *Spool) Hand(line []byte) bool {
+// Enqueue hands a line over, and tells whether there was room for it.
+func (s *Spool) Enqueue(line []byte) bool {
 	select {
 	case s.lines <- line:
 		return true
 	default:
-		s.Drop()
+		s.CountDropped()
 		return false
 	}
 }
 
-// Drop counts a line that cannot even be handed over.
-func (s *Spool) Drop() { s.dropped.Add(1) }
+// CountDropped counts a line that cannot even be handed over.
+func (s *Spool) CountDropped() { s.dropped.Add(1) }
 
 // Dropped is how many lines were not written.
 func (s *Spool) Dropped() int64 { return s.dropped.Load() }
 
 // Run writes until ctx ends, and then what still waits.
 func (s *Spool) Run(ctx context.Context) error {
-	ticker := s.cfg.Clock.NewTicker(idle)
+	ticker := s.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
 	told := ""
 	for ctx.Err() == nil {
@@ -69,29 +69,29 @@ func (s *Spool) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-ticker.C():
 		case line := <-s.lines:
-			err := s.cfg.Put(line)
+			err := s.cfg.Write(line)
 			if err == nil {
 				told = ""
 				continue
 			}
-			s.Drop()
+			s.CountDropped()
 			if told != err.Error() {
 				told = err.Error()
-				s.cfg.Log.Info(s.cfg.Failing, "error", told)
+				s.cfg.Log.Info(s.cfg.FailureMessage, "error", told)
 			}
 		}
 	}
-	return s.end()
+	return s.drain()
 }
 
-// end writes what waits. Of errors the last says enough.
-func (s *Spool) end() error {
+// drain writes what waits. Of errors the last says enough.
+func (s *Spool) drain() error {
 	var failed error
 	for {
 		select {
 		case line := <-s.lines:
-			if err := s.cfg.Put(line); err != nil {
-				s.Drop()
+			if err := s.cfg.Write(line); err != nil {
+				s.CountDropped()
 				failed = err
 			}
 		default:

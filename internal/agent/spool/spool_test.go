@@ -19,8 +19,8 @@ func TestSpool(t *testing.T) {
 	var written []string
 	closed := 0
 	s := New(Config{
-		Waiting: 3, Clock: clocktesting.NewFakeClock(time.Time{}), Log: logr.Discard(), Beat: func(string) {},
-		Put: func(line []byte) error {
+		QueueSize: 3, Clock: clocktesting.NewFakeClock(time.Time{}), Log: logr.Discard(), Beat: func(string) {},
+		Write: func(line []byte) error {
 			if string(line) == "bad" {
 				return full
 			}
@@ -29,7 +29,7 @@ func TestSpool(t *testing.T) {
 		},
 		Close: func() error { closed++; return nil },
 	})
-	if !s.Hand([]byte("a")) || !s.Hand([]byte("bad")) || !s.Hand([]byte("c")) || s.Hand([]byte("d")) {
+	if !s.Enqueue([]byte("a")) || !s.Enqueue([]byte("bad")) || !s.Enqueue([]byte("c")) || s.Enqueue([]byte("d")) {
 		t.Error("there is room for three lines")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,8 +19,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// settings is a kubelet's configuration as somebody writes it.
-type settings struct {
+// kubeletSettings is a kubelet's configuration as somebody writes it.
+type kubeletSettings struct {
 	KubeReserved, SystemReserved map[string]string
 	EvictionHard                 map[string]string // nil for none settings
 	Merge                        bool
@@ -29,7 +29,7 @@ type settings struct {
 	Enforce                      []string
 }
 
-func (w settings) file() []byte {
+func (w kubeletSettings) file() []byte {
 	c := map[string]any{
 		"kind": "KubeletConfiguration", "kubeReserved": w.KubeReserved, "systemReserved": w.SystemReserved, "memoryManagerPolicy": w.Memory,
 		"mergeDefaultEvictionSettings": w.Merge, "reservedMemory": w.ReservedMemory, "enforceNodeAllocatable": w.Enforce,
@@ -42,8 +42,8 @@ func (w settings) file() []byte {
 }
 
 // configz is what the kubelet answers that has read it: its defaults are filled in, and what is empty is absent.
-func (w settings) configz() []byte {
-	hard := w.hard()
+func (w kubeletSettings) configz() []byte {
+	hard := w.effectiveEvictionHard()
 	c := map[string]any{"kubeReserved": w.KubeReserved, "systemReserved": w.SystemReserved, "memoryManagerPolicy": w.Memory, "reservedMemory": w.ReservedMemory}
 	if len(hard) > 0 {
 		c["evictionHard"] = hard
@@ -52,8 +52,8 @@ func (w settings) configz() []byte {
 	return out
 }
 
-// hard are the thresholds that hold, by cmd/kubelet/app/server.go (loadConfigFile) of Kubernetes 1.36.
-func (w settings) hard() map[string]string {
+// effectiveEvictionHard are the thresholds that hold, by cmd/kubelet/app/server.go (loadConfigFile) of Kubernetes 1.36.
+func (w kubeletSettings) effectiveEvictionHard() map[string]string {
 	defaults := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}
 	if w.EvictionHard == nil {
 		return defaults
@@ -68,14 +68,14 @@ func (w settings) hard() map[string]string {
 
 // allocatable is the kubelet's arithmetic, step by step: pkg/kubelet/cm (GetNodeAllocatableReservation, hardEvictionReservation) and
 // pkg/kubelet/nodestatus (MachineInfo) of Kubernetes 1.36.
-func (w settings) allocatable(capacity, hugePages int64) int64 {
+func (w kubeletSettings) allocatable(capacity, hugePages int64) int64 {
 	value, reserved := resource.NewQuantity(capacity, resource.BinarySI), resource.NewQuantity(0, resource.DecimalSI)
 	for _, list := range []map[string]string{w.SystemReserved, w.KubeReserved} {
 		if text, there := list["memory"]; there {
 			reserved.Add(resource.MustParse(text))
 		}
 	}
-	switch text := w.hard()["memory.available"]; {
+	switch text := w.effectiveEvictionHard()["memory.available"]; {
 	case text == "", text == "0%", text == "100%":
 	case strings.HasSuffix(text, "%"):
 		v, _ := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
@@ -94,12 +94,12 @@ func (w settings) allocatable(capacity, hugePages int64) int64 {
 	return value.Value()
 }
 
-// reserved is what a kubelet says that the reservedMemory must be together.
-func (w settings) reserved(capacity int64) int64 { return capacity - w.allocatable(capacity, 0) }
+// reserved is what a kubelet says that the parseReservedMemory must be together.
+func (w kubeletSettings) reserved(capacity int64) int64 { return capacity - w.allocatable(capacity, 0) }
 
-// random is a machine with gaps between its zones, of which some have no memory or no CPU, and a configuration for it.
-func random(r *rand.Rand) (*Machine, settings) {
-	m := &Machine{core: map[int]int{}}
+// randomMachine is a machine with gaps between its zones, of which some have no memory or no CPU, and a configuration for it.
+func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
+	m := &Machine{coreByCPU: map[int]int{}}
 	id, cpu := 0, 0
 	for range 1 + r.IntN(4) {
 		z := Zone{ID: id}
@@ -111,13 +111,13 @@ func random(r *rand.Rand) (*Machine, settings) {
 			z.HugePages = map[series.Bytes]series.Bytes{2 << 20: series.Bytes(r.Int64N(512)) << 21}
 		}
 		for range r.IntN(5) {
-			z.CPUs, m.core[cpu] = z.CPUs.Union(numa.NewCPUSet(cpu)), cpu
+			z.CPUs, m.coreByCPU[cpu] = z.CPUs.Union(numa.NewCPUSet(cpu)), cpu
 			cpu++
 		}
 		m.Zones = append(m.Zones, z)
 	}
 	one := func(from ...string) string { return from[r.IntN(len(from))] }
-	w := settings{
+	w := kubeletSettings{
 		KubeReserved: map[string]string{"cpu": one("0", "500m", "3"), "memory": one("0", "1Gi", "123456789", "700M", "1.5Gi")},
 		Memory:       one("", "None", "Static"), Merge: r.IntN(3) == 0,
 		Enforce: [][]string{nil, {"none"}, {"pods"}, {"pods", "system-reserved", "kube-reserved"}, {"system-reserved-compressible"}}[r.IntN(5)],
@@ -136,10 +136,10 @@ func random(r *rand.Rand) (*Machine, settings) {
 	return m, w
 }
 
-// divide gives each zone a part of what is reserved, as an administrator does for the memory manager.
-func divide(r *rand.Rand, m *Machine, reserved int64) (out []any) {
+// divideReserved gives each zone a part of what is reserved, as an administrator does for the memory manager.
+func divideReserved(r *rand.Rand, m *Machine, reserved int64) (out []any) {
 	for i := range m.Zones {
-		n := min(reserved, int64(m.Zones[i].Memory-m.Zones[i].inHugePages()))
+		n := min(reserved, int64(m.Zones[i].Memory-m.Zones[i].hugePageBytes()))
 		if i < len(m.Zones)-1 && n > 0 {
 			n = r.Int64N(n + 1)
 		}
@@ -156,30 +156,30 @@ func divide(r *rand.Rand, m *Machine, reserved int64) (out []any) {
 func TestZonesAreTheNodesAllocatable(t *testing.T) {
 	r := rand.New(rand.NewPCG(36, 3))
 	for range 1000 {
-		m, w := random(r)
+		m, w := randomMachine(r)
 		var capacity, huge int64
 		for i := range m.Zones {
 			capacity += int64(m.Zones[i].Memory)
-			huge += int64(m.Zones[i].inHugePages())
+			huge += int64(m.Zones[i].hugePageBytes())
 		}
 		reserved := w.reserved(capacity)
 		if r.IntN(4) > 0 {
-			w.ReservedMemory = divide(r, m, reserved)
+			w.ReservedMemory = divideReserved(r, m, reserved)
 		} else if r.IntN(2) == 0 { // with which no kubelet starts whose memory manager is static
-			w.ReservedMemory = append(divide(r, m, r.Int64N(4<<30)), map[string]any{"numaNode": 99, "limits": map[string]string{"memory": "1Gi"}})
+			w.ReservedMemory = append(divideReserved(r, m, r.Int64N(4<<30)), map[string]any{"numaNode": 99, "limits": map[string]string{"memory": "1Gi"}})
 		}
 		want := w.allocatable(capacity, huge)
-		for source, parse := range map[string]func() (Kubelet, error){
-			"file":    func() (Kubelet, error) { return ParseKubelet(w.file()) },
-			"configz": func() (Kubelet, error) { return parseConfigz(w.configz()) },
+		for source, parse := range map[string]func() (KubeletConfig, error){
+			"file":    func() (KubeletConfig, error) { return ParseKubelet(w.file()) },
+			"configz": func() (KubeletConfig, error) { return parseConfigz(w.configz()) },
 		} {
 			k, err := parse()
 			if err != nil {
 				t.Fatalf("%s of %+v: %v", source, w, err)
 			}
 			status := corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(want, resource.BinarySI)}
-			f := newFacts(m, k, &corev1.Node{Status: corev1.NodeStatus{Allocatable: status}})
-			if got := sum(t, f); got != want {
+			f := newNodeTopology(m, k, &corev1.Node{Status: corev1.NodeStatus{Allocatable: status}})
+			if got := sumUsableMemory(t, f); got != want {
 				t.Fatalf("%s of %+v on %+v: pods can have %d bytes of the zones, and %d of the node", source, w, m.Zones, got, want)
 			}
 			if p := strings.Join(f.Problems(), ";"); strings.Contains(p, "by the node's status") {
@@ -189,8 +189,8 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 	}
 }
 
-// sum is what pods can have of all zones' memory; no zone has less than nothing or more than there is.
-func sum(t *testing.T, f *Facts) (all int64) {
+// sumUsableMemory is what pods can have of all zones' memory; no zone has less than nothing or more than there is.
+func sumUsableMemory(t *testing.T, f *NodeTopology) (all int64) {
 	t.Helper()
 	usable := f.UsableMemory()
 	for _, z := range f.Build().Zones {
@@ -220,7 +220,7 @@ func TestStaticMemory(t *testing.T) {
 		if strings.Contains(c.text, "systemReserved") {
 			text = "evictionHard: {memory.available: 1Gi}\n" + c.text
 		}
-		f := Facts{Machine: read(t, twoZones()), Kubelet: kubelet(t, text)}
+		f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles()), Kubelet: parseTestKubelet(t, text)}
 		n := f.Build()
 		got := fmt.Sprint(n.Zones[0].Resources.Allocatable.Memory().Value()>>20, n.Zones[1].Resources.Allocatable.Memory().Value()>>20)
 		if got != c.want {
@@ -235,12 +235,12 @@ func TestStaticMemory(t *testing.T) {
 // TestStatusDiffers: what the node's status leaves to pods is said where the zones leave another amount.
 func TestStatusDiffers(t *testing.T) {
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("23Gi")}}}
-	f := newFacts(read(t, twoZones()), kubelet(t, ""), node)
+	f := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node)
 	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory, and by the node's status 23552 MiB") {
 		t.Error(p)
 	}
 	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB without 1 GiB of huge pages and the default threshold
-	if p := newFacts(read(t, twoZones()), kubelet(t, ""), node).Problems(); len(p) > 0 {
+	if p := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node).Problems(); len(p) > 0 {
 		t.Error(p)
 	}
 }

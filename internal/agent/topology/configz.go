@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// kubeletAnswers is how long a kubelet may take. It is on the same machine.
-	kubeletAnswers = 5 * time.Second
+	// kubeletTimeout is how long a kubelet may take. It is on the same machine.
+	kubeletTimeout = 5 * time.Second
 	// maxCertificates bounds what is read of the kubelet's own certificate: it and its authority.
 	maxCertificates = 8
 )
@@ -34,10 +34,10 @@ const (
 var (
 	// errRefused tells of a kubelet that does not say what its configuration is, now and in a while.
 	errRefused = errors.New("the kubelet refuses")
-	// errNoNode tells that it is not known yet where the kubelet serves.
-	errNoNode = errors.New("the API server has not said yet where the kubelet serves")
-	// errStranger tells of a server that is not the node's kubelet as far as its certificate says.
-	errStranger = errors.New("does not show that it is the node's kubelet")
+	// errUnknownEndpoint tells that it is not known yet where the kubelet serves.
+	errUnknownEndpoint = errors.New("the API server has not said yet where the kubelet serves")
+	// errUntrusted tells of a server that is not the node's kubelet as far as its certificate says.
+	errUntrusted = errors.New("does not show that it is the node's kubelet")
 )
 
 // KubeletClient asks a kubelet for the configuration that it runs with, on its own port and with the credentials that the agent has for the
@@ -54,15 +54,15 @@ type KubeletClient struct {
 
 // Configz is what the kubelet of a node answers. The error is errRefused where it will not do so soon.
 func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte, error) {
-	address, port := endpoint(node)
+	address, port := kubeletEndpoint(node)
 	if address == "" || port == 0 {
 		return nil, fmt.Errorf("the Node %s does not say where its kubelet serves", node.Name)
 	}
-	client, err := c.client(node.Name, address)
+	client, err := c.newHTTPClient(node.Name, address)
 	if err != nil {
 		return nil, fmt.Errorf("ask the kubelet: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, kubeletAnswers)
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	target := url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(port)), Path: "/configz"}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
@@ -71,7 +71,7 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 	}
 	reply, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", lasting(err))
+		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
 	}
 	defer reply.Body.Close()
 	switch reply.StatusCode {
@@ -84,18 +84,18 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 		// Unauthorized among it: that is also what it says while it cannot ask the API server who this is.
 		return nil, fmt.Errorf("ask the kubelet: %s", reply.Status)
 	}
-	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfiguration+1))
+	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfigurationBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask the kubelet: %w", lasting(err))
-	case len(content) > maxConfiguration:
-		return nil, fmt.Errorf("ask the kubelet: it answers with more than %d bytes", maxConfiguration)
+		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
+	case len(content) > maxConfigurationBytes:
+		return nil, fmt.Errorf("ask the kubelet: it answers with more than %d bytes", maxConfigurationBytes)
 	}
 	return content, nil
 }
 
-// endpoint is where a node says that its kubelet serves.
-func endpoint(node *corev1.Node) (address string, port int) {
+// kubeletEndpoint is where a node says that its kubelet serves.
+func kubeletEndpoint(node *corev1.Node) (address string, port int) {
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
 			return a.Address, int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
@@ -104,8 +104,8 @@ func endpoint(node *corev1.Node) (address string, port int) {
 	return "", 0
 }
 
-// lasting is an error without what differs each time, such as the port on this side.
-func lasting(err error) error {
+// stableError is an error without what differs each time, such as the port on this side.
+func stableError(err error) error {
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
 		return fmt.Errorf("%s: %w", operation.Op, operation.Err)
 	}
@@ -115,8 +115,8 @@ func lasting(err error) error {
 	return err
 }
 
-// client is for one request: tokens and certificates are read anew each time, and no connection stays.
-func (c *KubeletClient) client(node, address string) (*http.Client, error) {
+// newHTTPClient is for one request: tokens and certificates are read anew each time, and no connection stays.
+func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error) {
 	config, err := rest.TLSConfigFor(c.Credentials)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -128,11 +128,11 @@ func (c *KubeletClient) client(node, address string) (*http.Client, error) {
 	if roots == nil {
 		roots = x509.NewCertPool() // Not those that anybody on the internet can ask for a certificate.
 	}
-	own := c.ownCertificates()
+	own := c.readServingCertificates()
 	// What Go does by itself knows neither of two names nor of a certificate without an authority.
 	config.ServerName, config.InsecureSkipVerify = "", true
 	config.VerifyConnection = func(state tls.ConnectionState) error {
-		return verify(state.PeerCertificates, roots, own, node, address)
+		return verifyCertificate(state.PeerCertificates, roots, own, node, address)
 	}
 	transport, err := rest.HTTPWrappersForConfig(c.Credentials, &http.Transport{TLSClientConfig: config, DisableKeepAlives: true})
 	if err != nil {
@@ -143,11 +143,11 @@ func (c *KubeletClient) client(node, address string) (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: refuse}, nil
 }
 
-// verify tells whether who shows these certificates is the kubelet: they are of the cluster's authority and for the node, by its name or
+// verifyCertificate tells whether who shows these certificates is the kubelet: they are of the cluster's authority and for the node, by its name or
 // its address, or the first is in the kubelet's own directory.
-func verify(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certificate, names ...string) error {
+func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certificate, names ...string) error {
 	if len(shown) == 0 {
-		return fmt.Errorf("%w: no certificate", errStranger)
+		return fmt.Errorf("%w: no certificate", errUntrusted)
 	}
 	if slices.ContainsFunc(own, shown[0].Equal) {
 		return nil
@@ -157,16 +157,16 @@ func verify(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certifi
 		between.AddCert(c)
 	}
 	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
-		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errStranger, err)
+		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errUntrusted, err)
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return shown[0].VerifyHostname(name) == nil }) {
-		return fmt.Errorf("%w: its certificate is for none of %q", errStranger, names)
+		return fmt.Errorf("%w: its certificate is for none of %q", errUntrusted, names)
 	}
 	return nil
 }
 
-// ownCertificates are those of the kubelet's own making: without others it serves with a certificate that only its directory vouches for.
-func (c *KubeletClient) ownCertificates() (out []*x509.Certificate) {
+// readServingCertificates are those of the kubelet's own making: without others it serves with a certificate that only its directory vouches for.
+func (c *KubeletClient) readServingCertificates() (out []*x509.Certificate) {
 	left, err := host.ReadKubeletFile(c.Root, c.Dir, "pki", "kubelet.crt")
 	for err == nil && len(out) < maxCertificates {
 		var block *pem.Block

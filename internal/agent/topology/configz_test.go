@@ -56,13 +56,13 @@ func newKubelet(t *testing.T) *fakeKubelet {
 	return k
 }
 
-func (k *fakeKubelet) answers(status int, body string) {
+func (k *fakeKubelet) setResponse(status int, body string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status, k.body = status, body
 }
 
-func (k *fakeKubelet) asked() []string {
+func (k *fakeKubelet) requestLog() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.requests
@@ -91,12 +91,12 @@ func (k *fakeKubelet) client(t *testing.T, authority []byte) *KubeletClient {
 	t.Helper()
 	return &KubeletClient{
 		Credentials: &rest.Config{Host: "https://example.com", BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority, ServerName: "kubernetes"}},
-		Root:        hostWith(t, nil), Dir: kubeletDir,
+		Root:        writeHost(t, nil), Dir: kubeletDir,
 	}
 }
 
-// strange is an authority that nobody knows.
-func strange(t *testing.T) []byte {
+// newAuthority is an authority that nobody knows.
+func newAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -116,12 +116,12 @@ func TestConfigz(t *testing.T) {
 	if err != nil || !strings.Contains(string(content), "reservedSystemCPUs") {
 		t.Errorf("%s, %v", content, err)
 	}
-	if got := k.asked(); len(got) != 1 || got[0] != "/configz Bearer secret" {
+	if got := k.requestLog(); len(got) != 1 || got[0] != "/configz Bearer secret" {
 		t.Errorf("%q", got)
 	}
 	// What the kubelet has in its own directory needs no authority.
 	c := k.client(t, nil)
-	c.Root = hostWith(t, map[string]string{"var/lib/kubelet/pki/kubelet.crt": "no certificate\n" + string(k.authority())})
+	c.Root = writeHost(t, map[string]string{"var/lib/kubelet/pki/kubelet.crt": "no certificate\n" + string(k.authority())})
 	if _, err := c.Configz(t.Context(), k.node()); err != nil {
 		t.Error(err)
 	}
@@ -132,33 +132,33 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 	k := newKubelet(t)
 	for name, c := range map[string]*KubeletClient{
 		"without an authority": k.client(t, nil),
-		"of another authority": k.client(t, strange(t)),
-		"one that trusts all":  {Credentials: &rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Root: hostWith(t, nil), Dir: kubeletDir},
+		"of another authority": k.client(t, newAuthority(t)),
+		"one that trusts all":  {Credentials: &rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Root: writeHost(t, nil), Dir: kubeletDir},
 	} {
-		if _, err := c.Configz(t.Context(), k.node()); !errors.Is(err, errStranger) {
+		if _, err := c.Configz(t.Context(), k.node()); !errors.Is(err, errUntrusted) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := k.asked(); len(got) != 0 {
+	if got := k.requestLog(); len(got) != 0 {
 		t.Errorf("it got %q", got)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(k.Certificate())
 	shown := []*x509.Certificate{k.Certificate()}
-	if err := verify(shown, roots, nil, "n", "127.0.0.1"); err != nil {
+	if err := verifyCertificate(shown, roots, nil, "n", "127.0.0.1"); err != nil {
 		t.Error(err)
 	}
-	if err := verify(shown, roots, nil, "n", "10.0.0.1"); !errors.Is(err, errStranger) {
+	if err := verifyCertificate(shown, roots, nil, "n", "10.0.0.1"); !errors.Is(err, errUntrusted) {
 		t.Errorf("for another node: %v", err)
 	}
-	if err := verify(nil, roots, nil, "n"); !errors.Is(err, errStranger) {
+	if err := verifyCertificate(nil, roots, nil, "n"); !errors.Is(err, errUntrusted) {
 		t.Errorf("no certificate: %v", err)
 	}
 	// Nor does anybody whom the kubelet names.
 	elsewhere := newKubelet(t)
-	k.answers(http.StatusFound, elsewhere.URL+"/configz")
-	if _, err := k.client(t, k.authority()).Configz(t.Context(), k.node()); err == nil || len(elsewhere.asked()) != 0 {
-		t.Errorf("%v, %q", err, elsewhere.asked())
+	k.setResponse(http.StatusFound, elsewhere.URL+"/configz")
+	if _, err := k.client(t, k.authority()).Configz(t.Context(), k.node()); err == nil || len(elsewhere.requestLog()) != 0 {
+		t.Errorf("%v, %q", err, elsewhere.requestLog())
 	}
 }
 
@@ -166,16 +166,16 @@ func TestConfigzRefused(t *testing.T) {
 	k := newKubelet(t)
 	c := k.client(t, k.authority())
 	for status, want := range map[int]string{http.StatusForbidden: "nodes/configz", http.StatusNotFound: "enableDebuggingHandlers", http.StatusMethodNotAllowed: "enableDebuggingHandlers"} {
-		k.answers(status, "no")
+		k.setResponse(status, "no")
 		if _, err := c.Configz(t.Context(), k.node()); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
-	k.answers(http.StatusUnauthorized, "no")
+	k.setResponse(http.StatusUnauthorized, "no")
 	if _, err := c.Configz(t.Context(), k.node()); err == nil || errors.Is(err, errRefused) {
 		t.Errorf("unauthorized: %v", err)
 	}
-	k.answers(http.StatusOK, strings.Repeat("x", maxConfiguration+1))
+	k.setResponse(http.StatusOK, strings.Repeat("x", maxConfigurationBytes+1))
 	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("an answer without an end: %v", err)
 	}

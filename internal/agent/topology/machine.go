@@ -16,11 +16,11 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxID is the highest number of a NUMA node that Linux gives (CONFIG_NODES_SHIFT is at most 10).
-const maxID = 1023
+// maxZoneID is the highest number of a NUMA node that Linux gives (CONFIG_NODES_SHIFT is at most 10).
+const maxZoneID = 1023
 
-// maxPages bounds the kinds of huge pages of a zone; the architectures of today have at most four.
-const maxPages = 16
+// maxPageSizes bounds the kinds of huge pages of a zone; the architectures of today have at most four.
+const maxPageSizes = 16
 
 // Machine is what /sys says of CPUs and memory. It is never changed.
 type Machine struct {
@@ -29,7 +29,7 @@ type Machine struct {
 	// Problems are what could not be read, and what is taken for granted in its place.
 	Problems []string
 
-	core map[int]int // the lowest CPU of each CPU's physical core
+	coreByCPU map[int]int // the lowest CPU of each CPU's physical core
 }
 
 // Zone is a NUMA node. One with memory alone has no CPUs.
@@ -59,7 +59,7 @@ func (m *Machine) CPUs() (all numa.CPUSet) {
 func (m *Machine) Cores(cpus numa.CPUSet) int {
 	cores := map[int]bool{}
 	for c := range cpus.All() {
-		cores[m.core[c]] = true
+		cores[m.coreByCPU[c]] = true
 	}
 	return len(cores)
 }
@@ -69,7 +69,7 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 	var threads []numa.Thread
 	for i := range m.Zones {
 		for c := range m.Zones[i].CPUs.Intersection(within).All() {
-			threads = append(threads, numa.Thread{CPU: c, Core: m.core[c], Zone: m.Zones[i].Name()})
+			threads = append(threads, numa.Thread{CPU: c, Core: m.coreByCPU[c], Zone: m.Zones[i].Name()})
 		}
 	}
 	l, err := numa.NewLayout(threads)
@@ -82,14 +82,14 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 // ReadMachine reads a machine's CPUs and zones. What cannot be read is a problem and has a written policy: no zones are one zone, no cores
 // are a core for each CPU. Only where no CPU is known there is an error.
 func ReadMachine(root host.Root) (*Machine, error) {
-	s := &sysfs{root: root}
+	s := &sysfsReader{root: root}
 	m := &Machine{}
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
 		s.problemf("%v: those of the zones are taken", err)
 	}
-	for _, id := range s.zones() {
-		z := s.zone(id)
+	for _, id := range s.listZones() {
+		z := s.readZone(id)
 		if err == nil {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
@@ -103,7 +103,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Zones = []Zone{s.whole(online)}
+		m.Zones = []Zone{s.singleZone(online)}
 	}
 	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
 		s.problemf("CPUs %s are in no zone and are left out", lost)
@@ -111,20 +111,20 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	if m.CPUs() == (numa.CPUSet{}) {
 		return nil, errors.New("no zone has a CPU that is online")
 	}
-	s.distances(m.Zones)
-	m.core = s.cores(m.Zones)
+	s.readDistances(m.Zones)
+	m.coreByCPU = s.readCores(m.Zones)
 	m.Problems = s.problems
 	return m, nil
 }
 
-// sysfs reads files below /sys/devices/system.
-type sysfs struct {
+// sysfsReader reads files below /sys/devices/system.
+type sysfsReader struct {
 	root     host.Root
 	reader   host.Reader
 	problems []string
 }
 
-func (s *sysfs) problemf(format string, args ...any) {
+func (s *sysfsReader) problemf(format string, args ...any) {
 	const most = 20
 	if len(s.problems) < most {
 		s.problems = append(s.problems, fmt.Sprintf(format, args...))
@@ -132,7 +132,7 @@ func (s *sysfs) problemf(format string, args ...any) {
 }
 
 // read returns a file's content; it is valid until the next.
-func (s *sysfs) read(parts ...string) ([]byte, error) {
+func (s *sysfsReader) read(parts ...string) ([]byte, error) {
 	f := host.NewFile(s.root.Path(parts...))
 	defer f.Close()
 	content, err := s.reader.Read(&f)
@@ -142,8 +142,8 @@ func (s *sysfs) read(parts ...string) ([]byte, error) {
 	return content, nil
 }
 
-// cpus reads a list of CPUs.
-func (s *sysfs) cpus(name string) (numa.CPUSet, error) {
+// readCPUs reads a list of CPUs.
+func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
 	set, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
 	if err != nil {
 		return numa.CPUSet{}, fmt.Errorf("read: %w", err)
@@ -151,12 +151,12 @@ func (s *sysfs) cpus(name string) (numa.CPUSet, error) {
 	return set, nil
 }
 
-// zones are the numbers of the NUMA nodes, ascending.
-func (s *sysfs) zones() []int {
+// listZones are the numbers of the NUMA nodes, ascending.
+func (s *sysfsReader) listZones() []int {
 	var ids []int
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system/node"), func(name []byte) {
 		text, ok := strings.CutPrefix(string(name), "node")
-		if id, err := strconv.Atoi(text); ok && err == nil && id >= 0 && id <= maxID && strconv.Itoa(id) == text {
+		if id, err := strconv.Atoi(text); ok && err == nil && id >= 0 && id <= maxZoneID && strconv.Itoa(id) == text {
 			ids = append(ids, id)
 		}
 	})
@@ -171,11 +171,11 @@ func (s *sysfs) zones() []int {
 	return ids
 }
 
-// zone reads a zone but for its distances.
-func (s *sysfs) zone(id int) Zone {
+// readZone reads a zone but for its distances.
+func (s *sysfsReader) readZone(id int) Zone {
 	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
 	var err error
-	if z.CPUs, err = s.cpus(dir + "/cpulist"); err != nil {
+	if z.CPUs, err = s.readCPUs(dir + "/cpulist"); err != nil {
 		s.problemf("CPUs of zone %d: %v", id, err)
 	}
 	content, err := s.read("sys/devices/system", dir, "meminfo")
@@ -192,17 +192,17 @@ func (s *sysfs) zone(id int) Zone {
 	if err != nil {
 		s.problemf("memory of zone %d: %v", id, err)
 	}
-	z.HugePages = s.hugePages(dir + "/hugepages")
+	z.HugePages = s.readHugePages(dir + "/hugepages")
 	return z
 }
 
-// hugePages reads hugepages-2048kB/nr_hugepages and so on.
-func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
+// readHugePages reads hugepages-2048kB/nr_hugepages and so on.
+func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	var sizes []uint64
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
 		text, ok := strings.CutPrefix(string(name), "hugepages-")
 		text, too := strings.CutSuffix(text, "kB")
-		if kib, err := strconv.ParseUint(text, 10, 40); ok && too && err == nil && kib > 0 && len(sizes) < maxPages {
+		if kib, err := strconv.ParseUint(text, 10, 40); ok && too && err == nil && kib > 0 && len(sizes) < maxPageSizes {
 			sizes = append(sizes, kib)
 		}
 	})
@@ -215,7 +215,7 @@ func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
 		content, err := s.read("sys/devices/system", dir, fmt.Sprintf("hugepages-%dkB", kib), "nr_hugepages")
 		var n uint64
 		if err == nil {
-			n, err = host.Single(content)
+			n, err = host.ParseSingle(content)
 		}
 		if err == nil && n > uint64(numa.MaxAmount)>>10/kib {
 			err = fmt.Errorf("%d pages are more than can be", n)
@@ -234,8 +234,8 @@ func (s *sysfs) hugePages(dir string) map[series.Bytes]series.Bytes {
 	return out
 }
 
-// whole is the one zone of a machine whose kernel knows none.
-func (s *sysfs) whole(online numa.CPUSet) Zone {
+// singleZone is the one zone of a machine whose kernel knows none.
+func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
 	s.problemf("/sys/devices/system/node has no zones: the machine counts as one")
 	content, err := s.read("proc/meminfo")
@@ -250,8 +250,8 @@ func (s *sysfs) whole(online numa.CPUSet) Zone {
 	return z
 }
 
-// distances reads each zone's line of distances, which are in the order of the zones.
-func (s *sysfs) distances(zones []Zone) {
+// readDistances reads each zone's line of distances, which are in the order of the zones.
+func (s *sysfsReader) readDistances(zones []Zone) {
 	for i := range zones {
 		content, err := s.read("sys/devices/system", fmt.Sprintf("node/node%d/distance", zones[i].ID))
 		if err != nil {
@@ -279,9 +279,9 @@ func (s *sysfs) distances(zones []Zone) {
 	}
 }
 
-// cores finds the physical core of each CPU: the threads that share one are siblings. One core for two zones cannot be; the siblings in
+// readCores finds the physical core of each CPU: the threads that share one are siblings. One core for two zones cannot be; the siblings in
 // the CPU's own zone count.
-func (s *sysfs) cores(zones []Zone) map[int]int {
+func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	core := map[int]int{}
 	unknown, first := 0, error(nil)
 	for i := range zones {
@@ -289,7 +289,7 @@ func (s *sysfs) cores(zones []Zone) map[int]int {
 			if _, known := core[c]; known {
 				continue
 			}
-			siblings, err := s.siblings(c)
+			siblings, err := s.readSiblings(c)
 			if err != nil {
 				if unknown++; first == nil {
 					first = err
@@ -309,11 +309,11 @@ func (s *sysfs) cores(zones []Zone) map[int]int {
 	return core
 }
 
-func (s *sysfs) siblings(cpu int) (numa.CPUSet, error) {
+func (s *sysfsReader) readSiblings(cpu int) (numa.CPUSet, error) {
 	dir := fmt.Sprintf("cpu/cpu%d/topology/", cpu)
-	set, err := s.cpus(dir + "core_cpus_list")
+	set, err := s.readCPUs(dir + "core_cpus_list")
 	if errors.Is(err, host.ErrGone) {
-		set, err = s.cpus(dir + "thread_siblings_list") // its name before Linux 5.3
+		set, err = s.readCPUs(dir + "thread_siblings_list") // its name before Linux 5.3
 	}
 	if errors.Is(err, host.ErrGone) {
 		err = fmt.Errorf("there is neither core_cpus_list nor thread_siblings_list in /sys/devices/system/%s", dir)

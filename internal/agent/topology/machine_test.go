@@ -16,9 +16,9 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// twoZones is a machine with zones 0 and 2, of four cores each, of which one of zone 2 is offline with a thread of another; siblings are 8
+// twoZoneFiles is a machine with zones 0 and 2, of four cores each, of which one of zone 2 is offline with a thread of another; siblings are 8
 // apart. Zone 2 has huge pages.
-func twoZones() map[string]string {
+func twoZoneFiles() map[string]string {
 	files := map[string]string{
 		"sys/devices/system/cpu/online":                                            "0-10,12-14\n",
 		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, and an old kernel lists it
@@ -51,7 +51,7 @@ func twoZones() map[string]string {
 	return files
 }
 
-func hostWith(t testing.TB, files map[string]string) host.Root {
+func writeHost(t testing.TB, files map[string]string) host.Root {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -66,9 +66,9 @@ func hostWith(t testing.TB, files map[string]string) host.Root {
 	return host.Root(dir)
 }
 
-func read(t testing.TB, files map[string]string) *Machine {
+func readTestMachine(t testing.TB, files map[string]string) *Machine {
 	t.Helper()
-	m, err := ReadMachine(hostWith(t, files))
+	m, err := ReadMachine(writeHost(t, files))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func read(t testing.TB, files map[string]string) *Machine {
 }
 
 func TestReadMachine(t *testing.T) {
-	m := read(t, twoZones())
+	m := readTestMachine(t, twoZoneFiles())
 	if len(m.Problems) > 0 || len(m.Zones) != 2 || m.Zones[0].ID != 0 || m.Zones[1].ID != 2 {
 		t.Fatalf("%+v", m)
 	}
@@ -134,9 +134,9 @@ func TestOddMachines(t *testing.T) {
 		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "more than can be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := twoZones()
+			files := twoZoneFiles()
 			test.change(files)
-			m := read(t, files)
+			m := readTestMachine(t, files)
 			var zones []string
 			for _, z := range m.Zones {
 				zones = append(zones, fmt.Sprintf("%d: %s %dMiB", z.ID, z.CPUs, z.Memory>>20))
@@ -152,10 +152,10 @@ func TestOddMachines(t *testing.T) {
 			}
 		})
 	}
-	if m, err := ReadMachine(hostWith(t, nil)); err == nil {
+	if m, err := ReadMachine(writeHost(t, nil)); err == nil {
 		t.Errorf("a host without /sys: %+v", m)
 	}
-	if m, err := ReadMachine(hostWith(t, map[string]string{"sys/devices/system/cpu/online": "0-3\n", node + "node0/cpulist": "\n"})); err == nil {
+	if m, err := ReadMachine(writeHost(t, map[string]string{"sys/devices/system/cpu/online": "0-3\n", node + "node0/cpulist": "\n"})); err == nil {
 		t.Errorf("no CPU in any zone: %+v", m)
 	}
 }
@@ -179,9 +179,9 @@ func TestRecordedMachines(t *testing.T) {
 
 // TestLayoutWithin: pods may run on fewer CPUs than there are.
 func TestLayoutWithin(t *testing.T) {
-	m := read(t, twoZones())
+	m := readTestMachine(t, twoZoneFiles())
 	layout, err := m.Layout(numa.NewCPUSet(0, 8, 4, 99))
-	if err != nil || layout.All().String() != "0,4,8" || layout.Zone("node2").String() != "4" {
+	if err != nil || layout.All().String() != "0,4,8" || layout.ZoneCPUs("node2").String() != "4" {
 		t.Errorf("%v, %v", layout, err)
 	}
 }

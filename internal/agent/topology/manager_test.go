@@ -29,8 +29,8 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// bed is a manager before an API server that is not there.
-type bed struct {
+// fixture is a manager before an API server that is not there.
+type fixture struct {
 	*Manager
 
 	t      *testing.T
@@ -41,22 +41,22 @@ type bed struct {
 	log    []string
 }
 
-func newBed(t *testing.T, change func(*Config)) *bed {
+func newFixture(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := topologyv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	files := twoZones()
+	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n"
-	b := &bed{
-		t: t, client: fake.NewSimpleDynamicClient(scheme), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), root: hostWith(t, files),
+	b := &fixture{
+		t: t, client: fake.NewSimpleDynamicClient(scheme), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), root: writeHost(t, files),
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}},
 	}
 	c := Config{
 		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", Clock: b.clock, Beat: func(string) {},
-		Did: func(a report.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Why+" "+a.To) },
-		Log: funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
+		Report: func(a report.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Reason+" "+a.To) },
+		Log:    funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	}
 	if change != nil {
 		change(&c)
@@ -65,16 +65,16 @@ func newBed(t *testing.T, change func(*Config)) *bed {
 	return b
 }
 
-func (b *bed) Node() *corev1.Node { return b.node }
+func (b *fixture) Node() *corev1.Node { return b.node }
 
 // The rest of a View.
-func (b *bed) Pods() []*corev1.Pod { return nil }
+func (b *fixture) Pods() []*corev1.Pod { return nil }
 
-// step lets time pass and returns what was asked of the API server, such as "get create".
-func (b *bed) step(after time.Duration) string {
+// advance lets time pass and returns what was asked of the API server, such as "get create".
+func (b *fixture) advance(after time.Duration) string {
 	b.client.ClearActions()
 	b.clock.Step(after)
-	b.Step(b.t.Context())
+	b.Reconcile(b.t.Context())
 	var verbs []string
 	for _, a := range b.client.Actions() {
 		verbs = append(verbs, a.GetVerb())
@@ -82,9 +82,9 @@ func (b *bed) step(after time.Duration) string {
 	return strings.Join(verbs, " ")
 }
 
-func (b *bed) object() *topologyv1alpha1.NodeResourceTopology {
+func (b *fixture) readObject() *topologyv1alpha1.NodeResourceTopology {
 	b.t.Helper()
-	raw, err := b.Manager.object.kind().Get(b.t.Context(), "n", metav1.GetOptions{})
+	raw, err := b.Manager.object.resource().Get(b.t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -95,34 +95,34 @@ func (b *bed) object() *topologyv1alpha1.NodeResourceTopology {
 	return out
 }
 
-// set changes the object as somebody else would.
-func (b *bed) set(change func(*topologyv1alpha1.NodeResourceTopology)) {
+// updateObject changes the object as somebody else would.
+func (b *fixture) updateObject(change func(*topologyv1alpha1.NodeResourceTopology)) {
 	b.t.Helper()
-	o := b.object()
+	o := b.readObject()
 	change(o)
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if _, err := b.Manager.object.kind().Update(b.t.Context(), &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
+	if _, err := b.Manager.object.resource().Update(b.t.Context(), &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bed) logged(text string) bool { return strings.Contains(strings.Join(b.log, "\n"), text) }
+func (b *fixture) logged(text string) bool { return strings.Contains(strings.Join(b.log, "\n"), text) }
 
-func (b *bed) configure(text string) {
+func (b *fixture) setKubeletConfig(text string) {
 	b.t.Helper()
-	b.kubelet.Root = hostWith(b.t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n" + text})
+	b.kubelet.Root = writeHost(b.t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n" + text})
 }
 
 // TestObject: it is made once, and written again only when something has changed.
 func TestObject(t *testing.T) {
-	b := newBed(t, nil)
-	if got := b.step(0); got != "get create" {
+	b := newFixture(t, nil)
+	if got := b.advance(0); got != "get create" {
 		t.Fatal(got, b.log)
 	}
-	o := b.object()
+	o := b.readObject()
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != "node-uid" || o.OwnerReferences[0].Kind != "Node" || !*o.OwnerReferences[0].Controller {
 		t.Errorf("%+v", o.OwnerReferences)
 	}
@@ -130,75 +130,75 @@ func TestObject(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for range 10 {
-		if got := b.step(readEvery); got != "" {
+		if got := b.advance(readInterval); got != "" {
 			t.Errorf("asks for nothing: %s", got)
 		}
 	}
-	b.configure("kubeReserved: {cpu: 1000m}\n")
-	if got := b.step(readEvery); got != "get" && got != "" {
+	b.setKubeletConfig("kubeReserved: {cpu: 1000m}\n")
+	if got := b.advance(readInterval); got != "get" && got != "" {
 		t.Errorf("the same in other words is written: %s", got)
 	}
-	b.configure("kubeReserved: {cpu: \"2\"}\nreservedSystemCPUs: 4-5\n")
-	if got := b.step(readEvery); got != "get patch" {
+	b.setKubeletConfig("kubeReserved: {cpu: \"2\"}\nreservedSystemCPUs: 4-5\n")
+	if got := b.advance(readInterval); got != "get patch" {
 		t.Fatal(got, b.log)
 	}
-	if o := b.object(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
+	if o := b.readObject(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
 		t.Errorf("%+v", o)
 	}
 	// What others wrote beside stays; what is reserved no more goes.
-	b.set(func(o *topologyv1alpha1.NodeResourceTopology) { o.Attributes["example.com/rack"] = "7" })
-	b.configure("kubeReserved: {memory: 1Gi}\n")
-	if got := b.step(readEvery); got != "get patch" {
+	b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) { o.Attributes["example.com/rack"] = "7" })
+	b.setKubeletConfig("kubeReserved: {memory: 1Gi}\n")
+	if got := b.advance(readInterval); got != "get patch" {
 		t.Fatal(got)
 	}
-	o = b.object()
+	o = b.readObject()
 	if _, there := o.Reserved["cpu"]; there || fmt.Sprint(o.Attributes) != "map[example.com/rack:7]" {
 		t.Errorf("%v, %v", o.Reserved, o.Attributes)
 	}
 	b.node = b.node.DeepCopy()
 	b.node.Labels = map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: "false"}
-	if got := b.step(readEvery); got != "get patch" || b.object().CraneManagerPolicy.TopologyManagerPolicy != "None" {
+	if got := b.advance(readInterval); got != "get patch" || b.readObject().CraneManagerPolicy.TopologyManagerPolicy != "None" {
 		t.Error(got)
 	}
 	b.node.UID = "another" // The Node was made anew before the object went with the old one.
-	if got := b.step(readEvery); got != "get patch" || b.object().OwnerReferences[0].UID != "another" || len(b.object().OwnerReferences) != 1 {
-		t.Error(got, b.object().OwnerReferences)
+	if got := b.advance(readInterval); got != "get patch" || b.readObject().OwnerReferences[0].UID != "another" || len(b.readObject().OwnerReferences) != 1 {
+		t.Error(got, b.readObject().OwnerReferences)
 	}
 }
 
 // TestComesBack: an object that is deleted is made again.
 func TestComesBack(t *testing.T) {
-	b := newBed(t, nil)
-	b.step(0)
-	if err := b.Manager.object.kind().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+	b := newFixture(t, nil)
+	b.advance(0)
+	if err := b.Manager.object.resource().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.step(lookAgain + time.Minute); got != "get create" {
+	if got := b.advance(resyncInterval + time.Minute); got != "get create" {
 		t.Error(got)
 	}
 }
 
-// TestForeign: what belongs to somebody else stays as it is.
-func TestForeign(t *testing.T) {
-	b := newBed(t, nil)
-	b.step(0)
-	b.set(func(o *topologyv1alpha1.NodeResourceTopology) {
+// TestOtherOwner: what belongs to somebody else stays as it is.
+func TestOtherOwner(t *testing.T) {
+	b := newFixture(t, nil)
+	b.advance(0)
+	b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n", UID: "x", Controller: new(true)}}
 		o.Zones = nil
 	})
-	if got := b.step(lookAgain + time.Minute); got != "get" || !b.logged("belongs to another owner") || len(b.object().Zones) != 0 {
+	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("belongs to another owner") || len(b.readObject().Zones) != 0 {
 		t.Error(got, b.log)
 	}
 }
 
-// TestNoFight: an object that somebody else keeps changing is looked at ever less often.
-func TestNoFight(t *testing.T) {
-	b := newBed(t, nil)
-	b.step(0)
+// TestConflictBackoff: an object that somebody else keeps changing is looked at ever less often.
+func TestConflictBackoff(t *testing.T) {
+	b := newFixture(t, nil)
+	b.advance(0)
 	patches := 0
 	for range 6 * 12 { // six hours
-		b.set(func(o *topologyv1alpha1.NodeResourceTopology) { o.Zones = nil })
-		if strings.Contains(b.step(lookAgain), "patch") {
+		b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) { o.Zones = nil })
+		if strings.Contains(b.advance(resyncInterval), "patch") {
 			patches++
 		}
 	}
@@ -206,23 +206,23 @@ func TestNoFight(t *testing.T) {
 		t.Errorf("%d patches in six hours", patches)
 	}
 	for range 3 * 12 {
-		b.step(lookAgain)
+		b.advance(resyncInterval)
 	}
-	if len(b.object().Zones) != 2 || b.calm != 0 {
+	if len(b.readObject().Zones) != 2 || b.conflictBackoff != 0 {
 		t.Error("it is not calm again")
 	}
 }
 
-// TestNoKind: without the definition it is told once, and tried ever less often.
-func TestNoKind(t *testing.T) {
-	b := newBed(t, nil)
+// TestNoDefinition: without the definition it is told once, and tried ever less often.
+func TestNoDefinition(t *testing.T) {
+	b := newFixture(t, nil)
 	missing := true
 	b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return missing, nil, apierrors.NewNotFound(schema.GroupResource{Group: "topology.crane.io", Resource: "noderesourcetopologies"}, "n")
 	})
 	tries := 0
 	for range 120 { // an hour
-		if b.step(3*readEvery) != "" {
+		if b.advance(3*readInterval) != "" {
 			tries++
 		}
 	}
@@ -231,32 +231,32 @@ func TestNoKind(t *testing.T) {
 	}
 	missing = false
 	for range 11 {
-		b.step(time.Minute)
+		b.advance(time.Minute)
 	}
-	if len(b.object().Zones) != 2 {
+	if len(b.readObject().Zones) != 2 {
 		t.Error("it is not made when it can be")
 	}
 }
 
 // TestConflict: a change in between is looked at again at once.
 func TestConflict(t *testing.T) {
-	b := newBed(t, nil)
-	b.step(0)
+	b := newFixture(t, nil)
+	b.advance(0)
 	once := true
 	b.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		defer func() { once = false }()
 		return once, nil, apierrors.NewConflict(schema.GroupResource{}, "n", errors.New("changed"))
 	})
-	b.configure("kubeReserved: {cpu: \"3\"}\n")
-	if got := b.step(readEvery) + " " + b.step(readEvery); got != "get patch get patch" {
+	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
+	if got := b.advance(readInterval) + " " + b.advance(readInterval); got != "get patch get patch" {
 		t.Error(got)
 	}
 }
 
 func TestDryRun(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.DryRun = true })
+	b := newFixture(t, func(c *Config) { c.DryRun = true })
 	for range 30 {
-		if got := b.step(time.Minute); got != "" && got != "get" {
+		if got := b.advance(time.Minute); got != "" && got != "get" {
 			t.Fatal(got)
 		}
 	}
@@ -267,34 +267,34 @@ func TestDryRun(t *testing.T) {
 
 // TestUnknown: without the kubelet's configuration nothing is written, and what was known is still published.
 func TestUnknown(t *testing.T) {
-	b := newBed(t, nil)
-	b.kubelet.Root = hostWith(t, nil)
-	if got := b.step(0); got != "" || b.Latest() != nil || !b.logged("Cannot know the node's topology") {
+	b := newFixture(t, nil)
+	b.kubelet.Root = writeHost(t, nil)
+	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("Cannot know the node's topology") {
 		t.Error(got, b.log)
 	}
-	b.configure("")
-	if got := b.step(readEvery); got != "get create" || b.Latest() == nil {
+	b.setKubeletConfig("")
+	if got := b.advance(readInterval); got != "get create" || b.Latest() == nil {
 		t.Error(got)
 	}
 	known := b.Latest()
-	b.configure("")
-	b.step(readEvery)
+	b.setKubeletConfig("")
+	b.advance(readInterval)
 	if b.Latest() != known {
 		t.Error("nothing has changed, and it is another")
 	}
-	b.kubelet.Root = hostWith(t, nil)
-	if b.step(readEvery); b.Latest() != known {
+	b.kubelet.Root = writeHost(t, nil)
+	if b.advance(readInterval); b.Latest() != known {
 		t.Error("what was known is not any more")
 	}
 	b.node = nil
-	b.configure("kubeReserved: {cpu: \"3\"}\n")
-	if got := b.step(time.Hour); got != "" {
+	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
+	if got := b.advance(time.Hour); got != "" {
 		t.Errorf("without a node: %s", got)
 	}
 }
 
 func TestRunEnds(t *testing.T) {
-	b := newBed(t, nil)
+	b := newFixture(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- b.Run(ctx) }()
@@ -304,7 +304,7 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-var _ cluster.View = (*bed)(nil)
+var _ cluster.View = (*fixture)(nil)
 
 // Rules completes the View.
-func (b *bed) Rules() ruleset.Set { return ruleset.Set{} }
+func (b *fixture) Rules() ruleset.Set { return ruleset.Set{} }

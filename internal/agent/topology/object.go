@@ -24,63 +24,63 @@ import (
 )
 
 var (
-	// errNoKind tells that the CustomResourceDefinition is not installed.
-	errNoKind = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
-	// errForeign tells of an object that belongs to somebody else.
-	errForeign = errors.New("belongs to another owner and is left alone")
+	// errNoDefinition tells that the CustomResourceDefinition is not installed.
+	errNoDefinition = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
+	// errOtherOwner tells of an object that belongs to somebody else.
+	errOtherOwner = errors.New("belongs to another owner and is left alone")
 )
 
 // fieldManager is who writes the object.
 const fieldManager = "crane-agent"
 
-// deed is what was done, or would be, to bring the object about.
-type deed string
+// operation is what was done, or would be, to bring the object about.
+type operation string
 
 const (
-	nothing deed = "nothing"
-	create  deed = "create"
-	patch   deed = "patch"
+	operationNone   operation = "nothing"
+	operationCreate operation = "create"
+	operationPatch  operation = "patch"
 )
 
-// object is the NodeResourceTopology of a node in the API server.
-type object struct {
+// topologyObject is the NodeResourceTopology of a node in the API server.
+type topologyObject struct {
 	client dynamic.Interface
-	// dry reads and changes nothing.
-	dry bool
+	// dryRun reads and changes nothing.
+	dryRun bool
 }
 
-func (o *object) kind() dynamic.NamespaceableResourceInterface {
+func (o *topologyObject) resource() dynamic.NamespaceableResourceInterface {
 	return o.client.Resource(topologyv1alpha1.GroupVersion.WithResource("noderesourcetopologies"))
 }
 
 // sync brings the object of a node to what is wanted, and says what that took. It changes only what differs in meaning, and leaves
 // attributes alone that are not its own.
-func (o *object) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (deed, error) {
-	there, err := o.kind().Get(ctx, node.Name, metav1.GetOptions{})
+func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (operation, error) {
+	there, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return create, o.create(ctx, node, want)
+		return operationCreate, o.create(ctx, node, want)
 	}
 	if err != nil {
-		return nothing, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
+		return operationNone, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
 	}
 	now := &topologyv1alpha1.NodeResourceTopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, now); err != nil {
-		return nothing, fmt.Errorf("NodeResourceTopology %s cannot be read: %w", node.Name, err)
+		return operationNone, fmt.Errorf("NodeResourceTopology %s cannot be read: %w", node.Name, err)
 	}
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
-		return nothing, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errForeign)
+		return operationNone, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errOtherOwner)
 	}
-	next := merged(now, node, want)
+	next := mergeObject(now, node, want)
 	if equality.Semantic.DeepEqual(now, next) {
-		return nothing, nil
+		return operationNone, nil
 	}
-	return patch, o.patch(ctx, now, next)
+	return operationPatch, o.patch(ctx, now, next)
 }
 
-// merged is an object with what is wanted in it.
-func merged(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
+// mergeObject is an object with what is wanted in it.
+func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
 	next := now.DeepCopy()
-	next.OwnerReferences = owners(now.OwnerReferences, node)
+	next.OwnerReferences = ownerReferences(now.OwnerReferences, node)
 	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
 	// An empty list is not written, so that nil is what comes back.
 	next.Reserved = want.Reserved
@@ -92,8 +92,8 @@ func merged(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want 
 	return next
 }
 
-// owners are those there are, with the node as the controller in place of one of the same name that is gone.
-func owners(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
+// ownerReferences are those there are, with the node as the controller in place of one of the same name that is gone.
+func ownerReferences(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
 	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
 	own.BlockOwnerDeletion = nil // It would take a right to a node's finalizers.
 	out := []metav1.OwnerReference{own}
@@ -105,20 +105,20 @@ func owners(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerRefe
 	return out
 }
 
-func (o *object) create(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) error {
+func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) error {
 	made := want.DeepCopy()
 	made.TypeMeta = metav1.TypeMeta{APIVersion: topologyv1alpha1.GroupVersion.String(), Kind: "NodeResourceTopology"}
-	made.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners(nil, node)}
+	made.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: ownerReferences(nil, node)}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
 	if err != nil {
 		return fmt.Errorf("write NodeResourceTopology %s: %w", node.Name, err)
 	}
-	if o.dry {
+	if o.dryRun {
 		return nil
 	}
-	_, err = o.kind().Create(ctx, &unstructured.Unstructured{Object: raw}, metav1.CreateOptions{FieldManager: fieldManager})
+	_, err = o.resource().Create(ctx, &unstructured.Unstructured{Object: raw}, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
-		return errNoKind
+		return errNoDefinition
 	}
 	if err != nil {
 		return fmt.Errorf("create NodeResourceTopology %s: %w", node.Name, err)
@@ -127,7 +127,7 @@ func (o *object) create(ctx context.Context, node *corev1.Node, want *topologyv1
 }
 
 // patch sends what differs, on condition that the object has not changed meanwhile.
-func (o *object) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
+func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
 	before, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
@@ -154,10 +154,10 @@ func (o *object) patch(ctx context.Context, now, next *topologyv1alpha1.NodeReso
 	if err != nil {
 		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
 	}
-	if o.dry {
+	if o.dryRun {
 		return nil
 	}
-	if _, err := o.kind().Patch(ctx, now.Name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+	if _, err := o.resource().Patch(ctx, now.Name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		return fmt.Errorf("patch NodeResourceTopology %s: %w", now.Name, err)
 	}
 	return nil

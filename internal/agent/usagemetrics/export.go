@@ -19,8 +19,8 @@ import (
 	"crane.io/crane/internal/agent/observe"
 )
 
-// stale is the age from which on a snapshot is not shown: series of a loop that hangs end, instead of standing still.
-const stale = time.Minute
+// maxSnapshotAge is the age from which on a snapshot is not shown: series of a loop that hangs end, instead of standing still.
+const maxSnapshotAge = time.Minute
 
 // Config is what a Collector works with.
 type Config struct {
@@ -61,7 +61,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	out := sink{ch}
 	out.gauge(observedDesc, float64(s.At.UnixMilli())/1000)
-	if age := c.config.Clock.Since(s.At); age > stale {
+	if age := c.config.Clock.Since(s.At); age > maxSnapshotAge {
 		return
 	}
 	out.gauge(podsDesc, float64(len(s.Pods)))
@@ -99,7 +99,7 @@ func (s sink) node(n *observe.Node) {
 	if n.Memory.OK {
 		s.gauge(nodeMemoryDesc, float64(n.Memory.Value.Total))
 		s.gauge(nodeMemoryUsedDesc, float64(n.Memory.Value.Total-n.Memory.Value.Available))
-		s.gauge(nodeSwappedDesc, float64(n.Memory.Value.Swapped))
+		s.gauge(nodeSwappedDesc, float64(n.Memory.Value.SwappedOut))
 	}
 	if n.Load.OK {
 		for i, minutes := range [...]string{"1", "5", "15"} {
@@ -189,7 +189,7 @@ func (s sink) pod(p *observe.Pod, labels []string) {
 	if c := p.Cycles; c.OK {
 		s.gauge(podCyclesDesc, c.Value.PerInstruction, labels...)
 	}
-	if t := p.Transfer; t.OK {
+	if t := p.DiskIO; t.OK {
 		s.gauge(podDiskReadDesc, t.Value.ReadBytes, labels...)
 		s.gauge(podDiskWriteDesc, t.Value.WriteBytes, labels...)
 		s.gauge(podDiskReadsDesc, t.Value.Reads, labels...)

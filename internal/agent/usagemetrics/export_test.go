@@ -27,8 +27,8 @@ const (
 	burstable  = "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02"
 )
 
-// bench is a recorded node that is looked at.
-type bench struct {
+// fixture is a recorded node that is looked at.
+type fixture struct {
 	rec       *kernel.Recorder
 	observer  *observe.Observer
 	latest    observe.Latest
@@ -36,9 +36,9 @@ type bench struct {
 	collector *Collector
 }
 
-func newBench(t *testing.T, copies int) *bench {
+func newFixture(t *testing.T, copies int) *fixture {
 	t.Helper()
-	b := &bench{rec: kernel.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	b := &fixture{rec: kernel.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	b.rec.Multiply(burstable, copies)
 	layout, err := cgroup.Detect(host.Root(b.rec.Dir))
 	if err != nil {
@@ -52,11 +52,11 @@ func newBench(t *testing.T, copies int) *bench {
 	return b
 }
 
-func (b *bench) look(t *testing.T, moment int) {
+func (b *fixture) observe(t *testing.T, moment int) {
 	t.Helper()
 	b.rec.To(moment)
 	b.clock.SetTime(b.clock.Now().Add(10 * time.Second))
-	b.latest.Publish(b.observer.Look(b.clock.Now()))
+	b.latest.Publish(b.observer.Collect(b.clock.Now()))
 }
 
 // transferring lets the Guaranteed pod of the latest snapshot work disks.
@@ -66,7 +66,7 @@ func transferring(latest *observe.Latest) {
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.UID == guaranteed {
 			p.Cycles = observe.Known[observe.Cycles]{Value: observe.Cycles{At: s.At, PerInstruction: 1.5}, OK: true}
-			p.Transfer = observe.Known[observe.Transfer]{Value: observe.Transfer{At: s.At, Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4}, OK: true}
+			p.DiskIO = observe.Known[observe.DiskIORate]{Value: observe.DiskIORate{At: s.At, Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4}, OK: true}
 		}
 	}
 	latest.Publish(&s)
@@ -74,15 +74,15 @@ func transferring(latest *observe.Latest) {
 
 // TestCollect: names, labels and units, as somebody scrapes them.
 func TestCollect(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	if n := testutil.CollectAndCount(b.collector); n != 0 {
 		t.Errorf("%d series before the first look", n)
 	}
-	b.look(t, 0)
+	b.observe(t, 0)
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_node_cpu_usage_cores", "crane_agent_pod_cpu_usage_cores"); n != 0 {
 		t.Errorf("%d rates after one look", n)
 	}
-	b.look(t, 1)
+	b.observe(t, 1)
 	transferring(&b.latest)
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(b.collector); err != nil {
@@ -185,9 +185,9 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 
 // TestGone: a series ends with its pod, and all end where nobody looks any more.
 func TestGone(t *testing.T) {
-	b := newBench(t, 0)
-	b.look(t, 0)
-	b.look(t, 1)
+	b := newFixture(t, 0)
+	b.observe(t, 0)
+	b.observe(t, 1)
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_pod_memory_usage_bytes"); n != 4 {
 		t.Fatalf("%d pods, want 4", n)
 	}
@@ -206,13 +206,13 @@ func TestGone(t *testing.T) {
 
 // TestBound: the number of series grows with the pods and with nothing else.
 func TestBound(t *testing.T) {
-	b := newBench(t, 0)
-	b.look(t, 0)
-	b.look(t, 1)
+	b := newFixture(t, 0)
+	b.observe(t, 0)
+	b.observe(t, 1)
 	few := testutil.CollectAndCount(b.collector)
-	b = newBench(t, 100)
-	b.look(t, 0)
-	b.look(t, 1)
+	b = newFixture(t, 100)
+	b.observe(t, 0)
+	b.observe(t, 1)
 	many := testutil.CollectAndCount(b.collector)
 	if each := (many - few) / 100; each > 13 || many-few < 100 {
 		t.Errorf("%d series for 4 pods, %d for 104: %d each, want 13 at most", few, many, each)
@@ -221,9 +221,9 @@ func TestBound(t *testing.T) {
 
 // TestHostileNames: what is called oddly, twice or not in UTF-8 does not spoil the rest.
 func TestHostileNames(t *testing.T) {
-	b := newBench(t, 0)
-	b.look(t, 0)
-	b.look(t, 1)
+	b := newFixture(t, 0)
+	b.observe(t, 0)
+	b.observe(t, 1)
 	s := *b.latest.Load()
 	odd := s.Interfaces[0]
 	odd.Name = "veth\xff\xfe"

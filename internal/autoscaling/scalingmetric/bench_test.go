@@ -12,10 +12,10 @@ import (
 
 // BenchmarkPrediction and BenchmarkCron are what a request for one of Crane's metrics costs beside finding the object.
 func BenchmarkPrediction(b *testing.B) {
-	one := tsp("0.5", 0.9)
+	one := newPrediction("0.5", 0.9)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Prediction(one, "resource.cpu", noon().Add(30*time.Minute)); err != nil {
+		if _, err := ActionableForecast(one, "resource.cpu", noon().Add(30*time.Minute)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -27,6 +27,6 @@ func BenchmarkCron(b *testing.B) {
 	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "office", Start: "0 8 * * 1-5", End: "0 18 * * 1-5", TargetReplicas: 10, TimeZone: &zone}}
 	b.ReportAllocs()
 	for b.Loop() {
-		Cron(e, &Zones{}, noon())
+		CronReplicas(e, &Zones{}, noon())
 	}
 }

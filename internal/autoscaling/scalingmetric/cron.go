@@ -19,11 +19,11 @@ type Zones struct {
 	// Local is the place of schedules that name no time zone; nil for UTC.
 	Local *time.Location
 
-	known sync.Map // of *time.Location by name; there are some 600
+	cache sync.Map // of *time.Location by name; there are some 600
 }
 
-// of returns the place of a schedule.
-func (z *Zones) of(name *string) (*time.Location, error) {
+// location returns the place of a schedule.
+func (z *Zones) location(name *string) (*time.Location, error) {
 	if name == nil || *name == "" {
 		if z.Local == nil {
 			return time.UTC, nil
@@ -33,7 +33,7 @@ func (z *Zones) of(name *string) (*time.Location, error) {
 	if *name == "Local" {
 		return nil, errors.New(`timezone "Local": want a name of the IANA database, such as Asia/Shanghai`)
 	}
-	if found, ok := z.known.Load(*name); ok {
+	if found, ok := z.cache.Load(*name); ok {
 		if place, ok := found.(*time.Location); ok {
 			return place, nil
 		}
@@ -42,18 +42,18 @@ func (z *Zones) of(name *string) (*time.Location, error) {
 	if err != nil {
 		return nil, fmt.Errorf("timezone %q: %w", *name, err)
 	}
-	z.known.Store(*name, place)
+	z.cache.Store(*name, place)
 	return place, nil
 }
 
-// Windows reads the cron schedules of an autoscaler. Those that cannot be followed are left out; the error of each stands under
+// CronWindows reads the cron schedules of an autoscaler. Those that cannot be followed are left out; the error of each stands under
 // its index.
-func Windows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones) ([]scaling.CronWindow, map[int]error) {
+func CronWindows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones) ([]scaling.CronWindow, map[int]error) {
 	var out []scaling.CronWindow
 	failed := map[int]error{}
 	for i := range ehpa.Spec.Crons {
 		c := &ehpa.Spec.Crons[i]
-		place, err := zones.of(c.TimeZone)
+		place, err := zones.location(c.TimeZone)
 		if err != nil {
 			failed[i] = err
 			continue
@@ -68,12 +68,12 @@ func Windows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *
 	return out, failed
 }
 
-// Cron returns the value of MetricCron for an autoscaler: replicas.
-func Cron(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones, now time.Time) int32 {
+// CronReplicas returns the value of MetricCron for an autoscaler: replicas.
+func CronReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones, now time.Time) int32 {
 	least := int32(1)
 	if ehpa.Spec.MinReplicas != nil {
 		least = *ehpa.Spec.MinReplicas
 	}
-	windows, _ := Windows(ehpa, zones)
+	windows, _ := CronWindows(ehpa, zones)
 	return scaling.CronReplicas(windows, least, now)
 }

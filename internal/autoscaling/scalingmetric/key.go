@@ -31,9 +31,9 @@ func (k Key) MatchLabels() map[string]string {
 	}
 }
 
-// ParseSelector reads a key out of the selector of a request. A selector of anything but the four labels, each with one
+// ParseKey reads a key out of the selector of a request. A selector of anything but the four labels, each with one
 // value, is refused: it might mean thousands of values, and an HPA would add them up.
-func ParseSelector(selector labels.Selector) (Key, error) {
+func ParseKey(selector labels.Selector) (Key, error) {
 	var k Key
 	requirements, selectable := selector.Requirements()
 	if !selectable {

@@ -32,8 +32,8 @@ const (
 type Observer[T any] struct {
 	// Loaded tells of a content that is in force from now on; not of the one of Open.
 	Loaded func(T)
-	// Refused tells once of a content that is bad, or of a file that cannot be read: the old content stays in force.
-	Refused func(error)
+	// Rejected tells once of a content that is bad, or of a file that cannot be read: the old content stays in force.
+	Rejected func(error)
 }
 
 // File is a content that follows its file. Content may be called from any goroutine and costs an atomic load.
@@ -45,9 +45,9 @@ type File[T any] struct {
 
 	value atomic.Pointer[T]
 
-	looking sync.Mutex // one look at a time; taken before mu
-	raw     []byte     // of the last look that could read; guarded by looking
-	refused string     // the error that was told last; guarded by looking
+	reloading sync.Mutex // one look at a time; taken before mu
+	raw       []byte     // of the last look that could read; guarded by looking
+	lastError string     // the error that was told last; guarded by looking
 
 	mu    sync.Mutex
 	state State
@@ -78,7 +78,7 @@ func Open[T any](path string, interval time.Duration, clk clock.WithTicker, deco
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f.raw = raw
-	f.adopt(value)
+	f.setContent(value)
 	return f, nil
 }
 
@@ -90,14 +90,14 @@ func OpenOptional[T any](path string, interval time.Duration, clk clock.WithTick
 	}
 	f = Fixed(otherwise, clk)
 	f.path, f.interval, f.decode = path, interval, decode
-	f.refused = err.Error() // A file that is not there is nothing to tell.
+	f.lastError = err.Error() // A file that is not there is nothing to tell.
 	return f, nil
 }
 
 // Fixed is a content without a file: Run returns when its context ends.
 func Fixed[T any](value T, clk clock.WithTicker) *File[T] {
 	f := &File[T]{clock: clk}
-	f.adopt(value)
+	f.setContent(value)
 	return f
 }
 
@@ -124,26 +124,26 @@ func (f *File[T]) Run(ctx context.Context, observer Observer[T]) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			f.Look(observer)
+			f.Reload(observer)
 		}
 	}
 }
 
-// Look reads the file once and takes over what is new in it. The content is compared and not the time: a ConfigMap is
+// Reload reads the file once and takes over what is new in it. The content is compared and not the time: a ConfigMap is
 // brought into a pod by swapping links.
-func (f *File[T]) Look(observer Observer[T]) {
-	f.looking.Lock()
-	defer f.looking.Unlock()
+func (f *File[T]) Reload(observer Observer[T]) {
+	f.reloading.Lock()
+	defer f.reloading.Unlock()
 	raw, err := read(f.path)
 	if err == nil {
-		if bytes.Equal(raw, f.raw) && f.refused == "" {
+		if bytes.Equal(raw, f.raw) && f.lastError == "" {
 			return
 		}
 		var value T
 		if value, err = f.decode(raw); err == nil {
 			changed := !bytes.Equal(raw, f.raw)
-			f.raw, f.refused = raw, ""
-			f.adopt(value)
+			f.raw, f.lastError = raw, ""
+			f.setContent(value)
 			if observer.Loaded != nil && changed {
 				observer.Loaded(value)
 			}
@@ -151,24 +151,24 @@ func (f *File[T]) Look(observer Observer[T]) {
 		}
 		err = fmt.Errorf("%s: %w", f.path, err)
 	}
-	f.refuse(err, observer)
+	f.reject(err, observer)
 }
 
-func (f *File[T]) refuse(err error, observer Observer[T]) {
-	if f.refused == err.Error() {
+func (f *File[T]) reject(err error, observer Observer[T]) {
+	if f.lastError == err.Error() {
 		return
 	}
-	f.refused = err.Error()
+	f.lastError = err.Error()
 	f.mu.Lock()
 	f.state.Invalid = true
 	f.state.Failed++
 	f.mu.Unlock()
-	if observer.Refused != nil {
-		observer.Refused(err)
+	if observer.Rejected != nil {
+		observer.Rejected(err)
 	}
 }
 
-func (f *File[T]) adopt(value T) {
+func (f *File[T]) setContent(value T) {
 	f.value.Store(&value)
 	f.mu.Lock()
 	defer f.mu.Unlock()

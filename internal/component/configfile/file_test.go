@@ -33,9 +33,9 @@ func TestOptionalFile(t *testing.T) {
 	}
 	var loaded, refused []string
 	look := func() {
-		f.Look(configfile.Observer[string]{
-			Loaded:  func(s string) { loaded = append(loaded, s) },
-			Refused: func(err error) { refused = append(refused, err.Error()) },
+		f.Reload(configfile.Observer[string]{
+			Loaded:   func(s string) { loaded = append(loaded, s) },
+			Rejected: func(err error) { refused = append(refused, err.Error()) },
 		})
 	}
 	write := func(text string) {

@@ -22,14 +22,14 @@ const maxWarnings = 20
 
 // validator asks for a verdict on objects of one kind.
 type validator[T client.Object] struct {
-	kind  schema.GroupKind
-	look  func(T, validation.Facts) validation.Verdict
-	facts FactSource
+	kind     schema.GroupKind
+	validate func(T, validation.Facts) validation.Result
+	facts    FactReader
 }
 
 // ValidateCreate refuses what has an error.
 func (v validator[T]) ValidateCreate(ctx context.Context, o T) (admission.Warnings, error) {
-	return v.answer(o, v.look(o, v.facts.Facts(ctx)))
+	return v.answer(o, v.validate(o, v.facts.Facts(ctx)))
 }
 
 // ValidateUpdate refuses what has an error that it had not before. What is being deleted is let through, so that its finalizers
@@ -39,13 +39,13 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 		return nil, nil
 	}
 	facts := v.facts.Facts(ctx)
-	return v.answer(after, validation.Ratchet(v.look(before, facts), v.look(after, facts)))
+	return v.answer(after, validation.Ratchet(v.validate(before, facts), v.validate(after, facts)))
 }
 
 // ValidateDelete refuses nothing.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
-func (v validator[T]) answer(o T, verdict validation.Verdict) (admission.Warnings, error) {
+func (v validator[T]) answer(o T, verdict validation.Result) (admission.Warnings, error) {
 	warnings := verdict.Warnings
 	if more := len(warnings) - maxWarnings; more > 0 {
 		warnings = append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
@@ -58,15 +58,15 @@ func (v validator[T]) answer(o T, verdict validation.Verdict) (admission.Warning
 
 // defaulter fills in defaults of objects of one kind.
 type defaulter[T client.Object] struct {
-	decoder admission.Decoder
-	none    func() T
-	fill    func(T)
+	decoder     admission.Decoder
+	newObject   func() T
+	setDefaults func(T)
 }
 
 // Handle answers with what filling in changed and nothing else: a quantity stays as it was written. What is being deleted stays as it
 // is, and what cannot be read is for the schema to refuse.
 func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission.Response {
-	o := d.none()
+	o := d.newObject()
 	if err := d.decoder.Decode(req, o); err != nil || o.GetDeletionTimestamp() != nil {
 		return admission.Allowed("")
 	}
@@ -74,7 +74,7 @@ func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Allowed("")
 	}
-	d.fill(o)
+	d.setDefaults(o)
 	after, err := json.Marshal(o)
 	if err != nil {
 		return admission.Allowed("")
@@ -82,23 +82,23 @@ func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission
 	return admission.PatchResponseFromRaw(before, after)
 }
 
-// validating is the endpoint that looks at objects of one kind.
-func validating[T client.Object](
-	scheme *runtime.Scheme, kind schema.GroupVersionKind, facts FactSource, look func(T, validation.Facts) validation.Verdict,
+// newValidatingEndpoint is the endpoint that looks at objects of one kind.
+func newValidatingEndpoint[T client.Object](
+	scheme *runtime.Scheme, kind schema.GroupVersionKind, facts FactReader, look func(T, validation.Facts) validation.Result,
 ) Endpoint {
 	return Endpoint{
-		Path: pathOf("validate", kind), Kind: kind,
-		hook: admission.WithValidator(scheme, validator[T]{kind: kind.GroupKind(), look: look, facts: facts}),
+		Path: webhookPath("validate", kind), Kind: kind,
+		webhook: admission.WithValidator(scheme, validator[T]{kind: kind.GroupKind(), validate: look, facts: facts}),
 	}
 }
 
-// defaulting is the endpoint that fills in defaults of one kind.
-func defaulting[T any, P interface {
+// newDefaultingEndpoint is the endpoint that fills in defaults of one kind.
+func newDefaultingEndpoint[T any, P interface {
 	*T
 	client.Object
 }](scheme *runtime.Scheme, kind schema.GroupVersionKind, fill func(P)) Endpoint {
 	return Endpoint{
-		Path: pathOf("mutate", kind), Kind: kind, Mutates: true,
-		hook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), none: func() P { return new(T) }, fill: fill}},
+		Path: webhookPath("mutate", kind), Kind: kind, Mutates: true,
+		webhook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), newObject: func() P { return new(T) }, setDefaults: fill}},
 	}
 }

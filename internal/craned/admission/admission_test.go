@@ -15,16 +15,16 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-// ask sends a request to the endpoint at a path.
-func ask(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
+// sendRequest sends a request to the endpoint at a path.
+func sendRequest(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
 	t.Helper()
-	endpoints, err := Endpoints(ClusterFacts{Namespace: "crane-system"}, podwebhook.NewChain(nil))
+	endpoints, err := Endpoints(CachedFacts{Namespace: "crane-system"}, podwebhook.NewChain(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range endpoints {
 		if e.Path == path {
-			return e.hook.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			return e.webhook.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				UID: "u", Operation: operation, Name: "x", Namespace: "shop",
 				Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(old)},
 			}})
@@ -41,18 +41,18 @@ const (
 
 func TestRefusalNamesTheField(t *testing.T) {
 	object := strings.Replace(badZone, "%s", "", 1)
-	answer := ask(t, "/validate-"+ehpaPath, admissionv1.Create, object, "")
+	answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Create, object, "")
 	if answer.Allowed || answer.Result.Code != 422 || len(answer.Result.Details.Causes) != 1 || answer.Result.Details.Causes[0].Field != "spec.crons[0].timezone" {
 		t.Errorf("%+v", answer.Result)
 	}
-	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Update, object, object); !answer.Allowed || len(answer.Warnings) == 0 {
+	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, object, object); !answer.Allowed || len(answer.Warnings) == 0 {
 		t.Errorf("unchanged: %+v, warnings %q", answer.Result, answer.Warnings)
 	}
 	deleting := strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
-	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Update, deleting, strings.Replace(object, "Mars", "UTC", 1)); !answer.Allowed {
+	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, deleting, strings.Replace(object, "Mars", "UTC", 1)); !answer.Allowed {
 		t.Errorf("being deleted: %+v", answer.Result)
 	}
-	if answer := ask(t, "/validate-"+ehpaPath, admissionv1.Delete, "", object); !answer.Allowed {
+	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Delete, "", object); !answer.Allowed {
 		t.Errorf("a deletion: %+v", answer.Result)
 	}
 }
@@ -62,7 +62,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	for range 100 {
 		rules = append(rules, `{"kind":"Node"}`)
 	}
-	answer := ask(t, "/validate-analysis-crane-io-v1alpha1-recommendationrule", admissionv1.Create,
+	answer := sendRequest(t, "/validate-analysis-crane-io-v1alpha1-recommendationrule", admissionv1.Create,
 		`{"spec":{"resourceSelectors":[`+strings.Join(rules, ",")+`],"recommenders":[],"namespaceSelector":{"matchNames":["a"]}}}`, "")
 	if !answer.Allowed || len(answer.Warnings) != maxWarnings+1 || !strings.HasPrefix(answer.Warnings[maxWarnings], "and ") {
 		t.Errorf("%d warnings", len(answer.Warnings))
@@ -70,7 +70,7 @@ func TestWarningsAreBounded(t *testing.T) {
 }
 
 func TestDefaultsTouchNothingElse(t *testing.T) {
-	answer := ask(t, "/mutate-"+ehpaPath, admissionv1.Create, strings.Replace(badZone, "%s", "", 1), "")
+	answer := sendRequest(t, "/mutate-"+ehpaPath, admissionv1.Create, strings.Replace(badZone, "%s", "", 1), "")
 	text, err := json.Marshal(answer.Patches)
 	if err != nil || string(text) != `[{"op":"add","path":"/spec/scaleTargetRef/apiVersion","value":"apps/v1"}]` {
 		t.Errorf("%s, %v", text, err)
@@ -79,7 +79,7 @@ func TestDefaultsTouchNothingElse(t *testing.T) {
 		"cannot be read": `{"spec":{"maxReplicas":"many"}}`, "nothing": ``, "no object": `[]`,
 		"being deleted": strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1),
 	} {
-		if answer := ask(t, "/mutate-"+ehpaPath, admissionv1.Create, object, ""); !answer.Allowed || len(answer.Patches) > 0 {
+		if answer := sendRequest(t, "/mutate-"+ehpaPath, admissionv1.Create, object, ""); !answer.Allowed || len(answer.Patches) > 0 {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}

@@ -27,11 +27,11 @@ type Endpoint struct {
 	Kind    schema.GroupVersionKind
 	Mutates bool
 
-	hook *admission.Webhook
+	webhook *admission.Webhook
 }
 
 // Endpoints are all that there are. The manifests of config/webhook name the same.
-func Endpoints(actions ClusterFacts, chain *podwebhook.Chain) ([]Endpoint, error) {
+func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -42,30 +42,30 @@ func Endpoints(actions ClusterFacts, chain *podwebhook.Chain) ([]Endpoint, error
 	autoscaling, ensurance := autoscalingv1alpha1.GroupVersion.WithKind, ensurancev1alpha1.GroupVersion.WithKind
 	pod := corev1.SchemeGroupVersion.WithKind("Pod")
 	return []Endpoint{
-		validating(scheme, analysis("RecommendationRule"), facts, validation.RecommendationRule),
-		validating(scheme, analysis("Recommendation"), facts, validation.Recommendation),
-		validating(scheme, analysis("Analytics"), facts, validation.Analytics),
-		validating(scheme, analysis("ConfigSet"), facts, validation.ConfigSet),
-		validating(scheme, prediction("TimeSeriesPrediction"), facts, validation.TimeSeriesPrediction),
-		validating(scheme, prediction("ClusterNodePrediction"), facts, validation.ClusterNodePrediction),
-		validating(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), facts, validation.EffectiveHorizontalPodAutoscaler),
-		validating(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), facts, validation.EffectiveVerticalPodAutoscaler),
-		validating(scheme, ensurance("NodeQOS"), actions, validation.NodeQOS),
-		validating(scheme, ensurance("PodQOS"), actions, validation.PodQOS),
-		validating(scheme, ensurance("AvoidanceAction"), facts, validation.AvoidanceAction),
-		validating(scheme, topologyv1alpha1.GroupVersion.WithKind("NodeResourceTopology"), facts, validation.NodeResourceTopology),
+		newValidatingEndpoint(scheme, analysis("RecommendationRule"), facts, validation.ValidateRecommendationRule),
+		newValidatingEndpoint(scheme, analysis("Recommendation"), facts, validation.ValidateRecommendation),
+		newValidatingEndpoint(scheme, analysis("Analytics"), facts, validation.ValidateAnalytics),
+		newValidatingEndpoint(scheme, analysis("ConfigSet"), facts, validation.ValidateConfigSet),
+		newValidatingEndpoint(scheme, prediction("TimeSeriesPrediction"), facts, validation.ValidateTimeSeriesPrediction),
+		newValidatingEndpoint(scheme, prediction("ClusterNodePrediction"), facts, validation.ValidateClusterNodePrediction),
+		newValidatingEndpoint(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), facts, validation.ValidateEffectiveHorizontalPodAutoscaler),
+		newValidatingEndpoint(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), facts, validation.ValidateEffectiveVerticalPodAutoscaler),
+		newValidatingEndpoint(scheme, ensurance("NodeQOS"), actions, validation.ValidateNodeQOS),
+		newValidatingEndpoint(scheme, ensurance("PodQOS"), actions, validation.ValidatePodQOS),
+		newValidatingEndpoint(scheme, ensurance("AvoidanceAction"), facts, validation.ValidateAvoidanceAction),
+		newValidatingEndpoint(scheme, topologyv1alpha1.GroupVersion.WithKind("NodeResourceTopology"), facts, validation.ValidateNodeResourceTopology),
 
-		defaulting(scheme, analysis("Recommendation"), validation.DefaultRecommendation),
-		defaulting(scheme, analysis("Analytics"), validation.DefaultAnalytics),
-		defaulting(scheme, prediction("TimeSeriesPrediction"), validation.DefaultTimeSeriesPrediction),
-		defaulting(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), validation.DefaultEffectiveHorizontalPodAutoscaler),
-		defaulting(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), validation.DefaultEffectiveVerticalPodAutoscaler),
-		{Path: pathOf("mutate", pod), Kind: pod, Mutates: true, hook: &admission.Webhook{Handler: chain}},
+		newDefaultingEndpoint(scheme, analysis("Recommendation"), validation.DefaultRecommendation),
+		newDefaultingEndpoint(scheme, analysis("Analytics"), validation.DefaultAnalytics),
+		newDefaultingEndpoint(scheme, prediction("TimeSeriesPrediction"), validation.DefaultTimeSeriesPrediction),
+		newDefaultingEndpoint(scheme, autoscaling("EffectiveHorizontalPodAutoscaler"), validation.DefaultEffectiveHorizontalPodAutoscaler),
+		newDefaultingEndpoint(scheme, autoscaling("EffectiveVerticalPodAutoscaler"), validation.DefaultEffectiveVerticalPodAutoscaler),
+		{Path: webhookPath("mutate", pod), Kind: pod, Mutates: true, webhook: &admission.Webhook{Handler: chain}},
 	}, nil
 }
 
-// pathOf is gocrane's and controller-runtime's: /validate-<group>-<version>-<kind>, with dashes for dots.
-func pathOf(verb string, kind schema.GroupVersionKind) string {
+// webhookPath is gocrane's and controller-runtime's: /validate-<group>-<version>-<kind>, with dashes for dots.
+func webhookPath(verb string, kind schema.GroupVersionKind) string {
 	return "/" + verb + "-" + strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
 }
 

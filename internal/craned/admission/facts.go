@@ -14,27 +14,27 @@ import (
 	"crane.io/crane/internal/craned/admission/validation"
 )
 
-// FactSource knows what a verdict needs beside the object. What it cannot find out in time it leaves out: no verdict waits.
-type FactSource interface {
+// FactReader knows what a verdict needs beside the object. What it cannot find out in time it leaves out: no verdict waits.
+type FactReader interface {
 	Facts(ctx context.Context) validation.Facts
 }
 
 // factsTimeout bounds the wait for a cache that is just starting.
 const factsTimeout = 2 * time.Second
 
-// ClusterFacts reads facts from a cache: whoever can reach the port may ask, and must not make craned ask the API server.
-type ClusterFacts struct {
+// CachedFacts reads facts from a cache: whoever can reach the port may ask, and must not make craned ask the API server.
+type CachedFacts struct {
 	// Namespace is Crane's own.
 	Namespace string
 	// Cache has the AvoidanceActions; nil where they do not matter.
 	Cache client.Reader
-	// Recommender says why a recommender could not run with the settings in force; nil where that is not known.
-	Recommender func(analysisv1alpha1.Recommender) error
+	// ValidateRecommender says why a recommender could not run with the settings in force; nil where that is not known.
+	ValidateRecommender func(analysisv1alpha1.Recommender) error
 }
 
-// Facts implements FactSource.
-func (c ClusterFacts) Facts(ctx context.Context) validation.Facts {
-	f := validation.Facts{Namespace: c.Namespace, Recommender: c.Recommender}
+// Facts implements FactReader.
+func (c CachedFacts) Facts(ctx context.Context) validation.Facts {
+	f := validation.Facts{Namespace: c.Namespace, ValidateRecommender: c.ValidateRecommender}
 	if c.Cache == nil {
 		return f
 	}

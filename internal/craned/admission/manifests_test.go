@@ -18,8 +18,8 @@ import (
 	"crane.io/crane/internal/testbed/directwebhook"
 )
 
-// configured is what a manifest says of one webhook.
-type configured struct {
+// webhookManifest is what a manifest says of one webhook.
+type webhookManifest struct {
 	path, resource, scope string
 	policy                admissionregistrationv1.FailurePolicyType
 	seconds               int32
@@ -28,13 +28,13 @@ type configured struct {
 	conditions            int
 }
 
-func manifests(t *testing.T) []configured {
+func manifests(t *testing.T) []webhookManifest {
 	t.Helper()
 	objects, err := manifest.ReadDir(config.Manifests, "webhook")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []configured
+	var out []webhookManifest
 	add := func(client admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations,
 		policy *admissionregistrationv1.FailurePolicyType, seconds *int32, mutates bool, conditions int,
 	) {
@@ -42,7 +42,7 @@ func manifests(t *testing.T) []configured {
 			t.Fatalf("a webhook does not say all: %+v", client)
 		}
 		group := strings.TrimPrefix(rules[0].APIGroups[0]+"/"+rules[0].APIVersions[0]+"/", "/")
-		out = append(out, configured{
+		out = append(out, webhookManifest{
 			path: *client.Service.Path, resource: group + rules[0].Resources[0], scope: string(*rules[0].Scope), policy: *policy,
 			seconds: *seconds, mutates: mutates, operations: rules[0].Operations, conditions: conditions,
 		})
@@ -73,7 +73,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 
 // TestManifestsNameWhatIsServed: each endpoint is configured and each configured path is served, for the resource of its kind.
 func TestManifestsNameWhatIsServed(t *testing.T) {
-	endpoints, err := Endpoints(ClusterFacts{}, podwebhook.NewChain(nil))
+	endpoints, err := Endpoints(CachedFacts{}, podwebhook.NewChain(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 	}
 	for _, e := range endpoints {
 		want := crds[strings.TrimPrefix(e.Kind.GroupVersion().String()+"/"+e.Kind.Kind, "/")]
-		if !slices.ContainsFunc(all, func(c configured) bool {
+		if !slices.ContainsFunc(all, func(c webhookManifest) bool {
 			return c.path == e.Path && c.mutates == e.Mutates && c.resource+" "+c.scope == want
 		}) {
 			t.Errorf("%s is not configured for %s", e.Path, want)

@@ -23,7 +23,7 @@ type ServerOptions struct {
 	Port int
 	// CertDir holds tls.crt and tls.key of whoever keeps certificates himself; empty for those of Keeper.
 	CertDir string
-	Keeper  *certificates.Keeper
+	Rotator *certificates.Rotator
 }
 
 // Server serves webhooks, on every replica, from before caches fill until after everything else has stopped. It runs the Keeper of
@@ -31,7 +31,7 @@ type ServerOptions struct {
 type Server struct {
 	ctrlwebhook.Server
 
-	keeper *certificates.Keeper
+	rotator *certificates.Rotator
 }
 
 // NewServer returns a server of endpoints.
@@ -41,19 +41,19 @@ func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
 	minimum := func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }
 	options.TLSOpts = []func(*tls.Config){minimum}
 	if o.CertDir == "" {
-		s.keeper = o.Keeper
-		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = s.keeper.GetCertificate })
+		s.rotator = o.Rotator
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = s.rotator.GetCertificate })
 	}
 	s.Server = ctrlwebhook.NewServer(options)
 	for _, e := range endpoints {
-		s.Register(e.Path, e.hook)
+		s.Register(e.Path, e.webhook)
 	}
 	return s
 }
 
 // Start serves until ctx ends.
 func (s *Server) Start(ctx context.Context) error {
-	if s.keeper == nil {
+	if s.rotator == nil {
 		return s.serve(ctx)
 	}
 	// The manager gives webhooks a context without its logger.
@@ -62,7 +62,7 @@ func (s *Server) Start(ctx context.Context) error {
 	var kept error
 	keeping.Go(func() {
 		defer cancel() // Without certificates there is nothing to serve.
-		kept = s.keeper.Run(ctx)
+		kept = s.rotator.Run(ctx)
 	})
 	err := s.serve(ctx)
 	cancel()
@@ -82,8 +82,8 @@ func (s *Server) serve(ctx context.Context) error {
 
 // Check fails while the API server would find nobody here, or somebody whom it does not trust.
 func (s *Server) Check(req *http.Request) error {
-	if s.keeper != nil {
-		if err := s.keeper.Check(); err != nil {
+	if s.rotator != nil {
+		if err := s.rotator.Check(); err != nil {
 			return fmt.Errorf("webhooks: %w", err)
 		}
 	}

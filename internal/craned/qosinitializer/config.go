@@ -28,8 +28,8 @@ type Config struct {
 	volume        corev1.Volume
 }
 
-// file is gocrane's format.
-type file struct {
+// fileFormat is gocrane's format.
+type fileFormat struct {
 	metav1.TypeMeta `json:",inline"`
 
 	QOSInitializer struct {
@@ -45,7 +45,7 @@ type file struct {
 // Parse reads a file of kind QOSConfig, strictly: an unknown field is an error. Where the initializer is enabled, its selector, init
 // container and volume are needed.
 func Parse(data []byte) (Config, error) {
-	var f file
+	var f fileFormat
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", Kind, err)
 	}

@@ -41,14 +41,14 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !low(podqos.ReadAll(all).Best(pod)) {
+	if !isLowPriority(podqos.NewRules(all).BestMatch(pod)) {
 		return nil, nil
 	}
 	return config.operations(pod), nil
 }
 
-// low tells whether a PodQOS gives pods a low CPU priority: 0 is the highest.
-func low(q *ensurancev1alpha1.PodQOS) bool {
+// isLowPriority tells whether a PodQOS gives pods a low CPU priority: 0 is the highest.
+func isLowPriority(q *ensurancev1alpha1.PodQOS) bool {
 	if q == nil || q.Spec.ResourceQOS == nil || q.Spec.ResourceQOS.CPUQOS == nil {
 		return false
 	}
@@ -76,14 +76,14 @@ func appendTo[T any](path string, length int, item T) podwebhook.Operation {
 	return podwebhook.Operation{Operation: "add", Path: path + "/-", Value: item}
 }
 
-// Store reads PodQOSs from a cache.
-type Store struct{ Cache cache.Cache }
+// PodQOSLister reads PodQOSs from a cache.
+type PodQOSLister struct{ Cache cache.Cache }
 
 // readTimeout bounds the wait for a cache that is just starting: a pod is waiting.
 const readTimeout = 200 * time.Millisecond
 
 // Start begins to fill the cache, on every replica.
-func (s Store) Start(ctx context.Context) error {
+func (s PodQOSLister) Start(ctx context.Context) error {
 	if _, err := s.Cache.GetInformer(ctx, &ensurancev1alpha1.PodQOS{}, cache.BlockUntilSynced(false)); err != nil {
 		// Without the CRD there are none, and pods are created as they are.
 		log.FromContext(ctx).Info("PodQOSs cannot be watched", "reason", err.Error())
@@ -92,10 +92,10 @@ func (s Store) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection says that a standby answers too.
-func (Store) NeedLeaderElection() bool { return false }
+func (PodQOSLister) NeedLeaderElection() bool { return false }
 
 // List is for Mutator.PodQOSs.
-func (s Store) List() ([]*ensurancev1alpha1.PodQOS, error) {
+func (s PodQOSLister) List() ([]*ensurancev1alpha1.PodQOS, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	var list ensurancev1alpha1.PodQOSList

@@ -29,8 +29,8 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// Delegated asks the API server who somebody is (TokenReview) and what they may do (SubjectAccessReview).
-func Delegated(config *rest.Config) (authenticator.Request, authorizer.Authorizer, error) {
+// NewDelegatedAuth asks the API server who somebody is (TokenReview) and what they may do (SubjectAccessReview).
+func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Authorizer, error) {
 	tokens, err := authenticationv1.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the client of token reviews: %w", err)
@@ -56,9 +56,9 @@ func Delegated(config *rest.Config) (authenticator.Request, authorizer.Authorize
 	return who, may, nil
 }
 
-// allowed tells whether who asks may do what a route needs, and answers them where not. What the API server was asked and
+// authorize tells whether who asks may do what a route needs, and answers them where not. What the API server was asked and
 // could not say counts as no.
-func (a *API) allowed(w http.ResponseWriter, r *http.Request, needs authorizer.AttributesRecord) bool {
+func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer.AttributesRecord) bool {
 	logger := log.FromContext(r.Context())
 	who, ok, err := a.config.Authenticator.AuthenticateRequest(r)
 	if err != nil {
@@ -66,25 +66,25 @@ func (a *API) allowed(w http.ResponseWriter, r *http.Request, needs authorizer.A
 	}
 	if err != nil || !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "show a bearer token of the cluster")
+		writeError(w, http.StatusUnauthorized, "show a bearer token of the cluster")
 		return false
 	}
 	needs.User = who.User
 	decision, reason, err := a.config.Authorizer.Authorize(r.Context(), needs)
 	if err != nil {
 		logger.Info("The API server does not say who may use the web API", "reason", err.Error())
-		refuse(w, http.StatusServiceUnavailable, "the API server does not say whether this is allowed")
+		writeError(w, http.StatusServiceUnavailable, "the API server does not say whether this is allowed")
 		return false
 	}
 	if decision != authorizer.DecisionAllow {
 		logger.V(1).Info("Denied", "user", who.User.GetName(), "reason", reason)
-		refuse(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", who.User.GetName(), described(needs)))
+		writeError(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", who.User.GetName(), describePermission(needs)))
 		return false
 	}
 	return true
 }
 
-func described(needs authorizer.AttributesRecord) string {
+func describePermission(needs authorizer.AttributesRecord) string {
 	if !needs.ResourceRequest {
 		return needs.Verb + " " + needs.Path
 	}

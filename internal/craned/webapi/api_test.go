@@ -33,14 +33,14 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// gate lets users in whose token is their name, and lets them do what allowed lists.
-type gate struct {
+// fakeAuth lets users in whose token is their name, and lets them do what allowed lists.
+type fakeAuth struct {
 	allowed map[string]bool
 	err     error
 	asked   []string
 }
 
-func (g *gate) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+func (g *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if name == "expired" {
 		return nil, false, errors.New("token expired")
@@ -48,7 +48,7 @@ func (g *gate) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, ok, nil
 }
 
-func (g *gate) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (g *fakeAuth) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	asked := fmt.Sprintf("%s %s %s%s/%s/%s", a.GetUser().GetName(), a.GetVerb(), a.GetPath(), a.GetNamespace(), a.GetResource(), a.GetName())
 	g.asked = append(g.asked, asked)
 	if g.allowed[a.GetUser().GetName()] {
@@ -57,15 +57,15 @@ func (g *gate) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "no rule", g.err
 }
 
-// answers is a data source.
-type answers struct {
+// fakeSource is a data source.
+type fakeSource struct {
 	err    error
 	window metrics.Window
 	query  string
 	wait   func(context.Context)
 }
 
-func (a *answers) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
+func (a *fakeSource) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
 	a.query = query
 	if a.wait != nil {
 		a.wait(ctx)
@@ -73,7 +73,7 @@ func (a *answers) Instant(ctx context.Context, query string, at time.Time) ([]me
 	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, a.err
 }
 
-func (a *answers) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+func (a *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
 	a.query, a.window = query, w
 	return []metrics.LabelledSeries{{
 		Labels: metrics.Labels{"pod": "a"}, Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, series.Gap(), 3}},
@@ -82,8 +82,8 @@ func (a *answers) Range(_ context.Context, query string, w metrics.Window) ([]me
 
 type fixture struct {
 	*API
-	gate *gate
-	data *answers
+	gate *fakeAuth
+	data *fakeSource
 	past error
 }
 
@@ -93,11 +93,11 @@ func setup(t *testing.T, objects ...client.Object) *fixture {
 	if err := errors.Join(analysisv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{gate: &gate{allowed: map[string]bool{"ann": true}}, data: &answers{}}
+	f := &fixture{gate: &fakeAuth{allowed: map[string]bool{"ann": true}}, data: &fakeSource{}}
 	var err error
 	f.API, err = New(Config{
 		Objects: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Queries: f.data, MaxPoints: 100,
-		Past: func(_ context.Context, _ *predictionv1alpha1.TimeSeriesPrediction, _ *predictionv1alpha1.PredictionMetric, w metrics.Window) ([]metrics.LabelledSeries, error) {
+		PastSeries: func(_ context.Context, _ *predictionv1alpha1.TimeSeriesPrediction, _ *predictionv1alpha1.PredictionMetric, w metrics.Window) ([]metrics.LabelledSeries, error) {
 			return []metrics.LabelledSeries{{Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, 2, series.Gap(), 4}}}}, f.past
 		},
 		Authenticator: f.gate, Authorizer: f.gate, Clock: clocktesting.NewFakePassiveClock(now),
@@ -152,8 +152,8 @@ func TestWhoMayRead(t *testing.T) {
 		"/api/prediction/debug/shop/web":                      "get shop/timeseriespredictions/web",
 	}
 	for _, r := range f.routes() {
-		if (r.needs == nil) != open[r.path] {
-			t.Errorf("route %s is open: %v", r.path, r.needs == nil)
+		if (r.permission == nil) != open[r.path] {
+			t.Errorf("route %s is open: %v", r.path, r.permission == nil)
 		}
 	}
 	for path := range open {
@@ -220,15 +220,15 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-	f.config.Objects = notYet{}
+	f.config.Objects = unstartedCache{}
 	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "ask again soon") {
 		t.Errorf("before the cache has started: %q", problem)
 	}
 }
 
-type notYet struct{ client.Reader }
+type unstartedCache struct{ client.Reader }
 
-func (notYet) List(context.Context, client.ObjectList, ...client.ListOption) error {
+func (unstartedCache) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return &cache.ErrCacheNotStarted{}
 }
 
@@ -287,7 +287,7 @@ func TestBounds(t *testing.T) {
 		<-release
 	}
 	done := make(chan int)
-	for range atOnce {
+	for range maxConcurrent {
 		go func() { done <- f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1").Code }()
 		<-begun
 	}
@@ -295,7 +295,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("one more: status %d", w.Code)
 	}
 	close(release)
-	for range atOnce {
+	for range maxConcurrent {
 		if code := <-done; code != http.StatusOK {
 			t.Errorf("status %d", code)
 		}

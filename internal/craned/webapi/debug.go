@@ -75,7 +75,7 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 		if apierrors.IsNotFound(err) {
 			status = http.StatusNotFound
 		}
-		refuse(w, status, fmt.Sprintf("prediction %s: %v", key, err))
+		writeError(w, status, fmt.Sprintf("prediction %s: %v", key, err))
 		return nil
 	}
 	now := a.config.Clock.Now().UTC()
@@ -84,18 +84,18 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 	for i := range tsp.Spec.PredictionMetrics {
 		metric := &tsp.Spec.PredictionMetrics[i]
 		view := metricView{Name: metric.ResourceIdentifier, Algorithm: string(metric.Algorithm.AlgorithmType)}
-		past, err := a.config.Past(r.Context(), &tsp, metric, window)
+		past, err := a.config.PastSeries(r.Context(), &tsp, metric, window)
 		if err != nil {
 			view.Problem = err.Error()
 		}
-		view.show(statusOf(&tsp, metric.ResourceIdentifier), past, now)
+		view.addCharts(metricStatus(&tsp, metric.ResourceIdentifier), past, now)
 		p.Metrics = append(p.Metrics, view)
 	}
 	page, err := template.New("debug").Parse(debugTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the page's template: %w", err)
 	}
-	out := &bounded{left: maxAnswer}
+	out := &limitedBuffer{left: maxAnswer}
 	if err := page.Execute(out, p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
@@ -105,7 +105,7 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func statusOf(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *predictionv1alpha1.PredictionMetricStatus {
+func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *predictionv1alpha1.PredictionMetricStatus {
 	for i := range tsp.Status.PredictionMetrics {
 		if s := &tsp.Status.PredictionMetrics[i]; s.ResourceIdentifier == name {
 			return s
@@ -114,8 +114,8 @@ func statusOf(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *predic
 	return nil
 }
 
-// show joins each forecast with the past of the same labels, and the only one of both with each other.
-func (v *metricView) show(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabelledSeries, now time.Time) {
+// addCharts joins each forecast with the past of the same labels, and the only one of both with each other.
+func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabelledSeries, now time.Time) {
 	forecasts := map[string][]point{}
 	pasts := map[string][]point{}
 	var order []string
@@ -149,7 +149,7 @@ func (v *metricView) show(status *predictionv1alpha1.PredictionMetricStatus, pas
 			v.More = len(order) - maxDrawn
 			return
 		}
-		if c, ok := draw(labels, pasts[labels], forecasts[labels], now); ok {
+		if c, ok := newChart(labels, pasts[labels], forecasts[labels], now); ok {
 			v.Charts = append(v.Charts, c)
 		}
 	}
@@ -165,9 +165,9 @@ func samples(list []predictionv1alpha1.Sample) []point {
 	return out
 }
 
-// draw scales both lines into one chart; ok is false where there is no point.
-func draw(labels string, past, forecast []point, now time.Time) (chart, bool) {
-	past, forecast = thin(past), thin(forecast)
+// newChart scales both lines into one chart; ok is false where there is no point.
+func newChart(labels string, past, forecast []point, now time.Time) (chart, bool) {
+	past, forecast = downsample(past), downsample(forecast)
 	low, high := math.Inf(1), math.Inf(-1)
 	from, to := now, now
 	for _, line := range [][]point{past, forecast} {
@@ -208,8 +208,8 @@ func draw(labels string, past, forecast []point, now time.Time) (chart, bool) {
 	}, true
 }
 
-// thin leaves out points evenly where there are more than can be seen.
-func thin(line []point) []point {
+// downsample leaves out points evenly where there are more than can be seen.
+func downsample(line []point) []point {
 	if len(line) <= maxDrawnPoints {
 		return line
 	}

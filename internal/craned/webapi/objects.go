@@ -36,5 +36,5 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, list client.ObjectLis
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
 	}
-	return answer(w, list)
+	return writeData(w, list)
 }

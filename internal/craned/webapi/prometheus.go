@@ -57,7 +57,7 @@ func (a *API) query(w http.ResponseWriter, r *http.Request) error {
 	for i, s := range samples {
 		out[i] = vectorSample{s.Labels, point{s.Time, s.Value}}
 	}
-	return answer(w, out)
+	return writeData(w, out)
 }
 
 // queryRange answers ?query=&start=&end=&step= with a matrix. As in Prometheus the end is included.
@@ -78,7 +78,7 @@ func (a *API) queryRange(w http.ResponseWriter, r *http.Request) error {
 	for i, s := range list {
 		out[i] = matrixSeries{Metric: s.Labels, Values: points(s.Series)}
 	}
-	return answer(w, out)
+	return writeData(w, out)
 }
 
 // points are those of a series that are no gaps.

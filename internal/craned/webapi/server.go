@@ -22,8 +22,8 @@ import (
 const (
 	// Timeout is what answering one request may take. gocrane cut answers off after 10 s, which made its pages time out.
 	Timeout = 60 * time.Second
-	// atOnce bounds the requests that are answered at once; each may hold maxAnswer.
-	atOnce = 8
+	// maxConcurrent bounds the requests that are answered at once; each may hold maxAnswer.
+	maxConcurrent = 8
 	// maxAnswer bounds an answer, in bytes: 20,000 recommendations are some 60 MB.
 	maxAnswer = 64 << 20
 	// maxURL bounds path and query, in bytes. Queries of dashboards have some hundred.
@@ -38,8 +38,8 @@ type Config struct {
 	Queries metrics.Querier
 	// MaxPoints bounds the points of one series in a range query.
 	MaxPoints int
-	// Past reads what a metric of a prediction was in a window.
-	Past func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
+	// PastSeries reads what a metric of a prediction was in a window.
+	PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
 	// Authenticator and Authorizer say who asks, and whether they may.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
@@ -50,18 +50,18 @@ type Config struct {
 type API struct {
 	config   Config
 	mux      *http.ServeMux
-	places   chan struct{}
+	slots    chan struct{}
 	requests *prometheus.CounterVec
 }
 
 // New returns the API. It fails where something is missing.
 func New(config Config) (*API, error) {
-	if config.Objects == nil || config.Queries == nil || config.Past == nil || config.Authenticator == nil ||
+	if config.Objects == nil || config.Queries == nil || config.PastSeries == nil || config.Authenticator == nil ||
 		config.Authorizer == nil || config.Clock == nil || config.MaxPoints < 1 {
 		return nil, errors.New("the web API needs a reader, queries, the past, an authenticator, an authorizer, a clock and a bound")
 	}
 	a := &API{
-		config: config, mux: http.NewServeMux(), places: make(chan struct{}, atOnce),
+		config: config, mux: http.NewServeMux(), slots: make(chan struct{}, maxConcurrent),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_web_api_requests_total", Help: "Requests to the web API, by route and by how they ended.",
 		}, []string{"route", "result"}),
@@ -81,7 +81,7 @@ func (a *API) Collect(to chan<- prometheus.Metric) { a.requests.Collect(to) }
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.URL.RequestURI()) > maxURL {
-		refuse(w, http.StatusRequestURITooLong, "the URL is longer than 16384 bytes")
+		writeError(w, http.StatusRequestURITooLong, "the URL is longer than 16384 bytes")
 		return
 	}
 	// What answers must not be taken for something else, and is nobody's to keep.
@@ -98,22 +98,22 @@ func (a *API) serve(route route) http.Handler {
 		r = r.WithContext(ctx)
 		result := "denied"
 		defer func() { a.requests.WithLabelValues(route.path, result).Inc() }()
-		if route.needs != nil && !a.allowed(w, r, route.needs(r)) {
+		if route.permission != nil && !a.authorize(w, r, route.permission(r)) {
 			return
 		}
 		select {
-		case a.places <- struct{}{}:
-			defer func() { <-a.places }()
+		case a.slots <- struct{}{}:
+			defer func() { <-a.slots }()
 		default:
 			result = "busy"
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusTooManyRequests, "too many requests at once")
+			writeError(w, http.StatusTooManyRequests, "too many requests at once")
 			return
 		}
 		result = "answered"
-		if err := route.answer(w, r); err != nil {
+		if err := route.handle(w, r); err != nil {
 			result = "failed"
-			write(w, http.StatusOK, envelope{Error: err.Error()})
+			writeEnvelope(w, http.StatusOK, envelope{Error: err.Error()})
 		}
 	})
 }

@@ -115,7 +115,7 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 // manifest says holds.
 func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	ordered := slices.Clone(objects)
-	slices.SortStableFunc(ordered, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
+	slices.SortStableFunc(ordered, func(x, y *unstructured.Unstructured) int { return applyOrder(x) - applyOrder(y) })
 	for _, o := range ordered {
 		if err := a.applyOne(ctx, o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err)
@@ -124,7 +124,7 @@ func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 	return nil
 }
 
-func rank(o *unstructured.Unstructured) int {
+func applyOrder(o *unstructured.Unstructured) int {
 	switch o.GetKind() {
 	case "CustomResourceDefinition":
 		return 0
@@ -184,11 +184,11 @@ func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterfa
 		if err != nil {
 			return false, err
 		}
-		if !established(crd) {
+		if !isEstablished(crd) {
 			return false, nil
 		}
-		for _, gvk := range definedBy(crd) {
-			if served, err := a.serves(ctx, gvk); err != nil || !served {
+		for _, gvk := range servedKinds(crd) {
+			if served, err := a.isServed(ctx, gvk); err != nil || !served {
 				return false, err
 			}
 		}
@@ -200,7 +200,7 @@ func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterfa
 	return nil
 }
 
-func established(crd *unstructured.Unstructured) bool {
+func isEstablished(crd *unstructured.Unstructured) bool {
 	// Until the server has written them, conditions are null, which is no slice: not established yet.
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
@@ -209,8 +209,8 @@ func established(crd *unstructured.Unstructured) bool {
 	})
 }
 
-// definedBy are the kinds that a CRD lets the server serve, one for each version.
-func definedBy(crd *unstructured.Unstructured) []schema.GroupVersionKind {
+// servedKinds are the kinds that a CRD lets the server serve, one for each version.
+func servedKinds(crd *unstructured.Unstructured) []schema.GroupVersionKind {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
@@ -224,8 +224,8 @@ func definedBy(crd *unstructured.Unstructured) []schema.GroupVersionKind {
 	return all
 }
 
-// serves tells whether discovery knows a kind, and its objects can be asked for. One who may not read them is answered too.
-func (a *Applier) serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+// isServed tells whether discovery knows a kind, and its objects can be asked for. One who may not read them is answered too.
+func (a *Applier) isServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	mapping, err := a.mapping(gvk)
 	if meta.IsNoMatchError(err) {
 		return false, nil

@@ -24,14 +24,14 @@ spec:
   versions: [{name: v1, served: true, storage: true}, {name: v1alpha1, served: false, storage: false}]
 `
 
-// late is an API server of which discovery learns of a kind, and then its handler, some requests after it was established.
-type late struct {
+// fixture is an API server of which discovery learns of a kind, and then its handler, some requests after it was established.
+type fixture struct {
 	discoveries, lists atomic.Int64
 }
 
 type object = map[string]any
 
-func (l *late) groups() object {
+func (l *fixture) groups() object {
 	group := func(name string) object {
 		version := object{"groupVersion": name + "/v1", "version": "v1"}
 		return object{"name": name, "versions": []object{version}, "preferredVersion": version}
@@ -49,7 +49,7 @@ func resources(gv, name, kind string) object {
 	}}
 }
 
-func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body object
 	code := http.StatusOK
 	switch r.URL.Path {
@@ -84,7 +84,7 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestDefinitionIsServed: what is applied after a definition is found, and its objects are there to be asked for.
 func TestDefinitionIsServed(t *testing.T) {
-	l := &late{}
+	l := &fixture{}
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)
 	applier, err := NewApplier(&rest.Config{Host: server.URL, QPS: -1}, "test")

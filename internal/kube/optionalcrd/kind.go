@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// askAgain is how long it is taken for granted that a cluster does not know a kind.
-const askAgain = time.Minute
+// unknownTTL is how long it is taken for granted that a cluster does not know a kind.
+const unknownTTL = time.Minute
 
 // Kind is a kind that a cluster may have. It is safe for concurrent use.
 type Kind struct {
@@ -33,8 +33,8 @@ type Kind struct {
 	mapper meta.RESTMapper
 
 	mu sync.Mutex
-	// unknown is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
-	unknown time.Time
+	// unknownSince is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
+	unknownSince time.Time
 }
 
 // NewMapper maps kinds as the cluster serves them when it is first asked, and anew after a Reset: one that never forgets goes on with a
@@ -71,31 +71,31 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 		// Its definition was removed, or serves another version by now; the mapper keeps what it has found once.
 		meta.MaybeResetRESTMapper(k.mapper)
 	}
-	k.forget(now)
+	k.markUnknown(now)
 	return nil, nil
 }
 
-// forget takes it for granted for a while that the cluster does not know the kind.
-func (k *Kind) forget(now time.Time) {
+// markUnknown takes it for granted for a while that the cluster does not know the kind.
+func (k *Kind) markUnknown(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unknown = now
+	k.unknownSince = now
 }
 
 // mapping is the kind as the cluster serves it; nil where it does not.
 func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.unknown.IsZero() && now.Sub(k.unknown) < askAgain {
+	if !k.unknownSince.IsZero() && now.Sub(k.unknownSince) < unknownTTL {
 		return nil, nil
 	}
-	if !k.unknown.IsZero() {
+	if !k.unknownSince.IsZero() {
 		meta.MaybeResetRESTMapper(k.mapper)
-		k.unknown = time.Time{}
+		k.unknownSince = time.Time{}
 	}
 	mapping, err := k.mapper.RESTMapping(k.kind)
 	if meta.IsNoMatchError(err) {
-		k.unknown = now
+		k.unknownSince = now
 		return nil, nil
 	}
 	if err != nil {

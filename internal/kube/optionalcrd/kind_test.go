@@ -66,7 +66,7 @@ func TestDefinitionRemoved(t *testing.T) {
 			list("when it is removed", 0, 3) // Once more, in case it is served in another version.
 			api.err = nil
 			list("soon after", 0, 3)
-			now = now.Add(askAgain)
+			now = now.Add(unknownTTL)
 			list("a minute later", 1, 4)
 		})
 	}

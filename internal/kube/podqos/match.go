@@ -25,16 +25,16 @@ type Rule struct {
 	labels labels.Selector
 }
 
-// Read reads the selectors of a PodQOS. The error says which part cannot be read, whatever the pod. The API server admits nothing of
+// NewRule reads the selectors of a PodQOS. The error says which part cannot be read, whatever the pod. The API server admits nothing of
 // it; a file may have it.
-func Read(q *ensurancev1alpha1.PodQOS) (Rule, error) {
+func NewRule(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 	selector, err := metav1.LabelSelectorAsSelector(q.Spec.LabelSelector)
 	if err != nil {
 		return Rule{}, fmt.Errorf("labelSelector: %w", err)
 	}
 	if scope := q.Spec.ScopeSelector; scope != nil {
 		for i, r := range scope.MatchExpressions {
-			if err := checkScope(r); err != nil {
+			if err := validateScope(r); err != nil {
 				return Rule{}, fmt.Errorf("scopeSelector.matchExpressions[%d]: %w", i, err)
 			}
 		}
@@ -44,7 +44,7 @@ func Read(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 
 // Matches tells whether it is for a pod: both of its selectors have to match, and one has to be there.
 func (r Rule) Matches(pod *corev1.Pod) bool {
-	scope, everyone := r.Spec.ScopeSelector, emptySelector(r.Spec.LabelSelector)
+	scope, everyone := r.Spec.ScopeSelector, isEmptySelector(r.Spec.LabelSelector)
 	if scope == nil && everyone || !everyone && !r.labels.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
@@ -53,9 +53,9 @@ func (r Rule) Matches(pod *corev1.Pod) bool {
 	})
 }
 
-// checkScope says what of a condition cannot be read. An operator that is not known must not pass for one that is: a PodQOS that is for
+// validateScope says what of a condition cannot be read. An operator that is not known must not pass for one that is: a PodQOS that is for
 // other pods than was meant gives these away.
-func checkScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
+func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 	if r.Operator != ensurancev1alpha1.ScopeOperatorIn && r.Operator != ensurancev1alpha1.ScopeOperatorNotIn {
 		return fmt.Errorf("unknown operator %q", r.Operator)
 	}
@@ -67,7 +67,7 @@ func checkScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 		return nil
 	case ensurancev1alpha1.ScopePriority:
 		for _, v := range r.Values {
-			if _, _, err := Priorities(v); err != nil {
+			if _, _, err := ParsePriorityRange(v); err != nil {
 				return err
 			}
 		}
@@ -76,7 +76,7 @@ func checkScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 	return fmt.Errorf("unknown scope %q", r.ScopeName)
 }
 
-func emptySelector(s *metav1.LabelSelector) bool {
+func isEmptySelector(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
@@ -84,7 +84,7 @@ func emptySelector(s *metav1.LabelSelector) bool {
 func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool {
 	switch r.ScopeName {
 	case ensurancev1alpha1.ScopeQOSClass:
-		return slices.Contains(r.Values, string(Class(pod)))
+		return slices.Contains(r.Values, string(QOSClass(pod)))
 	case ensurancev1alpha1.ScopeNamespace:
 		return slices.Contains(r.Values, pod.Namespace)
 	case ensurancev1alpha1.ScopePriority:
@@ -93,15 +93,15 @@ func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool
 			priority = *pod.Spec.Priority
 		}
 		return slices.ContainsFunc(r.Values, func(v string) bool {
-			low, high, err := Priorities(v)
+			low, high, err := ParsePriorityRange(v)
 			return err == nil && low <= priority && priority <= high
 		})
 	}
 	return false
 }
 
-// Priorities reads a priority such as -100, or a range such as 1000-3000 or -100--50 whose ends both belong to it.
-func Priorities(text string) (low, high int32, err error) {
+// ParsePriorityRange reads a priority such as -100, or a range such as 1000-3000 or -100--50 whose ends both belong to it.
+func ParsePriorityRange(text string) (low, high int32, err error) {
 	number := func(s string) int32 {
 		n, parsing := strconv.ParseInt(s, 10, 32)
 		if parsing != nil {
@@ -118,8 +118,8 @@ func Priorities(text string) (low, high int32, err error) {
 	return low, low, err
 }
 
-// Class is the QoS class of a pod as the API server would work it out: a pod that is just being created has none yet.
-func Class(pod *corev1.Pod) corev1.PodQOSClass {
+// QOSClass is the QoS class of a pod as the API server would work it out: a pod that is just being created has none yet.
+func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
 	}
@@ -157,31 +157,31 @@ func Class(pod *corev1.Pod) corev1.PodQOSClass {
 // Rules are those of several that can be read: one that cannot is for no pod.
 type Rules []Rule
 
-// ReadAll reads those that can be read.
-func ReadAll(list []*ensurancev1alpha1.PodQOS) Rules {
+// NewRules reads those that can be read.
+func NewRules(list []*ensurancev1alpha1.PodQOS) Rules {
 	var out Rules
 	for _, q := range list {
-		if r, err := Read(q); err == nil {
+		if r, err := NewRule(q); err == nil {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// Best returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
+// BestMatch returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
 // more conditions on it, then the first by name. It is nil where none matches.
-func (l Rules) Best(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
+func (l Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
 	var best *ensurancev1alpha1.PodQOS
 	for _, r := range l {
-		if r.Matches(pod) && (best == nil || compare(r.PodQOS, best) < 0) {
+		if r.Matches(pod) && (best == nil || compareSpecificity(r.PodQOS, best) < 0) {
 			best = r.PodQOS
 		}
 	}
 	return best
 }
 
-// compare orders by how much is said, most first.
-func compare(a, b *ensurancev1alpha1.PodQOS) int {
+// compareSpecificity orders by how much is said, most first.
+func compareSpecificity(a, b *ensurancev1alpha1.PodQOS) int {
 	return cmp.Or(
 		cmp.Compare(labelCount(b), labelCount(a)),
 		cmp.Compare(scopeCount(b), scopeCount(a)),

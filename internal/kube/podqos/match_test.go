@@ -78,7 +78,7 @@ func TestMatches(t *testing.T) {
 		"bad after a match":     {scopes(scope(ensurancev1alpha1.ScopePriority, in, "0", "high")), pod(nil), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rule, err := Read(&ensurancev1alpha1.PodQOS{Spec: *test.spec})
+			rule, err := NewRule(&ensurancev1alpha1.PodQOS{Spec: *test.spec})
 			got := err == nil && rule.Matches(test.pod)
 			if got != test.want || (err != nil) != test.bad {
 				t.Errorf("%t, %v; want %t, error: %t", got, err, test.want, test.bad)
@@ -101,7 +101,7 @@ func TestBest(t *testing.T) {
 	// Taking away the best shows the next; the order of the list does not matter.
 	for _, want := range []string{"two", "scoped", "b", "z", "everything"} {
 		for range 2 {
-			if got := ReadAll(all).Best(pod(nil)); got == nil || got.Name != want {
+			if got := NewRules(all).BestMatch(pod(nil)); got == nil || got.Name != want {
 				t.Fatalf("%v, want %s", got, want)
 			}
 			all[0], all[len(all)-1] = all[len(all)-1], all[0]
@@ -113,7 +113,7 @@ func TestBest(t *testing.T) {
 			}
 		}
 	}
-	if got := ReadAll(all).Best(pod(nil)); got != nil {
+	if got := NewRules(all).BestMatch(pod(nil)); got != nil {
 		t.Errorf("%s, want none", got.Name)
 	}
 }
@@ -155,7 +155,7 @@ func TestClass(t *testing.T) {
 		"known":            {pod(func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed }), corev1.PodQOSGuaranteed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Class(test.pod); got != test.want {
+			if got := QOSClass(test.pod); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -167,6 +167,6 @@ func FuzzPriorities(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_, _, _ = Priorities(text)
+		_, _, _ = ParsePriorityRange(text)
 	})
 }

@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// page is how many pods are listed at once.
-	page = 500
-	// firstPause and lastPause bound the pause after a watch that failed.
-	firstPause, lastPause = time.Second, time.Minute
-	// longWatch is how long one watch is asked to last; the server may end it before.
-	longWatch = 10 * time.Minute
+	// pageSize is how many pods are listed at once.
+	pageSize = 500
+	// minBackoff and maxBackoff bound the pause after a watch that failed.
+	minBackoff, maxBackoff = time.Second, time.Minute
+	// watchTimeout is how long one watch is asked to last; the server may end it before.
+	watchTimeout = 10 * time.Minute
 )
 
-// Visitor is told of pods, by one goroutine. It must not keep or change them.
-type Visitor interface {
-	// Listing says that a whole list begins: after a watch that broke off, pods may have gone unseen.
-	Listing()
-	// Pod is there, or has changed.
-	Pod(*corev1.Pod)
-	// Listed says that the list is complete; what follows are changes.
-	Listed()
-	// Gone says that a pod was deleted. After a break in the watch it is not said.
-	Gone(*corev1.Pod)
+// Handler is told of pods, by one goroutine. It must not keep or change them.
+type Handler interface {
+	// ListStarted says that a whole list begins: after a watch that broke off, pods may have gone unseen.
+	ListStarted()
+	// PodUpdated is there, or has changed.
+	PodUpdated(*corev1.Pod)
+	// ListCompleted says that the list is complete; what follows are changes.
+	ListCompleted()
+	// PodDeleted says that a pod was deleted. After a break in the watch it is not said.
+	PodDeleted(*corev1.Pod)
 }
 
-// Watch says which pods to follow.
-type Watch struct {
+// Watcher says which pods to follow.
+type Watcher struct {
 	Pods corev1client.PodsGetter
 	// Fields is a field selector; empty for all pods.
 	Fields string
@@ -52,16 +52,16 @@ type Watch struct {
 }
 
 // Run lists and watches until ctx ends or again gets a value; it begins anew, with a pause, whenever the watch is lost.
-func (w Watch) Run(ctx context.Context, visitor Visitor, again <-chan struct{}) {
-	pause := firstPause
+func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}) {
+	pause := minBackoff
 	for ctx.Err() == nil {
 		began := w.Clock.Now()
 		err := w.follow(ctx, visitor, again)
 		if ctx.Err() != nil || err == nil {
 			return
 		}
-		if w.Clock.Since(began) > lastPause {
-			pause = firstPause
+		if w.Clock.Since(began) > maxBackoff {
+			pause = minBackoff
 		}
 		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("The watch on pods ended", "reason", err.Error(), "again in", pause.String())
 		timer := w.Clock.NewTimer(pause)
@@ -70,12 +70,12 @@ func (w Watch) Run(ctx context.Context, visitor Visitor, again <-chan struct{}) 
 			timer.Stop()
 		case <-timer.C():
 		}
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, maxBackoff)
 	}
 }
 
 // follow lists pods and watches them until the watch is lost, or until it is to begin again, which is no error.
-func (w Watch) follow(ctx context.Context, visitor Visitor, again <-chan struct{}) error {
+func (w Watcher) follow(ctx context.Context, visitor Handler, again <-chan struct{}) error {
 	select {
 	case <-again: // What follows is the new list.
 	default:
@@ -93,30 +93,30 @@ func (w Watch) follow(ctx context.Context, visitor Visitor, again <-chan struct{
 }
 
 // list visits the pods that are there, a page at a time, and returns the version to watch from.
-func (w Watch) list(ctx context.Context, visitor Visitor) (string, error) {
-	visitor.Listing()
-	opts := metav1.ListOptions{FieldSelector: w.Fields, Limit: page}
+func (w Watcher) list(ctx context.Context, visitor Handler) (string, error) {
+	visitor.ListStarted()
+	opts := metav1.ListOptions{FieldSelector: w.Fields, Limit: pageSize}
 	for {
 		list, err := w.Pods.Pods(metav1.NamespaceAll).List(ctx, opts)
 		if err != nil {
 			return "", fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range list.Items {
-			visitor.Pod(&list.Items[i])
+			visitor.PodUpdated(&list.Items[i])
 		}
 		if opts.Continue = list.Continue; opts.Continue == "" {
-			visitor.Listed()
+			visitor.ListCompleted()
 			return list.ResourceVersion, nil
 		}
 	}
 }
 
-// errShort ends a watch that a server or a proxy cuts at once, again and again.
-var errShort = errors.New("the watch ended at once")
+// errShortWatch ends a watch that a server or a proxy cuts at once, again and again.
+var errShortWatch = errors.New("the watch ended at once")
 
 // watch hands events over until the watch ends by itself, which leaves the version to go on from.
-func (w Watch) watch(ctx context.Context, version *string, visitor Visitor, again <-chan struct{}) (begin bool, err error) {
-	seconds := int64(longWatch.Seconds())
+func (w Watcher) watch(ctx context.Context, version *string, visitor Handler, again <-chan struct{}) (begin bool, err error) {
+	seconds := int64(watchTimeout.Seconds())
 	events, err := w.Pods.Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
 		FieldSelector: w.Fields, ResourceVersion: *version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	})
@@ -132,8 +132,8 @@ func (w Watch) watch(ctx context.Context, version *string, visitor Visitor, agai
 		case <-again:
 			return true, nil
 		case event, open := <-events.ResultChan():
-			if !open && w.Clock.Since(began) < firstPause {
-				return false, errShort
+			if !open && w.Clock.Since(began) < minBackoff {
+				return false, errShortWatch
 			}
 			if !open {
 				return false, nil
@@ -148,9 +148,9 @@ func (w Watch) watch(ctx context.Context, version *string, visitor Visitor, agai
 			*version = pod.ResourceVersion
 			switch event.Type {
 			case watch.Added, watch.Modified:
-				visitor.Pod(pod)
+				visitor.PodUpdated(pod)
 			case watch.Deleted:
-				visitor.Gone(pod)
+				visitor.PodDeleted(pod)
 			default: // A bookmark: it has carried the version.
 			}
 		}

@@ -36,17 +36,17 @@ type Mutator interface {
 // Chain asks mutators in their order.
 type Chain struct {
 	mutators []Mutator
-	// spared are the namespaces whose pods are let through; the manifests spare them already.
-	spared []string
+	// skippedNamespaces are the namespaces whose pods are let through; the manifests spare them already.
+	skippedNamespaces []string
 
-	asked *prometheus.CounterVec
+	calls *prometheus.CounterVec
 }
 
 // NewChain returns a chain. It spares the namespaces given: a pod that Crane itself needs must not depend on Crane.
 func NewChain(mutators []Mutator, spared ...string) *Chain {
 	return &Chain{
-		mutators: mutators, spared: spared,
-		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+		mutators: mutators, skippedNamespaces: spared,
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_pod_mutations_total",
 			Help: "New pods that a mutator was asked about, by what it did: changed, unchanged or failed.",
 		}, []string{"mutator", "result"}),
@@ -54,10 +54,10 @@ func NewChain(mutators []Mutator, spared ...string) *Chain {
 }
 
 // Describe implements prometheus.Collector.
-func (c *Chain) Describe(ch chan<- *prometheus.Desc) { c.asked.Describe(ch) }
+func (c *Chain) Describe(ch chan<- *prometheus.Desc) { c.calls.Describe(ch) }
 
 // Collect implements prometheus.Collector.
-func (c *Chain) Collect(ch chan<- prometheus.Metric) { c.asked.Collect(ch) }
+func (c *Chain) Collect(ch chan<- prometheus.Metric) { c.calls.Collect(ch) }
 
 // Handle answers for one new pod. The answer is always yes: a no would be a refusal, which no failure policy turns into a yes.
 func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admission.Response) {
@@ -67,10 +67,10 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 			answer = admission.Allowed("")
 		}
 	}()
-	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.spared, req.Namespace) || len(c.mutators) == 0 {
+	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.skippedNamespaces, req.Namespace) || len(c.mutators) == 0 {
 		return admission.Allowed("")
 	}
-	pod, err := read(req.Object.Raw, req.Namespace)
+	pod, err := decodePod(req.Object.Raw, req.Namespace)
 	if err != nil {
 		log.FromContext(ctx).Info("A pod cannot be read; it is created as it is", "reason", err.Error())
 		return admission.Allowed("")
@@ -87,27 +87,27 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 // mutate returns the operations of all mutators, and who had some.
 func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []Operation, by []string) {
 	for _, m := range c.mutators {
-		operations, next, err := ask(m, pod, raw)
+		operations, next, err := callMutator(m, pod, raw)
 		switch {
 		case err != nil:
 			log.FromContext(ctx).Info("A mutator of pods failed; its part is left out", "mutator", m.Name(), "reason", err.Error())
-			c.asked.WithLabelValues(m.Name(), "failed").Inc()
+			c.calls.WithLabelValues(m.Name(), "failed").Inc()
 			continue
 		case len(operations) == 0:
-			c.asked.WithLabelValues(m.Name(), "unchanged").Inc()
+			c.calls.WithLabelValues(m.Name(), "unchanged").Inc()
 			continue
 		}
-		c.asked.WithLabelValues(m.Name(), "changed").Inc()
+		c.calls.WithLabelValues(m.Name(), "changed").Inc()
 		all, by, raw = append(all, operations...), append(by, m.Name()), next
-		if pod, err = read(raw, pod.Namespace); err != nil {
+		if pod, err = decodePod(raw, pod.Namespace); err != nil {
 			return all, by // ask has read it already.
 		}
 	}
 	return all, by
 }
 
-// ask asks one mutator and tries what it answers; a panic is an error.
-func ask(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
+// callMutator asks one mutator and tries what it answers; a panic is an error.
+func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			operations, next, err = nil, nil, fmt.Errorf("panic: %v", r)
@@ -127,13 +127,13 @@ func ask(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next [
 	if next, err = patch.Apply(raw); err != nil {
 		return nil, nil, fmt.Errorf("its patch does not fit the pod: %w", err)
 	}
-	if _, err = read(next, pod.Namespace); err != nil {
+	if _, err = decodePod(next, pod.Namespace); err != nil {
 		return nil, nil, fmt.Errorf("with its patch the pod is none: %w", err)
 	}
 	return operations, next, nil
 }
 
-func read(raw []byte, namespace string) (*corev1.Pod, error) {
+func decodePod(raw []byte, namespace string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(raw, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)

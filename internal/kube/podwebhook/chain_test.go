@@ -121,7 +121,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("changed by %q", by)
 	}
 	for name, result := range map[string]string{"one": "changed", "two": "changed", "nothing": "unchanged", "panic": "failed", "no-pod": "failed"} {
-		if n := testutil.ToFloat64(chain.asked.WithLabelValues(name, result)); n != 1 {
+		if n := testutil.ToFloat64(chain.calls.WithLabelValues(name, result)); n != 1 {
 			t.Errorf("%s %s: %v times", name, result, n)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// Amounts turns a list of Kubernetes into amounts, CPU in thousandths and others in their own unit (rounded up).
-func Amounts(list corev1.ResourceList) (numa.Resources, error) {
+// ParseAmounts turns a list of Kubernetes into amounts, CPU in thousandths and others in their own unit (rounded up).
+func ParseAmounts(list corev1.ResourceList) (numa.Resources, error) {
 	out := make(numa.Resources, len(list))
 	for name, q := range list {
-		a, err := Amount(name, q)
+		a, err := ParseAmount(name, q)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -29,9 +29,9 @@ func Amounts(list corev1.ResourceList) (numa.Resources, error) {
 	return out, nil
 }
 
-// Amount is one of Amounts. It refuses what is negative or beyond numa.MaxAmount. A quantity may be written as 1e999999999, of which the plain
+// ParseAmount is one of Amounts. It refuses what is negative or beyond numa.MaxAmount. A quantity may be written as 1e999999999, of which the plain
 // conversions make a number of a billion digits; so its magnitude is looked at first.
-func Amount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) {
+func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) {
 	if _, plain := q.AsInt64(); !plain {
 		q = q.DeepCopy() // AsDec changes its receiver
 		if scale := q.AsDec().Scale(); scale < -18 || scale > 18 {
@@ -48,8 +48,8 @@ func Amount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) 
 	return numa.Amount(v), nil
 }
 
-// Quantity is the way back, in the format that is usual for the resource.
-func Quantity(name numa.Resource, a numa.Amount) resource.Quantity {
+// NewQuantity is the way back, in the format that is usual for the resource.
+func NewQuantity(name numa.Resource, a numa.Amount) resource.Quantity {
 	switch {
 	case name == numa.CPU:
 		return *resource.NewMilliQuantity(int64(a), resource.DecimalSI)

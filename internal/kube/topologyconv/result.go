@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// maxResult is the most bytes of an annotation that is read: 256 zones take less than 32 KiB.
-const maxResult = 64 << 10
+// maxResultBytes is the most bytes of an annotation that is read: 256 zones take less than 32 KiB.
+const maxResultBytes = 64 << 10
 
 // EncodeResult writes p as gocrane does: a JSON list of zones with name, type Node and resources.capacity.
 func EncodeResult(p numa.Placement) (string, error) {
@@ -24,7 +24,7 @@ func EncodeResult(p numa.Placement) (string, error) {
 	for i, s := range p {
 		capacity := make(corev1.ResourceList, len(s.Resources))
 		for _, name := range slices.Sorted(maps.Keys(s.Resources)) {
-			capacity[corev1.ResourceName(name)] = Quantity(name, s.Resources[name])
+			capacity[corev1.ResourceName(name)] = NewQuantity(name, s.Resources[name])
 		}
 		zones[i] = topology.Zone{
 			Name: s.Zone, Type: topology.ZoneTypeNode,
@@ -40,8 +40,8 @@ func EncodeResult(p numa.Placement) (string, error) {
 
 // DecodeResult reads what EncodeResult or gocrane wrote. Anybody may write a pod's annotations, so it trusts nothing.
 func DecodeResult(s string) (numa.Placement, error) {
-	if len(s) > maxResult {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(s), maxResult)
+	if len(s) > maxResultBytes {
+		return nil, fmt.Errorf("%d bytes, want at most %d", len(s), maxResultBytes)
 	}
 	var zones []topology.Zone
 	if err := json.Unmarshal([]byte(s), &zones); err != nil {
@@ -55,7 +55,7 @@ func DecodeResult(s string) (numa.Placement, error) {
 		share := numa.Share{Zone: z.Name}
 		if z.Resources != nil {
 			var err error
-			if share.Resources, err = Amounts(z.Resources.Capacity); err != nil {
+			if share.Resources, err = ParseAmounts(z.Resources.Capacity); err != nil {
 				return nil, fmt.Errorf("zone %q: %w", z.Name, err)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestResultOnTheWire pins the annotation byte for byte: agents of gocrane read it.
-func TestResultOnTheWire(t *testing.T) {
+// TestResultFormat pins the annotation byte for byte: agents of gocrane read it.
+func TestResultFormat(t *testing.T) {
 	p := numa.Placement{
 		{Zone: "node0", Resources: numa.Resources{numa.CPU: 4 * numa.Core}},
 		{Zone: "node1", Resources: numa.Resources{numa.CPU: 2 * numa.Core, "memory": 1 << 30, "example.com/gpu": 1, "hugepages-2Mi": 4 << 20}},
@@ -29,7 +29,7 @@ func TestResultOnTheWire(t *testing.T) {
 	}
 }
 
-func TestResultsOfStrangers(t *testing.T) {
+func TestDecodeInvalidResult(t *testing.T) {
 	for in, want := range map[string]string{
 		``:     "decode zones",
 		`null`: "",

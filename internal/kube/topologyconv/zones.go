@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// Zones are the NUMA nodes of a NodeResourceTopology. Zones of other types hold the same CPUs once more and are left out. The error names
+// ReadZones are the NUMA nodes of a NodeResourceTopology. Zones of other types hold the same CPUs once more and are left out. The error names
 // the zone with an amount that cannot be; whether the zones go together is the account's to say (numa.Node).
-func Zones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
+func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 	var zones []numa.Zone
 	for i := range t.Zones {
 		z := &t.Zones[i]
@@ -29,11 +29,11 @@ func Zones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 			}
 		}
 		if z.Resources != nil {
-			capacity, err := Amounts(z.Resources.Capacity)
+			capacity, err := ParseAmounts(z.Resources.Capacity)
 			if err != nil {
 				return nil, fmt.Errorf("zone %q: capacity: %w", z.Name, err)
 			}
-			allocatable, err := Amounts(z.Resources.Allocatable)
+			allocatable, err := ParseAmounts(z.Resources.Allocatable)
 			if err != nil {
 				return nil, fmt.Errorf("zone %q: allocatable: %w", z.Name, err)
 			}
@@ -44,16 +44,16 @@ func Zones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 	return zones, nil
 }
 
-// WholeCPUs is the number of CPUs that a container asks for as its own: as many as its limit, and no part of one. It is 0 for containers
+// CountWholeCPUs is the number of CPUs that a container asks for as its own: as many as its limit, and no part of one. It is 0 for containers
 // that share.
-func WholeCPUs(r *corev1.ResourceRequirements) int {
+func CountWholeCPUs(r *corev1.ResourceRequirements) int {
 	request, ok := r.Requests[corev1.ResourceCPU]
 	limit, limited := r.Limits[corev1.ResourceCPU]
 	if !ok || !limited {
 		return 0
 	}
-	a, errA := Amount(corev1.ResourceCPU, request)
-	b, errB := Amount(corev1.ResourceCPU, limit)
+	a, errA := ParseAmount(corev1.ResourceCPU, request)
+	b, errB := ParseAmount(corev1.ResourceCPU, limit)
 	if errA != nil || errB != nil || a != b || a <= 0 || a%numa.Core != 0 {
 		return 0
 	}

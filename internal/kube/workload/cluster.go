@@ -79,7 +79,7 @@ func (c Cluster) Placement() Placement {
 		if p.Node == "" {
 			continue
 		}
-		key := anyVersion(p.Owner)
+		key := withoutVersion(p.Owner)
 		if out[key] == nil {
 			out[key] = map[string]int{}
 		}
@@ -88,12 +88,12 @@ func (c Cluster) Placement() Placement {
 	return out
 }
 
-// Of returns the number of pods that a workload has on each node.
-func (p Placement) Of(ref Ref) map[string]int { return p[anyVersion(ref)] }
+// PodsByNode returns the number of pods that a workload has on each node.
+func (p Placement) PodsByNode(ref Ref) map[string]int { return p[withoutVersion(ref)] }
 
-// Payers are the pods as package cost sees them, with what each uses where that is known: use is called with the
+// CostPods are the pods as package cost sees them, with what each uses where that is known: use is called with the
 // namespace and the name of a pod.
-func (c Cluster) Payers(use func(namespace, pod string) (cost.Amounts, bool)) []cost.Pod {
+func (c Cluster) CostPods(use func(namespace, pod string) (cost.Amounts, bool)) []cost.Pod {
 	out := make([]cost.Pod, 0, len(c.Pods))
 	for _, p := range c.Pods {
 		payer := cost.Pod{
@@ -101,7 +101,7 @@ func (c Cluster) Payers(use func(namespace, pod string) (cost.Amounts, bool)) []
 			Node:     p.Node, Request: p.Requests,
 		}
 		if used, known := use(p.Owner.Namespace, p.Name); known {
-			payer.Use = &used
+			payer.Usage = &used
 		}
 		out = append(out, payer)
 	}

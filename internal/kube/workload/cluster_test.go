@@ -91,17 +91,17 @@ func TestCluster(t *testing.T) {
 	}
 
 	placed := got.Placement()
-	if n := placed.Of(Ref{Namespace: "shop", APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "web"}); n["n1"] != 1 || len(n) != 1 {
+	if n := placed.PodsByNode(Ref{Namespace: "shop", APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "web"}); n["n1"] != 1 || len(n) != 1 {
 		t.Errorf("web runs on %v", n)
 	}
-	payers := got.Payers(func(namespace, pod string) (cost.Amounts, bool) {
+	payers := got.CostPods(func(namespace, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 7}, namespace+"/"+pod == "bank/alone"
 	})
 	known := 0
 	for _, p := range payers {
-		if p.Use != nil {
+		if p.Usage != nil {
 			known++
-			if p.Workload != (cost.Workload{Namespace: "bank", Kind: "Pod", Name: "alone"}) || p.Use.CPU != 7 {
+			if p.Workload != (cost.Workload{Namespace: "bank", Kind: "Pod", Name: "alone"}) || p.Usage.CPU != 7 {
 				t.Errorf("%+v", p)
 			}
 		}

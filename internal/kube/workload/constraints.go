@@ -39,7 +39,7 @@ type Autoscaler struct {
 const effectiveHPA = "EffectiveHorizontalPodAutoscaler"
 
 // Autoscalers are the HorizontalPodAutoscalers of a workload, in the order of the list.
-func (c Constraints) Autoscalers(ref Ref) []Autoscaler { return c.autoscalers[anyVersion(ref)] }
+func (c Constraints) Autoscalers(ref Ref) []Autoscaler { return c.autoscalers[withoutVersion(ref)] }
 
 // Constraints lists all nodes, and the HorizontalPodAutoscalers of some namespaces (empty: all), page by page.
 func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constraints, error) {
@@ -47,7 +47,7 @@ func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constrai
 	var nodes []rightsize.NodeShape
 	if err := l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Node")}, func(o client.Object) error {
 		if n, ok := o.(*corev1.Node); ok {
-			shape := shapeOf(n)
+			shape := nodeShape(n)
 			nodes = append(nodes, shape)
 			out.MaxCPU, out.MaxMemory = max(out.MaxCPU, shape.PodCPU), max(out.MaxMemory, shape.PodMemory)
 		}
@@ -74,7 +74,7 @@ func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constrai
 	return out, nil
 }
 
-func shapeOf(n *corev1.Node) rightsize.NodeShape {
+func nodeShape(n *corev1.Node) rightsize.NodeShape {
 	return rightsize.NodeShape{
 		Name: n.Name, Labels: n.Labels,
 		CPU: series.MilliCPU(n.Status.Capacity.Cpu().MilliValue()), Memory: series.Bytes(n.Status.Capacity.Memory().Value()),
@@ -84,7 +84,7 @@ func shapeOf(n *corev1.Node) rightsize.NodeShape {
 
 func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	to := hpa.Spec.ScaleTargetRef
-	key := anyVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
+	key := withoutVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
 	c.autoscalers[key] = append(c.autoscalers[key], AutoscalerOf(hpa))
 }
 
@@ -100,13 +100,13 @@ func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	return one
 }
 
-// HPA says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the
+// UtilizationTargets says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the
 // whole pod counts for each container, one of another container does not. Of several targets the lowest acts first.
-func (c Constraints) HPA(ref Ref, container string) *rightsize.HPA {
+func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HPA {
 	var out rightsize.HPA
 	for _, a := range c.Autoscalers(ref) {
 		for _, m := range a.Metrics {
-			name, target, ok := utilization(m, container)
+			name, target, ok := containerUtilization(m, container)
 			if !ok {
 				continue
 			}
@@ -129,8 +129,8 @@ func (c Constraints) HPA(ref Ref, container string) *rightsize.HPA {
 	return &out
 }
 
-// utilization is the target of a metric that is measured against the requests of a container.
-func utilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, series.Ratio, bool) {
+// containerUtilization is the target of a metric that is measured against the requests of a container.
+func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, series.Ratio, bool) {
 	var name corev1.ResourceName
 	var target autoscalingv2.MetricTarget
 	switch {

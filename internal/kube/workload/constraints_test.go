@@ -76,15 +76,15 @@ func TestConstraints(t *testing.T) {
 		"another namespace":            {Ref{Namespace: "bank", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, "app", nil},
 		"another group":                {Ref{Namespace: "shop", APIVersion: "other/v1", Kind: "Deployment", Name: "web"}, "app", nil},
 	} {
-		if diff := cmp.Diff(c.want, got.HPA(c.ref, c.container)); diff != "" {
+		if diff := cmp.Diff(c.want, got.UtilizationTargets(c.ref, c.container)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if (Constraints{}).HPA(web, "app") != nil {
+	if (Constraints{}).UtilizationTargets(web, "app") != nil {
 		t.Error("nothing is known, and there is an autoscaler")
 	}
 	one, err := lister.Constraints(t.Context(), []string{"bank"})
-	if err != nil || one.HPA(web, "app") != nil || one.MaxCPU == 0 {
+	if err != nil || one.UtilizationTargets(web, "app") != nil || one.MaxCPU == 0 {
 		t.Errorf("%+v, %v", one, err)
 	}
 }

@@ -41,7 +41,7 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 	var out []Workload
 	seen := map[Ref]bool{}
 	keep := func(w Workload) error {
-		if key := anyVersion(w.Ref); !seen[key] {
+		if key := withoutVersion(w.Ref); !seen[key] {
 			seen[key] = true
 			out = append(out, w)
 		}
@@ -57,7 +57,7 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 		return nil, err
 	}
 	for _, s := range rest {
-		if seen[anyVersion(s.owner)] {
+		if seen[withoutVersion(s.owner)] {
 			continue
 		}
 		w, err := l.fromSample(ctx, s)
@@ -162,8 +162,8 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 	return Workload{Ref: s.owner, Containers: containers(&pod.Spec)}, nil
 }
 
-// anyVersion makes references comparable across the versions of one group.
-func anyVersion(r Ref) Ref {
+// withoutVersion makes references comparable across the versions of one group.
+func withoutVersion(r Ref) Ref {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	if err == nil {
 		r.APIVersion = gv.Group

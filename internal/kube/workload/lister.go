@@ -73,7 +73,7 @@ func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, err
 // say is filled in.
 func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workload) error) error {
 	if q.Name != "" && q.Namespace != "" {
-		return l.one(ctx, q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
+		return l.getOne(ctx, q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 	}
 	return eachPage(ctx, l.Sources(q.Kind), newMetaList(q.Kind), q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 }
@@ -131,7 +131,7 @@ func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.G
 // each lists objects page by page.
 func (l *Lister) each(ctx context.Context, q Query, visit func(client.Object) error) error {
 	if q.Name != "" && q.Namespace != "" {
-		return l.one(ctx, q, visit)
+		return l.getOne(ctx, q, visit)
 	}
 	newList := func() (client.ObjectList, error) { return l.newList(q.Kind) }
 	return eachPage(ctx, l.Sources(q.Kind), newList, q, visit)
@@ -171,8 +171,8 @@ func eachPage(
 	}
 }
 
-// one reads a single object by its key; one that does not exist is an empty list.
-func (l *Lister) one(ctx context.Context, q Query, visit func(client.Object) error) error {
+// getOne reads a single object by its key; one that does not exist is an empty list.
+func (l *Lister) getOne(ctx context.Context, q Query, visit func(client.Object) error) error {
 	obj, err := l.newObject(q.Kind)
 	if err != nil {
 		return err

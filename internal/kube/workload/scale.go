@@ -30,23 +30,23 @@ var (
 // Scale is a workload as far as scaling is concerned.
 type Scale struct {
 	// Replicas is what its spec wants, Counted what its status counts.
-	Replicas, Counted int32
+	Replicas, CurrentReplicas int32
 	// Selector selects its pods, as text.
 	Selector string
 	// Containers are those of its pods; none where they are not known.
 	Containers []Container
 }
 
-// Scales reads scales: those of Deployments and StatefulSets from a cache, those of other kinds through their scale
+// ScaleClient reads scales: those of Deployments and StatefulSets from a cache, those of other kinds through their scale
 // subresource.
-type Scales struct {
+type ScaleClient struct {
 	// Cached has Deployments and StatefulSets, Live everything.
 	Cached, Live client.Reader
 	Client       client.SubResourceClientConstructor
 }
 
 // Get returns the scale of a workload. The error wraps ErrNoTarget or ErrNoScale where it is for the user to act.
-func (t *Scales) Get(ctx context.Context, ref Ref) (Scale, error) {
+func (t *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	kind := KindOf(ref.APIVersion, ref.Kind)
 	switch {
@@ -55,16 +55,16 @@ func (t *Scales) Get(ctx context.Context, ref Ref) (Scale, error) {
 	case kind == appsv1.SchemeGroupVersion.WithKind("Deployment"):
 		d := &appsv1.Deployment{}
 		err := t.Cached.Get(ctx, key, d)
-		return built(d, ref.Name, kind, d.Spec.Selector, d.Status.Replicas, err)
+		return scaleFromObject(d, ref.Name, kind, d.Spec.Selector, d.Status.Replicas, err)
 	case kind == appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
 		s := &appsv1.StatefulSet{}
 		err := t.Cached.Get(ctx, key, s)
-		return built(s, ref.Name, kind, s.Spec.Selector, s.Status.Replicas, err)
+		return scaleFromObject(s, ref.Name, kind, s.Spec.Selector, s.Status.Replicas, err)
 	}
-	return t.custom(ctx, key, kind)
+	return t.readCustom(ctx, key, kind)
 }
 
-func built(o client.Object, name string, kind schema.GroupVersionKind, selector *metav1.LabelSelector, counted int32, err error) (Scale, error) {
+func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind, selector *metav1.LabelSelector, counted int32, err error) (Scale, error) {
 	if apierrors.IsNotFound(err) {
 		return Scale{}, fmt.Errorf("%s %s: %w", kind.Kind, name, ErrNoTarget)
 	}
@@ -79,17 +79,17 @@ func built(o client.Object, name string, kind schema.GroupVersionKind, selector 
 	if err != nil {
 		return Scale{}, fmt.Errorf("the selector of %s: %w", w.Ref, err)
 	}
-	return Scale{Replicas: w.Replicas, Counted: counted, Selector: s.String(), Containers: w.Containers}, nil
+	return Scale{Replicas: w.Replicas, CurrentReplicas: counted, Selector: s.String(), Containers: w.Containers}, nil
 }
 
-// custom reads the scale subresource, and the containers from one of the pods.
-func (t *Scales) custom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
-	o := object(key, kind)
+// readCustom reads the scale subresource, and the containers from one of the pods.
+func (t *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
+	o := newObjectRef(key, kind)
 	scale, err := readScale(ctx, t.Client, o)
 	if err != nil {
-		return Scale{}, t.missing(ctx, o, err)
+		return Scale{}, t.explainMissing(ctx, o, err)
 	}
-	out := Scale{Replicas: scale.Spec.Replicas, Counted: scale.Status.Replicas, Selector: scale.Status.Selector}
+	out := Scale{Replicas: scale.Spec.Replicas, CurrentReplicas: scale.Status.Replicas, Selector: scale.Status.Selector}
 	selector, err := labels.Parse(out.Selector)
 	if err != nil || selector.Empty() {
 		return out, nil //nolint:nilerr // It can be scaled; that nothing is known of its containers is said where they are needed.
@@ -106,8 +106,8 @@ func (t *Scales) custom(ctx context.Context, key client.ObjectKey, kind schema.G
 	return out, nil
 }
 
-// object is an object of any kind by its name alone.
-func object(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
+// newObjectRef is an object of any kind by its name alone.
+func newObjectRef(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(key.Namespace)
@@ -133,8 +133,8 @@ func readScale(ctx context.Context, c client.SubResourceClientConstructor, o cli
 }
 
 // Set sets the replicas of a workload through its scale subresource, and returns what they were.
-func (t *Scales) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
-	o := object(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
+func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
+	o := newObjectRef(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
 	scale, err := readScale(ctx, t.Client, o)
 	if err != nil {
 		return 0, fmt.Errorf("reading the scale of %s: %w", ref, err)
@@ -155,8 +155,8 @@ func (t *Scales) Set(ctx context.Context, ref Ref, replicas int32) (from int32, 
 	return from, nil
 }
 
-// missing tells an object that does not exist from one that cannot be scaled: both have no scale to read.
-func (t *Scales) missing(ctx context.Context, o *unstructured.Unstructured, err error) error {
+// explainMissing tells an object that does not exist from one that cannot be scaled: both have no scale to read.
+func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstructured, err error) error {
 	name := o.GetKind() + " " + o.GetName()
 	switch {
 	case meta.IsNoMatchError(err):

@@ -75,13 +75,13 @@ func fromMeta(obj metav1.Object, gvk schema.GroupVersionKind) Workload {
 		Annotations: obj.GetAnnotations(),
 		Created:     obj.GetCreationTimestamp().Time,
 		Deleting:    obj.GetDeletionTimestamp() != nil,
-		Part:        isPart(obj, gvk.Kind),
+		Owned:       isOwned(obj, gvk.Kind),
 	}
 }
 
-// isPart looks for a controller above the kinds that others are made of. A StatefulSet that an operator controls is
+// isOwned looks for a controller above the kinds that others are made of. A StatefulSet that an operator controls is
 // still the workload of its pods.
-func isPart(obj metav1.Object, kind string) bool {
+func isOwned(obj metav1.Object, kind string) bool {
 	switch kind {
 	case "ReplicaSet", "Job", "Pod", "ReplicationController":
 		return metav1.GetControllerOfNoCopy(obj) != nil

@@ -37,9 +37,9 @@ func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 	return out
 }
 
-// Utilization is the autoscaler that acts on the utilisation of a workload's requests, and its targets; there are none where
+// UtilizationAutoscaler is the autoscaler that acts on the utilisation of a workload's requests, and its targets; there are none where
 // nothing does. Several of one workload are nobody's to coordinate: they count as one that is not Crane's.
-func (c Constraints) Utilization(ref Ref) (Autoscaler, []UtilizationTarget) {
+func (c Constraints) UtilizationAutoscaler(ref Ref) (Autoscaler, []UtilizationTarget) {
 	var out Autoscaler
 	var all []UtilizationTarget
 	for i, a := range c.Autoscalers(ref) {

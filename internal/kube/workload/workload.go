@@ -25,9 +25,9 @@ type Workload struct {
 	Created time.Time
 	// Deleting tells that the workload is on its way out.
 	Deleting bool
-	// Part tells that the object belongs to a larger one, which is the workload: the ReplicaSet of a Deployment, the
+	// Owned tells that the object belongs to a larger one, which is the workload: the ReplicaSet of a Deployment, the
 	// Job of a CronJob, the pod of anything.
-	Part bool
+	Owned bool
 	// Replicas is the number of pods wanted now: spec.replicas, the scheduled pods of a DaemonSet, the parallelism of
 	// a job. It is 0 for a workload that is scaled down and where the source does not know it.
 	Replicas int32

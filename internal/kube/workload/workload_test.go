@@ -189,8 +189,8 @@ func TestPart(t *testing.T) {
 		"StatefulSet": {&appsv1.StatefulSet{ObjectMeta: owned}, false},
 	} {
 		w, err := FromObject(c.obj, schema.GroupVersionKind{Kind: kind})
-		if err != nil || w.Part != c.want {
-			t.Errorf("%s with a controller: part %t, %v", kind, w.Part, err)
+		if err != nil || w.Owned != c.want {
+			t.Errorf("%s with a controller: part %t, %v", kind, w.Owned, err)
 		}
 	}
 }

@@ -14,21 +14,21 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// IndexTarget finds predictions and autoscalers by what they scale, within a namespace.
-const IndexTarget = "crane.io/scale-target"
+// TargetIndex finds predictions and autoscalers by what they scale, within a namespace.
+const TargetIndex = "crane.io/scale-target"
 
 // AddIndexes adds the indexes that the metrics are looked up by. The cache must not have started.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
-		if err := indexer.IndexField(ctx, o, IndexTarget, Targets); err != nil {
+		if err := indexer.IndexField(ctx, o, TargetIndex, TargetIndexValues); err != nil {
 			return fmt.Errorf("indexing %T by target: %w", o, err)
 		}
 	}
 	return nil
 }
 
-// Targets are the values of IndexTarget for an object.
-func Targets(o client.Object) []string {
+// TargetIndexValues are the values of TargetIndex for an object.
+func TargetIndexValues(o client.Object) []string {
 	switch o := o.(type) {
 	case *predictionv1alpha1.TimeSeriesPrediction:
 		if ref := o.Spec.TargetRef; ref != nil {
@@ -40,10 +40,10 @@ func Targets(o client.Object) []string {
 	return nil
 }
 
-// Lean is a transformation of what the cache keeps: the owners of fields and annotations are a good part of an object, and no
+// TrimObject is a transformation of what the cache keeps: the owners of fields and annotations are a good part of an object, and no
 // metric is made of them, nor of the state of an account. Values of a forecast share their memory: one by one, some hundred for each
 // forecast, they would keep the garbage collector busy while requests wait.
-func Lean(object any) (any, error) {
+func TrimObject(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {
 		return object, nil
@@ -57,15 +57,15 @@ func Lean(object any) (any, error) {
 				m.Scaling.Ledger = ""
 			}
 			for n := range m.Prediction {
-				share(m.Prediction[n].Samples)
+				shareSampleMemory(m.Prediction[n].Samples)
 			}
 		}
 	}
 	return object, nil
 }
 
-// share makes the values of samples parts of one text.
-func share(samples []predictionv1alpha1.Sample) {
+// shareSampleMemory makes the values of samples parts of one text.
+func shareSampleMemory(samples []predictionv1alpha1.Sample) {
 	size := 0
 	for i := range samples {
 		size += len(samples[i].Value)

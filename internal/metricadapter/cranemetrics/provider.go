@@ -28,8 +28,8 @@ import (
 type Provider struct {
 	// Reader is a cache with the indexes of AddIndexes.
 	Reader client.Reader
-	// Synced tells why the cache cannot answer yet; nil when it can.
-	Synced func() error
+	// CheckSynced tells why the cache cannot answer yet; nil when it can.
+	CheckSynced func() error
 	// Zones are the places of cron schedules.
 	Zones *scalingmetric.Zones
 	Clock clock.PassiveClock
@@ -50,7 +50,7 @@ func (p *Provider) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 // GetExternalMetric implements provider.ExternalMetricsProvider. The answer has exactly one value: a selector that could mean more,
 // or none that may be acted on, is an error, and an HPA then keeps its replicas.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	key, err := scalingmetric.ParseSelector(selector)
+	key, err := scalingmetric.ParseKey(selector)
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
@@ -58,7 +58,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if key.TargetNamespace != namespace {
 		return nil, status.BadRequest("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace)
 	}
-	if err := p.Synced(); err != nil {
+	if err := p.CheckSynced(); err != nil {
 		return nil, status.Unavailable("%s: %v", info.Metric, err)
 	}
 	value := external_metrics.ExternalMetricValue{MetricName: info.Metric, MetricLabels: key.MatchLabels()}
@@ -75,17 +75,17 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 
 func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
 	var list predictionv1alpha1.TimeSeriesPredictionList
-	if err := p.find(ctx, key, &list); err != nil {
+	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
 	}
 	found := slices.DeleteFunc(list.Items, func(tsp predictionv1alpha1.TimeSeriesPrediction) bool {
-		return !key.SelectsPrediction(&tsp) || !forecasts(&tsp, key.Identifier)
+		return !key.SelectsPrediction(&tsp) || !predictsMetric(&tsp, key.Identifier)
 	})
-	tsp, err := only(into.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
+	tsp, err := singleObject(into.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
 	if err != nil {
 		return err
 	}
-	forecast, err := scalingmetric.Prediction(tsp, key.Identifier, p.Clock.Now())
+	forecast, err := scalingmetric.ActionableForecast(tsp, key.Identifier, p.Clock.Now())
 	if err != nil {
 		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", into.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
 		if errors.Is(err, scalingmetric.ErrSeveralSeries) {
@@ -94,12 +94,12 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 		return status.Unavailable("%s", message)
 	}
 	window := int64(forecast.Window.Seconds())
-	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.Amount(forecast.Value), metav1.NewTime(forecast.Made), &window
+	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.NewQuantity(forecast.Value), metav1.NewTime(forecast.CreatedAt), &window
 	return nil
 }
 
-// forecasts tells whether a prediction is asked for a metric.
-func forecasts(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) bool {
+// predictsMetric tells whether a prediction is asked for a metric.
+func predictsMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) bool {
 	return slices.ContainsFunc(tsp.Spec.PredictionMetrics, func(m predictionv1alpha1.PredictionMetric) bool {
 		return m.ResourceIdentifier == identifier
 	})
@@ -107,35 +107,35 @@ func forecasts(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) 
 
 func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
 	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-	if err := p.find(ctx, key, &list); err != nil {
+	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
 	}
 	found := slices.DeleteFunc(list.Items, func(ehpa autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 		return !key.SelectsAutoscaler(&ehpa) || len(ehpa.Spec.Crons) == 0
 	})
-	ehpa, err := only(into.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
+	ehpa, err := singleObject(into.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
 		func(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) string { return ehpa.Name })
 	if err != nil {
 		return err
 	}
 	now := p.Clock.Now()
-	into.Value = *resource.NewQuantity(int64(scalingmetric.Cron(ehpa, p.Zones, now)), resource.DecimalSI)
+	into.Value = *resource.NewQuantity(int64(scalingmetric.CronReplicas(ehpa, p.Zones, now)), resource.DecimalSI)
 	into.Timestamp = metav1.NewTime(now)
 	return nil
 }
 
-// find lists the objects of a target. What it returns belongs to the cache.
-func (p *Provider) find(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
+// listForTarget lists the objects of a target. What it returns belongs to the cache.
+func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
 	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
-		client.MatchingFields{IndexTarget: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{TargetIndex: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
 	}
 	return nil
 }
 
-// only returns the one object that a key is about.
-func only[T any](metric, kind string, key scalingmetric.Key, found []T, name func(*T) string) (*T, error) {
+// singleObject returns the one object that a key is about.
+func singleObject[T any](metric, kind string, key scalingmetric.Key, found []T, name func(*T) string) (*T, error) {
 	what := fmt.Sprintf("%s of %s for %s %s/%s", metric, key.Identifier, key.TargetKind, key.TargetNamespace, key.TargetName)
 	switch len(found) {
 	case 1:

@@ -29,8 +29,8 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
 
-// prediction of a Deployment, by the minute from noon on.
-func prediction(name, target string, values ...string) *predictionv1alpha1.TimeSeriesPrediction {
+// newPrediction of a Deployment, by the minute from noon on.
+func newPrediction(name, target string, values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name,
@@ -52,7 +52,7 @@ func prediction(name, target string, values ...string) *predictionv1alpha1.TimeS
 	return tsp
 }
 
-func autoscaler(name, target string, crons ...autoscalingv1alpha1.CronSpec) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+func newAutoscaler(name, target string, crons ...autoscalingv1alpha1.CronSpec) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name, e.Spec.Crons = "Deployment", target, crons
 	return e
@@ -66,15 +66,15 @@ func newProvider(t *testing.T, local *time.Location, objects ...client.Object) *
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
-		b = b.WithIndex(o, cranemetrics.IndexTarget, cranemetrics.Targets)
+		b = b.WithIndex(o, cranemetrics.TargetIndex, cranemetrics.TargetIndexValues)
 	}
-	return &cranemetrics.Provider{Reader: b.Build(), Synced: func() error { return nil }, Zones: &scalingmetric.Zones{Local: local}, Clock: testclock.NewFakePassiveClock(noon())}
+	return &cranemetrics.Provider{Reader: b.Build(), CheckSynced: func() error { return nil }, Zones: &scalingmetric.Zones{Local: local}, Clock: testclock.NewFakePassiveClock(noon())}
 }
 
 func TestValues(t *testing.T) {
-	several := prediction("several", "several", "1")
+	several := newPrediction("several", "several", "1")
 	several.Status.PredictionMetrics[0].Prediction = append(several.Status.PredictionMetrics[0].Prediction, several.Status.PredictionMetrics[0].Prediction[0])
-	foreign := prediction("foreign", "foreign", "1")
+	foreign := newPrediction("foreign", "foreign", "1")
 	foreign.Labels = nil
 	tokyo, err := time.LoadLocation("Asia/Tokyo")
 	if err != nil {
@@ -83,14 +83,14 @@ func TestValues(t *testing.T) {
 	lunch := autoscalingv1alpha1.CronSpec{CronName: "lunch", Start: "30 11 * * *", End: "30 12 * * *", TargetReplicas: 9}
 	broken := autoscalingv1alpha1.CronSpec{CronName: "broken", Start: "never", End: "30 12 * * *", TargetReplicas: 99}
 	objects := []client.Object{
-		prediction("web", "web", "0.2", "0.9", "0.3", "5"), prediction("tiny", "tiny", "0.0001"), prediction("old", "old", "1"),
-		prediction("nan", "nan", "NaN", "1", "1"), prediction("infinite", "infinite", "+Inf", "1", "1"), prediction("negative", "negative", "-1", "1", "1"),
-		prediction("a", "twice", "1", "1"), prediction("b", "twice", "1", "1"),
+		newPrediction("web", "web", "0.2", "0.9", "0.3", "5"), newPrediction("tiny", "tiny", "0.0001"), newPrediction("old", "old", "1"),
+		newPrediction("nan", "nan", "NaN", "1", "1"), newPrediction("infinite", "infinite", "+Inf", "1", "1"), newPrediction("negative", "negative", "-1", "1", "1"),
+		newPrediction("a", "twice", "1", "1"), newPrediction("b", "twice", "1", "1"),
 		several, foreign,
-		autoscaler("web", "web", lunch, broken), autoscaler("plain", "plain"),
+		newAutoscaler("web", "web", lunch, broken), newAutoscaler("plain", "plain"),
 	}
 	const predicted, cron = autoscalingv1alpha1.MetricPrediction, autoscalingv1alpha1.MetricCron
-	old := prediction("old", "old", "1", "1")
+	old := newPrediction("old", "old", "1", "1")
 	for i := range old.Status.PredictionMetrics[0].Prediction[0].Samples {
 		old.Status.PredictionMetrics[0].Prediction[0].Samples[i].Timestamp -= 3600
 	}
@@ -130,7 +130,7 @@ func TestValues(t *testing.T) {
 			})
 			list, err := p.GetExternalMetric(t.Context(), namespace, selector, provider.ExternalMetricInfo{Metric: c.metric})
 			if c.code != 0 {
-				checkRefusal(t, err, c.code, c.want)
+				wantStatus(t, err, c.code, c.want)
 				return
 			}
 			if err != nil || len(list.Items) != 1 || list.Items[0].Value.String() != c.want {
@@ -143,7 +143,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func checkRefusal(t *testing.T, err error, code int32, say string) {
+func wantStatus(t *testing.T, err error, code int32, say string) {
 	t.Helper()
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != code || !strings.Contains(err.Error(), say) {
@@ -154,19 +154,19 @@ func checkRefusal(t *testing.T, err error, code int32, say string) {
 // TestUnsynced: before everything has been read nothing is known, and least of all that there is nothing.
 func TestUnsynced(t *testing.T) {
 	p := newProvider(t, nil)
-	p.Synced = func() error { return fmt.Errorf("not read yet") }
+	p.CheckSynced = func() error { return fmt.Errorf("not read yet") }
 	selector := labels.SelectorFromSet(labels.Set{"targetKind": "Deployment", "targetName": "web", "targetNamespace": "shop", "resourceIdentifier": "resource.cpu"})
 	_, err := p.GetExternalMetric(t.Context(), "shop", selector, provider.ExternalMetricInfo{Metric: autoscalingv1alpha1.MetricPrediction})
-	checkRefusal(t, err, http.StatusServiceUnavailable, "not read yet")
+	wantStatus(t, err, http.StatusServiceUnavailable, "not read yet")
 }
 
 func TestLean(t *testing.T) {
 	values := []string{"1", "", "2.50000", "NaN"}
-	tsp := prediction("web", "web", values...)
+	tsp := newPrediction("web", "web", values...)
 	tsp.Status.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Ledger: "state"}
 	tsp.Annotations = map[string]string{"a": "b"}
 	tsp.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
-	got, err := cranemetrics.Lean(tsp)
+	got, err := cranemetrics.TrimObject(tsp)
 	lean, ok := got.(*predictionv1alpha1.TimeSeriesPrediction)
 	if err != nil || !ok || lean.ManagedFields != nil || lean.Annotations != nil || len(lean.Status.PredictionMetrics) != 1 {
 		t.Fatalf("got %+v, %v", got, err)

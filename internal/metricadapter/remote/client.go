@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// timeout of one request: less than the API server waits for an answer.
-	timeout = 15 * time.Second
-	// maxBody bounds an answer.
-	maxBody = 8 << 20
-	// atOnce bounds the requests under way.
-	atOnce = 64
+	// requestTimeout of one request: less than the API server waits for an answer.
+	requestTimeout = 15 * time.Second
+	// maxBodyBytes bounds an answer.
+	maxBodyBytes = 8 << 20
+	// maxConcurrentRequests bounds the requests under way.
+	maxConcurrentRequests = 64
 )
 
 // Config says where the other adapter is and how to be let in.
@@ -67,7 +67,7 @@ func newClient(c Config) (*client, error) {
 	if err := stack.Validate(); err != nil {
 		return nil, fmt.Errorf("remote adapter: %w", err)
 	}
-	dialer := &net.Dialer{Timeout: timeout / 3}
+	dialer := &net.Dialer{Timeout: requestTimeout / 3}
 	transport, err := promconfig.NewRoundTripperFromConfig(stack, "remote-adapter",
 		promconfig.WithUserAgent("crane-metric-adapter/"+version.String()),
 		promconfig.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -81,10 +81,10 @@ func newClient(c Config) (*client, error) {
 	}
 	return &client{
 		base: "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
-		http: &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // The token is not for whoever is redirected to.
 		}},
-		slots: make(chan struct{}, atOnce),
+		slots: make(chan struct{}, maxConcurrentRequests),
 	}, nil
 }
 
@@ -111,14 +111,14 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 		return status.Unavailable("remote adapter: %v", err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
 		return status.Unavailable("remote adapter: %v", err)
-	case len(body) > maxBody:
-		return status.Unprocessable("remote adapter: the answer is longer than %d MiB", maxBody>>20)
+	case len(body) > maxBodyBytes:
+		return status.Unprocessable("remote adapter: the answer is longer than %d MiB", maxBodyBytes>>20)
 	case resp.StatusCode != http.StatusOK:
-		return refusal(resp.StatusCode, body)
+		return statusError(resp.StatusCode, body)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return status.Unavailable("remote adapter: not the metrics API: %v", err)
@@ -126,8 +126,8 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	return nil
 }
 
-// refusal is an answer that is no value.
-func refusal(code int, body []byte) error {
+// statusError is an answer that is no value.
+func statusError(code int, body []byte) error {
 	var said metav1.Status
 	message := http.StatusText(code)
 	if json.Unmarshal(body, &said) == nil && said.Message != "" {

@@ -29,8 +29,8 @@ import (
 	"crane.io/crane/internal/metricadapter/status"
 )
 
-// retry is the time between two questions to an adapter that did not answer.
-const retry = 10 * time.Second
+// retryInterval is the time between two questions to an adapter that did not answer.
+const retryInterval = 10 * time.Second
 
 // Provider serves what another adapter serves.
 type Provider struct {
@@ -38,13 +38,13 @@ type Provider struct {
 	interval time.Duration
 	clock    clock.WithTicker
 
-	mu     sync.Mutex
-	served served
-	up     error // why it did not answer when it was asked last
+	mu        sync.Mutex
+	served    servedMetrics
+	lastError error // why it did not answer when it was asked last
 }
 
-// served is what the other adapter said that it serves.
-type served struct {
+// servedMetrics is what the other adapter said that it serves.
+type servedMetrics struct {
 	external []provider.ExternalMetricInfo
 	custom   []provider.CustomMetricInfo
 	// noExternal and noCustom tell that it does not serve the API at all.
@@ -59,17 +59,17 @@ func New(c Config, interval time.Duration, clk clock.WithTicker) (*Provider, err
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{client: client, interval: interval, clock: clk, up: errors.New("the remote adapter has not answered yet")}, nil
+	return &Provider{client: client, interval: interval, clock: clk, lastError: errors.New("the remote adapter has not answered yet")}, nil
 }
 
 // Ready tells why the other adapter did not answer when it was asked last; nil if it did.
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.up
+	return p.lastError
 }
 
-func (p *Provider) known() served {
+func (p *Provider) currentMetrics() servedMetrics {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.served
@@ -80,14 +80,14 @@ func (p *Provider) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("remote")
 	told := ""
 	for {
-		found, err := p.look(ctx)
+		found, err := p.discover(ctx)
 		wait, text := p.interval, ""
 		p.mu.Lock()
-		p.up = err
+		p.lastError = err
 		if err == nil {
 			p.served = found
 		} else {
-			wait, text = min(retry, p.interval), err.Error()
+			wait, text = min(retryInterval, p.interval), err.Error()
 		}
 		p.mu.Unlock()
 		if text != told && ctx.Err() == nil {
@@ -104,9 +104,9 @@ func (p *Provider) Run(ctx context.Context) error {
 	}
 }
 
-// look asks what there is.
-func (p *Provider) look(ctx context.Context) (served, error) {
-	var s served
+// discover asks what there is.
+func (p *Provider) discover(ctx context.Context) (servedMetrics, error) {
+	var s servedMetrics
 	var list metav1.APIResourceList
 	switch err := p.client.get(ctx, apiPath(externalv1beta1.SchemeGroupVersion), nil, &list); {
 	case isNotFound(err):
@@ -153,10 +153,12 @@ var (
 )
 
 // Serves tells whether the other adapter may serve a metric: not all adapters list theirs.
-func (e External) Serves(string) bool { return !e.known().noExternal }
+func (e External) Serves(string) bool { return !e.currentMetrics().noExternal }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
-func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo { return e.known().external }
+func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
+	return e.currentMetrics().external
+}
 
 // GetExternalMetric implements provider.ExternalMetricsProvider.
 func (e External) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
@@ -173,10 +175,10 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 }
 
 // Serves tells whether the other adapter may serve a metric.
-func (c Custom) Serves(string) bool { return !c.known().noCustom }
+func (c Custom) Serves(string) bool { return !c.currentMetrics().noCustom }
 
 // ListAllMetrics implements provider.CustomMetricsProvider.
-func (c Custom) ListAllMetrics() []provider.CustomMetricInfo { return c.known().custom }
+func (c Custom) ListAllMetrics() []provider.CustomMetricInfo { return c.currentMetrics().custom }
 
 // GetMetricByName implements provider.CustomMetricsProvider.
 func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
@@ -198,7 +200,7 @@ func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selec
 func (c Custom) read(ctx context.Context, namespace, name string, info provider.CustomMetricInfo, selector, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
 	version := customv1beta2.SchemeGroupVersion
 	var list any = &customv1beta2.MetricValueList{}
-	if c.known().oldCustom {
+	if c.currentMetrics().oldCustom {
 		version, list = customv1beta1.SchemeGroupVersion, &customv1beta1.MetricValueList{}
 	}
 	path := apiPath(version)

@@ -26,8 +26,8 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// other is an adapter that answers with a page for each path.
-func other(t *testing.T, handler http.HandlerFunc) *Provider {
+// newTestProvider is an adapter that answers with a page for each path.
+func newTestProvider(t *testing.T, handler http.HandlerFunc) *Provider {
 	t.Helper()
 	authority, err := pki.NewAuthority("test", time.Hour, time.Now)
 	if err != nil {
@@ -61,7 +61,7 @@ func other(t *testing.T, handler http.HandlerFunc) *Provider {
 // TestOldAdapter: one that serves v1beta1 of custom metrics alone is asked for that.
 func TestOldAdapter(t *testing.T) {
 	var asked []string
-	p := other(t, func(w http.ResponseWriter, r *http.Request) {
+	p := newTestProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.String())
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -78,7 +78,7 @@ func TestOldAdapter(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	})
-	found, err := p.look(t.Context())
+	found, err := p.discover(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +117,10 @@ func TestHostileAnswers(t *testing.T) {
 		"a fault":         {500, "boom", http.StatusServiceUnavailable, "status 500"},
 		"a redirect":      {302, "", http.StatusServiceUnavailable, "status 302"},
 		"a bad quantity":  {200, `{"items":[{"metricName":"x","value":"many"}]}`, http.StatusServiceUnavailable, "not the metrics API"},
-		"an endless body": {200, strings.Repeat(" ", maxBody+1), http.StatusUnprocessableEntity, "longer than 8 MiB"},
+		"an endless body": {200, strings.Repeat(" ", maxBodyBytes+1), http.StatusUnprocessableEntity, "longer than 8 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := other(t, func(w http.ResponseWriter, _ *http.Request) {
+			p := newTestProvider(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "http://127.0.0.1:1/")
 				w.WriteHeader(c.code)
 				_, _ = io.WriteString(w, c.body)

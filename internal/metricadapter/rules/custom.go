@@ -31,20 +31,20 @@ var _ provider.CustomMetricsProvider = Custom{}
 
 // Serves tells whether a rule is about a custom metric.
 func (c Custom) Serves(metric string) bool {
-	rules, listing := c.now()
-	return rules.ServesCustom(listing, metric)
+	rules, listing := c.current()
+	return rules.HasCustom(listing, metric)
 }
 
 // ListAllMetrics implements provider.CustomMetricsProvider.
 func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
-	rules, listing := c.now()
+	rules, listing := c.current()
 	if listing == nil {
 		return nil
 	}
 	var all []provider.CustomMetricInfo
 	for _, k := range listing.Custom(rules) {
 		for _, name := range k.Resources {
-			if r, err := c.Resources.named(name); err == nil {
+			if r, err := c.Resources.lookupName(name); err == nil {
 				all = append(all, provider.CustomMetricInfo{GroupResource: r.groupResource, Namespaced: r.namespaced, Metric: k.Metric})
 			}
 		}
@@ -64,11 +64,11 @@ func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, 
 // GetMetricBySelector implements provider.CustomMetricsProvider. An object without a value, or with one that is no number, is left
 // out: an HPA knows how to count a pod that it has no value of.
 func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
-	r, err := c.Resources.find(info.GroupResource)
+	r, err := c.Resources.lookup(info.GroupResource)
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.Objects.names(ctx, r, namespace, selector)
+	names, err := c.Objects.listNames(ctx, r, namespace, selector)
 	switch {
 	case err != nil:
 		return nil, err
@@ -82,19 +82,19 @@ func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selec
 
 // read returns the values of objects, one at least.
 func (c Custom) read(ctx context.Context, namespace string, names []string, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValueList, error) {
-	r, err := c.Resources.find(info.GroupResource)
+	r, err := c.Resources.lookup(info.GroupResource)
 	if err != nil {
 		return nil, err
 	}
-	matchers, err := promadapter.Matchers(selector)
+	matchers, err := promadapter.SelectorMatchers(selector)
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
-	rules, listing := c.now()
+	rules, listing := c.current()
 	list := &custom_metrics.MetricValueList{}
 	bad := 0
 	for part := range slices.Chunk(names, namesPerQuery) {
-		expr, label, found, err := rules.ServeCustom(listing, info.Metric, promadapter.Objects{
+		expr, label, found, err := rules.CustomExpr(listing, info.Metric, promadapter.Objects{
 			Group: r.groupResource.Group, Resource: r.singular, Namespace: namespace, Names: part,
 		}, matchers)
 		switch {
@@ -107,11 +107,11 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 		if err != nil {
 			return nil, status.Unavailable("%s: %v", info.Metric, err)
 		}
-		values, wrong := byName(samples, label, part)
+		values, wrong := samplesByName(samples, label, part)
 		bad += wrong
 		for _, name := range part {
 			if v, ok := values[name]; ok {
-				list.Items = append(list.Items, r.value(namespace, name, info.Metric, v))
+				list.Items = append(list.Items, r.metricValue(namespace, name, info.Metric, v))
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 	return nil, status.NotFound("%s: no series for %d %s of namespace %q", info.Metric, len(names), info.GroupResource.String(), namespace)
 }
 
-// byName finds the sample of each object. Several of one object are added up, as a rule without aggregation gives them.
-func byName(samples []metrics.Sample, label string, names []string) (found map[string]metrics.Sample, bad int) {
+// samplesByName finds the sample of each object. Several of one object are added up, as a rule without aggregation gives them.
+func samplesByName(samples []metrics.Sample, label string, names []string) (found map[string]metrics.Sample, bad int) {
 	found = make(map[string]metrics.Sample, len(samples))
 	broken := map[string]bool{}
 	for _, s := range samples {
@@ -148,8 +148,8 @@ func byName(samples []metrics.Sample, label string, names []string) (found map[s
 	return found, len(broken)
 }
 
-// value is a sample as the API has it.
-func (r resourceInfo) value(namespace, name, metric string, s metrics.Sample) custom_metrics.MetricValue {
+// metricValue is a sample as the API has it.
+func (r resourceInfo) metricValue(namespace, name, metric string, s metrics.Sample) custom_metrics.MetricValue {
 	q, _ := quantity(s.Value)
 	return custom_metrics.MetricValue{
 		DescribedObject: custom_metrics.ObjectReference{

@@ -26,13 +26,13 @@ var _ provider.ExternalMetricsProvider = External{}
 
 // Serves tells whether a rule is about an external metric.
 func (e External) Serves(metric string) bool {
-	rules, listing := e.now()
-	return rules.ServesExternal(listing, metric)
+	rules, listing := e.current()
+	return rules.HasExternal(listing, metric)
 }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
 func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
-	rules, listing := e.now()
+	rules, listing := e.current()
 	if listing == nil {
 		return nil
 	}
@@ -46,19 +46,19 @@ func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 // GetExternalMetric implements provider.ExternalMetricsProvider. A value that is no number makes the whole answer an error: an HPA
 // adds values up, and a part of the sum would be a wrong sum.
 func (e External) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	matchers, err := promadapter.Matchers(selector)
+	matchers, err := promadapter.SelectorMatchers(selector)
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
-	rules, listing := e.now()
-	expr, found, err := rules.ServeExternal(listing, info.Metric, namespace, matchers)
+	rules, listing := e.current()
+	expr, found, err := rules.ExternalExpr(listing, info.Metric, namespace, matchers)
 	switch {
 	case err != nil:
 		return nil, status.Unprocessable("%s: %v", info.Metric, err)
 	case !found:
 		return nil, status.NotFound("%s: no rule is about this metric", info.Metric)
 	}
-	samples, err := e.ask(ctx, info.Metric, expr)
+	samples, err := e.query(ctx, info.Metric, expr)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	return list, nil
 }
 
-// ask evaluates a query for a metric. No series, and too many, are errors.
-func (p *Provider) ask(ctx context.Context, metric, expr string) ([]metrics.Sample, error) {
+// query evaluates a query for a metric. No series, and too many, are errors.
+func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sample, error) {
 	samples, err := p.Query(ctx, expr, p.Clock.Now())
 	switch {
 	case err != nil:
@@ -95,7 +95,7 @@ func quantity(v float64) (q resource.Quantity, ok bool) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return q, false
 	}
-	q = scalingmetric.Amount(math.Abs(v))
+	q = scalingmetric.NewQuantity(math.Abs(v))
 	if v < 0 {
 		q.Neg()
 	}

@@ -22,8 +22,8 @@ import (
 const (
 	// maxWatched bounds the resources whose objects are watched.
 	maxWatched = 16
-	// syncBound is how long a request waits for the first list of a resource: less than the API server waits for an answer.
-	syncBound = 5 * time.Second
+	// syncTimeout is how long a request waits for the first list of a resource: less than the API server waits for an answer.
+	syncTimeout = 5 * time.Second
 )
 
 // Objects knows the names and labels of objects. A resource is watched from the first question about it on, so that a cluster whose
@@ -31,15 +31,15 @@ const (
 type Objects struct {
 	client metadata.Interface
 
-	mu      sync.Mutex
-	stop    chan struct{} // closed at the end
-	stopped bool
-	watched map[schema.GroupVersionResource]*watched
-	running sync.WaitGroup
+	mu        sync.Mutex
+	stop      chan struct{} // closed at the end
+	stopped   bool
+	informers map[schema.GroupVersionResource]*objectInformer
+	running   sync.WaitGroup
 }
 
-// watched is the informer of a resource.
-type watched struct {
+// objectInformer is the informer of a resource.
+type objectInformer struct {
 	cache.SharedIndexInformer
 
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ type watched struct {
 
 // NewObjects returns Objects that watch nothing yet.
 func NewObjects(client metadata.Interface) *Objects {
-	return &Objects{client: client, stop: make(chan struct{}), watched: map[schema.GroupVersionResource]*watched{}}
+	return &Objects{client: client, stop: make(chan struct{}), informers: map[schema.GroupVersionResource]*objectInformer{}}
 }
 
 // Run ends all watches with ctx.
@@ -62,13 +62,13 @@ func (o *Objects) Run(ctx context.Context) error {
 	return nil
 }
 
-// names are those of the objects that match, in order.
-func (o *Objects) names(ctx context.Context, r resourceInfo, namespace string, selector labels.Selector) ([]string, error) {
-	w, err := o.watch(r)
+// listNames are those of the objects that match, in order.
+func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace string, selector labels.Selector) ([]string, error) {
+	w, err := o.informerFor(r)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, syncBound)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !w.HasSynced() && !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		if why := w.failure(); why != "" {
@@ -89,35 +89,35 @@ func (o *Objects) names(ctx context.Context, r resourceInfo, namespace string, s
 	return names, nil
 }
 
-// watch returns the informer of a resource, which it starts if need be.
-func (o *Objects) watch(r resourceInfo) (*watched, error) {
+// informerFor returns the informer of a resource, which it starts if need be.
+func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if w := o.watched[r.gvr()]; w != nil {
+	if w := o.informers[r.gvr()]; w != nil {
 		return w, nil
 	}
 	switch {
 	case o.stopped:
 		return nil, status.Unavailable("the adapter is stopping")
-	case len(o.watched) == maxWatched:
+	case len(o.informers) == maxWatched:
 		return nil, status.Unprocessable("%s: objects of %d resources are watched already, and no more are", r.groupResource.String(), maxWatched)
 	}
 	informer := metadatainformer.NewFilteredMetadataInformer(o.client, r.gvr(), metav1.NamespaceAll, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
-	w := &watched{SharedIndexInformer: informer}
-	if err := informer.SetTransform(namesAndLabels); err != nil {
+	w := &objectInformer{SharedIndexInformer: informer}
+	if err := informer.SetTransform(trimMetadata); err != nil {
 		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
 	}
-	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.fail(err) }); err != nil {
+	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.setFailure(err) }); err != nil {
 		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
 	}
-	o.watched[r.gvr()] = w
+	o.informers[r.gvr()] = w
 	o.running.Go(func() { informer.Run(o.stop) })
 	return w, nil
 }
 
-// namesAndLabels keeps what is asked for.
-func namesAndLabels(object any) (any, error) {
+// trimMetadata keeps what is asked for.
+func trimMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{
 			TypeMeta:   m.TypeMeta,
@@ -127,13 +127,13 @@ func namesAndLabels(object any) (any, error) {
 	return object, nil
 }
 
-func (w *watched) fail(err error) {
+func (w *objectInformer) setFailure(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = err.Error()
 }
 
-func (w *watched) failure() string {
+func (w *objectInformer) failure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed

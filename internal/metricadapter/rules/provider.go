@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// retry is the time between two questions to a server that did not answer.
-	retry = 10 * time.Second
+	// retryInterval is the time between two questions to a server that did not answer.
+	retryInterval = 10 * time.Second
 	// maxValues bounds the values of one answer. An HPA adds them up; whoever wants more lets the rule add them up.
 	maxValues = 1000
 )
@@ -34,39 +34,39 @@ type Config struct {
 	// Resources says which resources there are, Objects which objects.
 	Resources *Resources
 	Objects   *Objects
-	// Interval is the time between two looks at which series there are.
-	Interval time.Duration
-	Clock    clock.WithTicker
+	// ListInterval is the time between two looks at which series there are.
+	ListInterval time.Duration
+	Clock        clock.WithTicker
 }
 
 // Provider serves what rules define.
 type Provider struct {
 	Config
 
-	known   atomic.Pointer[known]
-	changed chan struct{}
+	found atomic.Pointer[ruleListing]
+	wake  chan struct{}
 
-	mu sync.Mutex
-	up error // why the server did not answer last; errUnasked at first
+	mu        sync.Mutex
+	lastError error // why the server did not answer last; errNotQueried at first
 }
 
-// known is what was found by some rules.
-type known struct {
+// ruleListing is what was found by some rules.
+type ruleListing struct {
 	rules   *promadapter.Rules
 	listing *promadapter.Listing
 }
 
-var errUnasked = errors.New("the server has not answered yet")
+var errNotQueried = errors.New("the server has not answered yet")
 
 // New returns a Provider; Run keeps it up to date.
 func New(c Config) *Provider {
-	return &Provider{Config: c, changed: make(chan struct{}, 1), up: errUnasked}
+	return &Provider{Config: c, wake: make(chan struct{}, 1), lastError: errNotQueried}
 }
 
-// Changed tells Run that other rules are in force.
-func (p *Provider) Changed() {
+// NotifyChanged tells Run that other rules are in force.
+func (p *Provider) NotifyChanged() {
 	select {
-	case p.changed <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
@@ -75,7 +75,7 @@ func (p *Provider) Changed() {
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.up
+	return p.lastError
 }
 
 // Run looks at which series there are until ctx ends.
@@ -83,10 +83,10 @@ func (p *Provider) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx).WithName("rules")
 	told := ""
 	for {
-		err := p.look(ctx)
-		wait, text := p.Interval, ""
+		err := p.refresh(ctx)
+		wait, text := p.ListInterval, ""
 		if err != nil {
-			wait, text = min(retry, p.Interval), err.Error()
+			wait, text = min(retryInterval, p.ListInterval), err.Error()
 		}
 		if text != told && ctx.Err() == nil {
 			told = text
@@ -101,18 +101,18 @@ func (p *Provider) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-p.changed:
+		case <-p.wake:
 		case <-timer.C():
 		}
 		timer.Stop()
 	}
 }
 
-// look asks for the series of all rules. It returns why a rule could not be asked about.
-func (p *Provider) look(ctx context.Context) error {
+// refresh asks for the series of all rules. It returns why a rule could not be asked about.
+func (p *Provider) refresh(ctx context.Context) error {
 	rules := p.Rules()
 	var before *promadapter.Listing
-	if had := p.known.Load(); had != nil && had.rules == rules {
+	if had := p.found.Load(); had != nil && had.rules == rules {
 		before = had.listing
 	}
 	answered, asked := false, false
@@ -139,16 +139,16 @@ func (p *Provider) look(ctx context.Context) error {
 		up = nil // One bad rule is not the server's fault.
 	}
 	p.mu.Lock()
-	p.up = up
+	p.lastError = up
 	p.mu.Unlock()
-	p.known.Store(&known{rules: rules, listing: listing})
+	p.found.Store(&ruleListing{rules: rules, listing: listing})
 	return errors.Join(err, up)
 }
 
-// now returns the rules in force and what is known by them.
-func (p *Provider) now() (*promadapter.Rules, *promadapter.Listing) {
+// current returns the rules in force and what is known by them.
+func (p *Provider) current() (*promadapter.Rules, *promadapter.Listing) {
 	rules := p.Rules()
-	if k := p.known.Load(); k != nil && k.rules == rules {
+	if k := p.found.Load(); k != nil && k.rules == rules {
 		return rules, k.listing
 	}
 	return rules, nil

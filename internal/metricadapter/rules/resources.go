@@ -51,7 +51,7 @@ func (r *Resources) Run(ctx context.Context) error {
 			mapper := restmapper.NewDiscoveryRESTMapper(groups)
 			r.mapper.Store(&mapper)
 		} else {
-			wait = min(retry, r.Interval)
+			wait = min(retryInterval, r.Interval)
 			log.Info("Asking which resources there are failed; trying again", "reason", err.Error())
 		}
 		timer := r.Clock.NewTimer(wait)
@@ -64,13 +64,13 @@ func (r *Resources) Run(ctx context.Context) error {
 	}
 }
 
-// find returns a resource by its plural or singular name, with a group or without.
-func (r *Resources) find(name schema.GroupResource) (resourceInfo, error) {
+// lookup returns a resource by its plural or singular name, with a group or without.
+func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	mapper := r.mapper.Load()
 	if mapper == nil {
 		return resourceInfo{}, status.Unavailable("%s: which resources there are is not known yet", name.String())
 	}
-	found, err := describe(*mapper, name)
+	found, err := describeResource(*mapper, name)
 	if meta.IsNoMatchError(err) {
 		return resourceInfo{}, status.NotFound("%s: the cluster has no such resource", name.String())
 	}
@@ -80,12 +80,12 @@ func (r *Resources) find(name schema.GroupResource) (resourceInfo, error) {
 	return found, nil
 }
 
-// named returns a resource by its singular name alone.
-func (r *Resources) named(name string) (resourceInfo, error) {
-	return r.find(schema.GroupResource{Resource: name})
+// lookupName returns a resource by its singular name alone.
+func (r *Resources) lookupName(name string) (resourceInfo, error) {
+	return r.lookup(schema.GroupResource{Resource: name})
 }
 
-func describe(mapper meta.RESTMapper, name schema.GroupResource) (resourceInfo, error) {
+func describeResource(mapper meta.RESTMapper, name schema.GroupResource) (resourceInfo, error) {
 	gvr, err := mapper.ResourceFor(name.WithVersion(""))
 	if err != nil {
 		return resourceInfo{}, err

@@ -32,7 +32,7 @@ func TestValuesByName(t *testing.T) {
 	sample := func(pod string, v float64) metrics.Sample {
 		return metrics.Sample{Labels: metrics.Labels{"pod": pod}, Value: v}
 	}
-	found, bad := byName([]metrics.Sample{
+	found, bad := samplesByName([]metrics.Sample{
 		sample("a", 1), sample("a", 2), sample("b", math.NaN()), sample("b", 3), sample("somebody", 4), sample("", 5),
 	}, "pod", []string{"a", "b", "c"})
 	if len(found) != 1 || found["a"].Value != 3 || bad != 1 {

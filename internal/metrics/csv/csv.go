@@ -55,9 +55,9 @@ type File struct {
 	Series series.Series
 	// Rows of the file, without header and blank lines.
 	Rows int
-	// Bad rows are those whose value became a gap: infinite or negative. Replaced rows gave way to a later one for the
+	// Invalid rows are those whose value became a gap: infinite or negative. Replaced rows gave way to a later one for the
 	// same place.
-	Bad, Replaced int
+	Invalid, Replaced int
 }
 
 // Samples is the number of values that are no gaps.
@@ -164,7 +164,7 @@ func Read(r io.Reader, name string) (File, error) {
 			return File{}, fmt.Errorf("%s:%d: %w", name, number, err)
 		}
 		if bad {
-			f.Bad++
+			f.Invalid++
 		}
 		r.line = number
 		rows = append(rows, r)

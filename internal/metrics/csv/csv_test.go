@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 		{"gaps as text", "ts,value\n600,1\n660,\n720,NaN\n780,nan\n840,5\n", File{Series: minutes(1, gap, gap, gap, 5), Rows: 5}},
 		{
 			"impossible values", "ts,value\n600,1\n660,-2\n720,Inf\n780,-inf\n840,1e999\n900,6\n",
-			File{Series: minutes(1, gap, gap, gap, gap, 6), Rows: 6, Bad: 4},
+			File{Series: minutes(1, gap, gap, gap, gap, 6), Rows: 6, Invalid: 4},
 		},
 		{"unsorted", "ts,value\n720,3\n600,1\n660,2\n", File{Series: minutes(1, 2, 3), Rows: 3}},
 		{"the last of several wins", "ts,value\n600,1\n660,7\n720,3\n660,2\n", File{Series: minutes(1, 2, 3), Rows: 4, Replaced: 1}},
@@ -217,7 +217,7 @@ func FuzzRead(f *testing.F) {
 		if len(s.Values) > MaxCells || len(s.Values) > 0 && s.Step <= 0 || file.Rows > 0 && len(s.Values) == 0 {
 			t.Errorf("%d rows, %d values every %v", file.Rows, len(s.Values), s.Step)
 		}
-		if file.Samples()+file.Bad+file.Replaced > file.Rows {
+		if file.Samples()+file.Invalid+file.Replaced > file.Rows {
 			t.Errorf("%+v of %d samples: more than there are rows", file, file.Samples())
 		}
 		for i, v := range s.Values {

@@ -41,8 +41,8 @@ func OpenDir(path string) (Dir, error) {
 	return Dir{path: path}, nil
 }
 
-// Ask tells whether the directory can be read.
-func (d Dir) Ask(context.Context) error {
+// Check tells whether the directory can be read.
+func (d Dir) Check(context.Context) error {
 	_, err := d.list()
 	return err
 }

@@ -57,7 +57,7 @@ func TestDir(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", req, got, want)
 		}
 	}
-	if err := dir.Ask(t.Context()); err != nil {
+	if err := dir.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(path, "shop_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {

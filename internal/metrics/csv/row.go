@@ -24,8 +24,8 @@ type row struct {
 	line  int
 }
 
-// lastSecond is the end of the year 2199; later times are most likely in milliseconds.
-const lastSecond = 7258118399
+// maxUnixSeconds is the end of the year 2199; later times are most likely in milliseconds.
+const maxUnixSeconds = 7258118399
 
 // parseRow reads a line. bad tells that the value cannot be a use and became a gap.
 func parseRow(line []byte) (r row, bad bool, err error) {
@@ -67,14 +67,14 @@ func parseTime(text string) (int64, error) {
 	switch {
 	case math.IsNaN(s) || s < 0:
 		return 0, fmt.Errorf("time %q lies before 1970", shorten(text))
-	case s > lastSecond:
+	case s > maxUnixSeconds:
 		return 0, fmt.Errorf("time %q lies after 2199: want seconds, not milliseconds", shorten(text))
 	}
 	return int64(math.Round(s * 1000)), nil
 }
 
-// singleStep is the step of a series with one row.
-const singleStep = time.Minute
+// singleRowStep is the step of a series with one row.
+const singleRowStep = time.Minute
 
 // toGrid sorts rows and puts them on a regular grid. replaced counts the rows that gave way to a later one. An error
 // begins with the number of a line.
@@ -87,7 +87,7 @@ func toGrid(rows []row) (s series.Series, replaced int, err error) {
 	first := rows[0].ms
 	cells := (rows[len(rows)-1].ms-first+step/2)/step + 1
 	if cells > MaxCells {
-		return series.Series{}, 0, widestHole(rows, step)
+		return series.Series{}, 0, tooManyCells(rows, step)
 	}
 	s = series.Series{
 		Start:  time.UnixMilli(first).UTC(),
@@ -117,7 +117,7 @@ func commonStep(sorted []row) int64 {
 			count[d]++
 		}
 	}
-	best, votes := singleStep.Milliseconds(), 0
+	best, votes := singleRowStep.Milliseconds(), 0
 	for d, n := range count {
 		if n > votes || n == votes && d < best {
 			best, votes = d, n
@@ -126,8 +126,8 @@ func commonStep(sorted []row) int64 {
 	return best
 }
 
-// widestHole explains why a file has too many cells.
-func widestHole(sorted []row, step int64) error {
+// tooManyCells explains why a file has too many cells.
+func tooManyCells(sorted []row, step int64) error {
 	at := 1
 	for i := 2; i < len(sorted); i++ {
 		if sorted[i].ms-sorted[i-1].ms > sorted[at].ms-sorted[at-1].ms {

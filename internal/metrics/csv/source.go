@@ -62,7 +62,7 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func
 			return fmt.Errorf("series %s: %w", f.Name, err)
 		}
 		key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
-		if err := metrics.VisitDays(ctx, key, bound(whole, req.Start, req.End), visit); err != nil {
+		if err := metrics.VisitDays(ctx, key, clip(whole, req.Start, req.End), visit); err != nil {
 			return err
 		}
 	}
@@ -79,8 +79,8 @@ func (s *Source) resample(whole series.Series, step time.Duration) (series.Serie
 	return whole.Resample(step, series.Mean)
 }
 
-// bound keeps the values at or after start and before end.
-func bound(s series.Series, start, end time.Time) series.Series {
+// clip keeps the values at or after start and before end.
+func clip(s series.Series, start, end time.Time) series.Series {
 	from, to := 0, len(s.Values)
 	if !start.IsZero() && start.After(s.Start) {
 		from = min(to, int((start.Sub(s.Start)+s.Step-1)/s.Step))

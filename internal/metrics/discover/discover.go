@@ -72,7 +72,7 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 		rank int
 	}
 	var found []ranked
-	kinds := known()
+	kinds := serverKinds()
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := f.services.Services(metav1.NamespaceAll).List(ctx, options)
@@ -80,8 +80,8 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 			return nil, fmt.Errorf("listing the services of all namespaces, to find Prometheus: %w", err)
 		}
 		for i := range list.Items {
-			if rank := kindOf(&list.Items[i], kinds); rank >= 0 {
-				found = append(found, ranked{candidate(&list.Items[i], kinds[rank]), rank})
+			if rank := serverKindIndex(&list.Items[i], kinds); rank >= 0 {
+				found = append(found, ranked{newCandidate(&list.Items[i], kinds[rank]), rank})
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
@@ -98,7 +98,7 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 	return out, nil
 }
 
-func candidate(s *corev1.Service, k kind) Candidate {
+func newCandidate(s *corev1.Service, k serverKind) Candidate {
 	port := s.Spec.Ports[0]
 	for _, name := range k.ports {
 		if i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
@@ -106,41 +106,41 @@ func candidate(s *corev1.Service, k kind) Candidate {
 			break
 		}
 	}
-	return Candidate{Server: k.server, Namespace: s.Namespace, Name: s.Name, Port: port.Port, HTTPS: speaksTLS(port), Path: k.path}
+	return Candidate{Server: k.server, Namespace: s.Namespace, Name: s.Name, Port: port.Port, HTTPS: usesTLS(port), Path: k.path}
 }
 
-func speaksTLS(p corev1.ServicePort) bool {
+func usesTLS(p corev1.ServicePort) bool {
 	return p.Name == "https" || strings.HasPrefix(p.Name, "https-") || p.Port == 443 || p.AppProtocol != nil && strings.EqualFold(*p.AppProtocol, "https")
 }
 
-// Choice is a service that the user names: NAMESPACE/NAME, with port and path where they are not the usual ones.
-type Choice struct {
+// ServiceAddress is a service that the user names: NAMESPACE/NAME, with port and path where they are not the usual ones.
+type ServiceAddress struct {
 	Namespace, Name string
 	// Port is 0 where it was not said.
 	Port int32
 	Path string
 }
 
-// ParseChoice reads NAMESPACE/NAME[:PORT][/PATH].
-func ParseChoice(text string) (Choice, error) {
+// ParseServiceAddress reads NAMESPACE/NAME[:PORT][/PATH].
+func ParseServiceAddress(text string) (ServiceAddress, error) {
 	wrong := fmt.Errorf("%q: want NAMESPACE/NAME, with :PORT and /PATH where needed, for example monitoring/prometheus:9090", text)
 	namespace, rest, ok := strings.Cut(text, "/")
 	service, path, withPath := strings.Cut(rest, "/")
 	name, port, withPort := strings.Cut(service, ":")
 	if !ok || namespace == "" || name == "" || strings.ContainsAny(text, " ?#%") || strings.Contains(namespace, ":") {
-		return Choice{}, wrong
+		return ServiceAddress{}, wrong
 	}
-	c := Choice{Namespace: namespace, Name: name}
+	c := ServiceAddress{Namespace: namespace, Name: name}
 	if path = strings.TrimSuffix(path, "/"); withPath && path != "" {
 		if slices.Contains(strings.Split(path, "/"), "..") {
-			return Choice{}, wrong
+			return ServiceAddress{}, wrong
 		}
 		c.Path = "/" + path
 	}
 	if withPort {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return Choice{}, wrong
+			return ServiceAddress{}, wrong
 		}
 		c.Port = int32(n)
 	}
@@ -150,8 +150,8 @@ func ParseChoice(text string) (Choice, error) {
 // ErrNoPort tells that a service has no port, or not the one that was asked for.
 var ErrNoPort = errors.New("no such port")
 
-// Get looks at the service that the user names. Port and path that were not said are those of its kind.
-func (f *Finder) Get(ctx context.Context, choice Choice) (Candidate, error) {
+// Resolve looks at the service that the user names. Port and path that were not said are those of its kind.
+func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate, error) {
 	s, err := f.services.Services(choice.Namespace).Get(ctx, choice.Name, metav1.GetOptions{})
 	if err != nil {
 		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, err)
@@ -159,11 +159,11 @@ func (f *Finder) Get(ctx context.Context, choice Choice) (Candidate, error) {
 	if len(s.Spec.Ports) == 0 {
 		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, ErrNoPort)
 	}
-	kinds, k := known(), kind{}
-	if i := kindOf(s, kinds); i >= 0 {
+	kinds, k := serverKinds(), serverKind{}
+	if i := serverKindIndex(s, kinds); i >= 0 {
 		k = kinds[i]
 	}
-	c := candidate(s, k)
+	c := newCandidate(s, k)
 	if choice.Path != "" {
 		c.Path = choice.Path
 	}
@@ -174,7 +174,7 @@ func (f *Finder) Get(ctx context.Context, choice Choice) (Candidate, error) {
 	if i < 0 {
 		return Candidate{}, fmt.Errorf("service %s/%s: port %d: %w", choice.Namespace, choice.Name, choice.Port, ErrNoPort)
 	}
-	c.Port, c.HTTPS = choice.Port, speaksTLS(s.Spec.Ports[i])
+	c.Port, c.HTTPS = choice.Port, usesTLS(s.Spec.Ports[i])
 	return c, nil
 }
 

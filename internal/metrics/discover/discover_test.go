@@ -118,60 +118,60 @@ func TestGet(t *testing.T) {
 		"mon/own":                     "mon/own:8080",
 		"mon/own:8080/prometheus":     "mon/own:8080/prometheus",
 	} {
-		choice, err := ParseChoice(text)
+		choice, err := ParseServiceAddress(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := f.Get(t.Context(), choice)
+		c, err := f.Resolve(t.Context(), choice)
 		if err != nil || c.String() != want || c.HTTPS != (c.Port == 8443) {
 			t.Errorf("%s is %v (%v), want %s", text, c, err, want)
 		}
 	}
-	for _, c := range []Choice{{Namespace: "mon", Name: "headless"}, {Namespace: "mon", Name: "own", Port: 1}} {
-		if _, err := f.Get(t.Context(), c); !errors.Is(err, ErrNoPort) {
+	for _, c := range []ServiceAddress{{Namespace: "mon", Name: "headless"}, {Namespace: "mon", Name: "own", Port: 1}} {
+		if _, err := f.Resolve(t.Context(), c); !errors.Is(err, ErrNoPort) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := f.Get(t.Context(), Choice{Namespace: "mon", Name: "nobody"}); err == nil || !strings.Contains(err.Error(), "mon/nobody") {
+	if _, err := f.Resolve(t.Context(), ServiceAddress{Namespace: "mon", Name: "nobody"}); err == nil || !strings.Contains(err.Error(), "mon/nobody") {
 		t.Errorf("a service that is not there: %v", err)
 	}
 }
 
-func TestParseChoiceRefuses(t *testing.T) {
+func TestParseServiceAddressRejects(t *testing.T) {
 	for _, text := range []string{
 		"", "/", "a", "a/", "/b", "a/b:", "a/b:0", "a/b:65536", "a/b:-1", "a/b:x", "a/b c", "a:1/b", "a/b/../c", "a/b?x=1", "a/b/%2e%2e/c", "http://x",
 	} {
-		if c, err := ParseChoice(text); err == nil {
+		if c, err := ParseServiceAddress(text); err == nil {
 			t.Errorf("%q is %+v", text, c)
 		}
 	}
 }
 
-func FuzzParseChoice(f *testing.F) {
+func FuzzParseServiceAddress(f *testing.F) {
 	f.Add("monitoring/prometheus:9090/path")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := ParseChoice(text)
+		c, err := ParseServiceAddress(text)
 		if err != nil {
 			return
 		}
-		again, err := ParseChoice(fmt.Sprintf("%s/%s:%d%s", c.Namespace, c.Name, max(c.Port, 1), c.Path))
+		again, err := ParseServiceAddress(fmt.Sprintf("%s/%s:%d%s", c.Namespace, c.Name, max(c.Port, 1), c.Path))
 		if c.Port = max(c.Port, 1); err != nil || again != c {
 			t.Errorf("%q is %+v, and again %+v (%v)", text, c, again, err)
 		}
 	})
 }
 
-// TestKinds: what is looked for is said once each, and no kind matches every service.
-func TestKinds(t *testing.T) {
+// TestServerNames: what is looked for is said once each, and no kind matches every service.
+func TestServerNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range Kinds() {
+	for _, name := range ServerNames() {
 		if seen[name] {
 			t.Errorf("%s twice", name)
 		}
 		seen[name] = true
 	}
 	plain := service("a", "b", nil, port("http", 80))
-	if kindOf(&plain, known()) >= 0 {
+	if serverKindIndex(&plain, serverKinds()) >= 0 {
 		t.Error("a service without labels is taken for a Prometheus")
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// Rest is how long a source that has failed is asked only after all others. A source that is down costs one time limit
+// Cooldown is how long a source that has failed is asked only after all others. A source that is down costs one time limit
 // in this time and not one for each question.
-const Rest = 30 * time.Second
+const Cooldown = 30 * time.Second
 
 // Source is a data source in its place.
 type Source struct {
@@ -31,10 +31,10 @@ type Source struct {
 
 // Config is what a List needs beside its sources.
 type Config struct {
-	// OwnFault tells an error that is about the question from one that is about the source. Nil: no error is.
-	OwnFault func(error) bool
-	Clock    clock.PassiveClock
-	Log      logr.Logger
+	// IsQueryError tells an error that is about the question from one that is about the source. Nil: no error is.
+	IsQueryError func(error) bool
+	Clock        clock.PassiveClock
+	Log          logr.Logger
 }
 
 // List asks sources in order. It is safe for concurrent use, and a prometheus.Collector.
@@ -94,7 +94,7 @@ func (l *List) order() []member {
 	for _, m := range l.sources {
 		m.mu.Lock()
 		// A clock that was set back must not let a source rest for longer than it should.
-		rests := now.Before(m.until) && m.until.Sub(now) <= Rest
+		rests := now.Before(m.until) && m.until.Sub(now) <= Cooldown
 		m.mu.Unlock()
 		if rests {
 			resting = append(resting, m)
@@ -132,7 +132,7 @@ func first[Reader any](ctx context.Context, l *List, question string, ask func(R
 			return a.err
 		case errors.Is(a.err, metrics.ErrUnsupported):
 			continue
-		case l.config.OwnFault != nil && l.config.OwnFault(a.err):
+		case l.config.IsQueryError != nil && l.config.IsQueryError(a.err):
 			return a.err
 		}
 		l.fail(m, question, a.err)
@@ -153,11 +153,11 @@ func (l *List) fail(m member, question string, err error) {
 	now := l.config.Clock.Now()
 	m.mu.Lock()
 	tell := !now.Before(m.until)
-	m.until = now.Add(Rest)
+	m.until = now.Add(Cooldown)
 	m.mu.Unlock()
 	if tell && len(l.sources) > 1 {
 		l.config.Log.Info("Data source fails; others are asked before it for a while", "source", m.Name, "question", question,
-			"rest", Rest.String(), "reason", err.Error())
+			"rest", Cooldown.String(), "reason", err.Error())
 	}
 }
 

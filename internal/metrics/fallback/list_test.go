@@ -50,7 +50,7 @@ type present struct {
 	asked int
 }
 
-func (p *present) Now(_ context.Context, _ metrics.Resource, _ []string, visit func(metrics.Reading) error) error {
+func (p *present) CurrentUsage(_ context.Context, _ metrics.Resource, _ []string, visit func(metrics.Reading) error) error {
 	p.asked++
 	if p.err != nil {
 		return p.err
@@ -67,9 +67,9 @@ type fixture struct {
 func list(sources ...Source) fixture {
 	f := fixture{clock: clocktesting.NewFakePassiveClock(start), log: &strings.Builder{}}
 	f.List = New(Config{
-		OwnFault: func(err error) bool { return errors.Is(err, errQuery) || errors.Is(err, metrics.ErrUnsupported) },
-		Clock:    f.clock,
-		Log:      funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{}),
+		IsQueryError: func(err error) bool { return errors.Is(err, errQuery) || errors.Is(err, metrics.ErrUnsupported) },
+		Clock:        f.clock,
+		Log:          funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{}),
 	}, sources...)
 	return f
 }
@@ -106,7 +106,7 @@ func TestOrder(t *testing.T) {
 	expect("a rests", "b", 2)
 	f.clock.SetTime(start.Add(-time.Hour)) // set back: a rest of an hour is none
 	expect("a clock set back", "b", 3)
-	f.clock.SetTime(start.Add(2 * Rest))
+	f.clock.SetTime(start.Add(2 * Cooldown))
 	a.chunks, a.err = 1, nil
 	expect("a is back", "a", 4)
 	if n := strings.Count(f.log.String(), "Data source fails"); n > 2 {
@@ -220,12 +220,12 @@ type figures struct {
 	name string
 }
 
-func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.Hourly, error) {
+func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
 	f.asked++
 	if f.err != nil {
 		return nil, f.err
 	}
-	return []metrics.Hourly{{Key: metrics.ContainerKey{Node: f.name}}}, nil
+	return []metrics.HourlySeries{{Key: metrics.ContainerKey{Node: f.name}}}, nil
 }
 
 // TestHourly: figures come from the first source that has them, whatever else the sources before it can.
@@ -248,7 +248,7 @@ func TestHourly(t *testing.T) {
 				t.Fatal("a list that is read again has no figures")
 			}
 			for _, reader := range []metrics.HourlyReader{list(c.sources...), again} {
-				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Figure: metrics.NodePods, Hours: 1})
+				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.NodePods, Hours: 1})
 				if !errors.Is(err, c.err) || (c.want == "") != (len(got) == 0) || len(got) == 1 && got[0].Key.Node != c.want {
 					t.Errorf("%v, %v", got, err)
 				}

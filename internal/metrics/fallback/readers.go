@@ -66,10 +66,10 @@ func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string,
 	})
 }
 
-// Now implements metrics.RealtimeReader.
-func (l *List) Now(ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error) error {
+// CurrentUsage implements metrics.RealtimeReader.
+func (l *List) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error) error {
 	return stream(ctx, l, "present use", visit, func(r metrics.RealtimeReader, visit func(metrics.Reading) error) error {
-		return r.Now(ctx, resource, namespaces, visit)
+		return r.CurrentUsage(ctx, resource, namespaces, visit)
 	})
 }
 
@@ -114,7 +114,7 @@ func (l *List) NodeUsage(ctx context.Context, req metrics.NodesRequest) (out map
 }
 
 // Hourly implements metrics.HourlyReader.
-func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) (out []metrics.Hourly, err error) {
+func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) (out []metrics.HourlySeries, err error) {
 	err = first(ctx, l, "figures by the hour", func(r metrics.HourlyReader) answer {
 		var err error
 		out, err = r.Hourly(ctx, req)
@@ -175,7 +175,7 @@ func (r recent) Usage(ctx context.Context, req metrics.UsageRequest, visit func(
 	if err == nil || begun || ctx.Err() != nil || !has[metrics.RealtimeReader](r.list) {
 		return err
 	}
-	return r.list.Now(ctx, req.Resource, req.Namespaces, func(now metrics.Reading) error {
+	return r.list.CurrentUsage(ctx, req.Resource, req.Namespaces, func(now metrics.Reading) error {
 		if now.Time.Before(req.Start) || !req.End.IsZero() && now.Time.After(req.End.Add(now.Window)) {
 			return nil // Measured too long ago, or by a clock that is not ours.
 		}

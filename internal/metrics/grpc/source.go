@@ -75,8 +75,8 @@ func New(config Config) (*Source, error) {
 // Close ends the connection.
 func (s *Source) Close() error { return s.conn.Close() }
 
-// Ask tells whether the server can be connected to: the protocol has no cheaper question.
-func (s *Source) Ask(ctx context.Context) error {
+// Check tells whether the server can be connected to: the protocol has no cheaper question.
+func (s *Source) Check(ctx context.Context) error {
 	s.conn.Connect()
 	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
 		if !s.conn.WaitForStateChange(ctx, state) {
@@ -101,7 +101,7 @@ func (s *Source) call(ctx context.Context, method string, r request) ([]timeSeri
 	return out.list, nil
 }
 
-func supported(resource metrics.Resource) error {
+func checkResource(resource metrics.Resource) error {
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return fmt.Errorf("resource %s of data source grpc: %w", resource, metrics.ErrUnsupported)
 	}
@@ -131,7 +131,7 @@ func containerTarget(ref workload.Ref, name string) target {
 // Usage implements metrics.UsageReader: a question for each container of the inventory. Series without the label pod are
 // taken to be of one pod with the name of the workload, each.
 func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	if err := supported(req.Resource); err != nil {
+	if err := checkResource(req.Resource); err != nil {
 		return err
 	}
 	w := metrics.Window{Start: req.Start, End: req.End, Step: req.Step}
@@ -167,11 +167,11 @@ func podOf(one timeSeries, ref workload.Ref, i int) string {
 	return fmt.Sprintf("%s-%d", ref.Name, i)
 }
 
-// Now implements metrics.RealtimeReader.
-func (s *Source) Now(
+// CurrentUsage implements metrics.RealtimeReader.
+func (s *Source) CurrentUsage(
 	ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error,
 ) error {
-	if err := supported(resource); err != nil {
+	if err := checkResource(resource); err != nil {
 		return err
 	}
 	return s.eachContainer(ctx, namespaces, func(ref workload.Ref, name string) error {
@@ -184,7 +184,7 @@ func (s *Source) Now(
 				continue
 			}
 			last := one.samples[len(one.samples)-1]
-			if !plausible(last.value) {
+			if !isValid(last.value) {
 				continue
 			}
 			err := visit(metrics.Reading{
@@ -216,7 +216,7 @@ func (s *Source) NodeUsage(ctx context.Context, req metrics.NodesRequest) (map[s
 func (s *Source) totals(
 	ctx context.Context, resource metrics.Resource, names []string, w metrics.Window, of func(string) target,
 ) (map[string]series.Series, error) {
-	if err := supported(resource); err != nil {
+	if err := checkResource(resource); err != nil {
 		return nil, err
 	}
 	w, err := grid(w)
@@ -267,7 +267,7 @@ func onGrid(one timeSeries, w metrics.Window) series.Series {
 		}
 		if i := int(at.Sub(w.Start) / w.Step); i < len(out.Values) {
 			out.Values[i] = series.Gap()
-			if plausible(s.value) {
+			if isValid(s.value) {
 				out.Values[i] = s.value
 			}
 		}
@@ -297,4 +297,4 @@ func sum(list []timeSeries, w metrics.Window) series.Series {
 	return out
 }
 
-func plausible(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+func isValid(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }

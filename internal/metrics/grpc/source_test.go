@@ -168,7 +168,7 @@ func TestRealtimeApart(t *testing.T) {
 	}
 	read := func(s *Source) ([]float64, error) {
 		var got []float64
-		err := s.Now(t.Context(), metrics.CPU, nil, func(r metrics.Reading) error {
+		err := s.CurrentUsage(t.Context(), metrics.CPU, nil, func(r metrics.Reading) error {
 			got = append(got, r.Value)
 			return nil
 		})
@@ -186,7 +186,7 @@ func TestRealtimeApart(t *testing.T) {
 	if !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("a resource that the protocol does not know: %v", err)
 	}
-	if err := historic.Ask(t.Context()); err != nil {
+	if err := historic.Check(t.Context()); err != nil {
 		t.Errorf("asked whether it answers: %v", err)
 	}
 }
@@ -216,7 +216,7 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gone.Close()
-	if err := gone.Ask(ctx); err == nil {
+	if err := gone.Check(ctx); err == nil {
 		t.Error("a server that is not there answers")
 	}
 }

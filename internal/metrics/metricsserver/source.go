@@ -34,16 +34,16 @@ func New(config *rest.Config) (*Source, error) {
 	return &Source{client: client}, nil
 }
 
-// Ask is a cheap question: whether the API is served and has nodes to tell of.
-func (s *Source) Ask(ctx context.Context) error {
+// Check is a cheap question: whether the API is served and has nodes to tell of.
+func (s *Source) Check(ctx context.Context) error {
 	if _, err := s.client.NodeMetricses().List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return fmt.Errorf("asking metrics-server: %w", err)
 	}
 	return nil
 }
 
-// Now implements metrics.RealtimeReader. Owners of pods are not known to metrics-server: each pod is its own workload.
-func (s *Source) Now(
+// CurrentUsage implements metrics.RealtimeReader. Owners of pods are not known to metrics-server: each pod is its own workload.
+func (s *Source) CurrentUsage(
 	ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error,
 ) error {
 	if resource != metrics.CPU && resource != metrics.Memory {

@@ -43,7 +43,7 @@ func TestNow(t *testing.T) {
 	}
 	read := func(resource metrics.Resource, namespaces ...string) (string, error) {
 		var got []string
-		err := source.Now(t.Context(), resource, namespaces, func(r metrics.Reading) error {
+		err := source.CurrentUsage(t.Context(), resource, namespaces, func(r metrics.Reading) error {
 			got = append(got, fmt.Sprint(r.Key.Workload, "/", r.Key.Container, "=", r.Value, " ", r.Time.UTC().Format("15:04"), " ", r.Window))
 			return nil
 		})
@@ -62,7 +62,7 @@ func TestNow(t *testing.T) {
 	if _, err := read(metrics.HeldMemory); !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("a resource that it does not know: %v", err)
 	}
-	if err := source.Ask(t.Context()); err != nil {
+	if err := source.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(asked, "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods") || !slices.Contains(asked, "/apis/metrics.k8s.io/v1beta1/pods") {

@@ -36,8 +36,8 @@ type Cache struct {
 	MaxBytes int64
 	// Now is the clock.
 	Now func() time.Time
-	// Note is told, in a sentence, of what could not be used or kept; a cache never makes a reading fail.
-	Note func(string)
+	// Warn is told, in a sentence, of what could not be used or kept; a cache never makes a reading fail.
+	Warn func(string)
 }
 
 // Defaults of a cache: longer than the windows of policies, and about a month of 40,000 containers.
@@ -47,10 +47,10 @@ const (
 )
 
 const (
-	formatDir   = "v2"
-	daySuffix   = ".day"
-	witnessFile = "witness.json"
-	tempPrefix  = ".tmp-"
+	formatDir       = "v2"
+	daySuffix       = ".day"
+	fingerprintFile = "witness.json"
+	tempPrefix      = ".tmp-"
 	// maxFile bounds what is read of one file; a day of 100,000 containers is far smaller.
 	maxFile = 512 << 20
 )
@@ -58,14 +58,14 @@ const (
 // oldFormats are the directories of formats that are no longer read: their days lack what is kept today, and are read anew.
 func oldFormats() []string { return []string{"v1"} }
 
-// witness is by what a server is known again.
-type witness struct {
+// serverFingerprint is by what a server is known again.
+type serverFingerprint struct {
 	Day  series.Day `json:"day"`
 	Pods []string   `json:"pods"`
 }
 
-// dayStore is the part of a cache that belongs to one server.
-type dayStore struct {
+// serverCache is the part of a cache that belongs to one server.
+type serverCache struct {
 	cache    *Cache
 	source   metrics.DayReader
 	identity string
@@ -76,30 +76,30 @@ type dayStore struct {
 	root string
 	// newest is the day of the witness in dir.
 	newest series.Day
-	// noted keeps a sentence from being said for each day.
-	noted map[string]bool
+	// warned keeps a sentence from being said for each day.
+	warned map[string]bool
 }
 
 // open finds the server's days. It returns nil where there is no cache, or where whether it is the server cannot be told.
-func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool) *dayStore {
+func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool) *serverCache {
 	if c == nil {
 		return nil
 	}
-	s := &dayStore{cache: c, source: source, identity: source.Identity(), grouped: grouped, noted: map[string]bool{}}
+	s := &serverCache{cache: c, source: source, identity: source.Identity(), grouped: grouped, warned: map[string]bool{}}
 	s.root = filepath.Join(c.Dir, formatDir, hashOf(s.identity))
 	entries, err := os.ReadDir(s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Note(fmt.Sprintf("the cache cannot be read: %v", err))
+		c.Warn(fmt.Sprintf("the cache cannot be read: %v", err))
 		return nil
 	}
 	for _, e := range entries {
-		w, ok := readWitness(filepath.Join(s.root, e.Name(), witnessFile))
+		w, ok := readFingerprint(filepath.Join(s.root, e.Name(), fingerprintFile))
 		if !e.IsDir() || !ok {
 			continue
 		}
 		present, err := source.Present(ctx, w.Pods, w.Day.Start(), w.Day.End())
 		if err != nil {
-			c.Note(fmt.Sprintf("the cache is not used: whether it is of this server cannot be told: %v", err))
+			c.Warn(fmt.Sprintf("the cache is not used: whether it is of this server cannot be told: %v", err))
 			return nil
 		}
 		if 2*present > len(w.Pods) {
@@ -108,30 +108,30 @@ func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool
 		}
 	}
 	if len(entries) > 0 {
-		c.Note("the cache holds days of another server at this address; reading them anew")
+		c.Warn("the cache holds days of another server at this address; reading them anew")
 	}
 	return s
 }
 
-func readWitness(path string) (witness, bool) {
-	var w witness
+func readFingerprint(path string) (serverFingerprint, bool) {
+	var w serverFingerprint
 	raw, err := os.ReadFile(path)
 	if err != nil || json.Unmarshal(raw, &w) != nil {
 		return w, false
 	}
-	return w, len(w.Pods) > 0 && len(w.Pods) <= maxWitnesses
+	return w, len(w.Pods) > 0 && len(w.Pods) <= maxFingerprintPods
 }
 
 // final tells whether a day is asked for whole and will not change any more.
-func (s *dayStore) final(d series.Day, req metrics.UsageRequest) bool {
-	return !d.Start().Before(req.Start) && !d.End().After(req.End) && !d.End().Add(settled).After(s.cache.Now())
+func (s *serverCache) final(d series.Day, req metrics.UsageRequest) bool {
+	return !d.Start().Before(req.Start) && !d.End().After(req.End) && !d.End().Add(settleTime).After(s.cache.Now())
 }
 
-func (s *dayStore) folder(d series.Day) string { return filepath.Join(s.dir, d.String()) }
+func (s *serverCache) dayDir(d series.Day) string { return filepath.Join(s.dir, d.String()) }
 
 // prefix begins the names of the files of a resource and step. Days in which DaemonSets are kept apart by groups serve
 // whoever does not ask for groups as well, so their prefix begins with that of the others.
-func (s *dayStore) prefix(req metrics.UsageRequest) string {
+func (s *serverCache) prefix(req metrics.UsageRequest) string {
 	p := fmt.Sprintf("%s-%ds-", req.Resource, int(req.Step.Seconds()))
 	if s.grouped {
 		p += "groups-"
@@ -140,11 +140,11 @@ func (s *dayStore) prefix(req metrics.UsageRequest) string {
 }
 
 // load visits what is kept of a day and returns the namespaces that are not.
-func (s *dayStore) load(d series.Day, req metrics.UsageRequest, visit visitDay) (missing []string) {
+func (s *serverCache) load(d series.Day, req metrics.UsageRequest, visit visitDay) (missing []string) {
 	if s.dir == "" {
 		return req.Namespaces
 	}
-	entries, err := os.ReadDir(s.folder(d))
+	entries, err := os.ReadDir(s.dayDir(d))
 	if err != nil {
 		return req.Namespaces // Most likely there is none.
 	}
@@ -154,19 +154,19 @@ func (s *dayStore) load(d series.Day, req metrics.UsageRequest, visit visitDay) 
 		if !strings.HasPrefix(name, s.prefix(req)) || !strings.HasSuffix(name, daySuffix) || len(missing) == 0 {
 			continue
 		}
-		path := filepath.Join(s.folder(d), name)
-		want := header{identity: s.identity, resource: req.Resource, step: req.Step, day: d}
+		path := filepath.Join(s.dayDir(d), name)
+		want := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d}
 		covered, err := loadFile(path, want, missing, visit)
 		if err != nil {
-			s.note(fmt.Sprintf("%s is ignored and read anew: %v", path, err))
+			s.warn(fmt.Sprintf("%s is ignored and read anew: %v", path, err))
 			continue
 		}
-		missing = without(missing, covered)
+		missing = subtract(missing, covered)
 	}
 	return missing
 }
 
-func loadFile(path string, want header, namespaces []string, visit visitDay) (covered []string, err error) {
+func loadFile(path string, want dayHeader, namespaces []string, visit visitDay) (covered []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -181,15 +181,15 @@ func loadFile(path string, want header, namespaces []string, visit visitDay) (co
 	return decodeDay(raw, want, namespaces, visit)
 }
 
-// without keeps the order of all.
-func without(all, some []string) []string {
+// subtract keeps the order of all.
+func subtract(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(ns string) bool { return slices.Contains(some, ns) })
 }
 
 // save keeps a day. Failing to is no error of the reading.
-func (s *dayStore) save(d *dayUse, req metrics.UsageRequest) {
+func (s *serverCache) save(d *dayUsage, req metrics.UsageRequest) {
 	if len(s.source.Stats().Warnings) > 0 {
-		s.note("days are not kept in the cache: the server warned that its answers may be partial")
+		s.warn("days are not kept in the cache: the server warned that its answers may be partial")
 		return
 	}
 	if s.dir == "" {
@@ -203,28 +203,28 @@ func (s *dayStore) save(d *dayUse, req metrics.UsageRequest) {
 		s.dir = filepath.Join(s.root, hashOf(d.day.String()+strings.Join(names, " ")))
 	}
 	if err := s.write(d, req); err != nil {
-		s.note(fmt.Sprintf("days are not kept in the cache: %v", err))
+		s.warn(fmt.Sprintf("days are not kept in the cache: %v", err))
 	}
 }
 
-func (s *dayStore) write(d *dayUse, req metrics.UsageRequest) error {
-	folder := s.folder(d.day)
+func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
+	folder := s.dayDir(d.day)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	h := header{identity: s.identity, resource: req.Resource, step: req.Step, day: d.day}
+	h := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d.day}
 	raw, err := encodeDay(h, req.Namespaces, d.profiles)
 	if err != nil {
 		return err
 	}
 	name := s.prefix(req) + hashOf(strings.Join(req.Namespaces, " ")) + daySuffix
-	if err := writeWhole(filepath.Join(folder, name), raw); err != nil {
+	if err := writeAtomic(filepath.Join(folder, name), raw); err != nil {
 		return err
 	}
 	if len(d.pods) == 0 || d.day < s.newest {
 		return nil
 	}
-	w := witness{Day: d.day}
+	w := serverFingerprint{Day: d.day}
 	for _, p := range d.pods {
 		w.Pods = append(w.Pods, p.name)
 	}
@@ -232,11 +232,11 @@ func (s *dayStore) write(d *dayUse, req metrics.UsageRequest) error {
 		return fmt.Errorf("the witness of %v: %w", d.day, err)
 	}
 	s.newest = d.day
-	return writeWhole(filepath.Join(s.dir, witnessFile), raw)
+	return writeAtomic(filepath.Join(s.dir, fingerprintFile), raw)
 }
 
-// writeWhole puts a file in its place when it is complete.
-func writeWhole(path string, raw []byte) error {
+// writeAtomic puts a file in its place when it is complete.
+func writeAtomic(path string, raw []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
 	if err != nil {
 		return err
@@ -251,10 +251,10 @@ func writeWhole(path string, raw []byte) error {
 	return nil
 }
 
-func (s *dayStore) note(text string) {
-	if !s.noted[text] {
-		s.noted[text] = true
-		s.cache.Note(text)
+func (s *serverCache) warn(text string) {
+	if !s.warned[text] {
+		s.warned[text] = true
+		s.cache.Warn(text)
 	}
 }
 
@@ -264,32 +264,32 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// kept is a file of the cache.
-type kept struct {
+// cacheFile is a file of the cache.
+type cacheFile struct {
 	path    string
 	size    int64
 	written time.Time
 }
 
-// Clean removes files that are older than MaxAge, then the oldest until MaxBytes are left, and what interrupted writers
+// Prune removes files that are older than MaxAge, then the oldest until MaxBytes are left, and what interrupted writers
 // left behind. It touches nothing that the cache has not written.
-func (c *Cache) Clean() error {
-	files, dirs, err := c.look(formatDir)
+func (c *Cache) Prune() error {
+	files, dirs, err := c.listFiles(formatDir)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, format := range oldFormats() {
-		old, empty, err := c.look(format)
+		old, empty, err := c.listFiles(format)
 		if err != nil {
 			return err
 		}
 		dirs = append(dirs, empty...)
 		for _, f := range old {
-			errs = append(errs, gone(os.Remove(f.path)))
+			errs = append(errs, ignoreNotExist(os.Remove(f.path)))
 		}
 	}
-	slices.SortFunc(files, func(a, b kept) int {
+	slices.SortFunc(files, func(a, b cacheFile) int {
 		return cmp.Or(b.written.Compare(a.written), strings.Compare(a.path, b.path))
 	})
 	now, total := c.Now(), int64(0)
@@ -297,7 +297,7 @@ func (c *Cache) Clean() error {
 		stale := strings.HasPrefix(filepath.Base(f.path), tempPrefix)
 		if total += f.size; stale || now.Sub(f.written) > c.MaxAge || total > c.MaxBytes {
 			total -= f.size
-			errs = append(errs, gone(os.Remove(f.path)))
+			errs = append(errs, ignoreNotExist(os.Remove(f.path)))
 		}
 	}
 	for _, dir := range slices.Backward(dirs) {
@@ -306,27 +306,27 @@ func (c *Cache) Clean() error {
 	return errors.Join(errs...)
 }
 
-// gone leaves out that another process was faster.
-func gone(err error) error {
+// ignoreNotExist leaves out that another process was faster.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// look lists the files of a format that the cache has written, and all directories.
-func (c *Cache) look(format string) (files []kept, dirs []string, err error) {
+// listFiles lists the files of a format that the cache has written, and all directories.
+func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err error) {
 	err = filepath.WalkDir(filepath.Join(c.Dir, format), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return gone(err) // Never used, or another process cleans as well.
+			return ignoreNotExist(err) // Never used, or another process cleans as well.
 		}
 		if e.IsDir() {
 			dirs = append(dirs, path)
 			return nil
 		}
 		info, err := e.Info()
-		if err == nil && c.isOwn(e.Name(), info.ModTime()) {
-			files = append(files, kept{path, info.Size(), info.ModTime()})
+		if err == nil && c.isCacheFile(e.Name(), info.ModTime()) {
+			files = append(files, cacheFile{path, info.Size(), info.ModTime()})
 		}
 		return nil
 	})
@@ -336,9 +336,9 @@ func (c *Cache) look(format string) (files []kept, dirs []string, err error) {
 	return files, dirs, nil
 }
 
-// isOwn leaves out foreign files, and files that are being written.
-func (c *Cache) isOwn(name string, written time.Time) bool {
+// isCacheFile leaves out foreign files, and files that are being written.
+func (c *Cache) isCacheFile(name string, written time.Time) bool {
 	const writing = time.Hour
-	return strings.HasSuffix(name, daySuffix) || name == witnessFile ||
+	return strings.HasSuffix(name, daySuffix) || name == fingerprintFile ||
 		strings.HasPrefix(name, tempPrefix) && c.Now().Sub(written) > writing
 }

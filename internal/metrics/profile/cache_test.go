@@ -117,26 +117,26 @@ func deployments(names ...string) (out []workload.Workload) {
 	return out
 }
 
-// desk is a test's cache and clock.
-type desk struct {
+// fixture is a test's cache and clock.
+type fixture struct {
 	t     *testing.T
 	now   time.Time
 	cache *Cache
 	notes []string
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	d := &desk{t: t, now: time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)}
+	d := &fixture{t: t, now: time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)}
 	d.cache = &Cache{
 		Dir: t.TempDir(), MaxAge: DefaultCacheAge, MaxBytes: DefaultCacheBytes,
-		Now: func() time.Time { return d.now }, Note: func(text string) { d.notes = append(d.notes, text) },
+		Now: func() time.Time { return d.now }, Warn: func(text string) { d.notes = append(d.notes, text) },
 	}
 	return d
 }
 
 // collect reads five days with the cache and returns what was asked of the source.
-func (d *desk) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
+func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
 	d.t.Helper()
 	c.asked = nil
 	u, err := Collect(d.t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
@@ -148,7 +148,7 @@ func (d *desk) collect(c *cluster, workloads []workload.Workload) (*Usage, []str
 }
 
 // check holds what was read with the cache against a reading without, and against what should have been asked.
-func (d *desk) check(c *cluster, workloads []workload.Workload, want ...string) {
+func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...string) {
 	d.t.Helper()
 	got, asked, err := d.collect(c, workloads)
 	if err != nil {
@@ -161,17 +161,17 @@ func (d *desk) check(c *cluster, workloads []workload.Workload, want ...string) 
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if got.Containers() != plain.Containers() || got.Containers() != len(workloads) {
-		d.t.Fatalf("%d containers with the cache, %d without", got.Containers(), plain.Containers())
+	if got.ContainerCount() != plain.ContainerCount() || got.ContainerCount() != len(workloads) {
+		d.t.Fatalf("%d containers with the cache, %d without", got.ContainerCount(), plain.ContainerCount())
 	}
 	for key, profile := range plain.profiles {
-		if !bytes.Equal(checkpoint(d.t, profile), checkpoint(d.t, got.profiles[key])) {
+		if !bytes.Equal(marshalProfile(d.t, profile), marshalProfile(d.t, got.profiles[key])) {
 			d.t.Errorf("%v differs with and without the cache", key)
 		}
 	}
 }
 
-func checkpoint(t *testing.T, p *rightsize.Profile) []byte {
+func marshalProfile(t *testing.T, p *rightsize.Profile) []byte {
 	t.Helper()
 	raw, err := p.MarshalBinary()
 	if err != nil {
@@ -181,7 +181,7 @@ func checkpoint(t *testing.T, p *rightsize.Profile) []byte {
 }
 
 func TestCacheAsksForWhatIsMissing(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
 	shop := deployments("shop/w0")
 	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
@@ -205,7 +205,7 @@ func TestCacheAsksForWhatIsMissing(t *testing.T) {
 }
 
 func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
 	if u, _, err := d.collect(c, deployments("shop/w0")); u != nil || !errors.Is(err, errBroken) {
 		t.Fatalf("half a history: %v, %v", u, err)
 	}
@@ -214,7 +214,7 @@ func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
 }
 
 // files lists the days that the cache holds.
-func (d *desk) files(suffix string) (out []string) {
+func (d *fixture) files(suffix string) (out []string) {
 	d.t.Helper()
 	err := filepath.WalkDir(d.cache.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && strings.HasSuffix(path, suffix) {
@@ -238,7 +238,7 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 	}
 	for name, spoil := range damage {
 		t.Run(name, func(t *testing.T) {
-			d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+			d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
 			if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 				t.Fatal(err)
 			}
@@ -263,9 +263,9 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 	}
 }
 
-// TestCacheTakesADayOfAnotherNameForForeign: a file that was moved is not believed.
-func TestCacheTakesADayOfAnotherNameForForeign(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+// TestCacheRejectsRenamedDays: a file that was moved is not believed.
+func TestCacheRejectsRenamedDays(t *testing.T) {
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 		t.Fatal(err)
 	}
@@ -280,9 +280,9 @@ func TestCacheTakesADayOfAnotherNameForForeign(t *testing.T) {
 		"memory 03-07..03-09T00:00 shop", "memory 03-10..03-10T15:30 shop")
 }
 
-// TestCacheTellsServersApart: behind a forwarded port there is today another cluster than yesterday.
-func TestCacheTellsServersApart(t *testing.T) {
-	d, a, b := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}, &cluster{name: "other", step: 30 * time.Minute}
+// TestCacheDistinguishesServers: behind a forwarded port there is today another cluster than yesterday.
+func TestCacheDistinguishesServers(t *testing.T) {
+	d, a, b := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}, &cluster{name: "other", step: 30 * time.Minute}
 	all := []string{"cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop"}
 	today := []string{"cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop"}
 	d.check(a, deployments("shop/w0"), all...)
@@ -295,7 +295,7 @@ func TestCacheTellsServersApart(t *testing.T) {
 }
 
 func TestCacheKeepsNothingOfPartialAnswers(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, warnings: []string{"a store is out of reach"}}
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, warnings: []string{"a store is out of reach"}}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestCacheKeepsNothingOfPartialAnswers(t *testing.T) {
 }
 
 func TestCacheThatCannotBeWritten(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
 	if err := os.WriteFile(filepath.Join(d.cache.Dir, formatDir), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -316,15 +316,15 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 }
 
 func TestSourceThatBreaksItsOrder(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute, backwards: true}
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, backwards: true}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err == nil || !strings.Contains(err.Error(), "day by day") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestClean(t *testing.T) {
-	d, c := newDesk(t), &cluster{name: "a", step: 30 * time.Minute}
-	if err := d.cache.Clean(); err != nil {
+func TestPrune(t *testing.T) {
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	if err := d.cache.Prune(); err != nil {
 		t.Fatalf("a cache that was never used: %v", err)
 	}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
@@ -337,7 +337,7 @@ func TestClean(t *testing.T) {
 		t.Fatalf("%d files, want 5 days of 2 resources", len(days))
 	}
 	var size int64
-	for i, path := range slices.Concat(days, d.files(witnessFile), []string{foreign, torn}) {
+	for i, path := range slices.Concat(days, d.files(fingerprintFile), []string{foreign, torn}) {
 		if i >= len(days)+1 {
 			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
@@ -363,7 +363,7 @@ func TestClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.cache.MaxBytes = size
-	if err := d.cache.Clean(); err != nil {
+	if err := d.cache.Prune(); err != nil {
 		t.Fatal(err)
 	}
 	if left := d.files(daySuffix); len(left) != 6 || strings.Contains(strings.Join(left, " "), "2026-03-06") {
@@ -381,7 +381,7 @@ func TestClean(t *testing.T) {
 }
 
 func FuzzDecodeDay(f *testing.F) {
-	h := header{identity: "url", resource: metrics.CPU, step: time.Minute, day: 20000}
+	h := dayHeader{identity: "url", resource: metrics.CPU, step: time.Minute, day: 20000}
 	profile := rightsize.NewProfile()
 	profile.AddCPU(rightsize.Usage{Pod: "p", Series: series.Series{Start: h.day.Start(), Step: time.Minute, Values: []float64{1, 2}}})
 	good, err := encodeDay(h, []string{"bank", "shop"}, map[container]*rightsize.Profile{{identity{"shop", "Deployment", "web"}, "app", ""}: profile})
@@ -389,7 +389,7 @@ func FuzzDecodeDay(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good[:len(good)-4])
-	f.Add([]byte(dayMagic))
+	f.Add([]byte(dayFileMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// With its checksum right, the rest has to hold by itself.
 		raw := appendChecksum(slices.Clone(body))

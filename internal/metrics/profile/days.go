@@ -17,32 +17,32 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// dayReading reads use day by day: finished days from the cache where they are there, the rest from the source. With
+// dayCollector reads use day by day: finished days from the cache where they are there, the rest from the source. With
 // and without a cache the sketches of a day are made in the same way, so that both lead to the same numbers.
-type dayReading struct {
+type dayCollector struct {
 	usage  *Usage
 	source metrics.DayReader
 	// days is nil where nothing is kept.
-	days *dayStore
+	days *serverCache
 }
 
-// stretch is a run of days of which the same namespaces have to be read.
-type stretch struct {
+// dayRange is a run of days of which the same namespaces have to be read.
+type dayRange struct {
 	first, last series.Day
 	namespaces  []string
 }
 
-func (r *dayReading) read(ctx context.Context, req metrics.UsageRequest) error {
+func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error {
 	first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
 	if r.days == nil || len(req.Namespaces) == 0 {
-		return r.readStretch(ctx, req, stretch{first, last, req.Namespaces})
+		return r.readRange(ctx, req, dayRange{first, last, req.Namespaces})
 	}
 	var err error
 	// The step is part of what names a cached day: what was read with another one weighs otherwise.
 	if req.Step, err = r.source.Step(ctx, req.Resource, req.End); err != nil {
 		return err
 	}
-	var missing []stretch
+	var missing []dayRange
 	for d := first; d <= last; d++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -54,20 +54,20 @@ func (r *dayReading) read(ctx context.Context, req metrics.UsageRequest) error {
 		if n := len(missing); n > 0 && missing[n-1].last == d-1 && slices.Equal(missing[n-1].namespaces, rest) {
 			missing[n-1].last = d
 		} else if len(rest) > 0 {
-			missing = append(missing, stretch{d, d, rest})
+			missing = append(missing, dayRange{d, d, rest})
 		}
 	}
 	for _, m := range missing {
-		if err := r.readStretch(ctx, req, m); err != nil {
+		if err := r.readRange(ctx, req, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readStretch reads a stretch in one go and keeps each of its days as soon as it is whole, so that a reading that is
+// readRange reads a stretch in one go and keeps each of its days as soon as it is whole, so that a reading that is
 // interrupted has not been in vain.
-func (r *dayReading) readStretch(ctx context.Context, req metrics.UsageRequest, s stretch) error {
+func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, s dayRange) error {
 	req.Namespaces = s.namespaces
 	if start := s.first.Start(); start.After(req.Start) {
 		req.Start = start
@@ -75,7 +75,7 @@ func (r *dayReading) readStretch(ctx context.Context, req metrics.UsageRequest, 
 	if end := s.last.End(); end.Before(req.End) {
 		req.End = end
 	}
-	open := newDayUse(s.first)
+	open := newDayUsage(s.first)
 	err := r.source.Usage(ctx, req, func(c metrics.Chunk) error {
 		day := series.DayOf(c.Series.Start)
 		if day < open.day {
@@ -83,13 +83,13 @@ func (r *dayReading) readStretch(ctx context.Context, req metrics.UsageRequest, 
 		}
 		for open.day < day {
 			r.finish(req, open)
-			open = newDayUse(open.day + 1)
+			open = newDayUsage(open.day + 1)
 		}
 		key := r.usage.keyOf(c.Key)
-		if r.days == nil && !r.usage.wants(key) {
+		if r.days == nil && !r.usage.includes(key) {
 			return nil
 		}
-		if r.usage.wants(key) {
+		if r.usage.includes(key) {
 			r.usage.totals.add(key.identity, c, req.Resource)
 		}
 		open.add(key, c, req.Resource)
@@ -98,13 +98,13 @@ func (r *dayReading) readStretch(ctx context.Context, req metrics.UsageRequest, 
 	if err != nil {
 		return err
 	}
-	for ; open.day <= s.last; open = newDayUse(open.day + 1) {
+	for ; open.day <= s.last; open = newDayUsage(open.day + 1) {
 		r.finish(req, open)
 	}
 	return nil
 }
 
-func (r *dayReading) finish(req metrics.UsageRequest, d *dayUse) {
+func (r *dayCollector) finish(req metrics.UsageRequest, d *dayUsage) {
 	if r.days != nil && r.days.final(d.day, req) {
 		r.days.save(d, req)
 	}
@@ -114,17 +114,17 @@ func (r *dayReading) finish(req metrics.UsageRequest, d *dayUse) {
 	}
 }
 
-// dayUse is what all containers of some namespaces used of one resource on one day.
-type dayUse struct {
+// dayUsage is what all containers of some namespaces used of one resource on one day.
+type dayUsage struct {
 	day      series.Day
 	profiles map[container]*rightsize.Profile
 	// pods are a few names, sorted by hash, by which a server can be known again.
 	pods []hashedPod
 	// seen are the containers of pods of which use was read.
-	seen map[seenPod]bool
+	seen map[podContainer]bool
 }
 
-type seenPod struct {
+type podContainer struct {
 	container
 	pod string
 }
@@ -134,35 +134,35 @@ type hashedPod struct {
 	name string
 }
 
-// maxWitnesses is how many pods a server is known by.
-const maxWitnesses = 32
+// maxFingerprintPods is how many pods a server is known by.
+const maxFingerprintPods = 32
 
-func newDayUse(day series.Day) *dayUse {
-	return &dayUse{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[seenPod]bool{}}
+func newDayUsage(day series.Day) *dayUsage {
+	return &dayUsage{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[podContainer]bool{}}
 }
 
-func (d *dayUse) add(key container, c metrics.Chunk, resource metrics.Resource) {
+func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.Resource) {
 	profile := d.profiles[key]
 	if profile == nil {
 		profile = rightsize.NewProfile()
 		d.profiles[key] = profile
 	}
-	addChunk(profile, c, resource, d.startOf(key, c))
+	addChunk(profile, c, resource, d.startTime(key, c))
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.Key.Pod))
 	p := hashedPod{h.Sum32(), c.Key.Pod}
 	i, found := slices.BinarySearchFunc(d.pods, p, func(a, b hashedPod) int { return cmp.Compare(a.hash, b.hash) })
-	if found || i >= maxWitnesses {
+	if found || i >= maxFingerprintPods {
 		return
 	}
 	d.pods = slices.Insert(d.pods, i, p)
-	d.pods = d.pods[:min(len(d.pods), maxWitnesses)]
+	d.pods = d.pods[:min(len(d.pods), maxFingerprintPods)]
 }
 
-// startOf is when a container started: where the first use of its pod on a day is not at the begin of the day, it was not
+// startTime is when a container started: where the first use of its pod on a day is not at the begin of the day, it was not
 // there before. After a gap over midnight that is not so, and the few minutes that count as a start then do no harm.
-func (d *dayUse) startOf(key container, c metrics.Chunk) time.Time {
-	pod := seenPod{key, c.Key.Pod}
+func (d *dayUsage) startTime(key container, c metrics.Chunk) time.Time {
+	pod := podContainer{key, c.Key.Pod}
 	if d.seen[pod] || len(c.Series.Values) == 0 {
 		return time.Time{}
 	}
@@ -173,5 +173,5 @@ func (d *dayUse) startOf(key container, c metrics.Chunk) time.Time {
 	return time.Time{}
 }
 
-// settled is how long after its end a day may still change: remote writers and object stores lag behind.
-const settled = 3 * time.Hour
+// settleTime is how long after its end a day may still change: remote writers and object stores lag behind.
+const settleTime = 3 * time.Hour

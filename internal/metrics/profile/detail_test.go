@@ -34,11 +34,11 @@ func agents(grid promserver.Grid, cache string) []promserver.Series {
 		with := func(metric string, pairs ...string) []string { return append([]string{"__name__", metric}, pairs...) }
 		memory := 1e8 * float64(1+9*(i/2))
 		all = append(all,
-			live(grid, 0, grid.Len(), func(r *rand.Rand, last float64) float64 { return last + 60*0.1*float64(1+9*(i/2))*r.Float64() },
+			randomSeries(grid, 0, grid.Len(), func(r *rand.Rand, last float64) float64 { return last + 60*0.1*float64(1+9*(i/2))*r.Float64() },
 				with("container_cpu_usage_seconds_total", append(app, "cpu", "total")...)...),
-			live(grid, 0, grid.Len(), always(memory), with("container_memory_working_set_bytes", app...)...),
-			live(grid, 0, grid.Len(), always(1), with("kube_pod_owner", append(own, "owner_kind", "DaemonSet", "owner_name", "agent", "owner_is_controller", "true")...)...),
-			live(grid, 0, grid.Len(), always(1), with("kube_pod_info", append(own, "node", node, "created_by_kind", "DaemonSet", "created_by_name", "agent")...)...))
+			randomSeries(grid, 0, grid.Len(), always(memory), with("container_memory_working_set_bytes", app...)...),
+			randomSeries(grid, 0, grid.Len(), always(1), with("kube_pod_owner", append(own, "owner_kind", "DaemonSet", "owner_name", "agent", "owner_is_controller", "true")...)...),
+			randomSeries(grid, 0, grid.Len(), always(1), with("kube_pod_info", append(own, "node", node, "created_by_kind", "DaemonSet", "created_by_name", "agent")...)...))
 		if cache == "" {
 			continue
 		}
@@ -46,7 +46,7 @@ func agents(grid promserver.Grid, cache string) []promserver.Series {
 		if cache == "container_memory_total_active_file_bytes" {
 			level = memory * 0.6
 		}
-		all = append(all, live(grid, 0, grid.Len(), always(level), with(cache, app...)...))
+		all = append(all, randomSeries(grid, 0, grid.Len(), always(level), with(cache, app...)...))
 	}
 	return all
 }
@@ -73,12 +73,12 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 	grid := promserver.Grid{Start: now.Add(-9 * 24 * time.Hour), End: now, Step: time.Minute}
 	for name, c := range map[string]struct {
 		metric string
-		basis  rightsize.HeldBasis
+		basis  rightsize.ReclaimBasis
 		held   float64
 	}{
-		"active file": {"container_memory_total_active_file_bytes", rightsize.LessActiveFile, 4e8},
+		"active file": {"container_memory_total_active_file_bytes", rightsize.WithoutActiveFile, 4e8},
 		"rss alone":   {"container_memory_rss", rightsize.AnonymousOnly, 4e8},
-		"neither":     {"", rightsize.NotTold, 0},
+		"neither":     {"", rightsize.BasisUnknown, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Close()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.now = now
 			read := func(cache *Cache, groups rightsize.NodeGroups) (*Usage, int64) {
 				cfg := prometheus.DefaultConfig()
@@ -103,7 +103,7 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u.Constrain(workload.Constraints{Nodes: groups})
+				u.SetConstraints(workload.Constraints{Nodes: groups})
 				return u, source.Stats().Queries
 			}
 			groups := nodesOf()
@@ -116,7 +116,7 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 			}
 			key := container{identity: identityOf(agentSet()[0].Ref), name: "agent"}
 			for _, u := range []*Usage{cold, warm} {
-				if !bytes.Equal(checkpoint(t, plain.profiles[key]), checkpoint(t, u.profiles[key])) {
+				if !bytes.Equal(marshalProfile(t, plain.profiles[key]), marshalProfile(t, u.profiles[key])) {
 					t.Error("with and without the cache differ")
 				}
 			}
@@ -125,11 +125,11 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 					t.Errorf("%v differs where groups are not asked for", day.Day)
 				}
 			}
-			if len(warm.grouped) != 2 || len(ungrouped.grouped) != 0 && len(ungrouped.Resource(agentSet()[0], rightsize.Policy{}, now).Containers[0].Groups) != 0 {
+			if len(warm.grouped) != 2 || len(ungrouped.grouped) != 0 && len(ungrouped.ResourceInput(agentSet()[0], rightsize.Policy{}, now).Containers[0].Groups) != 0 {
 				t.Errorf("%d groups, %d without any", len(warm.grouped), len(ungrouped.grouped))
 			}
 			for k, p := range plain.grouped {
-				if !bytes.Equal(checkpoint(t, p), checkpoint(t, warm.grouped[k])) {
+				if !bytes.Equal(marshalProfile(t, p), marshalProfile(t, warm.grouped[k])) {
 					t.Errorf("%v differs with and without the cache", k)
 				}
 			}
@@ -138,17 +138,17 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 	}
 }
 
-func checkDetails(t *testing.T, u *Usage, basis rightsize.HeldBasis, held float64, now time.Time) {
+func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held float64, now time.Time) {
 	t.Helper()
 	whole := u.Profile(agentSet()[0].Ref, "agent").Days()
 	for _, day := range whole {
-		if day.HeldBasis != basis {
-			t.Fatalf("%v: basis %d, want %d", day.Day, day.HeldBasis, basis)
+		if day.ReclaimBasis != basis {
+			t.Fatalf("%v: basis %d, want %d", day.Day, day.ReclaimBasis, basis)
 		}
 	}
 	most := 0.0
 	for _, p := range whole[1].Peaks {
-		most = math.Max(most, float64(p.Held))
+		most = math.Max(most, float64(p.Unreclaimable))
 	}
 	if math.Abs(most-held) > 1e3 {
 		t.Errorf("held %v, want %v", most, held)
@@ -157,7 +157,7 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.HeldBasis, held float6
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := u.Resource(agentSet()[0], policy, now).Containers[0]
+	in := u.ResourceInput(agentSet()[0], policy, now).Containers[0]
 	r := rightsize.Recommend(rightsize.Input{Profile: in.Profile, Groups: in.Groups, Now: now}, policy)
 	if len(r.NodeGroups) != 2 || r.NodeGroups[0].Group != "crane.io/nodepool=large" || r.NodeGroups[0].Pods != 2 {
 		t.Fatalf("%+v", r.NodeGroups)
@@ -166,7 +166,7 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.HeldBasis, held float6
 	if large < 4*small || *r.Target.MemoryRequest < large {
 		t.Errorf("large %d, small %d, all %d", large, small, *r.Target.MemoryRequest)
 	}
-	if told := r.Memory.Estimate < 9e8; told != (basis == rightsize.LessActiveFile) {
+	if told := r.Memory.Estimate < 9e8; told != (basis == rightsize.WithoutActiveFile) {
 		t.Errorf("basis %d: estimate %v", basis, r.Memory.Estimate)
 	}
 }
@@ -182,7 +182,7 @@ func (c *teller) MemoryDetails() []metrics.Resource {
 }
 
 func (c *teller) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	if req.Resource.ByTheHour() {
+	if req.Resource.IsHourly() {
 		c.details = append(c.details, req.Resource)
 	}
 	if req.Resource == metrics.HeldMemory {
@@ -194,7 +194,7 @@ func (c *teller) Usage(ctx context.Context, req metrics.UsageRequest, visit func
 // TestDetailsAreAskedForInOrder: what tells less is asked for only where the other is missing, and neither for finished
 // days that are kept.
 func TestDetailsAreAskedForInOrder(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	c := &teller{cluster: cluster{name: "a", step: 30 * time.Minute}}
 	for range 2 {
 		if _, err := Collect(t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: deployments("shop/w0"), End: d.now, Length: 5 * 24 * time.Hour}); err != nil {

@@ -26,7 +26,7 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 	for _, ns := range []string{"bank", "shop"} {
 		for w := range 2 {
 			rs := fmt.Sprintf("w%d-5d4f8c7b9d", w)
-			all = append(all, live(grid, 0, grid.Len(), func(*rand.Rand, float64) float64 { return 1 },
+			all = append(all, randomSeries(grid, 0, grid.Len(), func(*rand.Rand, float64) float64 { return 1 },
 				"__name__", "kube_replicaset_owner", "namespace", ns, "replicaset", rs, "owner_kind", "Deployment",
 				"owner_name", fmt.Sprintf("w%d", w), "owner_is_controller", "true"))
 			for p := range 6 {
@@ -34,15 +34,15 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 				from := grid.Len() * p / 8
 				to := min(grid.Len(), from+grid.Len()*3/8)
 				all = append(all,
-					live(grid, from, to, func(r *rand.Rand, last float64) float64 {
+					randomSeries(grid, from, to, func(r *rand.Rand, last float64) float64 {
 						if r.IntN(2000) == 0 {
 							return 0
 						}
 						return last + 60*r.Float64()*(1+float64(w))
 					}, "__name__", "container_cpu_usage_seconds_total", "namespace", ns, "pod", pod, "container", "app", "cpu", "total"),
-					live(grid, from, to, func(r *rand.Rand, _ float64) float64 { return math.Round(1e9 * r.Float64()) },
+					randomSeries(grid, from, to, func(r *rand.Rand, _ float64) float64 { return math.Round(1e9 * r.Float64()) },
 						"__name__", "container_memory_working_set_bytes", "namespace", ns, "pod", pod, "container", "app"),
-					live(grid, from, to, func(*rand.Rand, float64) float64 { return 1 },
+					randomSeries(grid, from, to, func(*rand.Rand, float64) float64 { return 1 },
 						"__name__", "kube_pod_owner", "namespace", ns, "pod", pod, "owner_kind", "ReplicaSet", "owner_name", rs, "owner_is_controller", "true"))
 			}
 		}
@@ -56,7 +56,7 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.now = now
 	read := func(cache *Cache, names ...string) (*Usage, int64) {
 		cfg := prometheus.DefaultConfig()
@@ -72,8 +72,8 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 		return u, source.Stats().Queries
 	}
 	want, _ := read(nil, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
-	if want.Containers() != 4 {
-		t.Fatalf("%d containers, want 4", want.Containers())
+	if want.ContainerCount() != 4 {
+		t.Fatalf("%d containers, want 4", want.ContainerCount())
 	}
 	_, cold := read(d.cache, "shop/w0")
 	got, _ := read(d.cache, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
@@ -82,8 +82,8 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 		t.Errorf("%d queries of two namespaces with the cache, %d of one without", warm, cold)
 	}
 	for key, profile := range want.profiles {
-		raw := checkpoint(t, profile)
-		if !bytes.Equal(raw, checkpoint(t, got.profiles[key])) || !bytes.Equal(raw, checkpoint(t, again.profiles[key])) {
+		raw := marshalProfile(t, profile)
+		if !bytes.Equal(raw, marshalProfile(t, got.profiles[key])) || !bytes.Equal(raw, marshalProfile(t, again.profiles[key])) {
 			t.Errorf("%v differs with and without the cache", key)
 		}
 	}
@@ -92,8 +92,8 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 	}
 }
 
-// live lives within [from, to) of the grid, with a sample in fifty missing.
-func live(grid promserver.Grid, from, to int, next func(r *rand.Rand, last float64) float64, pairs ...string) promserver.Series {
+// randomSeries lives within [from, to) of the grid, with a sample in fifty missing.
+func randomSeries(grid promserver.Grid, from, to int, next func(r *rand.Rand, last float64) float64, pairs ...string) promserver.Series {
 	l := labels.FromStrings(pairs...)
 	random, last := rand.New(rand.NewPCG(l.Hash(), uint64(grid.Step))), 0.0
 	return promserver.Series{Labels: l, Fill: func(dst []float64, first int) {

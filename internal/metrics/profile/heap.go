@@ -10,22 +10,22 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// heap is what the Java runtimes of a container's pods said of their heaps at most.
-type heap struct{ max, live series.Bytes }
+// heapSizes is what the Java runtimes of a container's pods said of their heaps at most.
+type heapSizes struct{ max, live series.Bytes }
 
 func (u *Usage) addHeap(h metrics.Heap) error {
 	id := identityOf(h.Key.Workload)
 	if _, wanted := u.byWorkload[id]; wanted {
 		key := container{identity: id, name: h.Key.Container}
 		known := u.heaps[key]
-		u.heaps[key] = heap{max: max(known.max, h.Max), live: max(known.live, h.Live)}
+		u.heaps[key] = heapSizes{max: max(known.max, h.Max), live: max(known.live, h.Live)}
 	}
 	return nil
 }
 
-// jvmOf puts together what flags and metrics say of a Java heap. Where no flag bounds the heap, the JVM takes a share of the
+// jvm puts together what flags and metrics say of a Java heap. Where no flag bounds the heap, the JVM takes a share of the
 // limit, and what it has now tells which: a limit that falls takes heap away.
-func (u *Usage) jvmOf(ref workload.Ref, c workload.Container) *rightsize.JVM {
+func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	said, known := u.heaps[container{identity: identityOf(ref), name: c.Name}]
 	if !known {
 		return c.JVM

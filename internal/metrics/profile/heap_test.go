@@ -11,9 +11,9 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// TestJVMOf: flags say how large a heap may become, metrics how much of it lives; without flags the limit of today tells
+// TestJVM: flags say how large a heap may become, metrics how much of it lives; without flags the limit of today tells
 // the share.
-func TestJVMOf(t *testing.T) {
+func TestJVM(t *testing.T) {
 	const gib = 1 << 30
 	flags := func(j rightsize.JVM) *rightsize.JVM { return &j }
 	limited := workload.Resources{Memory: 4 * gib}
@@ -34,7 +34,7 @@ func TestJVMOf(t *testing.T) {
 		"live data are unknown":   {nil, limited, []metrics.Heap{{Max: gib}}, flags(rightsize.JVM{MaxHeap: gib})},
 		"nothing that is bounded": {nil, limited, []metrics.Heap{{}}, nil},
 	} {
-		u := &Usage{heaps: map[container]heap{}, byWorkload: map[identity][]string{identityOf(web().Ref): nil}}
+		u := &Usage{heaps: map[container]heapSizes{}, byWorkload: map[identity][]string{identityOf(web().Ref): nil}}
 		for _, h := range c.said {
 			if h.Key.Pod == "" {
 				h.Key = key("shop", "Deployment", "web", "web-1", "app")
@@ -43,7 +43,7 @@ func TestJVMOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := u.jvmOf(web().Ref, workload.Container{Name: "app", JVM: c.flags, Limits: c.limits})
+		got := u.jvm(web().Ref, workload.Container{Name: "app", JVM: c.flags, Limits: c.limits})
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

@@ -53,7 +53,7 @@ type Usage struct {
 	// kills are those of a container for lack of memory; their memory is 0 where the source does not know it.
 	kills map[container][]rightsize.OOM
 	// heaps are what Java runtimes said, the largest of all pods of a container.
-	heaps map[container]heap
+	heaps map[container]heapSizes
 	// byWorkload lists the containers that were seen of each workload.
 	byWorkload map[identity][]string
 	// constraints are what the cluster sets to sizes.
@@ -84,7 +84,7 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		grouped:    map[container]*rightsize.Profile{},
 		nodeGroups: req.NodeGroups,
 		kills:      map[container][]rightsize.OOM{},
-		heaps:      map[container]heap{},
+		heaps:      map[container]heapSizes{},
 		byWorkload: map[identity][]string{},
 	}
 	distinct := map[string]bool{}
@@ -144,12 +144,12 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 func (u *Usage) reader(ctx context.Context, from Source) func(context.Context, metrics.UsageRequest) error {
 	days, byDay := from.Usage.(metrics.DayReader)
 	if byDay {
-		r := &dayReading{usage: u, source: days, days: from.Cache.open(ctx, days, u.nodeGroups != nil)}
+		r := &dayCollector{usage: u, source: days, days: from.Cache.open(ctx, days, u.nodeGroups != nil)}
 		return r.read
 	}
 	return func(ctx context.Context, req metrics.UsageRequest) error {
 		return from.Usage.Usage(ctx, req, func(c metrics.Chunk) error {
-			if key := u.keyOf(c.Key); u.wants(key) {
+			if key := u.keyOf(c.Key); u.includes(key) {
 				u.totals.add(key.identity, c, req.Resource)
 				for _, p := range u.profilesOf(key) {
 					addChunk(p, c, req.Resource, time.Time{})
@@ -174,7 +174,7 @@ func (u *Usage) readDetails(
 		}
 		for _, p := range u.profiles {
 			for _, d := range p.Days() {
-				if d.HeldBasis != rightsize.NotTold {
+				if d.ReclaimBasis != rightsize.BasisUnknown {
 					return nil
 				}
 			}
@@ -194,13 +194,13 @@ func (u *Usage) keyOf(key metrics.ContainerKey) container {
 // daemonSet is the kind whose pods run on unlike nodes and share one template.
 const daemonSet = "DaemonSet"
 
-// ofAllNodes is the key of the container whatever the nodes.
-func (c container) ofAllNodes() container {
+// withoutGroup is the key of the container whatever the nodes.
+func (c container) withoutGroup() container {
 	c.group = ""
 	return c
 }
 
-func (u *Usage) wants(key container) bool {
+func (u *Usage) includes(key container) bool {
 	_, wanted := u.byWorkload[key.identity]
 	return wanted
 }
@@ -218,7 +218,7 @@ func (u *Usage) profile(key container) *rightsize.Profile {
 
 // profilesOf returns the profile of a container, and the part of it that is of the nodes of the key's group.
 func (u *Usage) profilesOf(key container) []*rightsize.Profile {
-	out := []*rightsize.Profile{u.profile(key.ofAllNodes())}
+	out := []*rightsize.Profile{u.profile(key.withoutGroup())}
 	if key.group == "" {
 		return out
 	}
@@ -232,7 +232,7 @@ func (u *Usage) profilesOf(key container) []*rightsize.Profile {
 
 // merge adds a day's sketch of a container that is wanted.
 func (u *Usage) merge(key container, day *rightsize.Profile) {
-	if !u.wants(key) {
+	if !u.includes(key) {
 		return
 	}
 	for _, p := range u.profilesOf(key) {
@@ -248,9 +248,9 @@ func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.Reso
 	case metrics.Memory:
 		profile.AddMemory(use)
 	case metrics.HeldMemory:
-		profile.AddHeld(use, rightsize.LessActiveFile)
+		profile.AddUnreclaimable(use, rightsize.WithoutActiveFile)
 	case metrics.AnonymousMemory:
-		profile.AddHeld(use, rightsize.AnonymousOnly)
+		profile.AddUnreclaimable(use, rightsize.AnonymousOnly)
 	}
 }
 
@@ -268,9 +268,9 @@ func (u *Usage) Profile(ref workload.Ref, name string) *rightsize.Profile {
 	return u.profiles[container{identity: identityOf(ref), name: name}]
 }
 
-// Seen returns the names of the workload's containers that have a profile, sorted. There may be some that the pod
+// ContainerNames returns the names of the workload's containers that have a profile, sorted. There may be some that the pod
 // template does not have: injected ones, and those of earlier templates.
-func (u *Usage) Seen(ref workload.Ref) []string { return u.byWorkload[identityOf(ref)] }
+func (u *Usage) ContainerNames(ref workload.Ref) []string { return u.byWorkload[identityOf(ref)] }
 
-// Containers is the number of containers with a profile.
-func (u *Usage) Containers() int { return len(u.profiles) }
+// ContainerCount is the number of containers with a profile.
+func (u *Usage) ContainerCount() int { return len(u.profiles) }

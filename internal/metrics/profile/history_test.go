@@ -81,8 +81,8 @@ func TestCollect(t *testing.T) {
 	if len(r.asked) != 2 || !slices.Equal(r.asked[0].Namespaces, []string{"data", "shop"}) || !r.asked[0].Start.Equal(end.Add(-48*time.Hour)) {
 		t.Errorf("asked %+v", r.asked)
 	}
-	if got := u.Seen(web().Ref); !slices.Equal(got, []string{"app", "injected"}) || u.Containers() != 2 {
-		t.Errorf("containers %v, %d in all", got, u.Containers())
+	if got := u.ContainerNames(web().Ref); !slices.Equal(got, []string{"app", "injected"}) || u.ContainerCount() != 2 {
+		t.Errorf("containers %v, %d in all", got, u.ContainerCount())
 	}
 	day := u.Profile(web().Ref, "app").Days()[0]
 	if day.CPU.Total() != 6 || day.Memory.Total() != 6 {
@@ -92,8 +92,8 @@ func TestCollect(t *testing.T) {
 		t.Error("a profile of what was never seen")
 	}
 
-	in := u.Resource(web(), rightsize.Policy{Name: "p"}, end)
-	if len(in.Containers) != 2 || !in.Containers[0].RunsToEnd || in.Containers[1].RunsToEnd || in.Containers[1].Profile == nil {
+	in := u.ResourceInput(web(), rightsize.Policy{Name: "p"}, end)
+	if len(in.Containers) != 2 || !in.Containers[0].Init || in.Containers[1].Init || in.Containers[1].Profile == nil {
 		t.Fatalf("input %+v", in)
 	}
 	app := in.Containers[1]
@@ -121,7 +121,7 @@ func TestOOMMemory(t *testing.T) {
 		"neither": {workload.Container{Name: "app"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := u.oomsOf(web().Ref, c.c)
+			got := u.oomKills(web().Ref, c.c)
 			if c.want == 0 {
 				if len(got) != 0 {
 					t.Errorf("a kill at an unknown size: %+v", got)
@@ -143,7 +143,7 @@ func TestOOMMemoryKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
-	if got := u.oomsOf(web().Ref, c); len(got) != 1 || got[0] != kill {
+	if got := u.oomKills(web().Ref, c); len(got) != 1 || got[0] != kill {
 		t.Errorf("%+v", got)
 	}
 }
@@ -155,7 +155,7 @@ func TestCollectFails(t *testing.T) {
 	if u != nil || !errors.Is(err, boom) {
 		t.Errorf("half a history: %v, %v", u, err)
 	}
-	if u, err = Collect(t.Context(), Source{Usage: r}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.Containers() != 0 || len(r.asked) != 1 {
+	if u, err = Collect(t.Context(), Source{Usage: r}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.ContainerCount() != 0 || len(r.asked) != 1 {
 		t.Errorf("no workloads: %v, %v, asked %d times", u, err, len(r.asked))
 	}
 }

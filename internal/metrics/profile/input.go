@@ -12,28 +12,28 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource puts together what the Resource recommender needs to know of a workload.
-func (u *Usage) Resource(w workload.Workload, policy rightsize.Policy, now time.Time) resource.Input {
+// ResourceInput puts together what the Resource recommender needs to know of a workload.
+func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now time.Time) resource.Input {
 	in := resource.Input{Policy: policy, Now: now, MaxCPU: u.constraints.MaxCPU, MaxMemory: u.constraints.MaxMemory}
 	for _, c := range w.Containers {
 		in.Containers = append(in.Containers, resource.Container{
-			Name:      c.Name,
-			RunsToEnd: c.Role == workload.Init,
-			Sidecar:   c.Role == workload.Sidecar,
-			Profile:   u.Profile(w.Ref, c.Name),
-			Current:   Current(c),
-			OOMs:      u.oomsOf(w.Ref, c),
-			Runs:      w.Kind == "Job" || w.Kind == "CronJob",
-			JVM:       u.jvmOf(w.Ref, c),
-			HPA:       u.constraints.HPA(w.Ref, c.Name),
-			Groups:    u.groupsOf(w.Ref, c.Name),
+			Name:    c.Name,
+			Init:    c.Role == workload.Init,
+			Sidecar: c.Role == workload.Sidecar,
+			Profile: u.Profile(w.Ref, c.Name),
+			Current: CurrentResources(c),
+			OOMs:    u.oomKills(w.Ref, c),
+			Job:     w.Kind == "Job" || w.Kind == "CronJob",
+			JVM:     u.jvm(w.Ref, c),
+			HPA:     u.constraints.UtilizationTargets(w.Ref, c.Name),
+			Groups:  u.nodeGroupUsage(w.Ref, c.Name),
 		})
 	}
 	return in
 }
 
-// groupsOf are the uses of a DaemonSet's container by the groups of the nodes that there are today.
-func (u *Usage) groupsOf(ref workload.Ref, name string) []rightsize.NodeGroupUse {
+// nodeGroupUsage are the uses of a DaemonSet's container by the groups of the nodes that there are today.
+func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGroupUse {
 	if ref.Kind != daemonSet {
 		return nil
 	}
@@ -47,13 +47,13 @@ func (u *Usage) groupsOf(ref workload.Ref, name string) []rightsize.NodeGroupUse
 	return out
 }
 
-// Constrain sets what Resource says of nodes and autoscalers.
-func (u *Usage) Constrain(c workload.Constraints) { u.constraints = c }
+// SetConstraints sets what Resource says of nodes and autoscalers.
+func (u *Usage) SetConstraints(c workload.Constraints) { u.constraints = c }
 
-// oomsOf gives each kill the memory that the container had then. Where the source does not know it, as far as that can be
+// oomKills gives each kill the memory that the container had then. Where the source does not know it, as far as that can be
 // told: the peak of that day, and no more than today's limit or request. Today's limit alone would be wrong: it may have
 // been raised because of the kill.
-func (u *Usage) oomsOf(ref workload.Ref, c workload.Container) []rightsize.OOM {
+func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	key := container{identity: identityOf(ref), name: c.Name}
 	var out []rightsize.OOM
 	for _, kill := range u.kills[key] {
@@ -61,7 +61,7 @@ func (u *Usage) oomsOf(ref workload.Ref, c workload.Container) []rightsize.OOM {
 			out = append(out, kill)
 			continue
 		}
-		memory := peakOn(u.profiles[key], series.DayOf(kill.At))
+		memory := peakMemory(u.profiles[key], series.DayOf(kill.At))
 		for _, bound := range []series.Bytes{c.Limits.Memory, c.Requests.Memory} {
 			if memory == 0 || bound != 0 && bound < memory {
 				memory = bound
@@ -77,7 +77,7 @@ func (u *Usage) oomsOf(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	return out
 }
 
-func peakOn(p *rightsize.Profile, date series.Day) series.Bytes {
+func peakMemory(p *rightsize.Profile, date series.Day) series.Bytes {
 	for _, d := range p.Days() {
 		if d.Day == date && d.Memory.Total() > 0 {
 			return series.Bytes(d.Memory.Max())
@@ -86,15 +86,15 @@ func peakOn(p *rightsize.Profile, date series.Day) series.Bytes {
 	return 0
 }
 
-// Current translates what a container asks for today: what is zero there is absent here.
-func Current(c workload.Container) rightsize.Resources {
+// CurrentResources translates what a container asks for today: what is zero there is absent here.
+func CurrentResources(c workload.Container) rightsize.Resources {
 	return rightsize.Resources{
-		CPURequest: present(c.Requests.CPU), CPULimit: present(c.Limits.CPU),
-		MemoryRequest: present(c.Requests.Memory), MemoryLimit: present(c.Limits.Memory),
+		CPURequest: pointerIfSet(c.Requests.CPU), CPULimit: pointerIfSet(c.Limits.CPU),
+		MemoryRequest: pointerIfSet(c.Requests.Memory), MemoryLimit: pointerIfSet(c.Limits.Memory),
 	}
 }
 
-func present[T series.MilliCPU | series.Bytes](v T) *T {
+func pointerIfSet[T series.MilliCPU | series.Bytes](v T) *T {
 	if v == 0 {
 		return nil
 	}

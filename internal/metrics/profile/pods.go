@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// PodUse is the mean use of each pod over a window.
-type PodUse struct {
+// PodUsage is the mean use of each pod over a window.
+type PodUsage struct {
 	pods map[podName]map[string]*containerMeans
 }
 
@@ -40,10 +40,10 @@ func (m *mean) add(values []float64) {
 
 func (m mean) value() float64 { return m.sum / float64(m.n) }
 
-// ReadPodUse reads CPU and memory of all pods of some namespaces (empty: all) over [start, end). The mean of a container
+// ReadPodUsage reads CPU and memory of all pods of some namespaces (empty: all) over [start, end). The mean of a container
 // is over the samples that there are: a pod that is a minute old has the mean of its minute.
-func ReadPodUse(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUse, error) {
-	u := &PodUse{pods: map[podName]map[string]*containerMeans{}}
+func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
+	u := &PodUsage{pods: map[podName]map[string]*containerMeans{}}
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
 		err := from.Usage(ctx, metrics.UsageRequest{
 			Namespaces: namespaces, Resource: resource, Start: start, End: end,
@@ -63,7 +63,7 @@ func ReadPodUse(ctx context.Context, from metrics.UsageReader, namespaces []stri
 	return u, nil
 }
 
-func (u *PodUse) container(key metrics.ContainerKey) *containerMeans {
+func (u *PodUsage) container(key metrics.ContainerKey) *containerMeans {
 	pod := podName{key.Workload.Namespace, key.Pod}
 	if u.pods[pod] == nil {
 		u.pods[pod] = map[string]*containerMeans{}
@@ -74,8 +74,8 @@ func (u *PodUse) container(key metrics.ContainerKey) *containerMeans {
 	return u.pods[pod][key.Container]
 }
 
-// Of is the mean use of a pod: the sum over its containers. ok is false where CPU or memory of all of them is unknown.
-func (u *PodUse) Of(namespace, pod string) (use cost.Amounts, ok bool) {
+// Mean is the mean use of a pod: the sum over its containers. ok is false where CPU or memory of all of them is unknown.
+func (u *PodUsage) Mean(namespace, pod string) (use cost.Amounts, ok bool) {
 	var cpu, memory float64
 	var withCPU, withMemory bool
 	for _, c := range u.pods[podName{namespace, pod}] {

@@ -37,7 +37,7 @@ func values(pod, container string, v ...float64) metrics.Chunk {
 	return metrics.Chunk{Key: key("shop", "Deployment", "web", pod, container), Series: series.Series{Step: time.Minute, Values: v}}
 }
 
-func TestReadPodUse(t *testing.T) {
+func TestReadPodUsage(t *testing.T) {
 	source := &byResource{
 		cpu: []metrics.Chunk{
 			values("a", "app", 1, series.Gap(), 2), values("a", "app", 3), // Two chunks of one container: the mean is 2.
@@ -47,23 +47,23 @@ func TestReadPodUse(t *testing.T) {
 		},
 		memory: []metrics.Chunk{values("a", "app", 100, 300), values("a", "side", 50), values("c", "app", 1)},
 	}
-	got, err := ReadPodUse(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0))
+	got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if use, ok := got.Of("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 250}) {
+	if use, ok := got.Mean("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 250}) {
 		t.Errorf("%+v, %t", use, ok)
 	}
 	for _, pod := range []string{"b", "c", "none"} { // Without memory, without CPU, without anything.
-		if use, ok := got.Of("shop", pod); ok {
+		if use, ok := got.Mean("shop", pod); ok {
 			t.Errorf("pod %s uses %+v", pod, use)
 		}
 	}
-	if _, ok := got.Of("bank", "a"); ok || len(got.pods) != 3 {
+	if _, ok := got.Mean("bank", "a"); ok || len(got.pods) != 3 {
 		t.Errorf("a pod of another namespace; %d pods", len(got.pods))
 	}
 	source.err = errors.New("boom")
-	if got, err := ReadPodUse(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
+	if got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
 		t.Errorf("half of it: %v, %v", got, err)
 	}
 }

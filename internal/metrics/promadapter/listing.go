@@ -68,54 +68,54 @@ func (r *rule) metrics(series []string) map[string]string {
 	return out
 }
 
-// Known is a metric that a server holds series of.
-type Known struct {
+// ListedMetric is a metric that a server holds series of.
+type ListedMetric struct {
 	Metric string
 	// Resources are the singular names of resources that the rule has labels for; empty for external metrics.
 	Resources []string
 }
 
 // Custom lists the custom metrics.
-func (l *Listing) Custom(r *Rules) []Known { return known(r.custom, l.custom) }
+func (l *Listing) Custom(r *Rules) []ListedMetric { return listedMetrics(r.custom, l.custom) }
 
 // External lists the external metrics.
-func (l *Listing) External(r *Rules) []Known { return known(r.external, l.external) }
+func (l *Listing) External(r *Rules) []ListedMetric { return listedMetrics(r.external, l.external) }
 
-func known(rules []rule, listed []map[string]string) []Known {
-	var out []Known
+func listedMetrics(rules []rule, listed []map[string]string) []ListedMetric {
+	var out []ListedMetric
 	for i := range rules {
 		if i >= len(listed) {
 			break
 		}
 		resources := rules[i].labels.resources()
 		for metric := range listed[i] {
-			out = append(out, Known{Metric: metric, Resources: resources})
+			out = append(out, ListedMetric{Metric: metric, Resources: resources})
 		}
 	}
-	slices.SortFunc(out, func(a, b Known) int { return strings.Compare(a.Metric, b.Metric) })
+	slices.SortFunc(out, func(a, b ListedMetric) int { return strings.Compare(a.Metric, b.Metric) })
 	return out
 }
 
-// usualResources are tried with a template; there is no list of what it may be about.
-func usualResources() []string {
+// commonResources are tried with a template; there is no list of what it may be about.
+func commonResources() []string {
 	return []string{"namespace", "pod", "node", "service", "job", "deployment"}
 }
 
 // resources are singular names that a rule has labels for.
-func (l labelling) resources() []string {
+func (l labelMapping) resources() []string {
 	var out []string
 	for resource := range l.overrides {
 		out = append(out, resource)
 	}
 	if l.template != nil {
-		out = append(out, usualResources()...)
+		out = append(out, commonResources()...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// listingOf counts the series of a seriesQuery by name. The conditions that are added to every query hold here as well.
-func listingOf(text string, extra []prometheus.Matcher) string {
+// listingExpr counts the series of a seriesQuery by name. The conditions that are added to every query hold here as well.
+func listingExpr(text string, extra []prometheus.Matcher) string {
 	parts := seriesQuery.FindStringSubmatch(text)
 	var conds []string
 	if inner := strings.Trim(parts[2], " ,"); inner != "" {

@@ -21,8 +21,8 @@ type Rules struct {
 	extra            []prometheus.Matcher
 }
 
-// Question is what is asked about a metric.
-type Question struct {
+// MetricQuery is what is asked about a metric.
+type MetricQuery struct {
 	// Namespace of the workload; it is a matcher where the rule knows namespaces.
 	Namespace string
 	// Matchers narrow the series down. Labels "namespace" and "pod" stand for what the rule calls them; namespace beside
@@ -81,8 +81,8 @@ type rule struct {
 	literal  string         // the series, where the rule is about one
 	filters  []filter
 	listing  string // what asks a server for the names of the series
-	name     naming
-	labels   labelling
+	name     nameMapping
+	labels   labelMapping
 	template *template.Template
 	// namespaced tells that an external metric belongs to a namespace.
 	namespaced bool
@@ -94,7 +94,7 @@ type filter struct {
 }
 
 type resourceRule struct {
-	labels    labelling
+	labels    labelMapping
 	container string
 	template  *template.Template
 }
@@ -144,7 +144,7 @@ func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 	if r.literal, r.series, err = parseSeriesQuery(c.SeriesQuery); err != nil {
 		return rule{}, err
 	}
-	r.listing = listingOf(c.SeriesQuery, extra)
+	r.listing = listingExpr(c.SeriesQuery, extra)
 	for i, f := range c.SeriesFilters {
 		one := filter{want: f.Is != ""}
 		if f.Is != "" && f.IsNot != "" {
@@ -155,10 +155,10 @@ func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 		}
 		r.filters = append(r.filters, one)
 	}
-	if r.name, err = newNaming(c.Name); err != nil {
+	if r.name, err = newNameMapping(c.Name); err != nil {
 		return rule{}, err
 	}
-	if r.labels, err = newLabelling(c.Resources); err != nil {
+	if r.labels, err = newLabelMapping(c.Resources); err != nil {
 		return rule{}, err
 	}
 	r.template, err = parseTemplate(c.MetricsQuery)
@@ -171,7 +171,7 @@ func newResourceRule(c resourceConfig) (resourceRule, error) {
 		r.container = "container"
 	}
 	var err error
-	if r.labels, err = newLabelling(c.Resources); err != nil {
+	if r.labels, err = newLabelMapping(c.Resources); err != nil {
 		return resourceRule{}, err
 	}
 	r.template, err = parseTemplate(c.ContainerQuery)

@@ -58,39 +58,39 @@ func rulesOf(t *testing.T, text string, extra ...prometheus.Matcher) *Rules {
 
 func TestRulesGiveExpressions(t *testing.T) {
 	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: `a"b`})
-	pods := Question{Namespace: "shop", Matchers: prometheus.PodsOf("shop", "StatefulSet", "db")}
+	pods := MetricQuery{Namespace: "shop", Matchers: prometheus.PodMatchers("shop", "StatefulSet", "db")}
 	inDB := pods
 	inDB.Container = "db"
-	queue := Question{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}}
+	queue := MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}}
 	for _, c := range []struct {
 		name string
 		ask  func() (string, bool, error)
 		want string
 	}{
 		{
-			"labels are renamed", func() (string, bool, error) { return r.Custom("http_requests_per_second", pods) },
+			"labels are renamed", func() (string, bool, error) { return r.CustomSum("http_requests_per_second", pods) },
 			`sum(sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name=~"(db)-[0-9]+",cluster="a\"b"}[2m])) by (kubernetes_pod_name))`,
 		},
 		{
-			"the series follows from the name", func() (string, bool, error) { return r.Custom("busy", pods) },
+			"the series follows from the name", func() (string, bool, error) { return r.CustomSum("busy", pods) },
 			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b"}[5m]))`,
 		},
-		{"what a filter leaves out", func() (string, bool, error) { return r.Custom("busy_bucket", pods) }, ""},
-		{"what no rule is about", func() (string, bool, error) { return r.External("http_requests_total", pods) }, ""},
+		{"what a filter leaves out", func() (string, bool, error) { return r.CustomSum("busy_bucket", pods) }, ""},
+		{"what no rule is about", func() (string, bool, error) { return r.ExternalSum("http_requests_total", pods) }, ""},
 		{
-			"external", func() (string, bool, error) { return r.External("queue_depth", queue) },
+			"external", func() (string, bool, error) { return r.ExternalSum("queue_depth", queue) },
 			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b"}) by ())`,
 		},
 		{
-			"external of no namespace", func() (string, bool, error) { return r.External("all_clicks", queue) },
+			"external of no namespace", func() (string, bool, error) { return r.ExternalSum("all_clicks", queue) },
 			`sum(sum(clicks{queue="orders",cluster="a\"b"}))`,
 		},
-		{"external under the name of its series", func() (string, bool, error) { return r.External("clicks", queue) }, ""},
+		{"external under the name of its series", func() (string, bool, error) { return r.ExternalSum("clicks", queue) }, ""},
 		{
-			"cpu", func() (string, bool, error) { return r.Resource("cpu", inDB) },
+			"cpu", func() (string, bool, error) { return r.ResourceSum("cpu", inDB) },
 			`sum(sum(rate(container_cpu_usage_seconds_total{namespace="shop",pod=~"(db)-[0-9]+",container="db",cluster="a\"b",container!=""}[3m])) by (pod,container))`,
 		},
-		{"memory has no rule", func() (string, bool, error) { return r.Resource("memory", pods) }, ""},
+		{"memory has no rule", func() (string, bool, error) { return r.ResourceSum("memory", pods) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, found, err := c.ask()
@@ -113,16 +113,16 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: "a"})
 	queue := []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}
 	for _, metric := range []string{"queue_depth", "all_clicks"} {
-		forecast, there, err := r.External(metric, Question{Namespace: "shop", Matchers: queue})
-		served, too, failed := r.ServeExternal(nil, metric, "shop", queue)
+		forecast, there, err := r.ExternalSum(metric, MetricQuery{Namespace: "shop", Matchers: queue})
+		served, too, failed := r.ExternalExpr(nil, metric, "shop", queue)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
 			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
 		}
 	}
 	pods := Objects{Resource: "pods", Namespace: "shop", Names: []string{"db-0", "db-1"}}
 	for _, metric := range []string{"http_requests_per_second", "busy"} {
-		forecast, there, err := r.Custom(metric, Question{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
-		served, _, too, failed := r.ServeCustom(nil, metric, pods, nil)
+		forecast, there, err := r.CustomSum(metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
+		served, _, too, failed := r.CustomExpr(nil, metric, pods, nil)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
 			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
 		}
@@ -155,9 +155,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q := Question{Namespace: "n", Matchers: prometheus.PodsOf("n", "Deployment", "d")}
-		_, _, _ = r.Custom(metric, q)
-		_, _, _ = r.External(metric, q)
-		_, _, _ = r.Resource("cpu", q)
+		q := MetricQuery{Namespace: "n", Matchers: prometheus.PodMatchers("n", "Deployment", "d")}
+		_, _, _ = r.CustomSum(metric, q)
+		_, _, _ = r.ExternalSum(metric, q)
+		_, _, _ = r.ResourceSum("cpu", q)
 	})
 }

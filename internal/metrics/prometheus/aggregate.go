@@ -56,9 +56,9 @@ func (s *Source) workloadExpr(metric string, g gridPlan, req metrics.WorkloadsRe
 		use := s.usageExpr(metric, g, in, oneOf("pod", req.Names))
 		return fmt.Sprintf(`sum by (workload) (label_replace(%s, "workload", "$1", "pod", "(.*)"))`, use)
 	}
-	use := s.usageExpr(metric, g, append([]Matcher{in}, podsLike(req.Kind, req.Names)...)...)
+	use := s.usageExpr(metric, g, append([]Matcher{in}, podPrefixMatchers(req.Kind, req.Names)...)...)
 	owned := fmt.Sprintf("%s * on (namespace, pod) group_left (workload) %s", use, s.ownedPods(in, req))
-	named, ok := podName(req.Kind, req.Names)
+	named, ok := podNamePattern(req.Kind, req.Names)
 	if !ok {
 		return "sum by (workload) (" + owned + ")"
 	}
@@ -96,25 +96,25 @@ func (s *Source) ownedPods(in Matcher, req metrics.WorkloadsRequest) string {
 	return fmt.Sprintf("(%s or %s or %s)", direct, replicaSets(), jobs())
 }
 
-// nameKept is how much of the name of a workload is sure to begin the names of its pods: Kubernetes cuts generated
+// maxNamePrefix is how much of the name of a workload is sure to begin the names of its pods: Kubernetes cuts generated
 // names to 63 characters, some of which are its own.
-const nameKept = 40
+const maxNamePrefix = 40
 
-// podsLike narrows the pods down to those whose name begins like the workload's. It spares the server work and decides
+// podPrefixMatchers narrows the pods down to those whose name begins like the workload's. It spares the server work and decides
 // nothing, so it is left out for kinds that may name their pods in other ways.
-func podsLike(kind string, names []string) []Matcher {
-	if _, known := podName(kind, names); !known {
+func podPrefixMatchers(kind string, names []string) []Matcher {
+	if _, known := podNamePattern(kind, names); !known {
 		return nil
 	}
 	parts := make([]string, len(names))
 	for i, n := range names {
-		parts[i] = regexp.QuoteMeta(n[:min(len(n), nameKept)])
+		parts[i] = regexp.QuoteMeta(n[:min(len(n), maxNamePrefix)])
 	}
 	return []Matcher{{Label: "pod", Op: "=~", Value: "(" + strings.Join(parts, "|") + ").*"}}
 }
 
-// podName is the pattern of the names of the pods of built-in kinds; its first group is the workload.
-func podName(kind string, names []string) (string, bool) {
+// podNamePattern is the pattern of the names of the pods of built-in kinds; its first group is the workload.
+func podNamePattern(kind string, names []string) (string, bool) {
 	tails := map[string]string{
 		"Deployment":            "-[a-z0-9]{1,10}-[a-z0-9]{5}",
 		"ReplicaSet":            "-[a-z0-9]{5}",

@@ -16,7 +16,7 @@ import (
 
 func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 	from, to := today.Add(-2*time.Hour), today
-	w := newWorld(from, to)
+	w := newFixture(from, to)
 	for pod, cores := range map[string]float64{"web-6d4cf56db6-aaaaa": 0.2, "web-6d4cf56db6-bbbbb": 0.3, "web-7f8c9b5d4c-ccccc": 0.1} {
 		w.cpu("shop", pod, "app", constant(cores))
 		w.cpu("shop", pod, "sidecar", constant(0.05))
@@ -78,7 +78,7 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 // TestNodeUsageFindsNodesInEachWay has a node by the name in the instance, by a label, and by its address.
 func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 	from, to := today.Add(-2*time.Hour), today
-	w := newWorld(from, to)
+	w := newFixture(from, to)
 	w.cpu("shop", "any-pod-1", "app", constant(0.1))
 	exporter := func(labels ...string) {
 		for _, cpu := range []string{"0", "1"} {

@@ -71,11 +71,11 @@ func newClient(cfg Config) (*client, error) {
 		cfg: cfg, base: base, transport: transport,
 		slots:    make(chan struct{}, cfg.Concurrency),
 		compress: !isLoopback(base),
-		wait:     wait,
+		wait:     sleep,
 	}, nil
 }
 
-func wait(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -155,7 +155,7 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 	defer func() {
 		c.count(func(s *metrics.Stats) {
 			s.Queries++
-			s.Waited += c.cfg.Now().Sub(begin)
+			s.QueryTime += c.cfg.Now().Sub(begin)
 			if body != nil {
 				s.Bytes += body.read
 			}
@@ -216,7 +216,7 @@ func (c *client) unreachable(ctx, within context.Context, shown string, err erro
 }
 
 // diagnose tells failures below HTTP that trying again cannot mend from those that it may, and says what to do.
-func diagnose(err error) (Kind, string) {
+func diagnose(err error) (ErrorKind, string) {
 	var untrusted *tls.CertificateVerificationError
 	var op *net.OpError
 	var plain tls.RecordHeaderError
@@ -294,7 +294,7 @@ func (c *client) noteAnswer(a answer) {
 	c.count(func(s *metrics.Stats) {
 		s.Series += a.series
 		s.Samples += a.samples
-		s.Bad += a.histograms
+		s.Invalid += a.histograms
 		for _, w := range a.warnings {
 			if len(s.Warnings) < maxWarnings && !slices.Contains(s.Warnings, w) {
 				s.Warnings = append(s.Warnings, w)

@@ -59,7 +59,7 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		handler  http.HandlerFunc
-		kind     Kind
+		kind     ErrorKind
 		attempts int64
 		want     []string
 	}{

@@ -20,7 +20,7 @@ import (
 const gib = 1 << 30
 
 // node adds what kube-state-metrics exports of a node. Two instances of it are scraped.
-func (w *world) node(name string, cpu, memory float64, labels ...string) {
+func (w *fixture) node(name string, cpu, memory float64, labels ...string) {
 	for _, job := range []string{"a", "b"} {
 		w.add(constant(1), "__name__", nodeInfoMetric, "node", name, "job", job)
 		w.add(constant(cpu), "__name__", capacityMetric, "node", name, "resource", "cpu", "unit", "core", "job", job)
@@ -33,18 +33,18 @@ func (w *world) node(name string, cpu, memory float64, labels ...string) {
 }
 
 // pod adds a pod of StatefulSet db on a node.
-func (w *world) pod(name, node string) {
+func (w *fixture) pod(name, node string) {
 	w.owned(podOwnerMetric, "shop", "pod", name, "StatefulSet", "db", constant(1))
 	w.add(constant(1), "__name__", podInfoMetric, "namespace", "shop", "pod", name, "created_by_kind", "StatefulSet", "created_by_name", "db", "node", node)
 	w.add(constant(1), "__name__", containerInfoMetric, "namespace", "shop", "pod", name, "container", "db")
 }
 
-func (w *world) asks(metric, pod, container, resource string, v float64) {
+func (w *fixture) asks(metric, pod, container, resource string, v float64) {
 	w.add(constant(v), "__name__", metric, "namespace", "shop", "pod", pod, "container", container, "resource", resource)
 }
 
 func TestClusterOfMetrics(t *testing.T) {
-	w := newWorld(today.Add(-10*time.Minute), today)
+	w := newFixture(today.Add(-10*time.Minute), today)
 	w.node("n1", 4, 16*gib, "label_karpenter_sh_capacity_type", "spot", "label_kubernetes_io_hostname", "n1")
 	w.node("n2", 8, 32*gib, "label_kubernetes_io_hostname", "n2")
 	w.add(constant(2), "__name__", capacityMetric, "node", "n2", "resource", "nvidia_com_gpu", "unit", "integer")
@@ -63,7 +63,7 @@ func TestClusterOfMetrics(t *testing.T) {
 	w.asks(initRequestsMetric, "db-0", "migrate", "cpu", 3)
 	w.asks(limitsMetric, "db-0", "db", "cpu", 7)
 
-	state := w.source(t, nil).State(nil)
+	state := w.source(t, nil).ClusterState(nil)
 	got, err := state.Cluster(t.Context(), []string{"karpenter.sh/capacity-type", "pool"})
 	if err != nil {
 		t.Fatal(err)
@@ -84,47 +84,47 @@ func TestClusterOfMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if placed := got.Placement().Of(db); len(placed) != 1 || placed["n1"] != 1 {
+	if placed := got.Placement().PodsByNode(db); len(placed) != 1 || placed["n1"] != 1 {
 		t.Errorf("pods by node: %v", placed)
 	}
-	missing := strings.Join(state.Missing(), "\n")
+	missing := strings.Join(state.MissingMetrics(), "\n")
 	if !strings.Contains(missing, "labels of 1 of 3 nodes") || strings.Contains(missing, capacityMetric) {
 		t.Errorf("missing:\n%s", missing)
 	}
 }
 
 func TestClusterWithoutCapacity(t *testing.T) {
-	w := newWorld(today.Add(-10*time.Minute), today)
+	w := newFixture(today.Add(-10*time.Minute), today)
 	w.add(constant(3), "__name__", allocatableMetric, "node", "n1", "resource", "cpu")
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "n2")
 	w.pod("db-0", "n1")
-	state := w.source(t, nil).State(nil)
+	state := w.source(t, nil).ClusterState(nil)
 	got, err := state.Cluster(t.Context(), []string{"pool"})
 	if err != nil || len(got.Nodes) != 2 || got.Nodes[0].Size.CPU != 3000 || got.Nodes[1].Size != (cost.Amounts{}) {
 		t.Errorf("%+v, %v", got.Nodes, err)
 	}
-	if state.RequestsKnown() {
+	if state.HasRequests() {
 		t.Error("no request is exported, and requests are said to be known")
 	}
-	missing := strings.Join(state.Missing(), "\n")
+	missing := strings.Join(state.MissingMetrics(), "\n")
 	for _, want := range []string{capacityMetric, "labels of 2 of 2 nodes", requestsMetric} {
 		if !strings.Contains(missing, want) {
 			t.Errorf("missing lacks %q:\n%s", want, missing)
 		}
 	}
-	empty := newWorld(today.Add(-10*time.Minute), today)
+	empty := newFixture(today.Add(-10*time.Minute), today)
 	empty.cpu("shop", "db-0", "db", constant(1))
-	state = empty.source(t, nil).State(nil)
+	state = empty.source(t, nil).ClusterState(nil)
 	if got, err = state.Cluster(t.Context(), nil); err != nil || len(got.Nodes)+len(got.Pods) != 0 {
 		t.Errorf("without kube-state-metrics: %+v, %v", got, err)
 	}
-	if missing := strings.Join(state.Missing(), "\n"); !strings.Contains(missing, containerInfoMetric) {
+	if missing := strings.Join(state.MissingMetrics(), "\n"); !strings.Contains(missing, containerInfoMetric) {
 		t.Errorf("missing:\n%s", missing)
 	}
 }
 
 func TestAutoscalersOfMetrics(t *testing.T) {
-	w := newWorld(today.Add(-10*time.Minute), today)
+	w := newFixture(today.Add(-10*time.Minute), today)
 	w.pod("db-0", "n1")
 	scales := func(namespace, name, kind, target string) {
 		w.add(constant(1), "__name__", autoscalerMetric, "namespace", namespace, "horizontalpodautoscaler", name,
@@ -154,7 +154,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 		namespaces []string
 		want       []metrics.Autoscaler
 	}{{nil, []metrics.Autoscaler{api, web}}, {[]string{"shop"}, []metrics.Autoscaler{web}}} {
-		got, err := s.State(c.namespaces).Autoscalers(t.Context())
+		got, err := s.ClusterState(c.namespaces).Autoscalers(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,11 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 			t.Errorf("%v: %s", c.namespaces, diff)
 		}
 	}
-	none := newWorld(today.Add(-10*time.Minute), today)
+	none := newFixture(today.Add(-10*time.Minute), today)
 	none.pod("db-0", "n1")
-	state := none.source(t, nil).State(nil)
-	if got, err := state.Autoscalers(t.Context()); err != nil || got != nil || !strings.Contains(strings.Join(state.Missing(), ""), autoscalerMetric) {
-		t.Errorf("without metrics: %v, %v, missing %v", got, err, state.Missing())
+	state := none.source(t, nil).ClusterState(nil)
+	if got, err := state.Autoscalers(t.Context()); err != nil || got != nil || !strings.Contains(strings.Join(state.MissingMetrics(), ""), autoscalerMetric) {
+		t.Errorf("without metrics: %v, %v, missing %v", got, err, state.MissingMetrics())
 	}
 }
 

@@ -45,7 +45,7 @@ func TestIdentity(t *testing.T) {
 
 // TestStepIsWhatUsageChooses: a cache by step would else never find what it keeps.
 func TestStepIsWhatUsageChooses(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))
 	w.memory("shop", "web-1", "app", constant(1<<20))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
@@ -71,7 +71,7 @@ func TestStepIsWhatUsageChooses(t *testing.T) {
 }
 
 func TestPresent(t *testing.T) {
-	w := newWorld(today.AddDate(0, 0, -2), today)
+	w := newFixture(today.AddDate(0, 0, -2), today)
 	w.cpu("shop", "early", "app", between(today.AddDate(0, 0, -2), today.AddDate(0, 0, -1), 1))
 	w.memory("shop", "late", "app", between(today.AddDate(0, 0, -1), today, 1))
 	w.memory("shop", "a.b", "app", constant(1))
@@ -122,13 +122,13 @@ func TestTransportThatIsGiven(t *testing.T) {
 	}
 }
 
-// TestGlance is all of a probe but the reach of history, for fewer queries.
-func TestGlance(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+// TestProbeWithoutHistory is all of a probe but the reach of history, for fewer queries.
+func TestProbeWithoutHistory(t *testing.T) {
+	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))
 	w.memory("shop", "web-1", "app", constant(1<<20))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
-	glance, err := s.Glance(t.Context())
+	glance, err := s.ProbeWithoutHistory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

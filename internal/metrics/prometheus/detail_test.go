@@ -17,7 +17,7 @@ import (
 // where a container has no such metric there is no value, and where nobody has it one query tells.
 func TestHeldMemory(t *testing.T) {
 	start := today.Add(-6 * time.Hour)
-	w := newWorld(start, today)
+	w := newFixture(start, today)
 	// It grows by a gigabyte in the third hour, half of which is cache.
 	grows := func(small, large float64) func(time.Time) float64 {
 		return func(at time.Time) float64 {
@@ -61,7 +61,7 @@ func TestHeldMemory(t *testing.T) {
 
 func TestHeaps(t *testing.T) {
 	start := today.Add(-2 * time.Hour)
-	w := newWorld(start, today)
+	w := newFixture(start, today)
 	heap := func(metric, pod, container string, value func(time.Time) float64, more ...string) {
 		w.add(value, append([]string{"__name__", metric, "namespace", "shop", "pod", pod, "container", container, "instance", pod}, more...)...)
 	}

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Kind is the class of a failure; it decides what happens next.
-type Kind string
+// ErrorKind is the class of a failure; it decides what happens next.
+type ErrorKind string
 
 // The kinds of failure.
 const (
 	// Unreachable servers do not answer, or break off. Retried.
-	Unreachable Kind = "unreachable"
+	Unreachable ErrorKind = "unreachable"
 	// Overloaded servers ask to come back later (429) or fail with 5xx. Retried.
-	Overloaded Kind = "overloaded"
+	Overloaded ErrorKind = "overloaded"
 	// TooLarge queries exceed a limit of the server or take too long. Usage splits them.
-	TooLarge Kind = "too large"
+	TooLarge ErrorKind = "too large"
 	// Denied requests lack credentials or rights.
-	Denied Kind = "denied"
+	Denied ErrorKind = "denied"
 	// NotPrometheus answers come from something else: HTML, a redirect, 404, other JSON.
-	NotPrometheus Kind = "not Prometheus"
+	NotPrometheus ErrorKind = "not Prometheus"
 	// Refused queries are wrong in the eyes of the server.
-	Refused Kind = "refused"
+	Refused ErrorKind = "refused"
 )
 
 // Error is a failed request. It names the URL without user, password and query, what happened, and what to do.
 type Error struct {
-	Kind Kind
+	Kind ErrorKind
 	// URL of the endpoint, without secrets.
 	URL string
 	// Status is the HTTP status, 0 where there was no answer.
@@ -76,8 +76,8 @@ func isTooLarge(err error) bool {
 	return errors.As(err, &e) && e.Kind == TooLarge
 }
 
-// isAboutSeries tells whether a query is too large for the number of its series rather than of its samples.
-func isAboutSeries(err error) bool {
+// isSeriesLimit tells whether a query is too large for the number of its series rather than of its samples.
+func isSeriesLimit(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
 		return false
@@ -86,8 +86,8 @@ func isAboutSeries(err error) bool {
 	return strings.Contains(text, "series") && !strings.Contains(text, "sample")
 }
 
-// isClosed tells whether the server lacks this endpoint or keeps it from us, while it may answer queries.
-func isClosed(err error) bool {
+// isEndpointUnavailable tells whether the server lacks this endpoint or keeps it from us, while it may answer queries.
+func isEndpointUnavailable(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
 		return false
@@ -103,9 +103,9 @@ var tooLargePhrases = []string{
 	"result too large", "received message larger than max",
 }
 
-// fromStatus classifies an answer with a status of 400 and more. errorType and message are the server's own, if its
+// errorFromStatus classifies an answer with a status of 400 and more. errorType and message are the server's own, if its
 // answer was Prometheus's JSON.
-func fromStatus(status int, errorType, message string) *Error {
+func errorFromStatus(status int, errorType, message string) *Error {
 	e := &Error{Status: status, Message: message}
 	lower := strings.ToLower(message)
 	switch {
@@ -117,7 +117,7 @@ func fromStatus(status int, errorType, message string) *Error {
 		e.Kind, e.Advice = Overloaded, "the server limits its clients; lower the concurrency"
 	case errorType == "timeout" || status == 504:
 		e.Kind, e.Advice = TooLarge, "the query ran into a time limit; lower the samples per query"
-	case isLimit(status, errorType) && containsAny(lower, tooLargePhrases):
+	case isLimitStatus(status, errorType) && containsAny(lower, tooLargePhrases):
 		e.Kind, e.Advice = TooLarge, "lower the samples per query or raise the server's limit"
 	case errorType == "bad_data" || errorType == "execution":
 		e.Kind, e.Advice = Refused, "the server did not accept the query; check extra labels and parameters"
@@ -133,7 +133,7 @@ func fromStatus(status int, errorType, message string) *Error {
 	return e
 }
 
-func isLimit(status int, errorType string) bool {
+func isLimitStatus(status int, errorType string) bool {
 	return status == 400 || status == 422 || status == 503 || errorType == "execution" || errorType == "bad_data" || errorType == "internal"
 }
 

@@ -15,14 +15,14 @@ import (
 var _ metrics.HourlyReader = (*Source)(nil)
 
 // Hourly implements metrics.HourlyReader.
-func (s *Source) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.Hourly, error) {
+func (s *Source) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
 	return s.hourly(ctx, req, nil)
 }
 
-func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *keptOwners) ([]metrics.Hourly, error) {
-	f, known := s.figure(req.Figure)
+func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *keptOwners) ([]metrics.HourlySeries, error) {
+	f, known := s.figure(req.Metric)
 	if !known || req.Hours < 1 {
-		return nil, fmt.Errorf("figure %q for %d hours: there is no such figure, or no hour", req.Figure, req.Hours)
+		return nil, fmt.Errorf("figure %q for %d hours: there is no such figure, or no hour", req.Metric, req.Hours)
 	}
 	end := req.End
 	if now := s.now(); now.Before(end) {
@@ -42,7 +42,7 @@ func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *ke
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s over %d hours: %w", req.Figure, req.Hours, err)
+		return nil, fmt.Errorf("%s over %d hours: %w", req.Metric, req.Hours, err)
 	}
 	out, namespaces := f.read(found)
 	if !f.pods || len(out) == 0 {
@@ -65,13 +65,13 @@ type figure struct {
 	expr       func(own []Matcher) string
 	namespaced bool
 	// key reads labels; pods tells that Workload is to be found.
-	key  func(metrics.Labels) metrics.Hourly
+	key  func(metrics.Labels) metrics.HourlySeries
 	pods bool
 }
 
 // read makes figures of series, and names their namespaces.
-func (f figure) read(found []metrics.LabelledSeries) (out []metrics.Hourly, namespaces []string) {
-	out = make([]metrics.Hourly, 0, len(found))
+func (f figure) read(found []metrics.LabelledSeries) (out []metrics.HourlySeries, namespaces []string) {
+	out = make([]metrics.HourlySeries, 0, len(found))
 	for _, l := range found {
 		one := f.key(l.Labels)
 		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || f.pods && one.Key.Pod == "" {
@@ -107,7 +107,7 @@ func (s *Source) ownersOf(ctx context.Context, w metrics.Window, asked scope, fo
 func hour() string { return openRange(time.Hour) }
 
 // figure describes each figure.
-func (s *Source) figure(of metrics.Figure) (figure, bool) {
+func (s *Source) figure(of metrics.HourlyMetric) (figure, bool) {
 	switch of {
 	case metrics.PodCPU:
 		return figure{expr: s.podCPU, key: podKey, namespaced: true, pods: true}, true
@@ -135,23 +135,23 @@ func (s *Source) figure(of metrics.Figure) (figure, bool) {
 	return figure{}, false
 }
 
-func podKey(l metrics.Labels) metrics.Hourly {
-	return metrics.Hourly{Key: metrics.ContainerKey{Workload: ref(l["namespace"], "Pod", l["pod"]), Pod: l["pod"], Container: l["container"]}}
+func podKey(l metrics.Labels) metrics.HourlySeries {
+	return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: newRef(l["namespace"], "Pod", l["pod"]), Pod: l["pod"], Container: l["container"]}}
 }
 
-func nodeKey(l metrics.Labels) metrics.Hourly {
-	return metrics.Hourly{Key: metrics.ContainerKey{Node: l["node"]}}
+func nodeKey(l metrics.Labels) metrics.HourlySeries {
+	return metrics.HourlySeries{Key: metrics.ContainerKey{Node: l["node"]}}
 }
 
-func objectKey(kind, label string) func(metrics.Labels) metrics.Hourly {
-	return func(l metrics.Labels) metrics.Hourly {
-		return metrics.Hourly{Key: metrics.ContainerKey{Workload: ref(l["namespace"], kind, l[label])}}
+func objectKey(kind, label string) func(metrics.Labels) metrics.HourlySeries {
+	return func(l metrics.Labels) metrics.HourlySeries {
+		return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: newRef(l["namespace"], kind, l[label])}}
 	}
 }
 
 // gpuKey reads the labels of the DCGM exporter. Where Prometheus puts its own in their place, pod and namespace are those
 // of the exporter, and those of who has the GPU begin with exported_.
-func gpuKey(l metrics.Labels) metrics.Hourly {
+func gpuKey(l metrics.Labels) metrics.HourlySeries {
 	exported := ""
 	if l["exported_pod"] != "" {
 		exported = "exported_"

@@ -16,14 +16,14 @@ import (
 const hourlyHours = 3
 
 // counter grows by so much a second.
-func (w *world) counter(perSecond float64, pairs ...string) {
+func (w *fixture) counter(perSecond float64, pairs ...string) {
 	w.add(func(t time.Time) float64 { return t.Sub(w.grid.Start).Seconds() * perSecond }, pairs...)
 }
 
 // ask reads a figure and returns its values by what name makes of their keys.
-func ask(t *testing.T, w *world, of metrics.Figure, name func(metrics.Hourly) string, namespaces ...string) map[string][]float64 {
+func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.HourlySeries) string, namespaces ...string) map[string][]float64 {
 	t.Helper()
-	list, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Figure: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
+	list, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func ask(t *testing.T, w *world, of metrics.Figure, name func(metrics.Hourly) st
 	return out
 }
 
-func byWorkload(h metrics.Hourly) string {
+func byWorkload(h metrics.HourlySeries) string {
 	return h.Key.Workload.Namespace + "/" + h.Key.Workload.Kind + "/" + h.Key.Workload.Name + "/" + h.Key.Pod + "/" + h.Key.Container + h.Device
 }
 
-func byNode(h metrics.Hourly) string { return h.Key.Node }
+func byNode(h metrics.HourlySeries) string { return h.Key.Node }
 
 func want(t *testing.T, got map[string][]float64, name string, values ...float64) {
 	t.Helper()
@@ -56,10 +56,10 @@ func want(t *testing.T, got map[string][]float64, name string, values ...float64
 	}
 }
 
-func hourlyWorld() *world { return newWorld(today.Add(-4*time.Hour), today) }
+func newHourlyFixture() *fixture { return newFixture(today.Add(-4*time.Hour), today) }
 
 func TestHourlyFiguresOfPods(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	w.cpu("shop", "web-6d4cf56db6-bbbbb", "app", constant(0.2))
 	w.cpu("shop", "web-6d4cf56db6-bbbbb", "proxy", constant(0.1))
 	w.cpu("bank", "ledger-0", "app", constant(1))
@@ -90,7 +90,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 
 // TestHourlyOwnersOnce: who reads several figures in one go asks for owners once, and gets what it would get one by one.
 func TestHourlyOwnersOnce(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	for _, ns := range []string{"shop", "bank"} {
 		w.owned(podOwnerMetric, ns, "pod", "web-6d4cf56db6-bbbbb", "ReplicaSet", "web-6d4cf56db6", constant(1))
 		w.owned(replicaSetOwnerMetric, ns, "replicaset", "web-6d4cf56db6", "Deployment", "front", constant(1))
@@ -99,9 +99,9 @@ func TestHourlyOwnersOnce(t *testing.T) {
 	w.cpu("bank", "web-6d4cf56db6-bbbbb", "app", constant(0.4))
 	w.counter(100, "__name__", "container_network_receive_bytes_total", "interface", "eth0", "namespace", "shop", "pod", "web-6d4cf56db6-bbbbb")
 	source := w.source(t, nil)
-	read := func(from metrics.HourlyReader, of metrics.Figure, namespaces ...string) (names []string, queries int64) {
+	read := func(from metrics.HourlyReader, of metrics.HourlyMetric, namespaces ...string) (names []string, queries int64) {
 		before := source.Stats().Queries
-		list, err := from.Hourly(t.Context(), metrics.HourlyRequest{Figure: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
+		list, err := from.Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 		t.Fatal("a source that is read again has no figures")
 	}
 	for i, c := range []struct {
-		of         metrics.Figure
+		of         metrics.HourlyMetric
 		namespaces []string
 	}{
 		{metrics.PodReceived, []string{"shop", "bank"}}, // The owners of bank are read as well, which has no traffic.
@@ -136,7 +136,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 }
 
 func TestHourlyThrottling(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	add := func(container string, periods, held float64) {
 		labels := []string{"namespace", "shop", "pod", "db-0", "container", container}
 		if periods >= 0 {
@@ -162,7 +162,7 @@ func TestHourlyThrottling(t *testing.T) {
 }
 
 func TestHourlyGPUs(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	night := today.Add(-90 * time.Minute)
 	use := func(at time.Time) float64 {
 		if at.Equal(night) {
@@ -187,7 +187,7 @@ func TestHourlyGPUs(t *testing.T) {
 }
 
 // info is a pod as kube-state-metrics sees it.
-func (w *world) info(pod, kind, node string, phase string, when func(time.Time) float64) {
+func (w *fixture) info(pod, kind, node string, phase string, when func(time.Time) float64) {
 	w.add(when, "__name__", podInfoMetric, "namespace", "shop", "pod", pod, "created_by_kind", kind, "node", node)
 	if phase != "" {
 		w.add(when, "__name__", phaseMetric, "namespace", "shop", "pod", pod, "phase", phase)
@@ -195,7 +195,7 @@ func (w *world) info(pod, kind, node string, phase string, when func(time.Time) 
 }
 
 func TestHourlyFiguresOfNodes(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	for _, n := range []string{"busy", "empty", "new"} {
 		when := constant(1)
 		if n == "new" {
@@ -228,11 +228,11 @@ func TestHourlyFiguresOfNodes(t *testing.T) {
 
 // TestHourlyNothingIsNotZero: where the metric behind a count is missing, nothing is known.
 func TestHourlyNothingIsNotZero(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "a")
 	w.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", "web")
 	w.add(constant(1), "__name__", claimMetric, "namespace", "shop", "persistentvolumeclaim", "data")
-	for _, f := range []metrics.Figure{
+	for _, f := range []metrics.HourlyMetric{
 		metrics.NodePods, metrics.NodeCPURequests, metrics.ServiceAddresses, metrics.ClaimMounts, metrics.PodCPU, metrics.PodReceived,
 		metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
 	} {
@@ -240,13 +240,13 @@ func TestHourlyNothingIsNotZero(t *testing.T) {
 			t.Errorf("%s: %v", f, got)
 		}
 	}
-	if _, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Figure: "other", Hours: 1}); err == nil {
+	if _, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Metric: "other", Hours: 1}); err == nil {
 		t.Error("there is no such figure")
 	}
 }
 
 func TestHourlyServicesAndClaims(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	for _, name := range []string{"web", "orphan", "old"} {
 		w.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", name)
 		w.add(constant(1), "__name__", claimMetric, "namespace", "shop", "persistentvolumeclaim", name)
@@ -265,7 +265,7 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 	mount("orphan", "job-1", "Succeeded", constant(1))
 	mount("old", "job-2", "Running", lastHour)
 	for _, c := range []struct {
-		of   metrics.Figure
+		of   metrics.HourlyMetric
 		kind string
 		web  float64
 	}{{metrics.ServiceAddresses, "Service", 2}, {metrics.ClaimMounts, "PersistentVolumeClaim", 1}} {
@@ -275,7 +275,7 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 		want(t, got, "shop/"+c.kind+"/old//", 1, 0, 0)
 	}
 	// Before 2.6 kube-state-metrics counted them itself.
-	before := hourlyWorld()
+	before := newHourlyFixture()
 	before.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", "web")
 	before.add(constant(1), "__name__", addressesMetric, "namespace", "shop", "endpoint", "web")
 	before.add(constant(2), "__name__", addressesUnready, "namespace", "shop", "endpoint", "web")
@@ -284,14 +284,14 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 
 // TestHourlyOfManyAsksInParts: what is more than one answer may hold is asked for in parts and comes out the same.
 func TestHourlyOfManyAsksInParts(t *testing.T) {
-	w := hourlyWorld()
+	w := newHourlyFixture()
 	for _, ns := range []string{"a", "b", "c", "d"} {
 		for _, pod := range []string{"x-0", "x-1", "x-2"} {
 			w.cpu(ns, pod, "app", constant(0.5))
 		}
 	}
 	s := w.source(t, func(c *Config) { c.MaxSamples = 1000 })
-	list, err := s.Hourly(t.Context(), metrics.HourlyRequest{Figure: metrics.PodCPU, End: w.grid.End, Hours: 400})
+	list, err := s.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.PodCPU, End: w.grid.End, Hours: 400})
 	if err != nil {
 		t.Fatal(err)
 	}

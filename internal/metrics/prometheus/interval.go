@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Scrape intervals. assumedInterval stands in where no container has two samples; it is the default of the usual
+// Scrape intervals. defaultInterval stands in where no container has two samples; it is the default of the usual
 // installations, rounded up.
 const (
-	assumedInterval = time.Minute
+	defaultInterval = time.Minute
 	longestInterval = 15 * time.Minute
 	intervalExpires = time.Hour
 	intervalSeries  = 5
@@ -55,7 +55,7 @@ func (s *Source) scrapeInterval(ctx context.Context, metric string, at time.Time
 		s.mu.Unlock()
 		return d, true, nil
 	}
-	return assumedInterval, false, nil
+	return defaultInterval, false, nil
 }
 
 // longerBefore returns the interval of earlier days where it was clearly longer than d, else d. A window that holds four
@@ -95,9 +95,9 @@ func (s *Source) measureInterval(ctx context.Context, metric string, at time.Tim
 	}
 	raw := &distances{}
 	query := s.containers(metric, oneOf("pod", slices.Sorted(maps.Keys(pods)))) + "[" + promDuration(window) + "]"
-	params := url.Values{"query": {query}, "time": {stamp(at)}}
+	params := url.Values{"query": {query}, "time": {formatTime(at)}}
 	if err := s.client.query(ctx, instantPath, params, "matrix", raw); err != nil {
-		return 0, withQuery("query", query, err)
+		return 0, wrapQueryError("query", query, err)
 	}
 	return raw.median(), nil
 }

@@ -36,7 +36,7 @@ const inventoryWindow = 5 * time.Minute
 // order of their names. Pods that have ended are left out. Where pods of one workload differ, as during a rollout, the
 // amount that most of them have is taken, and of equally many the larger.
 func (s *Source) Inventory(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
-	return s.State(namespaces).Workloads(ctx)
+	return s.ClusterState(namespaces).Workloads(ctx)
 }
 
 // readInventory reads the pods that there are, with the time for which that holds.
@@ -55,7 +55,7 @@ func (s *Source) readInventory(ctx context.Context, namespaces []string) (*inven
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
-	inv := &inventory{at: now, owners: owners, byRef: map[workload.Ref]*tally{}, pods: map[name]*podTally{}, ended: map[name]bool{}}
+	inv := &inventory{at: now, owners: owners, byRef: map[workload.Ref]*workloadTally{}, pods: map[objectName]*podTally{}, ended: map[objectName]bool{}}
 	for _, read := range []struct {
 		metric, by string
 		own        []Matcher
@@ -108,15 +108,15 @@ type inventory struct {
 	// at is the time for which all of it holds.
 	at     time.Time
 	owners *owners
-	byRef  map[workload.Ref]*tally
-	pods   map[name]*podTally
-	ended  map[name]bool
+	byRef  map[workload.Ref]*workloadTally
+	pods   map[objectName]*podTally
+	ended  map[objectName]bool
 	// requests is the number of requests that were found.
 	requests int
 }
 
-// tally is one workload: its pods, and how many of them have which amount of what.
-type tally struct {
+// workloadTally is one workload: its pods, and how many of them have which amount of what.
+type workloadTally struct {
 	pods       map[string]bool
 	containers map[string]*containerTally
 }
@@ -134,14 +134,14 @@ type amountKey struct {
 
 func (v *inventory) phase(l metrics.Labels, value float64) {
 	if value == 1 {
-		v.ended[name{l["namespace"], l["pod"]}] = true
+		v.ended[objectName{l["namespace"], l["pod"]}] = true
 	}
 }
 
 // find returns what is gathered of a container, over all pods of its workload and of the one pod; nil where it does not
 // count.
 func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally, *podTally) {
-	pod := name{l["namespace"], l["pod"]}
+	pod := objectName{l["namespace"], l["pod"]}
 	if pod.namespace == "" || pod.name == "" || l["container"] == "" || v.ended[pod] {
 		return nil, nil
 	}
@@ -154,7 +154,7 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 	ref := one.owner
 	t := v.byRef[ref]
 	if t == nil {
-		t = &tally{pods: map[string]bool{}, containers: map[string]*containerTally{}}
+		t = &workloadTally{pods: map[string]bool{}, containers: map[string]*containerTally{}}
 		v.byRef[ref] = t
 	}
 	t.pods[pod.name] = true

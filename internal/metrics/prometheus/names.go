@@ -22,26 +22,26 @@ import (
 func ownerFromName(namespace, pod string) workload.Ref {
 	base, last, ok := cutLast(pod)
 	if !ok {
-		return ref(namespace, "Pod", pod)
+		return newRef(namespace, "Pod", pod)
 	}
 	if !isSuffix(last) {
 		if isNumber(last) {
-			return ref(namespace, "StatefulSet", base)
+			return newRef(namespace, "StatefulSet", base)
 		}
-		return ref(namespace, "Pod", pod)
+		return newRef(namespace, "Pod", pod)
 	}
 	owner, middle, ok := cutLast(base)
 	switch {
 	case !ok:
-		return ref(namespace, "DaemonSet", base)
+		return newRef(namespace, "DaemonSet", base)
 	case isNumber(middle) && (len(middle) == 8 || len(middle) == 10):
-		return ref(namespace, "CronJob", owner)
+		return newRef(namespace, "CronJob", owner)
 	case isTemplateHash(middle):
-		return ref(namespace, "Deployment", owner)
+		return newRef(namespace, "Deployment", owner)
 	case isNumber(middle):
-		return ref(namespace, "Job", owner)
+		return newRef(namespace, "Job", owner)
 	}
-	return ref(namespace, "DaemonSet", base)
+	return newRef(namespace, "DaemonSet", base)
 }
 
 func cutLast(name string) (before, after string, ok bool) {
@@ -71,8 +71,8 @@ func onlyOf(s, letters string) bool {
 	return true
 }
 
-// ref completes a reference. Sources of metrics name kinds without their group; it is known for the usual ones.
-func ref(namespace, kind, name string) workload.Ref {
+// newRef completes a reference. Sources of metrics name kinds without their group; it is known for the usual ones.
+func newRef(namespace, kind, name string) workload.Ref {
 	r := workload.Ref{Namespace: namespace, Kind: kind, Name: name}
 	switch kind {
 	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":

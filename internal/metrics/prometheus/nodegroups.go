@@ -11,7 +11,7 @@ import (
 
 // NodeGroups are the nodes by their pools, as far as kube-state-metrics exports the labels that tell them, else by their
 // sizes. What nodes have for pods is not said: Constraints has the largest.
-func (t *State) NodeGroups(ctx context.Context) (rightsize.NodeGroups, error) {
+func (t *ClusterState) NodeGroups(ctx context.Context) (rightsize.NodeGroups, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
 		return rightsize.NodeGroups{}, err

@@ -29,7 +29,7 @@ const (
 )
 
 // Constraints are the largest CPU and memory that any node has for pods, each for itself, in one query; 0 where there
-// is no such metric. Of autoscalers nothing is said: State.Autoscalers lists them.
+// is no such metric. Of autoscalers nothing is said: ClusterState.Autoscalers lists them.
 func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) {
 	sel := selector(allocatableMetric, s.matchers(Matcher{Label: "resource", Op: "=~", Value: "cpu|memory"})...)
 	list, err := s.Instant(ctx, fmt.Sprintf("max by (resource) (last_over_time(%s[%s]))", sel, promDuration(inventoryWindow)), s.now())
@@ -59,7 +59,7 @@ func (s *Source) latest(ctx context.Context, metric, by string, at time.Time, ow
 }
 
 // nodes lists them with their capacity, which is what is paid for, and those of their labels that are looked for.
-func (t *State) nodes(ctx context.Context, inv *inventory, keys []string) ([]cost.Node, error) {
+func (t *ClusterState) nodes(ctx context.Context, inv *inventory, keys []string) ([]cost.Node, error) {
 	byName := map[string]*cost.Node{}
 	find := func(name string) *cost.Node {
 		n := byName[name]
@@ -93,11 +93,11 @@ func (t *State) nodes(ctx context.Context, inv *inventory, keys []string) ([]cos
 			break
 		}
 		if metric == capacityMetric {
-			t.miss(capacityMetric + ": what nodes hold is taken from " + allocatableMetric + ", without what the system keeps for itself")
+			t.addMissing(capacityMetric + ": what nodes hold is taken from " + allocatableMetric + ", without what the system keeps for itself")
 		}
 	}
 	if sized == 0 {
-		t.miss("sizes of nodes: neither " + capacityMetric + " nor " + allocatableMetric + " is there, so no node has a price")
+		t.addMissing("sizes of nodes: neither " + capacityMetric + " nor " + allocatableMetric + " is there, so no node has a price")
 	}
 	if err := t.nodeLabels(ctx, inv, keys, byName); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (t *State) nodes(ctx context.Context, inv *inventory, keys []string) ([]cos
 }
 
 // nodeLabels adds the labels that keys name. kube-state-metrics exports labels of nodes only where it is told to.
-func (t *State) nodeLabels(ctx context.Context, inv *inventory, keys []string, byName map[string]*cost.Node) error {
+func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []string, byName map[string]*cost.Node) error {
 	sel := selector(nodeLabelsMetric, t.source.matchers()...)
 	list, err := t.source.Instant(ctx, fmt.Sprintf("last_over_time(%s[%s])", sel, promDuration(inventoryWindow)), inv.at)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *State) nodeLabels(ctx context.Context, inv *inventory, keys []string, b
 		}
 	}
 	if without := len(byName) - len(labelled); without > 0 && len(keys) > 0 {
-		t.miss(fmt.Sprintf("%s: the labels of %d of %d nodes are not known, so these have the price of nodes without labels; "+
+		t.addMissing(fmt.Sprintf("%s: the labels of %d of %d nodes are not known, so these have the price of nodes without labels; "+
 			"start kube-state-metrics with --metric-labels-allowlist=nodes=[*]", nodeLabelsMetric, without, len(byName)))
 	}
 	return nil

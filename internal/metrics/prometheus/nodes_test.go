@@ -9,13 +9,13 @@ import (
 )
 
 func TestConstraintsAreThoseOfTheLargestNodes(t *testing.T) {
-	w := newWorld(today.Add(-10*time.Minute), today)
+	w := newFixture(today.Add(-10*time.Minute), today)
 	w.cpu("shop", "any-pod-1", "app", constant(0.1))
 	none, err := w.source(t, nil).Constraints(t.Context())
 	if err != nil || none.MaxCPU != 0 || none.MaxMemory != 0 {
 		t.Errorf("without the metric: %+v, %v", none, err)
 	}
-	w = newWorld(today.Add(-10*time.Minute), today)
+	w = newFixture(today.Add(-10*time.Minute), today)
 	for node, has := range map[string][2]float64{"wide": {15.5, 8 << 30}, "deep": {4, 64 << 30}} {
 		w.add(constant(has[0]), "__name__", allocatableMetric, "node", node, "resource", "cpu", "unit", "core")
 		w.add(constant(has[1]), "__name__", allocatableMetric, "node", node, "resource", "memory", "unit", "byte")

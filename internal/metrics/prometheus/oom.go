@@ -27,7 +27,7 @@ func (s *Source) OOMKills(ctx context.Context, w metrics.Window, namespaces []st
 	if err := checkStep(w.Step); err != nil {
 		return fmt.Errorf("OOM kills: %w", err)
 	}
-	from, to := roundUp(w.Start, w.Step), w.End.UTC().Truncate(w.Step)
+	from, to := ceilTime(w.Start, w.Step), w.End.UTC().Truncate(w.Step)
 	if !from.Before(to) {
 		return nil
 	}

@@ -21,32 +21,32 @@ const (
 	podInfoMetric         = "kube_pod_info"
 )
 
-// name is an object in a namespace.
-type name struct{ namespace, name string }
+// objectName is an object in a namespace.
+type objectName struct{ namespace, name string }
 
 // owner is the controller of an object; the zero value means that it is not known.
 type owner struct{ kind, name string }
 
 // owners is who owned what within a day, pods that are gone included.
 type owners struct {
-	pods        map[name]owner
-	nodes       map[name]string
-	replicaSets map[name]owner
-	jobs        map[name]owner
+	pods        map[objectName]owner
+	nodes       map[objectName]string
+	replicaSets map[objectName]owner
+	jobs        map[objectName]owner
 }
 
 // readOwners reads the owners of everything that was there between from and to: four requests, each for all namespaces
 // at once.
 func (s *Source) readOwners(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
 	o := &owners{
-		pods: map[name]owner{}, nodes: map[name]string{}, replicaSets: map[name]owner{}, jobs: map[name]owner{},
+		pods: map[objectName]owner{}, nodes: map[objectName]string{}, replicaSets: map[objectName]owner{}, jobs: map[objectName]owner{},
 	}
 	names := newInterner()
 	controllers := []Matcher{{Label: "owner_is_controller", Op: "!=", Value: "false"}}
 	for _, read := range []struct {
 		metric, object, kind, owner, node string
 		own                               []Matcher
-		into                              map[name]owner
+		into                              map[objectName]owner
 	}{
 		{podOwnerMetric, "pod", "owner_kind", "owner_name", "", controllers, o.pods},
 		{replicaSetOwnerMetric, "replicaset", "owner_kind", "owner_name", "", controllers, o.replicaSets},
@@ -82,11 +82,11 @@ func (s *Source) readOwners(ctx context.Context, from, to time.Time, in scope) (
 // every sample of the window.
 func (s *Source) present(ctx context.Context, sel, by string, from, to time.Time, rows *ownerRows) error {
 	err := s.client.labelSets(ctx, sel, from, to, rows)
-	if err == nil && len(rows.list) > 0 || err != nil && !isClosed(err) {
+	if err == nil && len(rows.list) > 0 || err != nil && !isEndpointUnavailable(err) {
 		return err
 	}
 	query := fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", by, sel, promDuration(to.Sub(from)))
-	return s.client.query(ctx, instantPath, url.Values{"query": {query}, "time": {stamp(to)}}, "vector", rows)
+	return s.client.query(ctx, instantPath, url.Values{"query": {query}, "time": {formatTime(to)}}, "vector", rows)
 }
 
 // ownerRows collects who owned what, from series whose labels have these names. node is empty where a label of that
@@ -98,7 +98,7 @@ type ownerRows struct {
 }
 
 type ownerRow struct {
-	object name
+	object objectName
 	by     owner
 	node   string
 }
@@ -140,7 +140,7 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 // resolve finds the workload of a pod, and its node if known: by the owners, one level up for ReplicaSets and Jobs,
 // and by the pod's name where nobody exported an owner.
 func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
-	key := name{namespace, pod}
+	key := objectName{namespace, pod}
 	node := o.nodes[key]
 	by, ok := o.pods[key]
 	if !ok {
@@ -148,29 +148,29 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	}
 	switch by.kind {
 	case "<none>", "Node": // a pod of its own, or a static one
-		return ref(namespace, "Pod", pod), node
+		return newRef(namespace, "Pod", pod), node
 	case "ReplicaSet":
-		if up, ok := o.replicaSets[name{namespace, by.name}]; ok {
-			return above(namespace, by, up), node
+		if up, ok := o.replicaSets[objectName{namespace, by.name}]; ok {
+			return upperOwner(namespace, by, up), node
 		}
 		if base, hash, ok := cutLast(by.name); ok && isTemplateHash(hash) {
-			return ref(namespace, "Deployment", base), node
+			return newRef(namespace, "Deployment", base), node
 		}
 	case "Job":
-		if up, ok := o.jobs[name{namespace, by.name}]; ok {
-			return above(namespace, by, up), node
+		if up, ok := o.jobs[objectName{namespace, by.name}]; ok {
+			return upperOwner(namespace, by, up), node
 		}
 		if base, minutes, ok := cutLast(by.name); ok && isNumber(minutes) && (len(minutes) == 8 || len(minutes) == 10) {
-			return ref(namespace, "CronJob", base), node
+			return newRef(namespace, "CronJob", base), node
 		}
 	}
-	return ref(namespace, by.kind, by.name), node
+	return newRef(namespace, by.kind, by.name), node
 }
 
-// above is the upper owner, or the lower one if that has none.
-func above(namespace string, lower, upper owner) workload.Ref {
+// upperOwner is the upper owner, or the lower one if that has none.
+func upperOwner(namespace string, lower, upper owner) workload.Ref {
 	if upper.kind == "<none>" || upper.name == "" {
-		return ref(namespace, lower.kind, lower.name)
+		return newRef(namespace, lower.kind, lower.name)
 	}
-	return ref(namespace, upper.kind, upper.name)
+	return newRef(namespace, upper.kind, upper.name)
 }

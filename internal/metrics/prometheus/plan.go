@@ -19,8 +19,8 @@ import (
 // maxMatcher bounds the list of namespaces in one query, in bytes; VictoriaMetrics refuses queries above 16 KiB.
 const maxMatcher = 8 << 10
 
-// unit is one query of usage: some namespaces on the cells [from, from+cells) of a day.
-type unit struct {
+// usageQuery is one query of usage: some namespaces on the cells [from, from+cells) of a day.
+type usageQuery struct {
 	from       time.Time
 	cells      int
 	namespaces []string
@@ -31,7 +31,7 @@ type unit struct {
 // nameEndings are the characters that a pod's name may end in.
 const nameEndings = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-func (u unit) matchers() []Matcher {
+func (u usageQuery) matchers() []Matcher {
 	out := []Matcher{oneOf("namespace", u.namespaces)}
 	if u.endings != "" {
 		out = append(out, Matcher{Label: "pod", Op: "=~", Value: ".*[" + u.endings + "]"})
@@ -39,21 +39,23 @@ func (u unit) matchers() []Matcher {
 	return out
 }
 
-func (u unit) end(step time.Duration) time.Time { return u.from.Add(time.Duration(u.cells) * step) }
+func (u usageQuery) end(step time.Duration) time.Time {
+	return u.from.Add(time.Duration(u.cells) * step)
+}
 
 // split halves a unit that the server found too large. Limits on the number of series call for fewer pods, all other
 // limits for less time; what cannot be halved one way is halved the other. The halves stay in time order.
-func (u unit) split(step time.Duration, bySeries bool) ([]unit, bool) {
+func (u usageQuery) split(step time.Duration, bySeries bool) ([]usageQuery, bool) {
 	if n := len(u.namespaces); n > 1 {
 		a, b := u, u
 		a.namespaces, b.namespaces = u.namespaces[:n/2], u.namespaces[n/2:]
-		return []unit{a, b}, true
+		return []usageQuery{a, b}, true
 	}
 	if u.cells > 1 && !bySeries {
 		a, b := u, u
 		a.cells = u.cells / 2
 		b.from, b.cells = u.from.Add(time.Duration(a.cells)*step), u.cells-a.cells
-		return []unit{a, b}, true
+		return []usageQuery{a, b}, true
 	}
 	endings := u.endings
 	if endings == "" {
@@ -62,7 +64,7 @@ func (u unit) split(step time.Duration, bySeries bool) ([]unit, bool) {
 	if n := len(endings); n > 1 {
 		a, b := u, u
 		a.endings, b.endings = endings[:n/2], endings[n/2:]
-		return []unit{a, b}, true
+		return []usageQuery{a, b}, true
 	}
 	if u.cells > 1 {
 		return u.split(step, false)
@@ -94,10 +96,10 @@ func (e estimates) samples(namespace string, from time.Time, cells int, step tim
 	return max(cells, int(sum/float64(n)*float64(cells)))
 }
 
-// planUnits cuts days into units of at most maxSamples samples and maxPoints cells. Small namespaces share a query,
+// planQueries cuts days into units of at most maxSamples samples and maxPoints cells. Small namespaces share a query,
 // large ones have several, one after the other in time. Days come in order and, within a day, namespaces by name.
-func planUnits(namespaces []string, from, to time.Time, step time.Duration, est estimates, cfg Config) []unit {
-	var out []unit
+func planQueries(namespaces []string, from, to time.Time, step time.Duration, est estimates, cfg Config) []usageQuery {
+	var out []usageQuery
 	for start := from; start.Before(to); {
 		end := start.Truncate(day).Add(day)
 		if end.After(to) {
@@ -109,12 +111,12 @@ func planUnits(namespaces []string, from, to time.Time, step time.Duration, est 
 	return out
 }
 
-func planDay(namespaces []string, from time.Time, cellCount int, step time.Duration, est estimates, cfg Config) []unit {
-	var out []unit
+func planDay(namespaces []string, from time.Time, cellCount int, step time.Duration, est estimates, cfg Config) []usageQuery {
+	var out []usageQuery
 	shared, sum, length := []string(nil), 0, 0
 	flush := func() {
 		if len(shared) > 0 {
-			out = append(out, shards(unit{from: from, cells: cellCount, namespaces: shared}, sum, step, cfg)...)
+			out = append(out, shards(usageQuery{from: from, cells: cellCount, namespaces: shared}, sum, step, cfg)...)
 		}
 		shared, sum, length = nil, 0, 0
 	}
@@ -130,10 +132,10 @@ func planDay(namespaces []string, from time.Time, cellCount int, step time.Durat
 }
 
 // shards cuts a unit by time into equal parts, as few as both limits allow.
-func shards(u unit, samples int, step time.Duration, cfg Config) []unit {
+func shards(u usageQuery, samples int, step time.Duration, cfg Config) []usageQuery {
 	parts := max(1, (samples+cfg.MaxSamples-1)/cfg.MaxSamples, (u.cells+cfg.MaxPoints-1)/cfg.MaxPoints)
 	parts = min(parts, u.cells)
-	out := make([]unit, 0, parts)
+	out := make([]usageQuery, 0, parts)
 	for i := range parts {
 		a, b := u.cells*i/parts, u.cells*(i+1)/parts
 		part := u
@@ -221,9 +223,9 @@ func (s *Source) scopeOf(ctx context.Context, asked []string, sel string, from, 
 		return scope{names: names}, nil
 	}
 	var names []string
-	params := url.Values{"match[]": {sel}, "start": {stamp(from)}, "end": {stamp(to)}}
+	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
 	err := s.client.fetchJSON(ctx, labelValuesPath, params, &names)
-	if isClosed(err) {
+	if isEndpointUnavailable(err) {
 		names, err = s.namespacesByQuery(ctx, sel, from, to)
 	}
 	if err != nil {
@@ -264,13 +266,13 @@ func (c *client) fetchJSON(ctx context.Context, endpoint string, params url.Valu
 			Data      json.RawMessage `json:"data"`
 		}
 		if err := json.Unmarshal(raw, &body); err != nil {
-			return &malformedError{what: shorten(err.Error())}
+			return &malformedError{what: sanitize(err.Error())}
 		}
 		if body.Status != "success" {
-			return fromStatus(200, body.ErrorType, shorten(body.Error))
+			return errorFromStatus(200, body.ErrorType, sanitize(body.Error))
 		}
 		if err := json.Unmarshal(body.Data, data); err != nil {
-			return &malformedError{what: shorten(err.Error())}
+			return &malformedError{what: sanitize(err.Error())}
 		}
 		return nil
 	})

@@ -101,15 +101,15 @@ func TestOwnerFromName(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	o := &owners{
-		nodes: map[name]string{{"ns", "p-rs"}: "n1"},
-		pods: map[name]owner{
+		nodes: map[objectName]string{{"ns", "p-rs"}: "n1"},
+		pods: map[objectName]owner{
 			{"ns", "p-rs"}: {"ReplicaSet", "web-1"}, {"ns", "p-rs2"}: {"ReplicaSet", "api-5d4f8c7b9d"}, {"ns", "p-rs3"}: {"ReplicaSet", "bare"},
 			{"ns", "p-rs4"}: {"ReplicaSet", "roll-1"}, {"ns", "p-rs5"}: {"ReplicaSet", "own"},
 			{"ns", "p-job"}: {"Job", "j-1"}, {"ns", "p-job2"}: {"Job", "nightly-28412345"}, {"ns", "p-job3"}: {"Job", "once"},
 			{"ns", "p-none"}: {"<none>", "<none>"}, {"ns", "p-static"}: {"Node", "n1"}, {"ns", "p-crd"}: {"Kafka", "k"},
 		},
-		replicaSets: map[name]owner{{"ns", "web-1"}: {"Deployment", "web"}, {"ns", "roll-1"}: {"Rollout", "roll"}, {"ns", "own"}: {"<none>", "<none>"}},
-		jobs:        map[name]owner{{"ns", "j-1"}: {"CronJob", "cron"}},
+		replicaSets: map[objectName]owner{{"ns", "web-1"}: {"Deployment", "web"}, {"ns", "roll-1"}: {"Rollout", "roll"}, {"ns", "own"}: {"<none>", "<none>"}},
+		jobs:        map[objectName]owner{{"ns", "j-1"}: {"CronJob", "cron"}},
 	}
 	for pod, want := range map[string]string{
 		"p-rs": "apps/v1 Deployment web n1", "p-rs2": "apps/v1 Deployment api ", "p-rs3": "apps/v1 ReplicaSet bare ",
@@ -177,7 +177,7 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 		counts[ns] = 1
 		names = append(names, ns)
 	}
-	units := planUnits(names, from.Add(6*time.Hour), today.Add(3*time.Hour), step, flat(from, counts), cfg)
+	units := planQueries(names, from.Add(6*time.Hour), today.Add(3*time.Hour), step, flat(from, counts), cfg)
 	covered := map[string]time.Duration{}
 	formula := 0
 	for _, n := range names {
@@ -219,9 +219,9 @@ func TestSplitCoversTheWhole(t *testing.T) {
 		end rune
 	}
 	for _, series := range []bool{false, true} {
-		var leaves []unit
-		var cut func(u unit)
-		cut = func(u unit) {
+		var leaves []usageQuery
+		var cut func(u usageQuery)
+		cut = func(u usageQuery) {
 			halves, ok := u.split(step, series)
 			if !ok {
 				leaves = append(leaves, u)
@@ -231,7 +231,7 @@ func TestSplitCoversTheWhole(t *testing.T) {
 				cut(h)
 			}
 		}
-		cut(unit{from: today, cells: 5, namespaces: []string{"a", "b", "c"}})
+		cut(usageQuery{from: today, cells: 5, namespaces: []string{"a", "b", "c"}})
 		seen := map[cell]int{}
 		for _, u := range leaves {
 			if len(u.namespaces) != 1 || u.cells != 1 || len(u.endings) != 1 {
@@ -290,7 +290,7 @@ func TestInOrderDeliversInOrder(t *testing.T) {
 }
 
 func TestTableDropsWhatCannotBe(t *testing.T) {
-	u := unit{from: time.Unix(0, 0), cells: 5}
+	u := usageQuery{from: time.Unix(0, 0), cells: 5}
 	tab := &table{unit: u, cells: cellsOf(time.Unix(60, 0), time.Minute, 5), maxValues: 100, names: newInterner()}
 	tab.reset()
 	labels := func(pairs ...string) (out []label) {
@@ -331,7 +331,7 @@ func TestLimitsInTheWordsOfManyServers(t *testing.T) {
 	for _, c := range []struct {
 		status             int
 		errorType, message string
-		kind               Kind
+		kind               ErrorKind
 		series             bool
 	}{
 		{422, "execution", "query processing would load too many samples into memory in query execution", TooLarge, false},
@@ -350,9 +350,9 @@ func TestLimitsInTheWordsOfManyServers(t *testing.T) {
 		{503, "", "Service Unavailable", Overloaded, false},
 		{500, "internal", "expanding series: open block: no such file", Overloaded, true},
 	} {
-		e := fromStatus(c.status, c.errorType, c.message)
-		if e.Kind != c.kind || isAboutSeries(e) != c.series || e.Advice == "" {
-			t.Errorf("%d %s: kind %q, about series %v, want %q, %v", c.status, c.message, e.Kind, isAboutSeries(e), c.kind, c.series)
+		e := errorFromStatus(c.status, c.errorType, c.message)
+		if e.Kind != c.kind || isSeriesLimit(e) != c.series || e.Advice == "" {
+			t.Errorf("%d %s: kind %q, about series %v, want %q, %v", c.status, c.message, e.Kind, isSeriesLimit(e), c.kind, c.series)
 		}
 	}
 }

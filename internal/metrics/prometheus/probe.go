@@ -15,58 +15,58 @@ import (
 
 // How far and how finely the probe looks for the oldest sample.
 const (
-	probeHistory  = 60 * day
-	probeCoarse   = 6 * time.Hour
-	probeFine     = 5 * time.Minute
-	tolerableSkew = 2 * time.Minute // scrape intervals and the last step of a reading hide less
+	probeHistory = 60 * day
+	probeCoarse  = 6 * time.Hour
+	probeFine    = 5 * time.Minute
+	maxClockSkew = 2 * time.Minute // scrape intervals and the last step of a reading hide less
 )
 
-// wanted lists the metrics that Crane reads and what is lost without each.
-func wanted() []metrics.Capability {
-	return []metrics.Capability{
-		{Metric: cpuMetric, Required: true, Cost: "no CPU recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
-		{Metric: memoryMetric, Required: true, Cost: "no memory recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
-		{Metric: cacheMetric, Cost: "page cache cannot be told from memory in need; memory recommendations may be higher than needed"},
-		{Metric: rssMetric, Cost: "how much of memory may be page cache is not shown where " + cacheMetric + " is missing"},
-		{Metric: "container_cpu_cfs_throttled_periods_total", Cost: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
-		{Metric: "container_cpu_cfs_periods_total", Cost: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
-		{Metric: podOwnerMetric, Cost: "workloads are guessed from the names of pods; Jobs and bare ReplicaSets look like DaemonSets, custom kinds like the pod itself"},
-		{Metric: replicaSetOwnerMetric, Cost: "the Deployment behind a ReplicaSet is guessed from its name; owners of custom kinds are not found"},
-		{Metric: jobOwnerMetric, Cost: "the CronJob behind a Job is guessed from its name (expected to be absent where no Job exists)"},
-		{Metric: podInfoMetric, Cost: "the node of a pod is not known: no sizes by node pool for DaemonSets"},
-		{Metric: requestsMetric, Cost: "current requests are not known without a Kubernetes API: no comparison, no saving"},
-		{Metric: limitsMetric, Cost: "current limits are not known without a Kubernetes API"},
-		{Metric: containerInfoMetric, Cost: "containers without requests are not listed without a Kubernetes API"},
-		{Metric: oomReasonMetric, Cost: "OOM kills are not seen from history (absent as well while no container has ended)"},
-		{Metric: restartsMetric, Cost: "restarts and OOM kills are not seen from history"},
-		{Metric: "kube_node_info", Cost: "nodes cannot be counted without a Kubernetes API"},
-		{Metric: "kube_node_labels", Cost: "node pools cannot be told apart without a Kubernetes API"},
-		{Metric: capacityMetric, Cost: "nodes are priced by what they have for pods without a Kubernetes API, not by all of it"},
-		{Metric: autoscalerMetric, Cost: "autoscalers are not known without a Kubernetes API (absent as well where there is none)"},
-		{Metric: autoscalerTargetMetric, Cost: "what autoscalers aim at is not known without a Kubernetes API (absent as well where there is none)"},
-		{Metric: "kube_node_status_allocatable", Cost: "the largest fitting pod is not known without a Kubernetes API"},
-		{Metric: "node_cpu_seconds_total", Cost: "load of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
-		{Metric: "node_memory_MemAvailable_bytes", Cost: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
-		{Metric: "node_memory_MemTotal_bytes", Cost: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
+// requiredMetrics lists the metrics that Crane reads and what is lost without each.
+func requiredMetrics() []metrics.MetricPresence {
+	return []metrics.MetricPresence{
+		{Metric: cpuMetric, Required: true, Impact: "no CPU recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
+		{Metric: memoryMetric, Required: true, Impact: "no memory recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
+		{Metric: cacheMetric, Impact: "page cache cannot be told from memory in need; memory recommendations may be higher than needed"},
+		{Metric: rssMetric, Impact: "how much of memory may be page cache is not shown where " + cacheMetric + " is missing"},
+		{Metric: "container_cpu_cfs_throttled_periods_total", Impact: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
+		{Metric: "container_cpu_cfs_periods_total", Impact: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
+		{Metric: podOwnerMetric, Impact: "workloads are guessed from the names of pods; Jobs and bare ReplicaSets look like DaemonSets, custom kinds like the pod itself"},
+		{Metric: replicaSetOwnerMetric, Impact: "the Deployment behind a ReplicaSet is guessed from its name; owners of custom kinds are not found"},
+		{Metric: jobOwnerMetric, Impact: "the CronJob behind a Job is guessed from its name (expected to be absent where no Job exists)"},
+		{Metric: podInfoMetric, Impact: "the node of a pod is not known: no sizes by node pool for DaemonSets"},
+		{Metric: requestsMetric, Impact: "current requests are not known without a Kubernetes API: no comparison, no saving"},
+		{Metric: limitsMetric, Impact: "current limits are not known without a Kubernetes API"},
+		{Metric: containerInfoMetric, Impact: "containers without requests are not listed without a Kubernetes API"},
+		{Metric: oomReasonMetric, Impact: "OOM kills are not seen from history (absent as well while no container has ended)"},
+		{Metric: restartsMetric, Impact: "restarts and OOM kills are not seen from history"},
+		{Metric: "kube_node_info", Impact: "nodes cannot be counted without a Kubernetes API"},
+		{Metric: "kube_node_labels", Impact: "node pools cannot be told apart without a Kubernetes API"},
+		{Metric: capacityMetric, Impact: "nodes are priced by what they have for pods without a Kubernetes API, not by all of it"},
+		{Metric: autoscalerMetric, Impact: "autoscalers are not known without a Kubernetes API (absent as well where there is none)"},
+		{Metric: autoscalerTargetMetric, Impact: "what autoscalers aim at is not known without a Kubernetes API (absent as well where there is none)"},
+		{Metric: "kube_node_status_allocatable", Impact: "the largest fitting pod is not known without a Kubernetes API"},
+		{Metric: "node_cpu_seconds_total", Impact: "load of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
+		{Metric: "node_memory_MemAvailable_bytes", Impact: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
+		{Metric: "node_memory_MemTotal_bytes", Impact: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
 	}
 }
 
 // Probe implements metrics.Prober: one query for the presence of all metrics, two for the scrape interval, two for the
 // reach of history, and the server's version where it tells; two more where nothing was scraped of late. An error means
 // that the server cannot be used.
-func (s *Source) Probe(ctx context.Context) (metrics.Report, error) {
+func (s *Source) Probe(ctx context.Context) (metrics.SourceReport, error) {
 	return s.probe(ctx, true)
 }
 
-// Glance is Probe without how far history reaches (Report.Oldest and History stay zero): finding that out takes the
+// ProbeWithoutHistory is Probe without how far history reaches (Report.Oldest and History stay zero): finding that out takes the
 // server longer than all the rest, as it has to look at every day.
-func (s *Source) Glance(ctx context.Context) (metrics.Report, error) {
+func (s *Source) ProbeWithoutHistory(ctx context.Context) (metrics.SourceReport, error) {
 	return s.probe(ctx, false)
 }
 
-func (s *Source) probe(ctx context.Context, withHistory bool) (metrics.Report, error) {
+func (s *Source) probe(ctx context.Context, withHistory bool) (metrics.SourceReport, error) {
 	now := s.now()
-	r := metrics.Report{Metrics: wanted()}
+	r := metrics.SourceReport{Metrics: requiredMetrics()}
 	names := make([]string, len(r.Metrics))
 	for i, m := range r.Metrics {
 		names[i] = m.Metric
@@ -116,7 +116,7 @@ func (s *Source) probe(ctx context.Context, withHistory bool) (metrics.Report, e
 }
 
 // probePresence counts the series of each metric at a time.
-func (s *Source) probePresence(ctx context.Context, r *metrics.Report, names []string, at time.Time) error {
+func (s *Source) probePresence(ctx context.Context, r *metrics.SourceReport, names []string, at time.Time) error {
 	counts, err := s.Instant(ctx, s.presenceQuery(names), at)
 	if err != nil {
 		return fmt.Errorf("probing which metrics there are: %w", err)
@@ -190,13 +190,13 @@ func (s *Source) serverVersion(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if info.Version == "" {
-		return shorten(flavour), nil
+		return sanitize(flavour), nil
 	}
-	return shorten(flavour + " " + info.Version), nil
+	return sanitize(flavour + " " + info.Version), nil
 }
 
 // probeHistory finds the oldest sample: coarsely over two months, then finely before the oldest point found.
-func (s *Source) probeHistory(ctx context.Context, r *metrics.Report, metric string, now time.Time) error {
+func (s *Source) probeHistory(ctx context.Context, r *metrics.SourceReport, metric string, now time.Time) error {
 	now = now.Truncate(time.Second)
 	query := "count(" + s.containers(metric) + ")"
 	first := now.Add(-probeHistory)
@@ -241,7 +241,7 @@ func (s *Source) firstPoint(ctx context.Context, query string, w metrics.Window)
 	return first, nil
 }
 
-func (s *Source) warn(r *metrics.Report, now time.Time) {
+func (s *Source) warn(r *metrics.SourceReport, now time.Time) {
 	add := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
 	present := 0
 	for _, m := range r.Metrics {
@@ -258,10 +258,10 @@ func (s *Source) warn(r *metrics.Report, now time.Time) {
 	}
 	for _, m := range r.Metrics {
 		if m.Series == 0 && m.Required && present > 0 {
-			add("%s is missing: %s", m.Metric, m.Cost)
+			add("%s is missing: %s", m.Metric, m.Impact)
 		}
 	}
-	if r.ClockSkew > tolerableSkew || r.ClockSkew < -tolerableSkew {
+	if r.ClockSkew > maxClockSkew || r.ClockSkew < -maxClockSkew {
 		add("the server's clock differs from ours by %v: recent samples may be cut off; synchronise the clocks", r.ClockSkew.Round(time.Second))
 	}
 	if age := now.Sub(r.Newest); !r.Newest.IsZero() && age > probeFine {
@@ -271,6 +271,6 @@ func (s *Source) warn(r *metrics.Report, now time.Time) {
 		add("containers are scraped every %v: peaks in between are not seen", r.ScrapeInterval)
 	}
 	for _, w := range s.Stats().Warnings {
-		add("the server warns: %s", shorten(w))
+		add("the server warns: %s", sanitize(w))
 	}
 }

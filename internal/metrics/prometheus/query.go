@@ -52,7 +52,7 @@ func (c *client) query(ctx context.Context, endpoint string, params url.Values, 
 				got = "scalar or string"
 			}
 			return &Error{
-				Kind: Refused, Message: fmt.Sprintf("the query gives a %s, want a %s", shorten(got), want),
+				Kind: Refused, Message: fmt.Sprintf("the query gives a %s, want a %s", sanitize(got), want),
 				Advice: "a query must select series",
 			}
 		}
@@ -69,13 +69,13 @@ func (a answer) check() error {
 	case a.status == "" && a.message == "":
 		return &malformedError{what: "no status in the answer"}
 	}
-	return fromStatus(200, a.errorType, shorten(a.message))
+	return errorFromStatus(200, a.errorType, sanitize(a.message))
 }
 
 // labelSets asks for the label sets of the series of a selector that have samples between from and to. The server
 // answers from its index and looks at no sample.
 func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, sink sink) error {
-	params := url.Values{"match[]": {sel}, "start": {stamp(from)}, "end": {stamp(to)}}
+	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
 	return c.call(ctx, request{endpoint: seriesPath, params: params}, func(r io.Reader) error {
 		sink.reset()
 		a, err := decodeLabelSets(r, maxAnswer*int64(c.cfg.MaxSamples), sink.add)
@@ -98,11 +98,11 @@ type sink interface {
 // Instant implements metrics.Querier.
 func (s *Source) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
 	collect := &samples{}
-	params := url.Values{"query": {query}, "time": {stamp(at)}}
+	params := url.Values{"query": {query}, "time": {formatTime(at)}}
 	if err := s.client.query(ctx, instantPath, params, "vector", collect); err != nil {
-		return nil, withQuery("instant query", query, err)
+		return nil, wrapQueryError("instant query", query, err)
 	}
-	s.client.count(func(st *metrics.Stats) { st.Bad += collect.bad })
+	s.client.count(func(st *metrics.Stats) { st.Invalid += collect.bad })
 	return collect.list, nil
 }
 
@@ -139,13 +139,13 @@ func toLabels(labels []label) metrics.Labels {
 func (s *Source) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
 	if w.Step < time.Second || !w.Start.Before(w.End) {
 		return nil, fmt.Errorf("range query %s: want a step of at least 1s and a start before the end, got %v from %v to %v",
-			abridge(query), w.Step, w.Start, w.End)
+			truncateQuery(query), w.Step, w.Start, w.End)
 	}
 	points := int((w.End.Sub(w.Start) + w.Step - 1) / w.Step)
 	all := &grid{start: w.Start, step: w.Step, points: points, byName: map[string]*metrics.LabelledSeries{}}
 	for from := 0; from < points; from += s.client.cfg.MaxPoints {
 		if err := s.readShard(ctx, query, all, from, min(points-from, s.client.cfg.MaxPoints)); err != nil {
-			return nil, withQuery("range query", query, err)
+			return nil, wrapQueryError("range query", query, err)
 		}
 	}
 	return all.sorted(), nil
@@ -167,7 +167,7 @@ func (s *Source) readShard(ctx context.Context, query string, all *grid, from, n
 		return err
 	}
 	part.commit()
-	s.client.count(func(st *metrics.Stats) { st.Bad += part.bad })
+	s.client.count(func(st *metrics.Stats) { st.Invalid += part.bad })
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (p *shard) add(labels []label, points []point) error {
 	if (len(p.found)+1)*p.cells > p.maxCells {
 		return errTooMany
 	}
-	f := found{labels: toLabels(labels), values: gaps(nil, p.cells)}
+	f := found{labels: toLabels(labels), values: appendGaps(nil, p.cells)}
 	f.name = canonical(f.labels)
 	cells := cellsOf(p.grid.at(p.from), p.grid.step, p.cells)
 	for _, pt := range points {
@@ -234,7 +234,7 @@ func (p *shard) commit() {
 		if !ok {
 			whole = &metrics.LabelledSeries{
 				Labels: f.labels,
-				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: gaps(nil, p.grid.points)},
+				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: appendGaps(nil, p.grid.points)},
 			}
 			p.grid.byName[f.name] = whole
 		}
@@ -242,8 +242,8 @@ func (p *shard) commit() {
 	}
 }
 
-// gaps appends n gaps to dst.
-func gaps(dst []float64, n int) []float64 {
+// appendGaps appends n gaps to dst.
+func appendGaps(dst []float64, n int) []float64 {
 	for range n {
 		dst = append(dst, series.Gap())
 	}
@@ -278,10 +278,10 @@ func canonical(labels metrics.Labels) string {
 }
 
 func rangeParams(query string, first, last time.Time, step time.Duration) url.Values {
-	return url.Values{"query": {query}, "start": {stamp(first)}, "end": {stamp(last)}, "step": {seconds(step)}}
+	return url.Values{"query": {query}, "start": {formatTime(first)}, "end": {formatTime(last)}, "step": {seconds(step)}}
 }
 
-func stamp(t time.Time) string {
+func formatTime(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64)
 }
 
@@ -290,18 +290,18 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 // promDuration writes d for a range selector.
 func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseconds()/1000, 10) + "s" }
 
-// withQuery names the query where the server judged it. Where there was no answer, or no right to one, the query has no
+// wrapQueryError names the query where the server judged it. Where there was no answer, or no right to one, the query has no
 // part in that, and what it was for is the caller's to say.
-func withQuery(what, query string, err error) error {
+func wrapQueryError(what, query string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Kind == Refused || e.Kind == TooLarge {
-		return fmt.Errorf("%s %s: %w", what, abridge(query), err)
+		return fmt.Errorf("%s %s: %w", what, truncateQuery(query), err)
 	}
 	return err
 }
 
-// abridge keeps a query short in an error.
-func abridge(query string) string {
+// truncateQuery keeps a query short in an error.
+func truncateQuery(query string) string {
 	const most = 100
 	if len(query) <= most {
 		return query

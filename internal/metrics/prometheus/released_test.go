@@ -68,13 +68,13 @@ func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 		t.Errorf("inventory of %d: %v %s", len(want), err, diff)
 	}
 	ours, err := embedded.Probe(t.Context())
-	if diff := cmp.Diff(ours, report, cmpopts.IgnoreFields(metrics.Report{}, "Server", "ClockSkew", "Warnings")); err != nil || diff != "" {
+	if diff := cmp.Diff(ours, report, cmpopts.IgnoreFields(metrics.SourceReport{}, "Server", "ClockSkew", "Warnings")); err != nil || diff != "" {
 		t.Errorf("probe: %v %s", err, diff)
 	}
 }
 
 // startReleased runs a binary on the history until the test ends and returns its address once it answers.
-func startReleased(t *testing.T, binary string, w *world) string {
+func startReleased(t *testing.T, binary string, w *fixture) string {
 	t.Helper()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

@@ -64,7 +64,7 @@ func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 	}
 	if resp.StatusCode >= 400 {
 		errorType, message := readFailure(resp, body)
-		e := fromStatus(resp.StatusCode, errorType, message)
+		e := errorFromStatus(resp.StatusCode, errorType, message)
 		e.URL = shown
 		e.RetryAfter = retryAfter(resp)
 		return e
@@ -105,7 +105,7 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 		if known.Error == "" {
 			known.Error = known.Message
 		}
-		return known.ErrorType, shorten(known.Error)
+		return known.ErrorType, sanitize(known.Error)
 	}
 	text := string(raw)
 	if _, after, ok := strings.Cut(text, "<title>"); ok {
@@ -115,11 +115,11 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 	if text == "" {
 		text = http.StatusText(resp.StatusCode)
 	}
-	return "", shorten(text)
+	return "", sanitize(text)
 }
 
-// shorten makes foreign text fit for a line of an error: bounded, without control characters.
-func shorten(text string) string {
+// sanitize makes foreign text fit for a line of an error: bounded, without control characters.
+func sanitize(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

@@ -26,18 +26,18 @@ import (
 
 var today = time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 
-// world is a history that is built up and then served.
-type world struct {
+// fixture is a history that is built up and then served.
+type fixture struct {
 	grid   promserver.Grid
 	series []promserver.Series
 }
 
-func newWorld(start, end time.Time) *world {
-	return &world{grid: promserver.Grid{Start: start, End: end, Step: time.Minute}}
+func newFixture(start, end time.Time) *fixture {
+	return &fixture{grid: promserver.Grid{Start: start, End: end, Step: time.Minute}}
 }
 
 // add gives a series a value at each time of the grid; NaN leaves it out.
-func (w *world) add(value func(t time.Time) float64, pairs ...string) {
+func (w *fixture) add(value func(t time.Time) float64, pairs ...string) {
 	w.series = append(w.series, promserver.Series{
 		Labels: labels.FromStrings(pairs...),
 		Fill: func(dst []float64, first int) {
@@ -49,7 +49,7 @@ func (w *world) add(value func(t time.Time) float64, pairs ...string) {
 }
 
 // cpu gives a container a counter that grows by cores(t) a second.
-func (w *world) cpu(namespace, pod, container string, cores func(time.Time) float64, more ...string) {
+func (w *fixture) cpu(namespace, pod, container string, cores func(time.Time) float64, more ...string) {
 	total := 0.0
 	w.add(func(t time.Time) float64 {
 		if t.Equal(w.grid.Start) {
@@ -64,11 +64,11 @@ func (w *world) cpu(namespace, pod, container string, cores func(time.Time) floa
 	}, append([]string{"__name__", cpuMetric, "namespace", namespace, "pod", pod, "container", container, "cpu", "total"}, more...)...)
 }
 
-func (w *world) memory(namespace, pod, container string, bytes func(time.Time) float64, more ...string) {
+func (w *fixture) memory(namespace, pod, container string, bytes func(time.Time) float64, more ...string) {
 	w.add(bytes, append([]string{"__name__", memoryMetric, "namespace", namespace, "pod", pod, "container", container}, more...)...)
 }
 
-func (w *world) owned(metric, namespace, by, object, kind, owner string, when func(time.Time) float64) {
+func (w *fixture) owned(metric, namespace, by, object, kind, owner string, when func(time.Time) float64) {
 	w.add(when, "__name__", metric, "namespace", namespace, by, object, "owner_kind", kind, "owner_name", owner, "owner_is_controller", "true")
 }
 
@@ -84,7 +84,7 @@ func between(from, to time.Time, v float64) func(time.Time) float64 {
 	}
 }
 
-func (w *world) serve(t *testing.T, o promserver.Options) *promserver.Server {
+func (w *fixture) serve(t *testing.T, o promserver.Options) *promserver.Server {
 	t.Helper()
 	dir := t.TempDir()
 	if len(w.series) > 0 {
@@ -105,7 +105,7 @@ func (w *world) serve(t *testing.T, o promserver.Options) *promserver.Server {
 	return s
 }
 
-func (w *world) source(t *testing.T, change func(*Config)) *Source {
+func (w *fixture) source(t *testing.T, change func(*Config)) *Source {
 	t.Helper()
 	return newSource(t, w.serve(t, promserver.Options{}).URL(), func(c *Config) {
 		c.Now = func() time.Time { return w.grid.End }
@@ -185,7 +185,7 @@ func only(t *testing.T, h history) series.Series {
 }
 
 func TestCPUIsARateAlignedToDays(t *testing.T) {
-	w := newWorld(today.Add(-30*time.Hour), today.Add(6*time.Hour))
+	w := newFixture(today.Add(-30*time.Hour), today.Add(6*time.Hour))
 	w.cpu("shop", "web-0", "app", constant(0.9))
 	s := w.source(t, nil)
 	got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today.Add(6 * time.Hour)}))
@@ -203,7 +203,7 @@ func TestCPUIsARateAlignedToDays(t *testing.T) {
 }
 
 func TestCPUAcrossACounterReset(t *testing.T) {
-	w := newWorld(today.Add(-day), today)
+	w := newFixture(today.Add(-day), today)
 	total := 0.0
 	reset := today.Add(-12 * time.Hour)
 	w.add(func(at time.Time) float64 {
@@ -221,7 +221,7 @@ func TestCPUAcrossACounterReset(t *testing.T) {
 }
 
 func TestMemoryKeepsThePeak(t *testing.T) {
-	w := newWorld(today.Add(-day), today)
+	w := newFixture(today.Add(-day), today)
 	peak := today.Add(-7*time.Hour + 3*time.Minute)
 	w.memory("shop", "web-0", "app", func(at time.Time) float64 {
 		if at.Equal(peak) {
@@ -239,7 +239,7 @@ func TestMemoryKeepsThePeak(t *testing.T) {
 }
 
 func TestDuplicateSeriesCountOnce(t *testing.T) {
-	w := newWorld(today.Add(-day), today)
+	w := newFixture(today.Add(-day), today)
 	for _, replica := range []string{"a", "b"} {
 		w.cpu("shop", "web-0", "app", constant(1), "job", "kubelet", "prometheus_replica", replica)
 		w.cpu("shop", "web-0", "app", constant(1), "job", "cadvisor", "prometheus_replica", replica)
@@ -253,7 +253,7 @@ func TestDuplicateSeriesCountOnce(t *testing.T) {
 }
 
 func TestCPUSplitByCoreIsSummed(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+	w := newFixture(today.Add(-6*time.Hour), today)
 	for _, core := range []string{"cpu00", "cpu01", "cpu02"} {
 		total := 0.0
 		w.add(func(time.Time) float64 { total += 30; return total },
@@ -266,7 +266,7 @@ func TestCPUSplitByCoreIsSummed(t *testing.T) {
 }
 
 func TestGapsAreExplicit(t *testing.T) {
-	w := newWorld(today.Add(-day), today)
+	w := newFixture(today.Add(-day), today)
 	from, to := today.Add(-12*time.Hour), today.Add(-10*time.Hour)
 	w.memory("shop", "web-0", "app", func(at time.Time) float64 {
 		if !at.Before(from) && at.Before(to) {
@@ -294,7 +294,7 @@ func TestGapsAreExplicit(t *testing.T) {
 
 func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	start, rollout, end := today.Add(-2*day), today.Add(-day), today
-	w := newWorld(start, end)
+	w := newFixture(start, end)
 	always := constant(1)
 	// A Deployment whose ReplicaSet was replaced, under names that no pattern would guess.
 	w.cpu("shop", "blue-one", "app", between(start, rollout, 0.1))
@@ -335,8 +335,8 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 }
 
 // many is a world of some namespaces with containers of different sizes, some of which come and go.
-func many() *world {
-	w := newWorld(today.Add(-2*day), today.Add(5*time.Hour))
+func many() *fixture {
+	w := newFixture(today.Add(-2*day), today.Add(5*time.Hour))
 	for ns := range 7 {
 		for pod := range 3 * (ns + 1) {
 			from := w.grid.Start.Add(time.Duration(pod) * 97 * time.Minute)
@@ -380,7 +380,7 @@ func TestShardingChangesNothing(t *testing.T) {
 			if stats.Queries <= base.Queries && name != "one at a time" {
 				t.Errorf("%d queries, want more than the %d of the unsharded reading", stats.Queries, base.Queries)
 			}
-			if stats.Bad+stats.Retries+stats.Splits != 0 {
+			if stats.Invalid+stats.Retries+stats.Splits != 0 {
 				t.Errorf("%+v: want nothing bad, retried or split", stats)
 			}
 		})
@@ -404,7 +404,7 @@ func TestServerLimitsSplitQueries(t *testing.T) {
 }
 
 func TestServerLimitsOnSeriesSplitByPods(t *testing.T) {
-	w := newWorld(today.Add(-3*time.Hour), today)
+	w := newFixture(today.Add(-3*time.Hour), today)
 	for i := range 12 {
 		w.cpu("shop", fmt.Sprintf("web-5d4f8c7b9d-x8k2%c", suffixLetters[i]), "app", constant(1))
 		w.cpu("shop", fmt.Sprintf("db-%d", i), "app", constant(2))
@@ -444,7 +444,7 @@ func TestQueriesGrowWithDaysNotWorkloads(t *testing.T) {
 }
 
 func TestNamespacesWithOddNames(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+	w := newFixture(today.Add(-6*time.Hour), today)
 	odd := []string{`a"b`, `c{d}`, `e\f`, `g|h`, `i.*`, "plain", "newline\nin", "Grüße", `k=~"v"`}
 	for _, ns := range odd {
 		w.cpu(ns, `pod-"0"{}`, `app\`, constant(0.25), "cluster", `eu="1"`)
@@ -467,7 +467,7 @@ func TestNamespacesWithOddNames(t *testing.T) {
 }
 
 func TestManyNamespaces(t *testing.T) {
-	w := newWorld(today.Add(-time.Hour), today)
+	w := newFixture(today.Add(-time.Hour), today)
 	var names []string
 	for i := range 300 {
 		ns := fmt.Sprintf("a-team-with-a-rather-long-name-indeed-%03d", i)
@@ -509,7 +509,7 @@ func TestManyNamespaces(t *testing.T) {
 }
 
 func TestNothingIsNoError(t *testing.T) {
-	w := newWorld(today.Add(-2*time.Hour), today)
+	w := newFixture(today.Add(-2*time.Hour), today)
 	s := w.source(t, nil)
 	if h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today}); len(h) != 0 {
 		t.Errorf("%d containers from an empty server", len(h))
@@ -520,7 +520,7 @@ func TestNothingIsNoError(t *testing.T) {
 }
 
 func TestTheFutureIsLeftOut(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today.Add(6*time.Hour))
+	w := newFixture(today.Add(-6*time.Hour), today.Add(6*time.Hour))
 	w.cpu("shop", "web-0", "app", constant(1))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today.Add(7 * time.Minute) } })
 	got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today.Add(day)}))
@@ -530,7 +530,7 @@ func TestTheFutureIsLeftOut(t *testing.T) {
 }
 
 func TestStepIsHonoured(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-0", "app", constant(1))
 	s := w.source(t, nil)
 	for _, step := range []time.Duration{time.Minute, 15 * time.Minute, time.Hour} {

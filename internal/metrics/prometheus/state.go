@@ -17,29 +17,31 @@ import (
 // maxAmount is the largest number of cores or bytes that is taken for one: a thousand times as much still fits.
 const maxAmount = 1 << 50
 
-// State is a cluster as kube-state-metrics sees it now, for where no Kubernetes API is at hand. What several of its
+// ClusterState is a cluster as kube-state-metrics sees it now, for where no Kubernetes API is at hand. What several of its
 // methods need is read once. It is not safe for use by several goroutines.
-type State struct {
+type ClusterState struct {
 	source     *Source
 	namespaces []string
 	read       *inventory
 	missing    []string
 }
 
-// State reads nothing yet. Empty namespaces mean all.
-func (s *Source) State(namespaces []string) *State { return &State{source: s, namespaces: namespaces} }
+// ClusterState reads nothing yet. Empty namespaces mean all.
+func (s *Source) ClusterState(namespaces []string) *ClusterState {
+	return &ClusterState{source: s, namespaces: namespaces}
+}
 
-// Missing says what was looked for and not found by the methods that were called: the metric, what that costs, and how
+// MissingMetrics says what was looked for and not found by the methods that were called: the metric, what that costs, and how
 // to get it.
-func (t *State) Missing() []string { return slices.Clone(t.missing) }
+func (t *ClusterState) MissingMetrics() []string { return slices.Clone(t.missing) }
 
-func (t *State) miss(text string) {
+func (t *ClusterState) addMissing(text string) {
 	if !slices.Contains(t.missing, text) {
 		t.missing = append(t.missing, text)
 	}
 }
 
-func (t *State) inventory(ctx context.Context) (*inventory, error) {
+func (t *ClusterState) inventory(ctx context.Context) (*inventory, error) {
 	if t.read != nil {
 		return t.read, nil
 	}
@@ -49,16 +51,16 @@ func (t *State) inventory(ctx context.Context) (*inventory, error) {
 	}
 	switch {
 	case len(inv.pods) == 0:
-		t.miss(containerInfoMetric + ": no container of a pod, so no workload; scrape kube-state-metrics, or give a kubeconfig")
+		t.addMissing(containerInfoMetric + ": no container of a pod, so no workload; scrape kube-state-metrics, or give a kubeconfig")
 	case inv.requests == 0:
-		t.miss(requestsMetric + ": nobody's request of today is known, so there is no comparison and no saving")
+		t.addMissing(requestsMetric + ": nobody's request of today is known, so there is no comparison and no saving")
 	}
 	t.read = inv
 	return inv, nil
 }
 
 // Workloads are those that have pods; Inventory says how they are put together.
-func (t *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
+func (t *ClusterState) Workloads(ctx context.Context) ([]workload.Workload, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
 		return nil, err
@@ -66,13 +68,13 @@ func (t *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
 	return inv.workloads(), nil
 }
 
-// RequestsKnown tells whether anybody's request is known. Where it is false a container without a request cannot be told
+// HasRequests tells whether anybody's request is known. Where it is false a container without a request cannot be told
 // from one whose request nobody exports.
-func (t *State) RequestsKnown() bool { return t.read == nil || t.read.requests > 0 }
+func (t *ClusterState) HasRequests() bool { return t.read == nil || t.read.requests > 0 }
 
 // Cluster lists all nodes, and the pods of the namespaces. kube-state-metrics spells labels in another way than
 // Kubernetes, which can be undone for labels that are known: keys are those that are looked for.
-func (t *State) Cluster(ctx context.Context, keys []string) (workload.Cluster, error) {
+func (t *ClusterState) Cluster(ctx context.Context, keys []string) (workload.Cluster, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
 		return workload.Cluster{}, err
@@ -143,24 +145,24 @@ func (v *inventory) clusterPods() []workload.Pod {
 
 // Autoscalers lists the HorizontalPodAutoscalers of the namespaces that have a target in shares of a request.
 // kube-state-metrics does not tell a target of one container from one of the whole pod: it counts for all of them.
-func (t *State) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, error) {
+func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	targets := map[name]workload.Ref{}
+	targets := map[objectName]workload.Ref{}
 	infos, err := t.source.latest(ctx, autoscalerMetric, "namespace, horizontalpodautoscaler, scaletargetref_kind, scaletargetref_name", inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("autoscalers: %w", err)
 	}
 	for _, i := range infos {
 		l := i.Labels
-		if l["scaletargetref_name"] != "" && t.wants(l["namespace"]) {
-			targets[name{l["namespace"], l["horizontalpodautoscaler"]}] = ref(l["namespace"], l["scaletargetref_kind"], l["scaletargetref_name"])
+		if l["scaletargetref_name"] != "" && t.includes(l["namespace"]) {
+			targets[objectName{l["namespace"], l["horizontalpodautoscaler"]}] = newRef(l["namespace"], l["scaletargetref_kind"], l["scaletargetref_name"])
 		}
 	}
 	if len(infos) == 0 {
-		t.miss(autoscalerMetric + ": no autoscaler is known; if there are some, let kube-state-metrics export them")
+		t.addMissing(autoscalerMetric + ": no autoscaler is known; if there are some, let kube-state-metrics export them")
 		return nil, nil
 	}
 	values, err := t.source.latest(ctx, autoscalerTargetMetric, "namespace, horizontalpodautoscaler, metric_name, metric_target_type", inv.at)
@@ -168,11 +170,11 @@ func (t *State) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, error) {
 		return nil, fmt.Errorf("targets of autoscalers: %w", err)
 	}
 	if len(values) == 0 {
-		t.miss(autoscalerTargetMetric + ": what the autoscalers aim at is not known, so requests are sized as if nothing scaled on them")
+		t.addMissing(autoscalerTargetMetric + ": what the autoscalers aim at is not known, so requests are sized as if nothing scaled on them")
 	}
-	byName := map[name]*metrics.Autoscaler{}
+	byName := map[objectName]*metrics.Autoscaler{}
 	for _, v := range values {
-		key := name{v.Labels["namespace"], v.Labels["horizontalpodautoscaler"]}
+		key := objectName{v.Labels["namespace"], v.Labels["horizontalpodautoscaler"]}
 		target, known := targets[key]
 		if !known || v.Labels["metric_target_type"] != "utilization" || !(v.Value > 0 && v.Value <= maxAmount) {
 			continue
@@ -194,7 +196,7 @@ func (t *State) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, error) {
 	return sortedAutoscalers(byName), nil
 }
 
-func sortedAutoscalers(byName map[name]*metrics.Autoscaler) []metrics.Autoscaler {
+func sortedAutoscalers(byName map[objectName]*metrics.Autoscaler) []metrics.Autoscaler {
 	out := make([]metrics.Autoscaler, 0, len(byName))
 	for _, a := range byName {
 		out = append(out, *a)
@@ -205,6 +207,6 @@ func sortedAutoscalers(byName map[name]*metrics.Autoscaler) []metrics.Autoscaler
 	return out
 }
 
-func (t *State) wants(namespace string) bool {
+func (t *ClusterState) includes(namespace string) bool {
 	return len(t.namespaces) == 0 || slices.Contains(t.namespaces, namespace)
 }

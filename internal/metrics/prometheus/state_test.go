@@ -20,7 +20,7 @@ import (
 
 func TestProbe(t *testing.T) {
 	start := today.Add(-50*time.Hour - 7*time.Minute)
-	w := newWorld(start, today)
+	w := newFixture(start, today)
 	w.cpu("shop", "web-0", "app", constant(1))
 	w.cpu("shop", "web-1", "app", constant(1))
 	w.memory("shop", "web-0", "app", constant(1e9))
@@ -41,7 +41,7 @@ func TestProbe(t *testing.T) {
 	}
 	present := map[string]int{}
 	for _, c := range r.Metrics {
-		if c.Cost == "" {
+		if c.Impact == "" {
 			t.Errorf("%s: no word on what it costs to lack it", c.Metric)
 		}
 		if c.Series > 0 {
@@ -60,7 +60,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestProbeOfAnEmptyServer(t *testing.T) {
-	w := newWorld(today.Add(-time.Hour), today)
+	w := newFixture(today.Add(-time.Hour), today)
 	for want, matchers := range map[string][]Matcher{
 		"is this the Prometheus that scrapes the cluster": nil,
 		`with {cluster="eu"}: check the extra labels`:     {{Label: "cluster", Op: "=", Value: "eu"}},
@@ -76,7 +76,7 @@ func TestProbeOfAnEmptyServer(t *testing.T) {
 }
 
 func TestAServerThatStoppedScraping(t *testing.T) {
-	w := newWorld(today.Add(-20*time.Hour), today.Add(-5*time.Hour))
+	w := newFixture(today.Add(-20*time.Hour), today.Add(-5*time.Hour))
 	w.cpu("shop", "web-0", "app", constant(1))
 	w.memory("shop", "web-0", "app", constant(1e9))
 	w.add(constant(1), "__name__", containerInfoMetric, "namespace", "shop", "pod", "web-0", "container", "app")
@@ -102,7 +102,7 @@ func TestAServerThatStoppedScraping(t *testing.T) {
 }
 
 func TestProbeSeesRenamedLabels(t *testing.T) {
-	w := newWorld(today.Add(-time.Hour), today)
+	w := newFixture(today.Add(-time.Hour), today)
 	w.add(constant(1), "__name__", podOwnerMetric, "namespace", "monitoring", "pod", "ksm", "exported_namespace", "shop", "exported_pod", "web-0")
 	r, err := w.source(t, nil).Probe(t.Context())
 	if err != nil {
@@ -150,10 +150,10 @@ func TestScrapeIntervals(t *testing.T) {
 		{"a minute", time.Minute, time.Minute, today.Add(-day), true},
 		{"three minutes", 3 * time.Minute, 3 * time.Minute, today.Add(-day), true},
 		{"seven minutes of history", time.Minute, time.Minute, today.Add(-7 * time.Minute), true},
-		{"nothing", time.Minute, assumedInterval, today, false},
+		{"nothing", time.Minute, defaultInterval, today, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(today.Add(-day), today)
+			w := newFixture(today.Add(-day), today)
 			w.memory("shop", "web-0", "app", func(at time.Time) float64 {
 				if at.Before(c.from) || at.Truncate(c.every) != at {
 					return math.NaN()
@@ -175,7 +175,7 @@ func TestScrapeIntervals(t *testing.T) {
 }
 
 func TestInventory(t *testing.T) {
-	w := newWorld(today.Add(-time.Hour), today)
+	w := newFixture(today.Add(-time.Hour), today)
 	always := constant(1)
 	container := func(metric, pod, name string, more ...string) {
 		w.add(always, append([]string{"__name__", metric, "namespace", "shop", "pod", pod, "container", name}, more...)...)
@@ -236,7 +236,7 @@ func TestInventory(t *testing.T) {
 }
 
 func TestOOMKills(t *testing.T) {
-	w := newWorld(today.Add(-2*day), today)
+	w := newFixture(today.Add(-2*day), today)
 	kill := today.Add(-30*time.Hour + 20*time.Minute)
 	w.add(func(at time.Time) float64 {
 		if at.Before(kill) {
@@ -275,7 +275,7 @@ func TestOOMKills(t *testing.T) {
 }
 
 func TestServersThatAnswerQueriesOnly(t *testing.T) {
-	w := newWorld(today.Add(-6*time.Hour), today)
+	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "odd-name", "app", constant(1))
 	w.owned(podOwnerMetric, "shop", "pod", "odd-name", "StatefulSet", "web", constant(1))
 	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
@@ -297,7 +297,7 @@ func TestServersThatAnswerQueriesOnly(t *testing.T) {
 // TestShortenedScrapeInterval: scrapes came each minute until two hours ago and come each 15 seconds since. Windows have
 // to bridge the older ones, or all days but today would have no CPU use.
 func TestShortenedScrapeInterval(t *testing.T) {
-	w := newWorld(today.Add(-2*day), today)
+	w := newFixture(today.Add(-2*day), today)
 	w.grid.Step = 15 * time.Second
 	w.memory("shop", "web-0", "app", func(at time.Time) float64 {
 		if at.Before(today.Add(-2*time.Hour)) && at.Truncate(time.Minute) != at {

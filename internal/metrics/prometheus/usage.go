@@ -44,7 +44,7 @@ func (s *Source) usage(ctx context.Context, req metrics.UsageRequest, kept *kept
 	if err != nil {
 		return err
 	}
-	from, to := roundUp(req.Start, g.step), end.UTC().Truncate(g.step)
+	from, to := ceilTime(req.Start, g.step), end.UTC().Truncate(g.step)
 	if !from.Before(to) {
 		return nil
 	}
@@ -59,16 +59,16 @@ func (s *Source) usage(ctx context.Context, req metrics.UsageRequest, kept *kept
 	if in = in.with(est); len(in.names) == 0 {
 		return nil
 	}
-	if req.Resource.ByTheHour() && est.counted && len(est.byNamespace) == 0 {
+	if req.Resource.IsHourly() && est.counted && len(est.byNamespace) == 0 {
 		return nil // Many servers have no such metric: one query has told.
 	}
 	r := &reading{source: s, metric: metric, grid: g, scope: in, visit: visit, names: newInterner(), kept: kept}
-	return inOrder(ctx, s.client.cfg.Concurrency, r.jobs(planUnits(in.names, from, to, g.step, est, s.client.cfg)))
+	return inOrder(ctx, s.client.cfg.Concurrency, r.jobs(planQueries(in.names, from, to, g.step, est, s.client.cfg)))
 }
 
 // gridOf is the grid on which a reading that ends at a time is made.
 func (s *Source) gridOf(ctx context.Context, resource metrics.Resource, metric string, end time.Time, asked time.Duration) (gridPlan, error) {
-	if resource.ByTheHour() {
+	if resource.IsHourly() {
 		return gridPlan{step: time.Hour, window: time.Hour}, nil
 	}
 	scrape, _, err := s.scrapeInterval(ctx, metric, end)
@@ -78,8 +78,8 @@ func (s *Source) gridOf(ctx context.Context, resource metrics.Resource, metric s
 	return planGrid(metric, scrape, asked), nil
 }
 
-// roundUp is the first time on the grid of step that is not before t.
-func roundUp(t time.Time, step time.Duration) time.Time {
+// ceilTime is the first time on the grid of step that is not before t.
+func ceilTime(t time.Time, step time.Duration) time.Time {
 	down := t.UTC().Truncate(step)
 	if down.Before(t) {
 		return down.Add(step)
@@ -101,7 +101,7 @@ type reading struct {
 }
 
 // jobs puts the owners of a day before the units of that day.
-func (r *reading) jobs(units []unit) []job {
+func (r *reading) jobs(units []usageQuery) []job {
 	jobs := make([]job, 0, len(units)+len(units)/2)
 	var today time.Time
 	for i, u := range units {
@@ -138,7 +138,7 @@ func (r *reading) ownersJob(from, to time.Time) job {
 	}
 }
 
-func (r *reading) usageJob(u unit) job {
+func (r *reading) usageJob(u usageQuery) job {
 	return func(ctx context.Context) (func() error, error) {
 		tables, err := r.read(ctx, u)
 		if err != nil {
@@ -156,7 +156,7 @@ func (r *reading) usageJob(u unit) job {
 }
 
 // read asks for one unit, and for its halves if the server finds it too large.
-func (r *reading) read(ctx context.Context, u unit) ([]*table, error) {
+func (r *reading) read(ctx context.Context, u usageQuery) ([]*table, error) {
 	step := r.grid.step
 	t := &table{unit: u, cells: cellsOf(u.from.Add(step), step, u.cells), maxValues: maxAnswer * r.source.client.cfg.MaxSamples, names: r.names}
 	query := r.source.usageExpr(r.metric, r.grid, u.matchers()...)
@@ -164,7 +164,7 @@ func (r *reading) read(ctx context.Context, u unit) ([]*table, error) {
 	if err == nil {
 		return []*table{t}, nil
 	}
-	halves, ok := u.split(step, isAboutSeries(err))
+	halves, ok := u.split(step, isSeriesLimit(err))
 	if !isTooLarge(err) || !ok {
 		return nil, err
 	}
@@ -204,14 +204,14 @@ func (r *reading) deliver(t *table) error {
 	}
 	r.source.client.count(func(s *metrics.Stats) {
 		s.Gaps += holes
-		s.Bad += t.bad
+		s.Invalid += t.bad
 	})
 	return nil
 }
 
 // table is the answer to a unit: a row for each container, its values one after the other in one slice.
 type table struct {
-	unit      unit
+	unit      usageQuery
 	cells     cells
 	maxValues int
 	names     *interner
@@ -260,7 +260,7 @@ func (t *table) add(labels []label, points []point) error {
 	if from+last-first+1 > t.maxValues {
 		return errTooMany
 	}
-	t.values = gaps(t.values, last-first+1)
+	t.values = appendGaps(t.values, last-first+1)
 	t.fill(t.values[from:], first, points)
 	t.rows = append(t.rows, row{rowKey: key, first: first, from: from, to: len(t.values)})
 	return nil

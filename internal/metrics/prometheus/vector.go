@@ -16,9 +16,9 @@ import (
 // what is wrong with it gets values that are NaN or infinite as well.
 func (s *Source) Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
 	collect := &everything{}
-	params := url.Values{"query": {query}, "time": {stamp(at)}}
+	params := url.Values{"query": {query}, "time": {formatTime(at)}}
 	if err := s.client.query(ctx, instantPath, params, "vector", collect); err != nil {
-		return nil, fmt.Errorf("instant query %s: %w", abridge(query), err)
+		return nil, fmt.Errorf("instant query %s: %w", truncateQuery(query), err)
 	}
 	return collect.list, nil
 }

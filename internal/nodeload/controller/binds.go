@@ -65,7 +65,7 @@ func (b *Binds) Count(node string, now time.Time) ([]int64, bool) {
 
 // Start implements manager.Runnable: it lists and watches until ctx ends.
 func (b *Binds) Start(ctx context.Context) error {
-	pods := podwatch.Watch{Pods: b.pods, Fields: placed, Clock: b.clock, Name: "nodeload"}
+	pods := podwatch.Watcher{Pods: b.pods, Fields: placed, Clock: b.clock, Name: "nodeload"}
 	for ctx.Err() == nil {
 		b.mu.Lock()
 		wanted := len(b.ranges) > 0
@@ -82,15 +82,15 @@ func (b *Binds) Start(ctx context.Context) error {
 	return nil
 }
 
-// Listing implements podwatch.Visitor.
-func (b *Binds) Listing() {
+// ListStarted implements podwatch.Handler.
+func (b *Binds) ListStarted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next = nodeload.NewBinds(b.ranges)
 }
 
-// Pod implements podwatch.Visitor.
-func (b *Binds) Pod(pod *corev1.Pod) {
+// PodUpdated implements podwatch.Handler.
+func (b *Binds) PodUpdated(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to := b.binds
@@ -100,15 +100,15 @@ func (b *Binds) Pod(pod *corev1.Pod) {
 	add(to, pod, b.clock.Now())
 }
 
-// Listed implements podwatch.Visitor.
-func (b *Binds) Listed() {
+// ListCompleted implements podwatch.Handler.
+func (b *Binds) ListCompleted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.binds, b.next, b.synced = b.next, nil, true
 }
 
-// Gone implements podwatch.Visitor.
-func (b *Binds) Gone(pod *corev1.Pod) {
+// PodDeleted implements podwatch.Handler.
+func (b *Binds) PodDeleted(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.binds.Remove(string(pod.UID))

@@ -55,11 +55,11 @@ func (f *File) Policy() *nodeload.Policy { return f.file.Content() }
 func (f *File) Run(ctx context.Context, observer Observer) { f.file.Run(ctx, observed(observer)) }
 
 // Look reads the file once and takes over what is new in it.
-func (f *File) Look(observer Observer) { f.file.Look(observed(observer)) }
+func (f *File) Look(observer Observer) { f.file.Reload(observed(observer)) }
 
 func observed(o Observer) configfile.Observer[*nodeload.Policy] {
 	if o == nil {
 		return configfile.Observer[*nodeload.Policy]{}
 	}
-	return configfile.Observer[*nodeload.Policy]{Loaded: o.PolicyLoaded, Refused: o.PolicyRefused}
+	return configfile.Observer[*nodeload.Policy]{Loaded: o.PolicyLoaded, Rejected: o.PolicyRefused}
 }

@@ -42,7 +42,7 @@ type Reconciler struct {
 	Clock     clock.PassiveClock
 
 	// waiting is since when objects wait for their history; each look doubles the time to the next.
-	waiting firstseen.Onsets
+	waiting firstseen.Tracker
 }
 
 // callerOf names an object to the predictor.

@@ -32,7 +32,7 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 		Name: m.ResourceIdentifier,
 		Plant: scaling.Plant{
 			Capacity: capacity, Target: target, Lag: time.Duration(s.LagSeconds) * time.Second,
-			Stabilisation: time.Duration(s.StabilizationSeconds) * time.Second,
+			StabilizationWindow: time.Duration(s.StabilizationSeconds) * time.Second,
 		},
 		Window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
 	}
@@ -48,11 +48,11 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 // choiceOf writes what an account says.
 func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 	out := &predictionv1alpha1.ScalingChoice{
-		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Why), Ledger: base64.StdEncoding.EncodeToString(a.State),
+		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Reason), Ledger: base64.StdEncoding.EncodeToString(a.State),
 	}
 	if a.Use {
-		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Use, -1)
-		out.ExtraReplicas, out.SparedTime = decimal(a.Extra, 3), decimal(a.Spared, 2)
+		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Utilization, -1)
+		out.ExtraReplicas, out.SparedTime = decimal(a.ExtraCost, 3), decimal(a.SparedShortage, 2)
 	}
 	return out
 }

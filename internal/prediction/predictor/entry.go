@@ -15,7 +15,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/scaling/ahead"
+	"crane.io/crane/pkg/scaling/forecastvalue"
 	"crane.io/crane/pkg/series"
 )
 
@@ -44,7 +44,7 @@ type entry struct {
 	dirty    bool
 	cache    cached
 	// followers keep account of the series for callers that scale by it, where it is one.
-	followers map[account]*ahead.Follower
+	followers map[account]*forecastvalue.Evaluator
 }
 
 // phase says what has to be done for an entry next.
@@ -106,7 +106,7 @@ func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits 
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
 				t.observe(at, v)
 				if len(found) == 1 {
-					e.follow(t, at, end.Add(-ahead.Past), v)
+					e.follow(t, at, end.Add(-forecastvalue.HistoryLength), v)
 				}
 				e.dirty = true
 			}

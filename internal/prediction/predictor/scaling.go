@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/scaling"
-	"crane.io/crane/pkg/scaling/ahead"
+	"crane.io/crane/pkg/scaling/forecastvalue"
 )
 
 // Scaling asks for an account of what scaling by the forecast of a series would have cost and spared. It is kept for one caller, who
@@ -39,8 +39,8 @@ type Advice struct {
 }
 
 // newFollower checks what is asked for. A state that is of no use begins the account anew. The error is a sentence for the user.
-func newFollower(s *Scaling) (*ahead.Follower, error) {
-	f, err := ahead.New(s.Plant, s.Window)
+func newFollower(s *Scaling) (*forecastvalue.Evaluator, error) {
+	f, err := forecastvalue.New(s.Plant, s.Window)
 	if err != nil {
 		return nil, fmt.Errorf("scaling: %w", err)
 	}
@@ -63,7 +63,7 @@ func (e *entry) keepAccounts(caller string, wanted []*Scaling) error {
 		id := account{caller, one.Name}
 		kept[id] = true
 		if f := e.followers[id]; f != nil {
-			if err := f.Change(one.Plant, one.Window); err != nil {
+			if err := f.Reconfigure(one.Plant, one.Window); err != nil {
 				return fmt.Errorf("scaling: %w", err)
 			}
 			continue
@@ -73,11 +73,11 @@ func (e *entry) keepAccounts(caller string, wanted []*Scaling) error {
 			return err
 		}
 		if e.followers == nil {
-			e.followers = map[account]*ahead.Follower{}
+			e.followers = map[account]*forecastvalue.Evaluator{}
 		}
 		e.followers[id] = f
 	}
-	maps.DeleteFunc(e.followers, func(id account, _ *ahead.Follower) bool { return id.caller == caller && !kept[id] })
+	maps.DeleteFunc(e.followers, func(id account, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !kept[id] })
 	return nil
 }
 
@@ -100,15 +100,15 @@ func keepEach(caller string, accounts map[*entry][]int, requests []Request, tick
 // that is read at once is played through, and that costs.
 func (e *entry) follow(t *labelled, at, since time.Time, value float64) {
 	for _, f := range e.followers {
-		if f.Knows(at) || at.Before(since) {
+		if f.Recorded(at) || at.Before(since) {
 			continue
 		}
-		if f.Due(at) {
-			made, err := t.model.forecast(ahead.WindowsKept * f.Window())
+		if f.ForecastDue(at) {
+			made, err := t.model.forecast(forecastvalue.ForecastWindows * f.Window())
 			if err != nil {
 				made = forecast.Forecast{}
 			}
-			f.Follow(made, at)
+			f.SetForecast(made, at)
 		}
 		f.Observe(at, value)
 	}
@@ -127,6 +127,6 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 	if f == nil {
 		return Advice{}, false
 	}
-	choice := f.Follow(published, p.config.Clock.Now())
+	choice := f.SetForecast(published, p.config.Clock.Now())
 	return Advice{Choice: choice, Lead: f.Lead(), State: f.State()}, true
 }

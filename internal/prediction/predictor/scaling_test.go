@@ -26,7 +26,7 @@ func scalesBy(name string, state []byte) Request {
 	r := cpuOf(name)
 	r.Scaling = &Scaling{
 		Name: "resource.cpu", Window: time.Hour, State: state,
-		Plant: scaling.Plant{Capacity: 0.25, Target: 0.6, Lag: 4 * time.Minute, Stabilisation: 5 * time.Minute},
+		Plant: scaling.Plant{Capacity: 0.25, Target: 0.6, Lag: 4 * time.Minute, StabilizationWindow: 5 * time.Minute},
 	}
 	return r
 }
@@ -55,7 +55,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		first := advise(t, p, key, "a")
-		if !first.Use || first.Lead != 4*time.Minute+75*time.Second || first.Spared < 0.5 || first.Extra > scaling.SeasonalBudget {
+		if !first.Use || first.Lead != 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.SeasonalBudget {
 			t.Errorf("after a past of two weeks: %+v", first)
 		}
 		// A past that begins a moment ago says nothing; the state does.
@@ -77,7 +77,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 			skilled := forecastNow(t, again, key)
 			skilled.Skill, skilled.Period = 0.8, 24*time.Hour
 			got, ok := again.Advise(key, "a", "resource.cpu", skilled)
-			if learns := strings.Contains(got.Why, "learning"); !ok || learns != c.learns || got.Use == c.learns {
+			if learns := strings.Contains(got.Reason, "learning"); !ok || learns != c.learns || got.Use == c.learns {
 				t.Errorf("with %d bytes of state: %+v", len(c.state), got.Choice)
 			}
 		}

@@ -29,7 +29,7 @@ const maxTries = 5
 
 // act writes the proposals, a few at a time, and, at the end of a round, deletes Recommendations of what the rule no longer
 // selects.
-func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
+func (r *RuleReconciler) act(ctx context.Context, rd *pass) *outcome {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(r.Workers)
@@ -37,10 +37,10 @@ func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
-			rd.progress.fail(id, err, r.Clock.Now())
+			rd.progress.recordFailure(id, err, r.Clock.Now())
 			return
 		}
-		rd.progress.succeed(id)
+		rd.progress.recordSuccess(id)
 	}
 	for i := range rd.proposals {
 		group.Go(func() error {
@@ -66,11 +66,11 @@ func (r *RuleReconciler) act(ctx context.Context, rd *round) *outcome {
 }
 
 // write brings one Recommendation in line with its proposal.
-func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) error {
+func (r *RuleReconciler) write(ctx context.Context, rd *pass, p *proposal) error {
 	if p.plan.State == recommend.Clear {
 		return r.clear(ctx, rd, p)
 	}
-	rec := p.old
+	rec := p.existing
 	if rec == nil {
 		created, err := r.create(ctx, rd, p)
 		if err != nil || created == nil {
@@ -78,7 +78,7 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 		}
 		rec = created
 	}
-	err := retry.OnError(retry.DefaultBackoff, passes, func() error {
+	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error {
 		err := r.update(ctx, rd, p, rec.DeepCopy())
 		if apierrors.IsConflict(err) {
 			fresh := &analysisv1alpha1.Recommendation{}
@@ -98,26 +98,26 @@ func (r *RuleReconciler) write(ctx context.Context, rd *round, p *proposal) erro
 		}
 		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, p.target.Ref, err)
 	}
-	r.Metrics.executed(rec)
+	r.Metrics.countExecution(rec)
 	return nil
 }
 
-// passes tells of errors that may be gone a moment later. What lasts longer is tried again after the target's back-off.
-func passes(err error) bool {
+// isTransient tells of errors that may be gone a moment later. What lasts longer is tried again after the target's back-off.
+func isTransient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // clear takes away the Recommendation of a target with which nothing is wrong any more.
-func (r *RuleReconciler) clear(ctx context.Context, rd *round, p *proposal) error {
-	if p.old == nil {
+func (r *RuleReconciler) clear(ctx context.Context, rd *pass, p *proposal) error {
+	if p.existing == nil {
 		return nil
 	}
-	return r.remove(ctx, rd, p.old, reasonCleared, p.plan.Description)
+	return r.remove(ctx, rd, p.existing, reasonCleared, p.plan.Description)
 }
 
 // create makes the object without its status. It returns nil where nothing can be created: the namespace is on its
 // way out.
-func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*analysisv1alpha1.Recommendation, error) {
+func (r *RuleReconciler) create(ctx context.Context, rd *pass, p *proposal) (*analysisv1alpha1.Recommendation, error) {
 	controller, block := false, false
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
@@ -133,13 +133,13 @@ func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*a
 		Spec: analysisv1alpha1.RecommendationSpec{
 			TargetRef:          targetRef(p.target),
 			Type:               analysisv1alpha1.AnalysisType(p.id.recommender),
-			CompletionStrategy: strategyOf(rd.schedule),
+			CompletionStrategy: completionStrategyOf(rd.schedule),
 		},
 	}
 	if rec.Namespace == "" {
 		rec.Namespace = r.Namespace
 	}
-	err := retry.OnError(retry.DefaultBackoff, passes, func() error { return r.Client.Create(ctx, rec) })
+	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error { return r.Client.Create(ctx, rec) })
 	switch {
 	case err == nil:
 		return rec, nil
@@ -154,7 +154,7 @@ func (r *RuleReconciler) create(ctx context.Context, rd *round, p *proposal) (*a
 // adoptExisting deals with an object that has the name already: it is ours where the cache was behind, and else that
 // of an earlier rule of the same name, which the garbage collector is about to delete.
 func (r *RuleReconciler) adoptExisting(
-	ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation,
+	ctx context.Context, rd *pass, rec *analysisv1alpha1.Recommendation,
 ) (*analysisv1alpha1.Recommendation, error) {
 	found := &analysisv1alpha1.Recommendation{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), found); err != nil {
@@ -170,23 +170,23 @@ func (r *RuleReconciler) adoptExisting(
 
 // update writes status, then metadata: an object with this round's mark has this round's status. What says the same as before
 // is not written, unless somebody asked to see it evaluated. rec is changed.
-func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec *analysisv1alpha1.Recommendation) error {
+func (r *RuleReconciler) update(ctx context.Context, rd *pass, p *proposal, rec *analysisv1alpha1.Recommendation) error {
 	before := rec.DeepCopy()
 	rec.Status.RecommendationContent = p.content
 	rec.Status.Savings = p.savings
 	for _, c := range conditionsOf(*p) {
 		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
-	if p.held == nil {
+	if p.notApplicable == nil {
 		meta.RemoveStatusCondition(&rec.Status.Conditions, analysisv1alpha1.ConditionApplicable)
 	} else {
-		p.held.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
+		p.notApplicable.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
-	if sameBut(before.Status, rec.Status) && !p.asked {
+	if equalExceptEvidence(before.Status, rec.Status) && !p.requested {
 		rec.Status.Description = before.Status.Description
 	}
 	changed := !equality.Semantic.DeepEqual(before.Status, rec.Status)
-	if changed || p.asked {
+	if changed || p.requested {
 		if p.plan.State == recommend.Ready {
 			now := metav1.NewTime(r.Clock.Now())
 			rec.Status.LastUpdateTime = &now
@@ -198,23 +198,23 @@ func (r *RuleReconciler) update(ctx context.Context, rd *round, p *proposal, rec
 		}
 	}
 	before = rec.DeepCopy()
-	rec.Labels = merged(rec.Labels, labelsOf(rd.rule, p.target, p.id.recommender))
-	if ref := targetRef(p.target); !sameTarget(rec.Spec.TargetRef, ref) {
+	rec.Labels = mergeMaps(rec.Labels, labelsOf(rd.rule, p.target, p.id.recommender))
+	if ref := targetRef(p.target); !sameReference(rec.Spec.TargetRef, ref) {
 		rec.Spec.TargetRef = ref
 	}
-	if equality.Semantic.DeepEqual(before, rec) && !changed && !p.asked && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
+	if equality.Semantic.DeepEqual(before, rec) && !changed && !p.requested && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
 		return nil
 	}
-	rec.Annotations = withoutEmpty(merged(rec.Annotations, annotationsOf(rd, *p)))
+	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(rd, *p)))
 	if equality.Semantic.DeepEqual(before, rec) {
 		return nil
 	}
 	return r.Client.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// sameBut tells whether two statuses propose the same for the same reasons, and differ in nothing but the numbers behind them.
-func sameBut(before, after analysisv1alpha1.RecommendationStatus) bool {
-	if recommend.Said(before.Description) != recommend.Said(after.Description) {
+// equalExceptEvidence tells whether two statuses propose the same for the same reasons, and differ in nothing but the numbers behind them.
+func equalExceptEvidence(before, after analysisv1alpha1.RecommendationStatus) bool {
+	if recommend.WithoutEvidence(before.Description) != recommend.WithoutEvidence(after.Description) {
 		return false
 	}
 	after.Description = before.Description
@@ -224,8 +224,8 @@ func sameBut(before, after analysisv1alpha1.RecommendationStatus) bool {
 // stale lists the Recommendations of what the rule no longer selects, and those that are there twice. While a selector
 // could not be resolved, and before the last pass of a round, there are none: what is missing then may only be out of
 // sight.
-func (r *RuleReconciler) stale(rd *round) []*analysisv1alpha1.Recommendation {
-	if len(rd.selection.failures) > 0 || len(rd.left) > 0 || rd.settled {
+func (r *RuleReconciler) stale(rd *pass) []*analysisv1alpha1.Recommendation {
+	if len(rd.selection.failures) > 0 || len(rd.remaining) > 0 || rd.upToDate {
 		return nil
 	}
 	unserved := map[string]bool{}
@@ -233,15 +233,15 @@ func (r *RuleReconciler) stale(rd *round) []*analysisv1alpha1.Recommendation {
 		unserved[recommender.Name] = true // Until it turns out to run: what is wrong with its settings says nothing of its targets.
 	}
 	selected := map[identity]bool{}
-	for _, run := range rd.runs {
+	for _, run := range rd.recommenders {
 		delete(unserved, run.name)
 		for _, w := range rd.selection.targets {
-			if run.looksAt(w) && run.accepts(w) {
+			if run.supportsTarget(w) && run.accepts(w) {
 				selected[identityOf(w.Ref, run.name)] = true
 			}
 		}
 	}
-	out := rd.surplus
+	out := rd.duplicates
 	for id, rec := range rd.existing {
 		if !selected[id] && !unserved[id.recommender] {
 			out = append(out, rec)
@@ -251,7 +251,7 @@ func (r *RuleReconciler) stale(rd *round) []*analysisv1alpha1.Recommendation {
 }
 
 func (r *RuleReconciler) remove(
-	ctx context.Context, rd *round, rec *analysisv1alpha1.Recommendation, reason, why string,
+	ctx context.Context, rd *pass, rec *analysisv1alpha1.Recommendation, reason, why string,
 ) error {
 	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -261,8 +261,8 @@ func (r *RuleReconciler) remove(
 	return nil
 }
 
-// strategyOf tells old clients what the rule's interval means.
-func strategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
+// completionStrategyOf tells old clients what the rule's interval means.
+func completionStrategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
 	if s.once {
 		return &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyOnce}
 	}
@@ -278,7 +278,7 @@ func withoutEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-func merged(into, from map[string]string) map[string]string {
+func mergeMaps(into, from map[string]string) map[string]string {
 	out := maps.Clone(into)
 	if out == nil {
 		out = map[string]string{}

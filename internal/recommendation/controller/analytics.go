@@ -75,12 +75,12 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 	name, err := r.convert(ctx, a)
-	outcome := state{
-		kind: analysisv1alpha1.ConditionReady, ok: true, reason: reasonConverted,
+	outcome := condition{
+		conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonConverted,
 		message: "RecommendationRule " + name + " does what is asked for here.",
 	}
 	if err != nil {
-		outcome.ok, outcome.reason, outcome.message = false, reasonNotConverted, err.Error()
+		outcome.status, outcome.reason, outcome.message = false, reasonNotConverted, err.Error()
 	}
 	before := a.DeepCopy()
 	if outcome.set(&a.Status.Conditions, a.Generation, r.Clock.Now()) {
@@ -96,15 +96,15 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 
 // convert brings the rule of an Analytics in line and returns its name.
 func (r *AnalyticsReconciler) convert(ctx context.Context, a *analysisv1alpha1.Analytics) (string, error) {
-	want := r.ruleOf(a)
-	have, err := r.find(ctx, a.UID)
+	want := r.buildRule(a)
+	have, err := r.findRule(ctx, a.UID)
 	if err != nil {
 		return "", err
 	}
 	if have == nil {
 		err := r.Client.Create(ctx, want)
 		if !apierrors.IsAlreadyExists(err) {
-			return want.Name, wrapped(err, "creating rule %s", want.Name)
+			return want.Name, wrapError(err, "creating rule %s", want.Name)
 		}
 		have = &analysisv1alpha1.RecommendationRule{}
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
@@ -116,24 +116,24 @@ func (r *AnalyticsReconciler) convert(ctx context.Context, a *analysisv1alpha1.A
 	}
 	before := have.DeepCopy()
 	have.Spec = want.Spec
-	have.Labels = merged(have.Labels, want.Labels)
+	have.Labels = mergeMaps(have.Labels, want.Labels)
 	if equality.Semantic.DeepEqual(before, have) {
 		return have.Name, nil
 	}
 	err = r.Client.Patch(ctx, have, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return have.Name, wrapped(err, "updating rule %s", have.Name)
+	return have.Name, wrapError(err, "updating rule %s", have.Name)
 }
 
-func wrapped(err error, format, name string) error {
+func wrapError(err error, format, name string) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf(format+": %w", name, err)
 }
 
-// find returns the rule that was made of an Analytics, by gocrane under the name of the Analytics or by this; nil where
+// findRule returns the rule that was made of an Analytics, by gocrane under the name of the Analytics or by this; nil where
 // there is none.
-func (r *AnalyticsReconciler) find(ctx context.Context, uid types.UID) (*analysisv1alpha1.RecommendationRule, error) {
+func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*analysisv1alpha1.RecommendationRule, error) {
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := r.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
@@ -146,9 +146,9 @@ func (r *AnalyticsReconciler) find(ctx context.Context, uid types.UID) (*analysi
 	return nil, nil
 }
 
-// ruleOf is the rule that does what an Analytics asks for. Its name holds the namespace: two of one name in two
+// buildRule is the rule that does what an Analytics asks for. Its name holds the namespace: two of one name in two
 // namespaces are two rules.
-func (r *AnalyticsReconciler) ruleOf(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
+func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
 	prefix := a.Namespace + "-" + a.Name
 	if room := validation.DNS1123LabelMaxLength - hashLength - 1; len(prefix) > room {
 		prefix = prefix[:room]

@@ -39,14 +39,14 @@ const (
 	reasonTargetsFailed   = "TargetsFailed"
 	reasonReadFailed      = "ReadFailed"
 
-	reasonUnreadable = "TargetUnreadable"
-	reasonRefused    = "TargetRefused"
-	reasonCleared    = "NothingToRecommend"
+	reasonUnreadable    = "TargetUnreadable"
+	reasonTargetRefused = "TargetRefused"
+	reasonCleared       = "NothingToRecommend"
 
 	reasonConverted          = "Converted"
 	reasonNotConverted       = "NotConverted"
 	reasonSettingsLoaded     = "RecommendationConfigurationLoaded"
-	reasonSettingsRefused    = "RecommendationConfigurationRefused"
+	reasonSettingsRejected   = "RecommendationConfigurationRefused"
 	reasonAutoscaled         = "Autoscaled"
 	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
 	reasonProposalOnly       = "ProposalOnly"
@@ -58,36 +58,36 @@ const (
 	conditionMessageMore = " (and more)"
 )
 
-// state is what a condition says.
-type state struct {
-	kind    string
-	ok      bool
-	reason  string
-	message string
+// condition is what a condition says.
+type condition struct {
+	conditionType string
+	status        bool
+	reason        string
+	message       string
 }
 
 // set changes conditions only where something differs; the time of transition moves only with the status.
-func (s state) set(conditions *[]metav1.Condition, generation int64, now time.Time) bool {
+func (s condition) set(conditions *[]metav1.Condition, generation int64, now time.Time) bool {
 	status := metav1.ConditionFalse
-	if s.ok {
+	if s.status {
 		status = metav1.ConditionTrue
 	}
 	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: s.kind, Status: status, Reason: s.reason, Message: shortened(s.message), ObservedGeneration: generation,
+		Type: s.conditionType, Status: status, Reason: s.reason, Message: truncateMessage(s.message), ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
 }
 
-// shortened cuts what is too long for a condition or an event.
-func shortened(message string) string {
+// truncateMessage cuts what is too long for a condition or an event.
+func truncateMessage(message string) string {
 	if len(message) > maxConditionMessage {
 		return strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
 	}
 	return message
 }
 
-// joined writes errors in one line, the first few of them.
-func joined(errs []error) string {
+// joinErrors writes errors in one line, the first few of them.
+func joinErrors(errs []error) string {
 	var parts []string
 	for i, err := range errs {
 		if i == maxListedFailures {

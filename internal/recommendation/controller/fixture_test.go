@@ -94,7 +94,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}, &analysisv1alpha1.RecommendationRule{}).
-		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, rulesOf).
+		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf).
 		WithInterceptorFuncs(f.interceptors()).Build()
 	f.RuleReconciler = &RuleReconciler{
 		Client: c, Live: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
@@ -143,7 +143,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 func (f *fixture) settle() ctrl.Result {
 	f.t.Helper()
 	for range 50 {
-		result := f.round()
+		result := f.reconcile()
 		if result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Minute {
 			return result
 		}
@@ -153,8 +153,8 @@ func (f *fixture) settle() ctrl.Result {
 	return ctrl.Result{}
 }
 
-// round runs Reconcile once.
-func (f *fixture) round() ctrl.Result {
+// reconcile runs Reconcile once.
+func (f *fixture) reconcile() ctrl.Result {
 	f.t.Helper()
 	result, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "rule"}})
 	if err != nil {
@@ -194,7 +194,7 @@ func (f *fixture) all() map[string]analysisv1alpha1.Recommendation {
 	return out
 }
 
-func (f *fixture) told(reason string) int {
+func (f *fixture) countEvents(reason string) int {
 	n := 0
 	for {
 		select {

@@ -31,18 +31,18 @@ import (
 // hourlySource knows that every pod of Deployment web is still, and counts questions.
 type hourlySource struct {
 	source
-	questions map[metrics.Figure]int
+	questions map[metrics.HourlyMetric]int
 	err       error
 }
 
-func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]metrics.Hourly, error) {
-	s.questions[req.Figure]++
+func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
+	s.questions[req.Metric]++
 	if s.err != nil {
 		return nil, s.err
 	}
-	var out []metrics.Hourly
+	var out []metrics.HourlySeries
 	for i := range 3 {
-		out = append(out, metrics.Hourly{
+		out = append(out, metrics.HourlySeries{
 			Key: metrics.ContainerKey{
 				Workload: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Pod: fmt.Sprint("web-", i), Container: "app",
 			},
@@ -75,13 +75,13 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 			objects = append(objects, deployment(name), running(name))
 		}
 		f := newFixture(t, objects...)
-		src := &hourlySource{questions: map[metrics.Figure]int{}}
+		src := &hourlySource{questions: map[metrics.HourlyMetric]int{}}
 		f.History = profile.Source{Usage: src}
 		f.settle()
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
 			t.Fatal(reason, message)
 		}
-		for _, figure := range []metrics.Figure{
+		for _, figure := range []metrics.HourlyMetric{
 			metrics.PodCPU, metrics.PodReceived, metrics.PodSent, metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
 		} {
 			if src.questions[figure] != 1 {
@@ -97,13 +97,13 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 // TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the round with a reason and writes nothing.
 func TestSourcesWithoutHours(t *testing.T) {
 	for name, usage := range map[string]metrics.UsageReader{
-		"cannot": &source{}, "fails": &hourlySource{questions: map[metrics.Figure]int{}, err: errors.New("server is on fire")},
+		"cannot": &source{}, "fails": &hourlySource{questions: map[metrics.HourlyMetric]int{}, err: errors.New("server is on fire")},
 	} {
 		rule := testRule("")
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}}
 		f := newFixture(t, rule, deployment("web"), running("web"))
 		f.History = profile.Source{Usage: usage}
-		f.round()
+		f.reconcile()
 		reason, message := f.ready()
 		if reason != reasonSourceFailed || !strings.Contains(message, "recommender Unused") || len(f.all()) != 0 {
 			t.Errorf("%s: %s %s, %d recommendations", name, reason, message, len(f.all()))
@@ -113,15 +113,15 @@ func TestSourcesWithoutHours(t *testing.T) {
 
 func TestByOwnerAddsPodsUp(t *testing.T) {
 	nan := math.NaN()
-	of := func(pod string, values ...float64) metrics.Hourly {
-		return metrics.Hourly{Key: metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod}, Values: values}
+	of := func(pod string, values ...float64) metrics.HourlySeries {
+		return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod}, Values: values}
 	}
-	got := byOwner([]metrics.Hourly{of("a", 2, 4, nan, -1), of("b", 4, nan, nan, nan)}, 4)[owner{"shop", "Deployment", "web"}]
+	got := totalsByWorkload([]metrics.HourlySeries{of("a", 2, 4, nan, -1), of("b", 4, nan, nan, nan)}, 4)[workloadKey{"shop", "Deployment", "web"}]
 	same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 	if !slices.EqualFunc(got.sum, observation.Hours{6, 4, nan, nan}, same) || !slices.EqualFunc(got.mean(), observation.Hours{3, 4, nan, nan}, same) {
 		t.Errorf("sum %v, mean %v", got.sum, got.mean())
 	}
-	if none := (podHours{}).mean(); len(none) != 0 {
+	if none := (podTotals{}).mean(); len(none) != 0 {
 		t.Error(none)
 	}
 }
@@ -150,9 +150,9 @@ func TestWantedClaims(t *testing.T) {
 		return s
 	}
 	all := templates{byNamespace: map[string][]template{}}
-	all.addSet(set("db", 3, 0))
-	all.addSet(set("idle", 0, 0))
-	all.addSet(set("late", 2, 5))
+	all.addStatefulSet(set("db", 3, 0))
+	all.addStatefulSet(set("idle", 0, 0))
+	all.addStatefulSet(set("late", 2, 5))
 	all.add("shop", "CronJob backup", &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
 		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "backups"}},
 	}}}})
@@ -160,10 +160,10 @@ func TestWantedClaims(t *testing.T) {
 		"data-db-0": true, "data-db-2": true, "data-db-3": false, "data-db-x": false, "data-db--1": false, "data-idle-7": true,
 		"data-late-6": true, "data-late-7": false, "backups": true, "other": false, "data-db-": false,
 	} {
-		if got := len(all.wantClaim(claim{"shop", name})) > 0; got != want {
+		if got := len(all.claimUsers(claim{"shop", name})) > 0; got != want {
 			t.Errorf("%s: wanted %v", name, got)
 		}
-		if len(all.wantClaim(claim{"bank", name})) > 0 {
+		if len(all.claimUsers(claim{"bank", name})) > 0 {
 			t.Errorf("%s of another namespace", name)
 		}
 	}
@@ -172,10 +172,10 @@ func TestWantedClaims(t *testing.T) {
 // TestThrottlePatchTakesNoRequestAway: a patch that raises a limit says nothing of requests, not even null.
 func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	from, to := "500m", "750m"
-	before, after := change{container: "app", role: workload.App}, change{container: "app", role: workload.App}
-	limit(&before, &after, corev1.ResourceCPU, &from, &to)
+	before, after := containerChange{container: "app", role: workload.App}, containerChange{container: "app", role: workload.App}
+	setLimit(&before, &after, corev1.ResourceCPU, &from, &to)
 	var d decision
-	if err := d.writePatch("Deployment", []change{before}, []change{after}); err != nil {
+	if err := d.writePatch("Deployment", []containerChange{before}, []containerChange{after}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(d.recommended, "requests") || !strings.Contains(d.recommended, `"limits":{"cpu":"750m"}`) {
@@ -184,17 +184,17 @@ func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 }
 
 func TestRoomIsWhatIsLeft(t *testing.T) {
-	w := &world{}
+	w := &passData{}
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"), corev1.ResourcePods: apiresource.MustParse("3"),
 	}
-	w.seen.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: has}}}
-	w.seen.pods = []pod{
+	w.objects.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: has}}}
+	w.objects.pods = []pod{
 		{Pod: workload.Pod{Node: "a", Requests: workload.AmountsOf(corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1500m")})}},
 		{Pod: workload.Pod{Node: "gone"}},
 		{Pod: workload.Pod{}},
 	}
-	if got := w.room()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
+	if got := w.nodeCapacity()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -210,7 +210,7 @@ func TestExampleConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range s.recommenders {
-		if _, err := s.run(analysisv1alpha1.Recommender{Name: name}); err != nil {
+		if _, err := s.configure(analysisv1alpha1.Recommender{Name: name}); err != nil {
 			t.Error(err)
 		}
 	}

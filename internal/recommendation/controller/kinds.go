@@ -29,7 +29,7 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 		if gv, ok := builtinKind(kind); ok {
 			return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
 		}
-		return d.search(kind)
+		return d.searchKind(kind)
 	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -64,7 +64,7 @@ func builtinKind(kind string) (schema.GroupVersion, bool) {
 	return schema.GroupVersion{}, false
 }
 
-func (d DiscoveryKinds) search(kind string) ([]schema.GroupVersionKind, error) {
+func (d DiscoveryKinds) searchKind(kind string) ([]schema.GroupVersionKind, error) {
 	lists, err := d.Preferred()
 	var found []schema.GroupVersionKind
 	for _, list := range lists {

@@ -82,8 +82,8 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 	}
 }
 
-// evaluated notes that a rule has evaluated all of its targets.
-func (m *Metrics) evaluated(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
+// recordEvaluation notes that a rule has evaluated all of its targets.
+func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rules[rule.Name] = at
@@ -96,8 +96,8 @@ func (m *Metrics) forgetRule(name string) {
 	delete(m.rules, name)
 }
 
-// ruleOf is the name of the rule that a Recommendation belongs to; the label may hold a shortened one.
-func ruleOf(rec *analysisv1alpha1.Recommendation) string {
+// ruleNameOf is the name of the rule that a Recommendation belongs to; the label may hold a shortened one.
+func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 	for _, owner := range rec.OwnerReferences {
 		if owner.Kind == "RecommendationRule" {
 			return owner.Name
@@ -111,7 +111,7 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(rec)
-	e.values, e.replicas, e.observed, e.savings, e.rule = values.containers, values.replicas, true, rec.Status.Savings, ruleOf(rec)
+	e.values, e.replicas, e.observed, e.savings, e.rule = values.containers, values.replicas, true, rec.Status.Savings, ruleNameOf(rec)
 	if t := rec.Status.LastUpdateTime; t != nil {
 		e.updated = t.Time
 	}
@@ -119,8 +119,8 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 	e.failed = failed != nil && failed.Status == metav1.ConditionTrue
 }
 
-// executed counts one evaluation.
-func (m *Metrics) executed(rec *analysisv1alpha1.Recommendation) {
+// countExecution counts one evaluation.
+func (m *Metrics) countExecution(rec *analysisv1alpha1.Recommendation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entry(rec).executions++
@@ -161,7 +161,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	now := m.now()
 	seen := map[identity]bool{}
 	sum := totalSavings{monthly: map[string]float64{}}
-	for _, e := range m.inOrder() {
+	for _, e := range m.sortedEntries() {
 		id := identity{
 			group: e.target.APIVersion, kind: e.target.Kind, namespace: e.target.Namespace, name: e.target.Name, recommender: e.kind,
 		}
@@ -203,8 +203,8 @@ func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
 	ch <- prometheus.MustNewConstMetric(m.totalMemory, prometheus.GaugeValue, t.memory)
 }
 
-// inOrder returns the entries, the oldest first. The lock must be held.
-func (m *Metrics) inOrder() []*entry {
+// sortedEntries returns the entries, the oldest first. The lock must be held.
+func (m *Metrics) sortedEntries() []*entry {
 	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
 		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

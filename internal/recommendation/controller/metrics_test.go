@@ -46,8 +46,8 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 	newer.Status.Conditions = []metav1.Condition{{Type: conditionFailed, Status: metav1.ConditionTrue}}
 	m.observe(newer, value("2"))
 	m.observe(older, value("250m"))
-	m.executed(older)
-	m.executed(older)
+	m.countExecution(older)
+	m.countExecution(older)
 	const target = `apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web"`
 	check := func(want string, names ...string) {
 		t.Helper()

@@ -30,18 +30,18 @@ type selection struct {
 	// failures are selectors that could not be resolved. While there are any, the selection is not complete and
 	// nothing may be concluded from a workload's absence.
 	failures []error
-	// broken are targets that are there and could not be read.
-	broken map[identity]error
+	// unreadable are targets that are there and could not be read.
+	unreadable map[identity]error
 }
 
 // selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
 // selector leaves the others standing.
 func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (selection, error) {
-	s := selection{broken: map[identity]error{}}
+	s := selection{unreadable: map[identity]error{}}
 	seen := map[identity]bool{}
 	take := func(w workload.Workload) bool {
 		id := identityOf(w.Ref, "")
-		if seen[id] || w.Deleting || w.Part {
+		if seen[id] || w.Deleting || w.Owned {
 			return false
 		}
 		seen[id] = true
@@ -49,9 +49,9 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 		return true
 	}
 	for i, selector := range rule.Spec.ResourceSelectors {
-		err := r.selectOne(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
+		err := r.resolveSelector(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
 			if take(w) && broken != nil {
-				s.broken[identityOf(w.Ref, "")] = broken
+				s.unreadable[identityOf(w.Ref, "")] = broken
 			}
 		})
 		if ctx.Err() != nil {
@@ -68,7 +68,7 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 	return s, nil
 }
 
-func (r *RuleReconciler) selectOne(
+func (r *RuleReconciler) resolveSelector(
 	ctx context.Context, s analysisv1alpha1.ResourceSelector, namespaces analysisv1alpha1.NamespaceSelector,
 	visit func(workload.Workload, error),
 ) error {
@@ -85,7 +85,7 @@ func (r *RuleReconciler) selectOne(
 	}
 	var errs []error
 	for _, kind := range kinds {
-		for _, ns := range namesOf(namespaces, clusterScoped(kind.Group, kind.Kind)) {
+		for _, ns := range namespacesToList(namespaces, isClusterScoped(kind.Group, kind.Kind)) {
 			q := workload.Query{Kind: kind, Namespace: ns, Name: s.Name, Selector: selector}
 			if err := r.list(ctx, q, visit); err != nil {
 				errs = append(errs, err)
@@ -95,8 +95,8 @@ func (r *RuleReconciler) selectOne(
 	return errors.Join(errs...)
 }
 
-// namesOf are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
-func namesOf(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
+// namespacesToList are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
+func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
 	switch {
 	case s.Any:
 		return []string{metav1.NamespaceAll}
@@ -110,7 +110,7 @@ func namesOf(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string 
 func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
 	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
 	defer cancel()
-	if q.Kind.Group == "" && slices.Contains(otherKinds(), q.Kind.Kind) {
+	if q.Kind.Group == "" && slices.Contains(kindsWithoutPods(), q.Kind.Kind) {
 		return r.Lister.ListIdentities(listing, q, func(w workload.Workload) error {
 			visit(w, nil)
 			return nil
@@ -122,18 +122,18 @@ func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(
 	})
 }
 
-// existing returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
+// existingRecommendations returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
 // gocrane made under another name is found like our own. Where two are for the same thing the older one counts and
 // the other is surplus.
-func existing(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
+func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
 	byIdentity map[identity]*analysisv1alpha1.Recommendation, surplus []*analysisv1alpha1.Recommendation, err error,
 ) {
-	all, err := byRule(ctx, reader, rule.UID)
+	all, err := recommendationsWithUID(ctx, reader, rule.UID)
 	if err != nil {
 		return nil, nil, err
 	}
 	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
-		older, err := byRule(ctx, reader, types.UID(analytics))
+		older, err := recommendationsWithUID(ctx, reader, types.UID(analytics))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -157,7 +157,7 @@ func existing(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.
 	return byIdentity, surplus, nil
 }
 
-func byRule(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
+func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
 	// They are as they lie in the cache, and read only: a rule may have tens of thousands.
 	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
@@ -166,8 +166,8 @@ func byRule(ctx context.Context, reader client.Reader, uid types.UID) ([]analysi
 	return list.Items, nil
 }
 
-// accepted tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.
-func accepted(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
+// matchesAny tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.
+func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
 	return slices.ContainsFunc(list, func(s analysisv1alpha1.ResourceSelector) bool {
 		if s.Kind != w.Kind || (s.APIVersion != "" && groupOf(s.APIVersion) != groupOf(w.APIVersion)) ||
 			(s.Name != "" && s.Name != w.Name) {

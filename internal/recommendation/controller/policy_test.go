@@ -70,14 +70,14 @@ rules:
 
 // resourceSettings is the Resource recommender as a rule has it.
 type resourceSettings struct {
-	run
+	configuredRecommender
 	policies rightsize.PolicySet
 }
 
 func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, error) {
-	one, err := s.run(r)
-	out := resourceSettings{run: one}
-	if job, ok := one.job.(*resourceJob); ok {
+	one, err := s.configure(r)
+	out := resourceSettings{configuredRecommender: one}
+	if job, ok := one.evaluator.(*resourceEvaluator); ok {
 		out.policies = job.policies
 	}
 	return out, err

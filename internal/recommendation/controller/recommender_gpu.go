@@ -22,34 +22,34 @@ import (
 // gpuRecommender finds GPUs that containers hold and do not use.
 func gpuRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeGPU),
-		takes: takesWorkloads,
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeGPU),
+		supports: supportsWorkloads,
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := gpu.ParseSettings(config)
-			return &gpuJob{settings: s}, err
+			return &gpuEvaluator{settings: s}, err
 		},
 	}
 }
 
-type gpuJob struct {
+type gpuEvaluator struct {
 	settings gpu.Settings
 	// devices of each pod of each container, by what the source calls them.
-	devices map[part]map[string]map[string]*gpu.Device
+	devices map[containerKey]map[string]map[string]*gpu.Device
 }
 
-func (j *gpuJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
-	j.devices = map[part]map[string]map[string]*gpu.Device{}
+func (j *gpuEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
+	j.devices = map[containerKey]map[string]map[string]*gpu.Device{}
 	if _, err := w.pods(ctx); err != nil {
 		return err
 	}
 	for _, f := range []struct {
-		of  metrics.Figure
+		of  metrics.HourlyMetric
 		set func(*gpu.Device, observation.Hours)
 	}{
 		{metrics.GPUUse, func(d *gpu.Device, h observation.Hours) { d.Use = h }},
 		{metrics.GPUMemory, func(d *gpu.Device, h observation.Hours) { d.Memory = h }},
 	} {
-		list, err := w.hourly(ctx, f.of, targets, j.settings.Hours)
+		list, err := w.hourlyFigures(ctx, f.of, targets, j.settings.Hours)
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func (j *gpuJob) gather(ctx context.Context, w *world, targets []workload.Worklo
 	return nil
 }
 
-func (j *gpuJob) device(h metrics.Hourly) *gpu.Device {
-	key := partOf(h)
+func (j *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
+	key := containerKeyOf(h)
 	if j.devices[key] == nil {
 		j.devices[key] = map[string]map[string]*gpu.Device{}
 	}
@@ -75,17 +75,17 @@ func (j *gpuJob) device(h metrics.Hourly) *gpu.Device {
 	return pods[h.Key.Pod][h.Device]
 }
 
-func (j *gpuJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *gpuEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	in := gpu.Input{Replicas: int(target.Replicas)}
 	roles := map[string]workload.Role{}
-	for _, ask := range gpusOf(w.podsOf(target.Ref)) {
+	for _, ask := range gpuRequestsOf(w.podsOfWorkload(target.Ref)) {
 		known, there := target.Container(ask.container)
 		if !there {
 			continue // Something has put it into the pods: the workload's template is not where it can be changed.
 		}
 		roles[ask.container] = known.Role
-		c := gpu.Container{Name: ask.container, Resource: string(ask.resource), Asks: ask.count}
-		for _, devices := range j.devices[part{ownerOf(target.Ref), ask.container}] {
+		c := gpu.Container{Name: ask.container, Resource: string(ask.resource), Requested: ask.count}
+		for _, devices := range j.devices[containerKey{workloadKeyOf(target.Ref), ask.container}] {
 			var all []gpu.Device
 			for _, d := range devices {
 				all = append(all, *d)
@@ -99,13 +99,13 @@ func (j *gpuJob) decide(w *world, target workload.Workload) (decision, error) {
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
-	out.held = proposalOnly("whether a program can do with fewer GPUs is not seen in how it uses them")
-	var current, recommended []change
+	out.notApplicable = notApplicableProposal("whether a program can do with fewer GPUs is not seen in how it uses them")
+	var current, recommended []containerChange
 	for _, r := range plan.Requests {
-		before, after := change{container: r.Container, role: roles[r.Container]}, change{container: r.Container, role: roles[r.Container]}
+		before, after := containerChange{container: r.Container, role: roles[r.Container]}, containerChange{container: r.Container, role: roles[r.Container]}
 		from, to := strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10)
 		// Kubernetes wants requests and limits of devices to be the same, and takes the one from the other.
-		limit(&before, &after, corev1.ResourceName(r.Resource), &from, &to)
+		setLimit(&before, &after, corev1.ResourceName(r.Resource), &from, &to)
 		before.requests = analysisv1alpha1.ResourceValues{corev1.ResourceName(r.Resource): from}
 		after.requests = analysisv1alpha1.ResourceValues{corev1.ResourceName(r.Resource): to}
 		current, recommended = append(current, before), append(recommended, after)
@@ -114,10 +114,10 @@ func (j *gpuJob) decide(w *world, target workload.Workload) (decision, error) {
 	return out, err
 }
 
-// gpusOf are the GPUs that the containers of a workload ask for: those of the pod that asks for most, as pods of two
+// gpuRequestsOf are the GPUs that the containers of a workload ask for: those of the pod that asks for most, as pods of two
 // templates may run side by side.
-func gpusOf(pods []pod) []gpuAsk {
-	most := map[string]gpuAsk{}
+func gpuRequestsOf(pods []pod) []gpuRequest {
+	most := map[string]gpuRequest{}
 	for _, p := range pods {
 		for _, ask := range p.gpus {
 			if ask.count > most[ask.container].count {
@@ -125,7 +125,7 @@ func gpusOf(pods []pod) []gpuAsk {
 			}
 		}
 	}
-	out := make([]gpuAsk, 0, len(most))
+	out := make([]gpuRequest, 0, len(most))
 	for _, name := range slices.Sorted(maps.Keys(most)) {
 		out = append(out, most[name])
 	}

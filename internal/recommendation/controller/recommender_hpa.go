@@ -30,24 +30,24 @@ import (
 // requests that Resource proposes.
 func hpaRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeHPA),
-		takes: takesScalable,
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeHPA),
+		supports: supportsScalable,
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := hpa.ParseSettings(config)
-			return &hpaJob{settings: s}, err
+			return &hpaEvaluator{settings: s}, err
 		},
 	}
 }
 
-type hpaJob struct {
+type hpaEvaluator struct {
 	settings hpa.Settings
 	existing map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 }
 
-func (j *hpaJob) usageWindow() time.Duration { return j.settings.Replicas.Window }
-func (j *hpaJob) readsTotals() bool          { return true }
+func (j *hpaEvaluator) usageWindow() time.Duration { return j.settings.Replicas.Window }
+func (j *hpaEvaluator) needsTotals() bool          { return true }
 
-func (j *hpaJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *hpaEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	if _, err := w.usage(ctx); err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (j *hpaJob) gather(ctx context.Context, w *world, targets []workload.Worklo
 	return err
 }
 
-func (j *hpaJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *hpaEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	in := hpa.Input{Replicas: w.replicasInput(target), PodCPU: j.podCPU(w, target)}
 	existing, there := j.existing[identityOf(target.Ref, "")]
 	if there {
 		in.Existing = boundsOf(existing.Spec)
 	}
-	foreign := foreignAutoscaler(w.read.constraints.Autoscalers(target.Ref))
+	foreign := firstForeignAutoscaler(w.read.constraints.Autoscalers(target.Ref))
 	if plan, decided := w.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
 		if cpu := requestAfter(plan); cpu > 0 && cpu != in.Replicas.CPURequest {
 			in.Replicas.CPURequest, in.RequestChanges = cpu, true
@@ -74,8 +74,8 @@ func (j *hpaJob) decide(w *world, target workload.Workload) (decision, error) {
 		return out, nil
 	}
 	if foreign != "" {
-		out.held = &state{
-			kind: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
+		out.notApplicable = &condition{
+			conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
 			message: fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload and is not Crane's: two of them would work against each other.", foreign),
 		}
 	}
@@ -89,11 +89,11 @@ func (j *hpaJob) decide(w *world, target workload.Workload) (decision, error) {
 }
 
 // podCPU is the 99th percentile of each container of a pod, added up.
-func (j *hpaJob) podCPU(w *world, target workload.Workload) float64 {
+func (j *hpaEvaluator) podCPU(w *passData, target workload.Workload) float64 {
 	sum := 0.0
 	for _, c := range target.Containers {
 		if c.Role != workload.Init {
-			sum += w.read.usage.CPUQuantile(target.Ref, c.Name, w.end, j.settings.Replicas.Window, 0.99)
+			sum += w.read.usage.CPUQuantile(target.Ref, c.Name, w.historyEnd, j.settings.Replicas.Window, 0.99)
 		}
 	}
 	if sum == 0 {
@@ -117,7 +117,7 @@ func requestAfter(plan resource.Plan) series.MilliCPU {
 	return sum
 }
 
-func foreignAutoscaler(all []workload.Autoscaler) string {
+func firstForeignAutoscaler(all []workload.Autoscaler) string {
 	for _, a := range all {
 		if a.Owner == "" {
 			return a.Name
@@ -133,19 +133,19 @@ func boundsOf(spec autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec) *hp
 		out.Min = *spec.MinReplicas
 	}
 	for _, m := range spec.Metrics {
-		if isCPU(m) && m.Resource.Target.AverageUtilization != nil {
+		if isCPUMetric(m) && m.Resource.Target.AverageUtilization != nil {
 			out.Target = *m.Resource.Target.AverageUtilization
 		}
 	}
 	return &out
 }
 
-func isCPU(m autoscalingv2.MetricSpec) bool {
+func isCPUMetric(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU
 }
 
 // metricsOf are CPU at a target, and others that are there already.
-func (j *hpaJob) metricsOf(target int32, others []autoscalingv2.MetricSpec) []autoscalingv2.MetricSpec {
+func (j *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec) []autoscalingv2.MetricSpec {
 	out := []autoscalingv2.MetricSpec{{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{
@@ -155,11 +155,11 @@ func (j *hpaJob) metricsOf(target int32, others []autoscalingv2.MetricSpec) []au
 	if !j.settings.KeepMetrics {
 		return out
 	}
-	return append(out, slices.DeleteFunc(slices.Clone(others), isCPU)...)
+	return append(out, slices.DeleteFunc(slices.Clone(others), isCPUMetric)...)
 }
 
 // create proposes a whole autoscaler, as a preview: it shows what it would do until somebody lets it act.
-func (j *hpaJob) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
+func (j *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
 	var others []autoscalingv2.MetricSpec
 	for _, a := range there {
 		others = append(others, a.Metrics...)
@@ -171,7 +171,7 @@ func (j *hpaJob) create(out *decision, target workload.Workload, plan hpa.Plan, 
 		Metrics:       j.metricsOf(plan.Bounds.Target, others),
 	}
 	if plan.Forecast {
-		spec.Prediction = forecast()
+		spec.Prediction = defaultPrediction()
 	}
 	raw, err := json.Marshal(autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind},
@@ -182,14 +182,14 @@ func (j *hpaJob) create(out *decision, target workload.Workload, plan hpa.Plan, 
 		return fmt.Errorf("encoding the autoscaler: %w", err)
 	}
 	out.recommended = string(raw)
-	out.on = &corev1.ObjectReference{
+	out.appliesTo = &corev1.ObjectReference{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind, Namespace: target.Namespace, Name: target.Name,
 	}
 	return nil
 }
 
-// forecast is gocrane's: an hour ahead, of the minutes of a week.
-func forecast() *autoscalingv1alpha1.Prediction {
+// defaultPrediction is gocrane's: an hour ahead, of the minutes of a week.
+func defaultPrediction() *autoscalingv1alpha1.Prediction {
 	window := int32(3600)
 	return &autoscalingv1alpha1.Prediction{
 		PredictionWindowSeconds: &window,
@@ -199,29 +199,29 @@ func forecast() *autoscalingv1alpha1.Prediction {
 	}
 }
 
-// bounds is the part of an autoscaler that is patched.
-type bounds struct {
+// boundsPatch is the part of an autoscaler that is patched.
+type boundsPatch struct {
 	MinReplicas *int32                     `json:"minReplicas,omitempty"`
 	MaxReplicas int32                      `json:"maxReplicas"`
 	Metrics     []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
 }
 
 // patch proposes other bounds for the autoscaler that is there, and nothing else: what it scales and how is not touched.
-func (j *hpaJob) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
+func (j *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
 	for _, side := range []struct {
 		into *string
-		spec bounds
+		spec boundsPatch
 	}{
-		{&out.current, bounds{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
-		{&out.recommended, bounds{&plan.Bounds.Min, plan.Bounds.Max, j.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
+		{&out.current, boundsPatch{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
+		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, j.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
 	} {
-		raw, err := json.Marshal(map[string]bounds{"spec": side.spec})
+		raw, err := json.Marshal(map[string]boundsPatch{"spec": side.spec})
 		if err != nil {
 			return fmt.Errorf("encoding the patch: %w", err)
 		}
 		*side.into = string(raw)
 	}
-	out.on = &corev1.ObjectReference{
+	out.appliesTo = &corev1.ObjectReference{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind,
 		Namespace: there.Namespace, Name: there.Name, UID: there.UID,
 	}

@@ -24,32 +24,32 @@ import (
 // idleNodeRecommender finds nodes that could go.
 func idleNodeRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeIdleNode),
-		takes: takesKinds("Node"),
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeIdleNode),
+		supports: supportsKinds("Node"),
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := idlenode.ParseSettings(config)
-			return &idleNodeJob{settings: s}, err
+			return &idleNodeEvaluator{settings: s}, err
 		},
 	}
 }
 
-type idleNodeJob struct {
+type idleNodeEvaluator struct {
 	settings idlenode.Settings
 
-	room  []packing.Node
-	index map[string]int
-	pods  map[string][]pod
+	capacity []packing.Node
+	index    map[string]int
+	pods     map[string][]pod
 	// figures by the name of a node.
-	others, cpuUse, memoryUse, cpuRequest, memoryRequest map[string]observation.Hours
+	otherPods, cpuUse, memoryUse, cpuRequest, memoryRequest map[string]observation.Hours
 }
 
-// nodesAtOnce is how many nodes one query names.
-const nodesAtOnce = 200
+// nodesPerQuery is how many nodes one query names.
+const nodesPerQuery = 200
 
 // nodeStep is the step of the use of nodes; the most of each hour counts.
 const nodeStep = 5 * time.Minute
 
-func (j *idleNodeJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *idleNodeEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	if _, err := w.allNodes(ctx); err != nil {
 		return err
 	}
@@ -58,33 +58,33 @@ func (j *idleNodeJob) gather(ctx context.Context, w *world, targets []workload.W
 		return err
 	}
 	w.prices(ctx)
-	j.room, j.index, j.pods = w.room(), map[string]int{}, map[string][]pod{}
-	for i, n := range j.room {
+	j.capacity, j.index, j.pods = w.nodeCapacity(), map[string]int{}, map[string][]pod{}
+	for i, n := range j.capacity {
 		j.index[n.Name] = i
 	}
 	for _, p := range all {
 		j.pods[p.Node] = append(j.pods[p.Node], p)
 	}
 	s := j.settings
-	byNode := func(h metrics.Hourly) string { return h.Key.Node }
+	byNode := func(h metrics.HourlySeries) string { return h.Key.Node }
 	for _, f := range []struct {
 		wanted bool
-		of     metrics.Figure
+		of     metrics.HourlyMetric
 		hours  int
 		into   *map[string]observation.Hours
 	}{
-		{true, metrics.NodePods, s.EmptyHours, &j.others},
+		{true, metrics.NodePods, s.EmptyHours, &j.otherPods},
 		{s.CPURequest > 0, metrics.NodeCPURequests, s.Hours, &j.cpuRequest},
 		{s.MemoryRequest > 0, metrics.NodeMemoryRequests, s.Hours, &j.memoryRequest},
 	} {
 		if !f.wanted {
 			continue
 		}
-		list, err := w.hourly(ctx, f.of, nil, f.hours)
+		list, err := w.hourlyFigures(ctx, f.of, nil, f.hours)
 		if err != nil {
 			return err
 		}
-		*f.into = hoursOf(list, byNode)
+		*f.into = hoursByKey(list, byNode)
 	}
 	if s.CPUUse > 0 {
 		if j.cpuUse, err = nodeUse(ctx, w, metrics.CPU, targets, s.Hours); err != nil {
@@ -100,25 +100,25 @@ func (j *idleNodeJob) gather(ctx context.Context, w *world, targets []workload.W
 }
 
 // nodeUse is the most that nodes used in each hour.
-func nodeUse(ctx context.Context, w *world, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
+func nodeUse(ctx context.Context, w *passData, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
 	if w.aggregates == nil {
-		return nil, queried(errNoFigures)
+		return nil, wrapSourceError(errNoHourlyData)
 	}
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
 	defer cancel()
 	out := map[string]observation.Hours{}
-	window := metrics.Window{Start: w.end.Add(-time.Duration(hours) * time.Hour), End: w.end, Step: nodeStep}
-	for chunk := range slices.Chunk(targets, nodesAtOnce) {
+	window := metrics.Window{Start: w.historyEnd.Add(-time.Duration(hours) * time.Hour), End: w.historyEnd, Step: nodeStep}
+	for chunk := range slices.Chunk(targets, nodesPerQuery) {
 		names := make([]string, len(chunk))
 		for i, t := range chunk {
 			names[i] = t.Name
 		}
 		found, err := w.aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
 		if err != nil {
-			return nil, queried(err)
+			return nil, wrapSourceError(err)
 		}
 		for name, s := range found {
-			out[name] = hourlyMax(s, w.end, hours)
+			out[name] = hourlyMax(s, w.historyEnd, hours)
 		}
 	}
 	return out, nil
@@ -130,51 +130,51 @@ func hourlyMax(s series.Series, end time.Time, hours int) observation.Hours {
 	first := end.Add(-time.Duration(hours) * time.Hour)
 	for i, v := range s.Values {
 		at := s.Time(i)
-		if !observation.Known(v) || at.Before(first) || !at.Before(end) {
+		if !observation.IsKnown(v) || at.Before(first) || !at.Before(end) {
 			continue
 		}
 		hour := &out[int(at.Sub(first)/time.Hour)]
-		if !observation.Known(*hour) || v > *hour {
+		if !observation.IsKnown(*hour) || v > *hour {
 			*hour = v
 		}
 	}
 	return out
 }
 
-func (j *idleNodeJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *idleNodeEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	i, known := j.index[target.Name]
 	if !known {
 		return decision{plan: recommend.Plan{State: recommend.Clear, Description: "It is gone."}}, nil
 	}
-	node := &w.seen.nodes[i]
+	node := &w.objects.nodes[i]
 	in := idlenode.Input{
-		Ready: workload.NodeReady(node), ControlPlane: controlPlane(node), Capacity: workload.AmountsOf(node.Status.Capacity),
-		Others: j.others[target.Name], CPUUse: j.cpuUse[target.Name], MemoryUse: j.memoryUse[target.Name],
+		Ready: workload.NodeReady(node), ControlPlane: isControlPlane(node), Capacity: workload.AmountsOf(node.Status.Capacity),
+		OtherPods: j.otherPods[target.Name], CPUUse: j.cpuUse[target.Name], MemoryUse: j.memoryUse[target.Name],
 		CPURequest: j.cpuRequest[target.Name], MemoryRequest: j.memoryRequest[target.Name],
-		Elsewhere: slices.Clone(j.room),
+		OtherNodes: slices.Clone(j.capacity),
 	}
-	in.Elsewhere[i].FreePods = 0 // Not on this one.
+	in.OtherNodes[i].FreePods = 0 // Not on this one.
 	for _, p := range j.pods[target.Name] {
-		allowed, err := w.allowed(p)
+		allowed, err := w.allowedNodes(p)
 		if err != nil {
 			return decision{}, err
 		}
 		in.Pods = append(in.Pods, idlenode.Pod{
-			Demand:     packing.Demand{Name: p.namespace + "/" + p.Name, Asks: p.Requests, Allowed: allowed},
-			Everywhere: p.everywhere, Bare: p.bare,
+			Demand:      packing.Demand{Name: p.namespace + "/" + p.Name, Requests: p.Requests, Allowed: allowed},
+			OnEveryNode: p.onEveryNode, Unmanaged: p.unmanaged,
 		})
 	}
 	out := decision{plan: idlenode.Decide(in, j.settings)}
 	if out.plan.Action == recommend.Delete {
 		// The next node is looked at as if this one had gone: all that are named can go together.
-		j.room, _ = packing.Place(in.Demands(), in.Elsewhere)
-		out.savings, out.unpriced = w.nodeSavings(node), w.read.prices == nil
+		j.capacity, _ = packing.Place(in.Demands(), in.OtherNodes)
+		out.savings, out.pricesUnknown = w.nodeSavings(node), w.read.prices == nil
 	}
 	return out, nil
 }
 
 // nodeSavings is what a node costs; nil where it has no price.
-func (w *world) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
+func (w *passData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 	if w.read.prices == nil {
 		return nil
 	}
@@ -189,8 +189,8 @@ func (w *world) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 	}
 }
 
-// controlPlane tells of nodes that carry the cluster's own.
-func controlPlane(n *corev1.Node) bool {
+// isControlPlane tells of nodes that carry the cluster's own.
+func isControlPlane(n *corev1.Node) bool {
 	for _, key := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
 		if _, there := n.Labels[key]; there {
 			return true

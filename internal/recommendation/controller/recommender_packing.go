@@ -20,30 +20,30 @@ import (
 // recommender: those say what the pods should ask for instead.
 func packingRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypePacking),
-		takes: takesWorkloads,
-		configure: func(config map[string]string) (job, error) {
-			policies, err := policiesOf(config)
-			return &packingJob{policies: policies}, err
+		name:     string(analysisv1alpha1.AnalysisTypePacking),
+		supports: supportsWorkloads,
+		configure: func(config map[string]string) (evaluator, error) {
+			policies, err := parsePolicies(config)
+			return &packingEvaluator{policies: policies}, err
 		},
 	}
 }
 
-type packingJob struct {
+type packingEvaluator struct {
 	policies rightsize.PolicySet
 	inputs   map[workload.Ref]packing.Input
 	usage    *profile.Usage
 }
 
 // gather counts room first, and reads what is used only of workloads that are in their own way.
-func (j *packingJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *packingEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	if _, err := w.pods(ctx); err != nil {
 		return err
 	}
 	if _, err := w.allNodes(ctx); err != nil {
 		return err
 	}
-	room := w.room()
+	room := w.nodeCapacity()
 	j.inputs = map[workload.Ref]packing.Input{}
 	var suspects []workload.Workload
 	for _, t := range targets {
@@ -52,7 +52,7 @@ func (j *packingJob) gather(ctx context.Context, w *world, targets []workload.Wo
 			return err
 		}
 		j.inputs[t.Ref] = in
-		if packing.Suspect(in) {
+		if packing.IsBlocked(in) {
 			suspects = append(suspects, t)
 		}
 	}
@@ -66,27 +66,27 @@ func (j *packingJob) gather(ctx context.Context, w *world, targets []workload.Wo
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
 	defer cancel()
 	j.usage, err = profile.Collect(reading, w.history, profile.Request{
-		Workloads: suspects, End: w.end, Length: j.policies.Window(), NodeGroups: limits.Nodes.Of,
+		Workloads: suspects, End: w.historyEnd, Length: j.policies.Window(), NodeGroups: limits.Nodes.Of,
 	})
 	if err != nil {
-		return queried(err)
+		return wrapSourceError(err)
 	}
-	j.usage.Constrain(limits)
+	j.usage.SetConstraints(limits)
 	return nil
 }
 
 // packingInput takes the pod that asks for most as the one that there could be more of.
-func packingInput(w *world, t workload.Workload, room []packing.Node) (packing.Input, error) {
+func packingInput(w *passData, t workload.Workload, room []packing.Node) (packing.Input, error) {
 	in := packing.Input{Replicas: t.Replicas, Nodes: room}
 	if t.Kind == "DaemonSet" {
 		in.Replicas = 0 // It has one pod on each node, and needs room on no other.
 		return in, nil
 	}
-	for _, p := range w.podsOf(t.Ref) {
+	for _, p := range w.podsOfWorkload(t.Ref) {
 		if in.Allowed != nil && p.Requests.CPU <= in.Pod.CPU && p.Requests.Memory <= in.Pod.Memory && p.Requests.GPU <= in.Pod.GPU {
 			continue
 		}
-		allowed, err := w.allowed(p)
+		allowed, err := w.allowedNodes(p)
 		if err != nil {
 			return in, err
 		}
@@ -94,26 +94,26 @@ func packingInput(w *world, t workload.Workload, room []packing.Node) (packing.I
 	}
 	for _, c := range t.Containers {
 		asks := cost.Amounts{CPU: c.Requests.CPU, Memory: c.Requests.Memory}
-		if in.Largest == "" || asks.CPU > in.LargestAsks.CPU || asks.CPU == in.LargestAsks.CPU && asks.Memory > in.LargestAsks.Memory {
-			in.Largest, in.LargestAsks = c.Name, asks
+		if in.Largest == "" || asks.CPU > in.LargestRequests.CPU || asks.CPU == in.LargestRequests.CPU && asks.Memory > in.LargestRequests.Memory {
+			in.Largest, in.LargestRequests = c.Name, asks
 		}
 	}
 	return in, nil
 }
 
-func (j *packingJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *packingEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	in := j.inputs[target.Ref]
 	var sized resource.Plan
-	if packing.Suspect(in) {
+	if packing.IsBlocked(in) {
 		policy, why := j.policies.For(target.Subject())
-		of := j.usage.Resource(target, policy, w.now)
+		of := j.usage.ResourceInput(target, policy, w.now)
 		of.PolicyWhy = why
 		of.Autoscaler = w.autoscaler(target.Ref).asInput()
 		if sized = resource.Decide(of); sized.State == recommend.Ready && !sized.Incomplete {
 			after := cost.Amounts{CPU: sized.Pod.CPUAfter, Memory: sized.Pod.MemoryAfter, GPU: in.Pod.GPU}
-			in.Sized = &after
+			in.Resized = &after
 		} else {
-			in.SizedWhy = sized.Description
+			in.ResizeProblem = sized.Description
 		}
 	}
 	out := decision{plan: packing.Decide(in)}

@@ -20,26 +20,26 @@ import (
 // replicasRecommender says how many pods workloads should have.
 func replicasRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeReplicas),
-		takes: takesScalable,
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeReplicas),
+		supports: supportsScalable,
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := replicas.ParseSettings(config)
-			return &replicasJob{settings: s}, err
+			return &replicasEvaluator{settings: s}, err
 		},
 	}
 }
 
-type replicasJob struct{ settings replicas.Settings }
+type replicasEvaluator struct{ settings replicas.Settings }
 
-func (j *replicasJob) usageWindow() time.Duration { return j.settings.Window }
-func (j *replicasJob) readsTotals() bool          { return true }
+func (j *replicasEvaluator) usageWindow() time.Duration { return j.settings.Window }
+func (j *replicasEvaluator) needsTotals() bool          { return true }
 
-func (j *replicasJob) gather(ctx context.Context, w *world, _ []workload.Workload) error {
+func (j *replicasEvaluator) gather(ctx context.Context, w *passData, _ []workload.Workload) error {
 	_, err := w.usage(ctx)
 	return err
 }
 
-func (j *replicasJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *replicasEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	plan := replicas.Decide(w.replicasInput(target), j.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready {
@@ -47,8 +47,8 @@ func (j *replicasJob) decide(w *world, target workload.Workload) (decision, erro
 	}
 	// An autoscaler undoes what is set beside it, and is the one to be told.
 	if all := w.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
-		out.held = &state{
-			kind: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscaled,
+		out.notApplicable = &condition{
+			conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscaled,
 			message: fmt.Sprintf("HorizontalPodAutoscaler %s decides about the number of pods.", all[0].Name),
 		}
 	}
@@ -57,11 +57,11 @@ func (j *replicasJob) decide(w *world, target workload.Workload) (decision, erro
 }
 
 // replicasInput is what the recommender needs to know of a workload.
-func (w *world) replicasInput(target workload.Workload) replicas.Input {
+func (w *passData) replicasInput(target workload.Workload) replicas.Input {
 	requests, unrequested := target.PodRequests()
 	in := replicas.Input{
 		Replicas: target.Replicas, Available: -1, CPURequest: requests.CPU, MemoryRequest: requests.Memory,
-		Unrequested: unrequested, Now: w.end,
+		Unrequested: unrequested, Now: w.historyEnd,
 	}
 	if target.Available != nil {
 		in.Available = *target.Available

@@ -19,20 +19,20 @@ import (
 // resourceRecommender says what containers should request.
 func resourceRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeResource),
-		takes: takesWorkloads,
-		configure: func(config map[string]string) (job, error) {
-			policies, err := policiesOf(config)
-			return &resourceJob{policies: policies}, err
+		name:     string(analysisv1alpha1.AnalysisTypeResource),
+		supports: supportsWorkloads,
+		configure: func(config map[string]string) (evaluator, error) {
+			policies, err := parsePolicies(config)
+			return &resourceEvaluator{policies: policies}, err
 		},
 	}
 }
 
-type resourceJob struct{ policies rightsize.PolicySet }
+type resourceEvaluator struct{ policies rightsize.PolicySet }
 
-func (j *resourceJob) usageWindow() time.Duration { return j.policies.Window() }
+func (j *resourceEvaluator) usageWindow() time.Duration { return j.policies.Window() }
 
-func (j *resourceJob) gather(ctx context.Context, w *world, _ []workload.Workload) error {
+func (j *resourceEvaluator) gather(ctx context.Context, w *passData, _ []workload.Workload) error {
 	if _, err := w.usage(ctx); err != nil {
 		return err
 	}
@@ -40,9 +40,9 @@ func (j *resourceJob) gather(ctx context.Context, w *world, _ []workload.Workloa
 	return nil
 }
 
-func (j *resourceJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *resourceEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	policy, why := j.policies.For(target.Subject())
-	in := w.read.usage.Resource(target, policy, w.now)
+	in := w.read.usage.ResourceInput(target, policy, w.now)
 	in.PolicyWhy = why
 	scaler := w.autoscaler(target.Ref)
 	in.Autoscaler = scaler.asInput()
@@ -61,8 +61,8 @@ func (j *resourceJob) decide(w *world, target workload.Workload) (decision, erro
 	if err := writeResource(&out, target, plan); err != nil {
 		return decision{}, err
 	}
-	out.savings, out.unpriced = w.read.prices.savingsOf(target, plan), w.read.prices == nil
-	err := scaler.bind(&out, plan.ScalePoint)
+	out.savings, out.pricesUnknown = w.read.prices.savingsOf(target, plan), w.read.prices == nil
+	err := scaler.bindScalePoint(&out, plan.ScalePoint)
 	return out, err
 }
 
@@ -70,13 +70,13 @@ func (j *resourceJob) decide(w *world, target workload.Workload) (decision, erro
 func writeResource(out *decision, target workload.Workload, plan resource.Plan) error {
 	current, recommended := changesOf(target, plan)
 	var err error
-	if out.current, err = patchOf(target.Kind, current); err != nil {
+	if out.current, err = encodePatch(target.Kind, current); err != nil {
 		return err
 	}
-	if out.recommended, err = patchOf(target.Kind, recommended); err != nil {
+	if out.recommended, err = encodePatch(target.Kind, recommended); err != nil {
 		return err
 	}
-	out.value, err = valueOf(recommended)
+	out.value, err = encodeValue(recommended)
 	return err
 }
 
@@ -87,27 +87,29 @@ type autoscaler struct {
 }
 
 // autoscaler is that of a workload.
-func (w *world) autoscaler(ref workload.Ref) autoscaler {
-	one, targets := w.read.constraints.Utilization(ref)
+func (w *passData) autoscaler(ref workload.Ref) autoscaler {
+	one, targets := w.read.constraints.UtilizationAutoscaler(ref)
 	return autoscaler{one, targets}
 }
 
-func (a autoscaler) asInput() *resource.Autoscaler { return shared.Autoscaler(a.Autoscaler, a.targets) }
+func (a autoscaler) asInput() *resource.Autoscaler {
+	return shared.SizingAutoscaler(a.Autoscaler, a.targets)
+}
 
-// bind ties the requests to the autoscaler: they change together or not at all.
-func (a autoscaler) bind(out *decision, moves []resource.Move) error {
+// bindScalePoint ties the requests to the autoscaler: they change together or not at all.
+func (a autoscaler) bindScalePoint(out *decision, moves []resource.TargetChange) error {
 	switch {
 	case len(moves) == 0:
 		return nil
 	case a.Owner == "":
-		out.held = &state{
-			kind: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
+		out.notApplicable = &condition{
+			conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
 			message: fmt.Sprintf("HorizontalPodAutoscaler %s acts on these requests and is not Crane's. "+
 				"Its targets would have to change together with them; the description says to what.", a.Name),
 		}
 		return nil
 	}
-	text, err := shared.ScalePointText(a.Owner, moves)
+	text, err := shared.EncodeScalePoint(a.Owner, moves)
 	if err != nil {
 		return err
 	}

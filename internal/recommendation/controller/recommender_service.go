@@ -23,16 +23,16 @@ import (
 // serviceRecommender finds Services that cost something and serve nobody.
 func serviceRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeService),
-		takes: takesKinds("Service"),
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeService),
+		supports: supportsKinds("Service"),
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := service.ParseSettings(config)
-			return &serviceJob{settings: s}, err
+			return &serviceEvaluator{settings: s}, err
 		},
 	}
 }
 
-type serviceJob struct {
+type serviceEvaluator struct {
 	settings service.Settings
 
 	services map[client.ObjectKey]*corev1.Service
@@ -40,12 +40,12 @@ type serviceJob struct {
 	endpoints      map[client.ObjectKey]int
 	addresses      map[client.ObjectKey]observation.Hours
 	pods           map[string][]pod
-	received, sent map[owner]podHours
+	received, sent map[workloadKey]podTotals
 }
 
-func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *serviceEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	j.services, j.endpoints, j.pods = map[client.ObjectKey]*corev1.Service{}, map[client.ObjectKey]int{}, map[string][]pod{}
-	err := w.each(ctx, func() client.ObjectList { return &corev1.ServiceList{} }, func(o client.Object) {
+	err := w.listEach(ctx, func() client.ObjectList { return &corev1.ServiceList{} }, func(o client.Object) {
 		if s, ok := o.(*corev1.Service); ok {
 			s.Annotations, s.ManagedFields = nil, nil
 			j.services[client.ObjectKeyFromObject(s)] = s
@@ -54,7 +54,7 @@ func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Wo
 	if err != nil {
 		return err
 	}
-	err = w.each(ctx, func() client.ObjectList { return &discoveryv1.EndpointSliceList{} }, func(o client.Object) {
+	err = w.listEach(ctx, func() client.ObjectList { return &discoveryv1.EndpointSliceList{} }, func(o client.Object) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			j.endpoints[client.ObjectKey{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] += len(s.Endpoints)
 		}
@@ -72,18 +72,18 @@ func (j *serviceJob) gather(ctx context.Context, w *world, targets []workload.Wo
 	if err := w.readTemplates(ctx); err != nil {
 		return err
 	}
-	list, err := w.hourly(ctx, metrics.ServiceAddresses, targets, j.settings.Hours)
+	list, err := w.hourlyFigures(ctx, metrics.ServiceAddresses, targets, j.settings.Hours)
 	if err != nil {
 		return err
 	}
-	j.addresses = hoursOf(list, func(h metrics.Hourly) client.ObjectKey {
+	j.addresses = hoursByKey(list, func(h metrics.HourlySeries) client.ObjectKey {
 		return client.ObjectKey{Namespace: h.Key.Workload.Namespace, Name: h.Key.Workload.Name}
 	})
-	return w.readPods(ctx, targets, j.settings.Hours,
-		podFigure{j.settings.Receive, metrics.PodReceived, &j.received}, podFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
+	return w.readPodFigures(ctx, targets, j.settings.Hours,
+		thresholdFigure{j.settings.Receive, metrics.PodReceived, &j.received}, thresholdFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
 }
 
-func (j *serviceJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *serviceEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	key := client.ObjectKey{Namespace: target.Namespace, Name: target.Name}
 	s, known := j.services[key]
 	if !known {
@@ -98,18 +98,18 @@ func (j *serviceJob) decide(w *world, target workload.Workload) (decision, error
 		return decision{plan: service.Decide(in, j.settings)}, nil
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
-	in.Wants = w.seen.templates.wantedBy(s.Namespace, selector)
-	behind := map[owner]bool{}
+	in.MatchingWorkloads = w.objects.templates.selectedBy(s.Namespace, selector)
+	behind := map[workloadKey]bool{}
 	for _, p := range j.pods[s.Namespace] {
 		if !selector.Matches(labels.Set(p.labels)) {
 			continue
 		}
 		in.Pods++
-		behind[ownerOf(p.Owner)] = true
-		if p.uses.ready {
+		behind[workloadKeyOf(p.Owner)] = true
+		if p.status.ready {
 			in.Ready++
 		}
-		if p.uses.hostNetwork {
+		if p.status.hostNetwork {
 			in.HostPods++
 		}
 	}

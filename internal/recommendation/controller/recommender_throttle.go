@@ -21,30 +21,32 @@ import (
 // throttleRecommender finds CPU limits that hold their containers up.
 func throttleRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeThrottle),
-		takes: takesWorkloads,
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeThrottle),
+		supports: supportsWorkloads,
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := throttle.ParseSettings(config)
-			return &throttleJob{settings: s}, err
+			return &throttleEvaluator{settings: s}, err
 		},
 	}
 }
 
-type throttleJob struct {
-	settings throttle.Settings
-	held     map[part]observation.Hours
-	most     series.MilliCPU
+type throttleEvaluator struct {
+	settings  throttle.Settings
+	throttled map[containerKey]observation.Hours
+	maxCPU    series.MilliCPU
 }
 
-// part is a container of a workload.
-type part struct {
-	owner
+// containerKey is a container of a workload.
+type containerKey struct {
+	workloadKey
 	container string
 }
 
-func partOf(h metrics.Hourly) part { return part{ownerOf(h.Key.Workload), h.Key.Container} }
+func containerKeyOf(h metrics.HourlySeries) containerKey {
+	return containerKey{workloadKeyOf(h.Key.Workload), h.Key.Container}
+}
 
-func (j *throttleJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *throttleEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	if _, err := w.pods(ctx); err != nil {
 		return err
 	}
@@ -52,23 +54,23 @@ func (j *throttleJob) gather(ctx context.Context, w *world, targets []workload.W
 	if err != nil {
 		return err
 	}
-	j.most = limits.MaxCPU
-	list, err := w.hourly(ctx, metrics.ContainerThrottled, targets, j.settings.Hours)
+	j.maxCPU = limits.MaxCPU
+	list, err := w.hourlyFigures(ctx, metrics.ContainerThrottled, targets, j.settings.Hours)
 	if err != nil {
 		return err
 	}
-	j.held = hoursOf(list, partOf)
+	j.throttled = hoursByKey(list, containerKeyOf)
 	return nil
 }
 
-func (j *throttleJob) decide(w *world, target workload.Workload) (decision, error) {
-	in := throttle.Input{MaxCPU: j.most, Guaranteed: guaranteed(w.podsOf(target.Ref))}
+func (j *throttleEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
+	in := throttle.Input{MaxCPU: j.maxCPU, Guaranteed: allGuaranteed(w.podsOfWorkload(target.Ref))}
 	for _, c := range target.Containers {
 		if c.Role == workload.Init {
 			continue // It runs to its end, and what holds it up is not measured by the hour.
 		}
 		in.Containers = append(in.Containers, throttle.Container{
-			Name: c.Name, Limit: c.Limits.CPU, Throttled: j.held[part{ownerOf(target.Ref), c.Name}],
+			Name: c.Name, Limit: c.Limits.CPU, Throttled: j.throttled[containerKey{workloadKeyOf(target.Ref), c.Name}],
 		})
 	}
 	plan := throttle.Decide(in, j.settings)
@@ -76,12 +78,12 @@ func (j *throttleJob) decide(w *world, target workload.Workload) (decision, erro
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
-	var current, recommended []change
+	var current, recommended []containerChange
 	for _, l := range plan.Limits {
 		c, _ := target.Container(l.Container)
 		from, to := rightsize.FormatCPU(l.From), rightsize.FormatCPU(l.To)
-		before, after := change{container: c.Name, role: c.Role}, change{container: c.Name, role: c.Role}
-		limit(&before, &after, corev1.ResourceCPU, &from, &to)
+		before, after := containerChange{container: c.Name, role: c.Role}, containerChange{container: c.Name, role: c.Role}
+		setLimit(&before, &after, corev1.ResourceCPU, &from, &to)
 		if l.WithRequest {
 			before.requests = analysisv1alpha1.ResourceValues{corev1.ResourceCPU: from}
 			after.requests = analysisv1alpha1.ResourceValues{corev1.ResourceCPU: to}
@@ -93,22 +95,22 @@ func (j *throttleJob) decide(w *world, target workload.Workload) (decision, erro
 }
 
 // writePatch writes changes of containers; nothing where there are none.
-func (d *decision) writePatch(kind string, current, recommended []change) error {
+func (d *decision) writePatch(kind string, current, recommended []containerChange) error {
 	if len(recommended) == 0 {
 		return nil
 	}
 	var err error
-	if d.current, err = patchOf(kind, current); err != nil {
+	if d.current, err = encodePatch(kind, current); err != nil {
 		return err
 	}
-	d.recommended, err = patchOf(kind, recommended)
+	d.recommended, err = encodePatch(kind, recommended)
 	return err
 }
 
-// guaranteed tells whether there are pods and all of them have that class.
-func guaranteed(pods []pod) bool {
+// allGuaranteed tells whether there are pods and all of them have that class.
+func allGuaranteed(pods []pod) bool {
 	for _, p := range pods {
-		if !p.uses.guaranteed {
+		if !p.status.guaranteed {
 			return false
 		}
 	}

@@ -16,21 +16,21 @@ import (
 // unusedRecommender finds workloads that run and that nobody uses.
 func unusedRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeUnused),
-		takes: takesScalable,
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeUnused),
+		supports: supportsScalable,
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := unused.ParseSettings(config)
-			return &unusedJob{settings: s}, err
+			return &unusedEvaluator{settings: s}, err
 		},
 	}
 }
 
-type unusedJob struct {
+type unusedEvaluator struct {
 	settings            unused.Settings
-	cpu, received, sent map[owner]podHours
+	cpu, received, sent map[workloadKey]podTotals
 }
 
-func (j *unusedJob) gather(ctx context.Context, w *world, targets []workload.Workload) error {
+func (j *unusedEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
 	if _, err := w.pods(ctx); err != nil {
 		return err
 	}
@@ -38,23 +38,23 @@ func (j *unusedJob) gather(ctx context.Context, w *world, targets []workload.Wor
 		return err
 	}
 	w.prices(ctx)
-	return w.readPods(ctx, targets, j.settings.Hours,
-		podFigure{j.settings.CPU, metrics.PodCPU, &j.cpu},
-		podFigure{j.settings.Receive, metrics.PodReceived, &j.received},
-		podFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
+	return w.readPodFigures(ctx, targets, j.settings.Hours,
+		thresholdFigure{j.settings.CPU, metrics.PodCPU, &j.cpu},
+		thresholdFigure{j.settings.Receive, metrics.PodReceived, &j.received},
+		thresholdFigure{j.settings.Transmit, metrics.PodSent, &j.sent})
 }
 
-func (j *unusedJob) decide(w *world, target workload.Workload) (decision, error) {
-	key := ownerOf(target.Ref)
+func (j *unusedEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
+	key := workloadKeyOf(target.Ref)
 	in := unused.Input{
 		Replicas: int(target.Replicas), Scales: true,
 		CPU: j.cpu[key].mean(), Receive: j.received[key].mean(), Transmit: j.sent[key].mean(),
 	}
-	for _, p := range w.podsOf(target.Ref) {
-		if p.uses.ready {
+	for _, p := range w.podsOfWorkload(target.Ref) {
+		if p.status.ready {
 			in.Ready++
 		}
-		if p.uses.hostNetwork {
+		if p.status.hostNetwork {
 			in.HostPods++
 		}
 	}
@@ -65,13 +65,13 @@ func (j *unusedJob) decide(w *world, target workload.Workload) (decision, error)
 	if all := w.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
 		out.plan.Description += " HorizontalPodAutoscaler " + all[0].Name + " does not act on a workload that is scaled to zero."
 	}
-	out.held = proposalOnly("scaling to zero takes a workload away: somebody has to agree to it")
-	out.savings, out.unpriced = w.read.prices.savingsOfNone(target), w.read.prices == nil
+	out.notApplicable = notApplicableProposal("scaling to zero takes a workload away: somebody has to agree to it")
+	out.savings, out.pricesUnknown = w.read.prices.savingsOfScaleDown(target), w.read.prices == nil
 	err := writeReplicas(&out, target.Replicas, 0)
 	return out, err
 }
 
-// proposalOnly holds what nothing but a person may carry out.
-func proposalOnly(why string) *state {
-	return &state{kind: analysisv1alpha1.ConditionApplicable, reason: reasonProposalOnly, message: "Crane does not apply this: " + why + "."}
+// notApplicableProposal holds what nothing but a person may carry out.
+func notApplicableProposal(why string) *condition {
+	return &condition{conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonProposalOnly, message: "Crane does not apply this: " + why + "."}
 }

@@ -22,16 +22,16 @@ import (
 // volumeRecommender finds persistent volumes that nobody uses.
 func volumeRecommender() recommender {
 	return recommender{
-		name:  string(analysisv1alpha1.AnalysisTypeVolume),
-		takes: takesKinds("PersistentVolume"),
-		configure: func(config map[string]string) (job, error) {
+		name:     string(analysisv1alpha1.AnalysisTypeVolume),
+		supports: supportsKinds("PersistentVolume"),
+		configure: func(config map[string]string) (evaluator, error) {
 			s, err := volume.ParseSettings(config)
-			return &volumeJob{settings: s}, err
+			return &volumeEvaluator{settings: s}, err
 		},
 	}
 }
 
-type volumeJob struct {
+type volumeEvaluator struct {
 	settings volume.Settings
 
 	volumes map[string]*corev1.PersistentVolume
@@ -45,9 +45,9 @@ type volumeJob struct {
 // claim names a persistent volume claim.
 type claim struct{ namespace, name string }
 
-func (j *volumeJob) gather(ctx context.Context, w *world, _ []workload.Workload) error {
+func (j *volumeEvaluator) gather(ctx context.Context, w *passData, _ []workload.Workload) error {
 	j.volumes, j.claims, j.mounts = map[string]*corev1.PersistentVolume{}, map[claim]string{}, map[claim][]string{}
-	err := w.each(ctx, func() client.ObjectList { return &corev1.PersistentVolumeList{} }, func(o client.Object) {
+	err := w.listEach(ctx, func() client.ObjectList { return &corev1.PersistentVolumeList{} }, func(o client.Object) {
 		if v, ok := o.(*corev1.PersistentVolume); ok {
 			v.Annotations, v.ManagedFields = nil, nil
 			j.volumes[v.Name] = v
@@ -56,7 +56,7 @@ func (j *volumeJob) gather(ctx context.Context, w *world, _ []workload.Workload)
 	if err != nil {
 		return err
 	}
-	err = w.each(ctx, func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }, func(o client.Object) {
+	err = w.listEach(ctx, func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }, func(o client.Object) {
 		if c, ok := o.(*corev1.PersistentVolumeClaim); ok {
 			j.claims[claim{c.Namespace, c.Name}] = c.Spec.VolumeName
 		}
@@ -77,15 +77,15 @@ func (j *volumeJob) gather(ctx context.Context, w *world, _ []workload.Workload)
 	if err := w.readTemplates(ctx); err != nil {
 		return err
 	}
-	list, err := w.hourly(ctx, metrics.ClaimMounts, nil, j.settings.Hours)
+	list, err := w.hourlyFigures(ctx, metrics.ClaimMounts, nil, j.settings.Hours)
 	if err != nil {
 		return err
 	}
-	j.mounted = hoursOf(list, func(h metrics.Hourly) claim { return claim{h.Key.Workload.Namespace, h.Key.Workload.Name} })
+	j.mounted = hoursByKey(list, func(h metrics.HourlySeries) claim { return claim{h.Key.Workload.Namespace, h.Key.Workload.Name} })
 	return nil
 }
 
-func (j *volumeJob) decide(w *world, target workload.Workload) (decision, error) {
+func (j *volumeEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
 	v, known := j.volumes[target.Name]
 	if !known {
 		return decision{plan: recommend.Plan{State: recommend.Clear, Description: "It is gone."}}, nil
@@ -104,7 +104,7 @@ func (j *volumeJob) decide(w *world, target workload.Workload) (decision, error)
 		has, there := j.claims[key]
 		in.Claim = ref.Namespace + "/" + ref.Name
 		in.ClaimGone = !there || has != v.Name // A claim of that name may have another volume by now.
-		in.Mounts, in.Wants, in.Mounted = j.mounts[key], w.seen.templates.wantClaim(key), j.mounted[key]
+		in.MountingPods, in.MatchingWorkloads, in.Mounted = j.mounts[key], w.objects.templates.claimUsers(key), j.mounted[key]
 	}
 	return decision{plan: volume.Decide(in, j.settings)}, nil
 }

@@ -30,7 +30,7 @@ func recommenderByName(name string) (recommender, bool) {
 	return all[i], true
 }
 
-// place is where a recommender stands in the list: those that decide with what others decided come after them.
-func place(name string) int {
+// evaluationOrder is where a recommender stands in the list: those that decide with what others decided come after them.
+func evaluationOrder(name string) int {
 	return slices.IndexFunc(recommenders(), func(r recommender) bool { return r.name == name })
 }

@@ -30,8 +30,8 @@ import (
 
 const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
 
-// looked is what became of one Recommendation after one look at it.
-type looked struct {
+// result is what became of one Recommendation after one look at it.
+type result struct {
 	rec        *analysisv1alpha1.Recommendation
 	target     *appsv1.Deployment
 	events     int
@@ -39,8 +39,8 @@ type looked struct {
 	reconciler *Reconciler
 }
 
-// look reconciles one Recommendation of Deployment shop/web beside other objects.
-func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) looked {
+// reconcileOne reconciles one Recommendation of Deployment shop/web beside other objects.
+func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) result {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
@@ -48,10 +48,10 @@ func look(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
-		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.Values).Build()
+		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	out := looked{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: &Reconciler{
+	out := result{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: &Reconciler{
 		Client: c, Live: c, Events: recorder, Clock: clock, Metrics: NewMetrics(clock.Now, time.Hour),
 	}}
 	_, out.err = out.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rec)})
@@ -77,17 +77,17 @@ func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1a
 }
 
 func TestTargetGone(t *testing.T) {
-	if got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
+	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
 		t.Errorf("a rule's recommendation outlives its target: %+v", got)
 	}
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
 	own.Labels = nil
-	if got := look(t, own, interceptor.Funcs{}); got.err != nil || got.rec == nil || got.events != 0 {
+	if got := reconcileOne(t, own, interceptor.Funcs{}); got.err != nil || got.rec == nil || got.events != 0 {
 		t.Errorf("a user's own recommendation: %+v", got)
 	}
 	// A cache that is behind must not cost the recommendation: the API server is asked before.
 	cached := 0
-	got := look(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
+	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, typed := o.(*appsv1.Deployment); typed && cached == 0 {
 				cached++
@@ -104,7 +104,7 @@ func TestTargetGone(t *testing.T) {
 func TestKindGone(t *testing.T) {
 	rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Namespace: "shop", Name: "web"}
-	got := look(t, rec, interceptor.Funcs{
+	got := reconcileOne(t, rec, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}

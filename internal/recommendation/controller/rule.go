@@ -56,49 +56,49 @@ type RuleReconciler struct {
 	// Backoff spaces the tries of a pass that failed as a whole.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
-	rounds rounds
+	progress progressStore
 }
 
-// round is one pass of a round of one rule, filled in step by step. Most rounds have one pass; those of many targets have
+// pass is one pass of a round of one rule, filled in step by step. Most rounds have one pass; those of many targets have
 // several, with the other rules' passes in between.
-type round struct {
+type pass struct {
 	// rule is a copy; its status is written back when the pass ends.
 	rule *analysisv1alpha1.RecommendationRule
 	now  time.Time
 	// number is that of this round; a round that is tried again keeps it.
 	number   int32
 	schedule schedule
-	// follows tells that the rule is not due. It then evaluates what was too young for the last round, and what somebody
+	// catchUp tells that the rule is not due. It then evaluates what was too young for the last round, and what somebody
 	// has asked for, and keeps the number and the time of that round.
-	follows bool
-	// settled tells that a rule which is not due has nothing left of its last round; wait is how long until it is due.
-	settled bool
-	wait    time.Duration
-	runs    []*run
+	catchUp bool
+	// upToDate tells that a rule which is not due has nothing left of its last round; wait is how long until it is due.
+	upToDate     bool
+	wait         time.Duration
+	recommenders []*configuredRecommender
 	// problems are what is wrong with parts of the rule while the rest of it works.
 	problems []error
 
-	selection selection
-	tally     tally
-	existing  map[identity]*analysisv1alpha1.Recommendation
-	surplus   []*analysisv1alpha1.Recommendation
-	progress  *progress
+	selection  selection
+	stats      passStats
+	existing   map[identity]*analysisv1alpha1.Recommendation
+	duplicates []*analysisv1alpha1.Recommendation
+	progress   *progress
 	// tasks are what this pass deals with, left what is for the next ones.
-	tasks, left []task
-	world       *world
-	proposals   []proposal
+	tasks, remaining []task
+	data             *passData
+	proposals        []proposal
 }
 
 // outcome ends a round.
 type outcome struct {
 	// condition becomes the rule's Ready condition; without a kind it is left as it is.
-	condition state
+	condition condition
 	// retry asks for another try of the same round after a back-off, otherwise the next one begins after the wait;
 	// a wait of 0 waits for the rule to change.
 	retry bool
 	wait  time.Duration
-	// more asks for the next pass, after the other rules had their turn, or after the wait.
-	more bool
+	// morePasses asks for the next pass, after the other rules had their turn, or after the wait.
+	morePasses bool
 }
 
 // Reconcile implements reconcile.Reconciler: one round of a rule if it is due.
@@ -108,7 +108,7 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resul
 		if apierrors.IsNotFound(err) {
 			r.Backoff.Forget(req)
 			r.Metrics.forgetRule(req.Name)
-			r.rounds.end(req.Name)
+			r.progress.forget(req.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("reading rule %s: %w", req.Name, err)
@@ -116,9 +116,9 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resul
 	if rule.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil // Its Recommendations are the garbage collector's.
 	}
-	rd := &round{rule: rule.DeepCopy(), now: r.Clock.Now(), number: rule.Status.RunNumber + 1}
+	rd := &pass{rule: rule.DeepCopy(), now: r.Clock.Now(), number: rule.Status.RunNumber + 1}
 	defer func() { err = errors.Join(err, r.patchStatus(ctx, rule, rd.rule)) }()
-	for _, step := range []func(context.Context, *round) *outcome{r.plan, r.find, r.gather, r.decide, r.act} {
+	for _, step := range []func(context.Context, *pass) *outcome{r.plan, r.loadTargets, r.gather, r.decide, r.act} {
 		end := step(ctx, rd)
 		if ctx.Err() != nil {
 			return ctrl.Result{}, nil // Stopping: the next leader begins where this one ended.
@@ -141,7 +141,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	if err != nil {
 		return rule, nil //nolint:nilerr // It is said in the rule's status.
 	}
-	if wait, never := when.wait(rule, r.Clock.Now()); (never || wait > 0) && !unfinished(rule) {
+	if wait, never := when.wait(rule, r.Clock.Now()); (never || wait > 0) && !hasYoungTargets(rule) {
 		return rule, nil
 	}
 	fresh := &analysisv1alpha1.RecommendationRule{}
@@ -152,7 +152,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 }
 
 // plan finds out whether the rule is due, and what it runs.
-func (r *RuleReconciler) plan(_ context.Context, rd *round) *outcome {
+func (r *RuleReconciler) plan(_ context.Context, rd *pass) *outcome {
 	when, err := parseSchedule(rd.rule)
 	if err != nil {
 		return &outcome{condition: notReady(reasonInvalidInterval, err.Error())}
@@ -160,16 +160,16 @@ func (r *RuleReconciler) plan(_ context.Context, rd *round) *outcome {
 	rd.schedule = when
 	wait, never := when.wait(rd.rule, rd.now)
 	if never || wait > 0 {
-		rd.follows, rd.number, rd.wait = true, rd.rule.Status.RunNumber, wait
-		rd.settled = !unfinished(rd.rule)
+		rd.catchUp, rd.number, rd.wait = true, rd.rule.Status.RunNumber, wait
+		rd.upToDate = !hasYoungTargets(rd.rule)
 	}
 	if at := rd.rule.Status.LastUpdateTime; at != nil {
-		r.Metrics.evaluated(rd.rule, at.Time)
+		r.Metrics.recordEvaluation(rd.rule, at.Time)
 	}
 	settings := r.Settings()
 	named := map[string]bool{}
 	for i, recommender := range rd.rule.Spec.Recommenders {
-		one, err := settings.run(recommender)
+		one, err := settings.configure(recommender)
 		if err == nil && named[recommender.Name] {
 			err = fmt.Errorf("recommender %q stands there twice; the first one counts", recommender.Name)
 		}
@@ -178,73 +178,75 @@ func (r *RuleReconciler) plan(_ context.Context, rd *round) *outcome {
 			continue
 		}
 		named[recommender.Name] = true
-		rd.runs = append(rd.runs, &one)
+		rd.recommenders = append(rd.recommenders, &one)
 	}
-	slices.SortStableFunc(rd.runs, func(a, b *run) int { return cmp.Compare(place(a.name), place(b.name)) })
-	if len(rd.runs) == 0 && len(rd.problems) > 0 {
-		return &outcome{condition: notReady(reasonInvalidConfig, joined(rd.problems))}
+	slices.SortStableFunc(rd.recommenders, func(a, b *configuredRecommender) int {
+		return cmp.Compare(evaluationOrder(a.name), evaluationOrder(b.name))
+	})
+	if len(rd.recommenders) == 0 && len(rd.problems) > 0 {
+		return &outcome{condition: notReady(reasonInvalidConfig, joinErrors(rd.problems))}
 	}
 	return nil
 }
 
 // afterPass ends a pass in which everything was written that can be, and the round with it where nothing is left.
-func (r *RuleReconciler) afterPass(rd *round) *outcome {
-	if len(rd.left) > 0 {
-		return &outcome{more: true, wait: time.Millisecond}
+func (r *RuleReconciler) afterPass(rd *pass) *outcome {
+	if len(rd.remaining) > 0 {
+		return &outcome{morePasses: true, wait: time.Millisecond}
 	}
-	if wait, waits := rd.progress.waiting(r.Clock.Now()); waits {
-		end := &outcome{more: true, wait: wait}
-		if !rd.settled { // What was asked for beside a round says nothing of the round.
+	if wait, waits := rd.progress.nextRetry(r.Clock.Now()); waits {
+		end := &outcome{morePasses: true, wait: wait}
+		if !rd.upToDate { // What was asked for beside a round says nothing of the round.
 			end.condition = rd.failed(reasonWriteFailed)
 		}
 		return end
 	}
-	r.rounds.end(rd.rule.Name)
+	r.progress.forget(rd.rule.Name)
 	return r.complete(rd)
 }
 
 // failed says which targets could not be dealt with.
-func (rd *round) failed(reason string) state {
-	errs := rd.progress.errs()
-	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(rd.progress.done), joined(errs)))
+func (rd *pass) failed(reason string) condition {
+	errs := rd.progress.errors()
+	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(rd.progress.done), joinErrors(errs)))
 }
 
 // complete ends a round in which everything was written.
-func (r *RuleReconciler) complete(rd *round) *outcome {
+func (r *RuleReconciler) complete(rd *pass) *outcome {
 	now := r.Clock.Now()
-	if !rd.follows {
+	if !rd.catchUp {
 		rd.rule.Status.LastUpdateTime = &metav1.Time{Time: now}
 		rd.rule.Status.RunNumber = rd.number
-		r.Metrics.evaluated(rd.rule, now)
+		r.Metrics.recordEvaluation(rd.rule, now)
 	}
 	end := &outcome{wait: rd.schedule.next(rd.rule, now)}
-	if rd.settled {
+	if rd.upToDate {
 		return &outcome{wait: rd.wait} // The condition is that of the round, which this was not.
 	}
 	switch {
 	case len(rd.progress.failed) > 0:
 		end.condition = rd.failed(reasonTargetsFailed)
 	case len(rd.selection.failures) > 0:
-		end.condition = notReady(reasonSelectorFailed, joined(rd.selection.failures))
+		end.condition = notReady(reasonSelectorFailed, joinErrors(rd.selection.failures))
 		if rd.schedule.once {
 			end.wait = retryIncomplete
 		}
 	case len(rd.problems) > 0:
-		end.condition = notReady(reasonInvalidConfig, joined(rd.problems))
-	case rd.tally.young > 0:
-		end.condition = state{kind: analysisv1alpha1.ConditionReady, ok: true, reason: reasonTargetsYoung, message: rd.tally.String()}
-		if wait := max(rd.tally.ripe.Sub(now), time.Second); end.wait == 0 || wait < end.wait {
+		end.condition = notReady(reasonInvalidConfig, joinErrors(rd.problems))
+	case rd.stats.young > 0:
+		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonTargetsYoung, message: rd.stats.String()}
+		if wait := max(rd.stats.oldEnoughAt.Sub(now), time.Second); end.wait == 0 || wait < end.wait {
 			end.wait = wait
 		}
 	default:
-		end.condition = state{kind: analysisv1alpha1.ConditionReady, ok: true, reason: reasonRoundCompleted, message: rd.tally.String()}
+		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonRoundCompleted, message: rd.stats.String()}
 	}
 	return end
 }
 
 // conclude writes the outcome into the rule's status, tells of a failure, and says when to come back.
-func (r *RuleReconciler) conclude(req ctrl.Request, rd *round, end *outcome) ctrl.Result {
-	if c := end.condition; c.kind != "" && c.set(&rd.rule.Status.Conditions, rd.rule.Generation, r.Clock.Now()) && !c.ok {
+func (r *RuleReconciler) conclude(req ctrl.Request, rd *pass, end *outcome) ctrl.Result {
+	if c := end.condition; c.conditionType != "" && c.set(&rd.rule.Status.Conditions, rd.rule.Generation, r.Clock.Now()) && !c.status {
 		r.Events.Eventf(rd.rule, nil, corev1.EventTypeWarning, c.reason, "Evaluate", "%s", c.message)
 	}
 	if end.retry {
@@ -282,6 +284,6 @@ func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysi
 	return nil
 }
 
-func notReady(reason, message string) state {
-	return state{kind: analysisv1alpha1.ConditionReady, reason: reason, message: message}
+func notReady(reason, message string) condition {
+	return condition{conditionType: analysisv1alpha1.ConditionReady, reason: reason, message: message}
 }

@@ -27,7 +27,7 @@ import (
 // resource; until the next is due nothing is read and nothing written.
 func TestRoundAndNothingMore(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
-	if r := f.round(); r.RequeueAfter != 24*time.Hour {
+	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
 		t.Errorf("the next round in %s", r.RequeueAfter)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
@@ -40,11 +40,11 @@ func TestRoundAndNothingMore(t *testing.T) {
 		t.Errorf("the source was asked %+v", f.source.asked)
 	}
 	f.clock.SetTime(f.clock.Now().Add(23 * time.Hour))
-	if r := f.round(); r.RequeueAfter != time.Hour || f.writes.Load() != 4 || len(f.source.asked) != 2 {
+	if r := f.reconcile(); r.RequeueAfter != time.Hour || f.writes.Load() != 4 || len(f.source.asked) != 2 {
 		t.Errorf("an hour too early: next in %s, %d writes, %d questions", r.RequeueAfter, f.writes.Load(), len(f.source.asked))
 	}
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
-	f.round()
+	f.reconcile()
 	if n := f.writes.Load(); n != 4 || len(f.source.asked) != 4 {
 		t.Errorf("%d writes and %d questions after the second round, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
 	}
@@ -54,7 +54,7 @@ func TestRoundAndNothingMore(t *testing.T) {
 	// What changes costs a write of the object and one of its status.
 	f.source.days = 6
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
-	f.round()
+	f.reconcile()
 	if n := f.writes.Load(); n != 6 {
 		t.Errorf("%d writes after the third round, want 6: web has less history", n)
 	}
@@ -67,7 +67,7 @@ func TestRoundAndNothingMore(t *testing.T) {
 // to see it evaluated gets those of today.
 func TestNumbersBehindMove(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
-	f.round()
+	f.reconcile()
 	fresh := f.all()["web"]
 	said, steps, found := strings.Cut(fresh.Status.Description, " Steps: ")
 	if !found || !strings.Contains(steps, "app cpu estimate: ") || !strings.Contains(steps, "app memory margin: ") {
@@ -80,7 +80,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	}
 	f.writes.Store(0)
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
-	f.round()
+	f.reconcile()
 	if got := f.all()["web"].Status.Description; f.writes.Load() != 0 || got != older.Status.Description {
 		t.Errorf("%d writes; %s", f.writes.Load(), got)
 	}
@@ -89,7 +89,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	if err := f.Client.Update(t.Context(), &asked); err != nil {
 		t.Fatal(err)
 	}
-	f.round()
+	f.reconcile()
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
 		t.Errorf("asked for: %s", got)
 	}
@@ -99,7 +99,7 @@ func TestNumbersBehindMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
-	f.round()
+	f.reconcile()
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
 		t.Errorf("another reason: %s", got)
 	}
@@ -111,7 +111,7 @@ func TestSourceFails(t *testing.T) {
 	f.source.fail = func(context.Context) error { return errors.New("connection refused") }
 	var waits []time.Duration
 	for range 4 {
-		waits = append(waits, f.round().RequeueAfter)
+		waits = append(waits, f.reconcile().RequeueAfter)
 	}
 	if fmt.Sprint(waits) != "[5s 10s 20s 40s]" {
 		t.Errorf("tries are spaced by %v", waits)
@@ -119,11 +119,11 @@ func TestSourceFails(t *testing.T) {
 	if reason, message := f.ready(); reason != reasonSourceFailed || !strings.Contains(message, "connection refused") {
 		t.Errorf("%s: %s", reason, message)
 	}
-	if n := f.told(reasonSourceFailed); n != 1 || f.writes.Load() != 0 {
+	if n := f.countEvents(reasonSourceFailed); n != 1 || f.writes.Load() != 0 {
 		t.Errorf("%d events, %d writes; want 1 and none", n, f.writes.Load())
 	}
 	f.source.fail = nil
-	if r := f.round(); r.RequeueAfter != 24*time.Hour || len(f.all()) != 1 {
+	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour || len(f.all()) != 1 {
 		t.Errorf("after its return: %v, %v", r, f.all())
 	}
 }
@@ -133,7 +133,7 @@ func TestSourceTooSlow(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.HistoryTimeout = time.Millisecond
 	f.source.fail = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	if r := f.round(); r.RequeueAfter != firstRetry {
+	if r := f.reconcile(); r.RequeueAfter != firstRetry {
 		t.Errorf("next try in %s", r.RequeueAfter)
 	}
 	if reason, _ := f.ready(); reason != reasonSourceFailed {
@@ -169,13 +169,13 @@ func TestCutOffAndTakenUp(t *testing.T) {
 				}
 				return nil
 			}
-			f.round()
+			f.reconcile()
 			if reason, _ := f.ready(); reason != reasonWriteFailed {
 				t.Errorf("reason %s", reason)
 			}
 			f.refuse = nil
-			f.rounds = rounds{} // Another process knows only what was written.
-			f.round()
+			f.progress = progressStore{} // Another process knows only what was written.
+			f.reconcile()
 			if reason, message := f.ready(); reason != reasonRoundCompleted {
 				t.Errorf("%s: %s", reason, message)
 			}
@@ -220,7 +220,7 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 	}
 	tries := 0
 	for ; tries < 2*maxTries; tries++ {
-		r := f.round()
+		r := f.reconcile()
 		if r.RequeueAfter == 24*time.Hour {
 			break
 		}
@@ -250,7 +250,7 @@ func TestNamespaceTerminating(t *testing.T) {
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return err
 	}
-	f.round()
+	f.reconcile()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
 		t.Errorf("%s: %s", reason, message)
 	}
@@ -261,7 +261,7 @@ func TestNamespaceTerminating(t *testing.T) {
 func TestValueIsKept(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("gone"))
 	f.source.deployments = []string{"web", "gone"}
-	f.round()
+	f.reconcile()
 	before := f.all()["web"]
 	if before.Status.RecommendedValue == "" {
 		t.Fatalf("%+v", before)
@@ -271,7 +271,7 @@ func TestValueIsKept(t *testing.T) {
 	}
 	f.source.deployments = nil
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
-	f.round()
+	f.reconcile()
 	after := f.all()
 	if _, there := after["gone"]; there || len(after) != 1 {
 		t.Errorf("recommendations %v", after)
@@ -299,7 +299,7 @@ func TestFoundByTarget(t *testing.T) {
 		},
 	}
 	f := newFixture(t, testRule("24h"), deployment("web"), old)
-	f.round()
+	f.reconcile()
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestFoundByTarget(t *testing.T) {
 func TestRuleWithoutRecommenders(t *testing.T) {
 	r := testRule("24h")
 	f := newFixture(t, r, deployment("web"))
-	f.round()
+	f.reconcile()
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestRuleWithoutRecommenders(t *testing.T) {
 	if err := f.Client.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	f.round()
+	f.reconcile()
 	if got := f.all(); len(got) != 0 {
 		t.Errorf("recommendations without a recommender: %v", got)
 	}
@@ -333,14 +333,14 @@ func TestRuleWithoutRecommenders(t *testing.T) {
 func TestInvalidInterval(t *testing.T) {
 	f := newFixture(t, testRule("soon"), deployment("web"))
 	for range 2 {
-		if r := f.round(); r.RequeueAfter != 0 {
+		if r := f.reconcile(); r.RequeueAfter != 0 {
 			t.Errorf("it is tried again in %s", r.RequeueAfter)
 		}
 	}
 	if reason, message := f.ready(); reason != reasonInvalidInterval || !strings.Contains(message, `"soon"`) {
 		t.Errorf("%s: %s", reason, message)
 	}
-	if n := f.told(reasonInvalidInterval); n != 1 || len(f.source.asked) != 0 {
+	if n := f.countEvents(reasonInvalidInterval); n != 1 || len(f.source.asked) != 0 {
 		t.Errorf("%d events, %d questions; want 1 and none", n, len(f.source.asked))
 	}
 }
@@ -352,7 +352,7 @@ func TestCacheBehind(t *testing.T) {
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, behind); err != nil {
 		t.Fatal(err)
 	}
-	f.round()
+	f.reconcile()
 	live := f.Client
 	f.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -364,7 +364,7 @@ func TestCacheBehind(t *testing.T) {
 		},
 	})
 	asked := len(f.source.asked)
-	if r := f.round(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
+	if r := f.reconcile(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
 		t.Errorf("next round in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
 	}
 }
@@ -374,11 +374,11 @@ func TestWriteFailureAfterOutage(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.source.fail = func(context.Context) error { return errors.New("down") }
 	for range 2 * maxTries {
-		f.round()
+		f.reconcile()
 	}
 	f.source.fail = nil
 	f.refuse = func(string, client.Object) error { return errors.New("denied") }
-	if r := f.round(); r.RequeueAfter != firstRetry {
+	if r := f.reconcile(); r.RequeueAfter != firstRetry {
 		t.Errorf("after the first failed write the next try is in %s", r.RequeueAfter)
 	}
 }

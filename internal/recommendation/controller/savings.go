@@ -22,15 +22,15 @@ type Pricer interface {
 	Prices(ctx context.Context) (*cost.Tariff, workload.Placement, error)
 }
 
-// prices is a Pricer's answer for one round.
-type prices struct {
-	tariff *cost.Tariff
-	placed workload.Placement
+// priceData is a Pricer's answer for one round.
+type priceData struct {
+	tariff    *cost.Tariff
+	placement workload.Placement
 }
 
 // prices asks the pricer. A pass goes on without: what a container should request does not depend on money, and the
 // savings of the last round are kept.
-func (w *world) prices(ctx context.Context) {
+func (w *passData) prices(ctx context.Context) {
 	if w.pricer == nil || w.read.priced {
 		return
 	}
@@ -40,20 +40,20 @@ func (w *world) prices(ctx context.Context) {
 		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
 		return
 	}
-	w.read.prices = &prices{tariff: tariff, placed: placed}
+	w.read.prices = &priceData{tariff: tariff, placement: placed}
 }
 
 // savingsOf says what a plan is worth; nil where nothing can be counted, and without prices.
-func (p *prices) savingsOf(target workload.Workload, plan recommended.Plan) *analysisv1alpha1.Savings {
+func (p *priceData) savingsOf(target workload.Workload, plan recommended.Plan) *analysisv1alpha1.Savings {
 	if p == nil {
 		return nil
 	}
 	runs := target.Kind == "Job" || target.Kind == "CronJob"
-	return p.written(plan.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, runs))
+	return p.toSavings(plan.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, runs))
 }
 
-// savingsOfNone says what it is worth to have no pods of a workload; nil as above.
-func (p *prices) savingsOfNone(target workload.Workload) *analysisv1alpha1.Savings {
+// savingsOfScaleDown says what it is worth to have no pods of a workload; nil as above.
+func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alpha1.Savings {
 	if p == nil {
 		return nil
 	}
@@ -67,11 +67,11 @@ func (p *prices) savingsOfNone(target workload.Workload) *analysisv1alpha1.Savin
 		cpu, memory := c.Requests.CPU, c.Requests.Memory
 		all = append(all, cost.Resize{Container: c.Name, CPUNow: &cpu, CPUNew: &noCPU, MemoryNow: &memory, MemoryNew: &noMemory})
 	}
-	return p.written(cost.SavingOf(p.tariff.At(p.placed.Of(target.Ref)), target.Replicas, all))
+	return p.toSavings(cost.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, all))
 }
 
-// written is a saving as a Recommendation has it; nil where nothing was counted.
-func (p *prices) written(s cost.Saving) *analysisv1alpha1.Savings {
+// toSavings is a saving as a Recommendation has it; nil where nothing was counted.
+func (p *priceData) toSavings(s cost.Saving) *analysisv1alpha1.Savings {
 	if s.Counted == 0 {
 		return nil
 	}
@@ -81,6 +81,6 @@ func (p *prices) written(s cost.Saving) *analysisv1alpha1.Savings {
 		Monthly:    strconv.FormatFloat(s.Hourly.Total().PerMonth(), 'f', 2, 64),
 		Currency:   p.tariff.Currency,
 		PricedFrom: string(s.Price.From),
-		NotCounted: s.Left,
+		NotCounted: s.NotCounted,
 	}
 }

@@ -45,7 +45,7 @@ func TestSavings(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	p := &pricer{}
 	f.Pricer = p
-	f.round()
+	f.reconcile()
 	web := f.all()["web"]
 	s := web.Status.Savings
 	if s == nil || s.Currency != "EUR" || s.PricedFrom != string(cost.FromNodes) || p.asked != 1 {
@@ -65,7 +65,7 @@ func TestSavings(t *testing.T) {
 
 	p.err = errors.New("forbidden")
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
-	f.round()
+	f.reconcile()
 	web = f.all()["web"]
 	if kept := web.Status.Savings; kept == nil || kept.Monthly != s.Monthly || p.asked != 2 {
 		t.Errorf("without prices %+v, after %d questions", kept, p.asked)
@@ -78,7 +78,7 @@ func TestSavings(t *testing.T) {
 // TestNoPricer: without prices a recommendation says nothing of money.
 func TestNoPricer(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
-	f.round()
+	f.reconcile()
 	if web := f.all()["web"]; web.Status.RecommendedValue == "" || web.Status.Savings != nil {
 		t.Errorf("%+v", web.Status)
 	}

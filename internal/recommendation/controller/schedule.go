@@ -56,7 +56,7 @@ func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time)
 	// A rule whose last round was for an earlier spec, or failed, runs again at once. Rules without a condition come from
 	// gocrane, which wrote none.
 	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
-	if ready != nil && (ready.ObservedGeneration != rule.Generation || failed(ready.Reason)) {
+	if ready != nil && (ready.ObservedGeneration != rule.Generation || isRetriedReason(ready.Reason)) {
 		return 0, false
 	}
 	interval := s.interval
@@ -80,13 +80,13 @@ func (s schedule) next(rule *analysisv1alpha1.RecommendationRule, now time.Time)
 	return max(rule.Status.LastUpdateTime.Add(s.interval).Sub(now), time.Second)
 }
 
-// unfinished tells whether targets were too young for the last round of a rule.
-func unfinished(rule *analysisv1alpha1.RecommendationRule) bool {
+// hasYoungTargets tells whether targets were too young for the last round of a rule.
+func hasYoungTargets(rule *analysisv1alpha1.RecommendationRule) bool {
 	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == reasonTargetsYoung && rule.Status.LastUpdateTime != nil
 }
 
-// failed tells of reasons for which a round is tried again: at once, or when the configuration file has changed.
-func failed(reason string) bool {
+// isRetriedReason tells of reasons for which a round is tried again: at once, or when the configuration file has changed.
+func isRetriedReason(reason string) bool {
 	return reason == reasonSourceFailed || reason == reasonReadFailed || reason == reasonWriteFailed || reason == reasonInvalidConfig
 }

@@ -62,7 +62,7 @@ func ParseSettings(data []byte) (Settings, error) {
 		if _, served := recommenderByName(r.Name); !served {
 			continue
 		}
-		if _, err := s.run(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
+		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
 			return Settings{}, fmt.Errorf("recommendation configuration: recommenders[%d]: %w", i, err)
 		}
 	}
@@ -71,49 +71,49 @@ func ParseSettings(data []byte) (Settings, error) {
 
 // Check says why a rule's recommender could not run with these settings, nil if it could.
 func (s Settings) Check(r analysisv1alpha1.Recommender) error {
-	_, err := s.run(r)
+	_, err := s.configure(r)
 	return err
 }
 
-// run merges the settings of the file with those of a rule, into a map that is nobody else's.
-func (s Settings) run(r analysisv1alpha1.Recommender) (run, error) {
+// configure merges the settings of the file with those of a rule, into a map that is nobody else's.
+func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
 	base, known := s.recommenders[r.Name]
 	entry, served := recommenderByName(r.Name)
 	switch {
 	case !known:
-		return run{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
+		return configuredRecommender{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
 	case !served:
-		return run{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
+		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
 	config := maps.Clone(base.config)
 	if config == nil {
 		config = map[string]string{}
 	}
 	maps.Copy(config, r.Config)
-	out := run{recommender: entry, accepts: func(w workload.Workload) bool {
-		return base.acceptAll || accepted(w, base.accepted)
+	out := configuredRecommender{recommender: entry, accepts: func(w workload.Workload) bool {
+		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
 	if text, set := config[keyCooldown]; set {
 		cooldown, err := series.ParseDuration(text)
 		if err != nil {
-			return run{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
+			return configuredRecommender{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
 		}
 		out.cooldown = cooldown
 	}
 	delete(config, keyCooldown)
 	var err error
-	if out.job, err = entry.configure(config); err != nil {
-		return run{}, err
+	if out.evaluator, err = entry.configure(config); err != nil {
+		return configuredRecommender{}, err
 	}
 	return out, nil
 }
 
-// policiesOf takes gocrane's settings where there are any, which are for all workloads alike, else the policy that is named
+// parsePolicies takes gocrane's settings where there are any, which are for all workloads alike, else the policy that is named
 // or written out, else Crane's own default.
-func policiesOf(config map[string]string) (rightsize.PolicySet, error) {
+func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 	text := strings.TrimSpace(config[keyPolicy])
 	if !strings.ContainsAny(text, "\n{") {
-		policy, err := policyOf(config)
+		policy, err := parsePolicy(config)
 		return rightsize.PolicySet{Default: policy, IgnoreClasses: len(config) > 0}, err
 	}
 	if len(config) > 1 {
@@ -130,8 +130,8 @@ func policiesOf(config map[string]string) (rightsize.PolicySet, error) {
 	return set, nil
 }
 
-// policyOf leaves gocrane's settings in the map.
-func policyOf(config map[string]string) (rightsize.Policy, error) {
+// parsePolicy leaves gocrane's settings in the map.
+func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	name, named := config[keyPolicy]
 	delete(config, keyPolicy)
 	switch {

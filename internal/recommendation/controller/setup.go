@@ -34,13 +34,13 @@ import (
 )
 
 const (
-	// roundsAtOnce is how many rules run at once: one that waits for a slow source must not hold up all others, and
+	// maxConcurrentPasses is how many rules run at once: one that waits for a slow source must not hold up all others, and
 	// each holds the profiles of its targets in memory.
-	roundsAtOnce = 2
-	// recommendationsAtOnce is how many Recommendations are looked after at once.
-	recommendationsAtOnce = 8
-	// writers is how many Recommendations one round writes at once.
-	writers = 10
+	maxConcurrentPasses = 2
+	// maxConcurrentRecommendations is how many Recommendations are looked after at once.
+	maxConcurrentRecommendations = 8
+	// maxConcurrentWrites is how many Recommendations one round writes at once.
+	maxConcurrentWrites = 10
 	// pageSize is how many objects of a kind that is not cached are read at once.
 	pageSize    = 500
 	listTimeout = time.Minute
@@ -88,9 +88,9 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").
 		For(&analysisv1alpha1.Recommendation{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: recommendationsAtOnce})
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRecommendations})
 	for _, kind := range workload.WatchedKinds() {
-		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(byTarget(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletions()))
+		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
 	if err := b.Complete(one); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
@@ -109,14 +109,14 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		Named("recommendationrule").
 		// The status is ours: only a change of the spec asks for a round.
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(toRule), builder.WithPredicates(newlyAskedFor())).
+		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: roundsAtOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentPasses}).
 		Complete(rules)
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)
 	}
-	follow := follower{
+	follow := settingsWatcher{
 		settings: cfg.Settings, events: mgr.GetEventRecorder("craned"), namespace: cfg.Namespace,
 		loaded: func() {
 			select {
@@ -134,24 +134,24 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	return nil
 }
 
-// toRule maps a Recommendation to the rule that made it.
-func toRule(_ context.Context, o client.Object) []reconcile.Request {
+// mapToRule maps a Recommendation to the rule that made it.
+func mapToRule(_ context.Context, o client.Object) []reconcile.Request {
 	rec, ok := o.(*analysisv1alpha1.Recommendation)
 	if !ok {
 		return nil
 	}
-	name := ruleOf(rec)
+	name := ruleNameOf(rec)
 	if name == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// newlyAskedFor lets through that somebody has lowered the run number of a Recommendation.
-func newlyAskedFor() predicate.Predicate {
+// newEvaluationRequests lets through that somebody has lowered the run number of a Recommendation.
+func newEvaluationRequests() predicate.Predicate {
 	asked := func(o client.Object) bool {
 		rec, ok := o.(*analysisv1alpha1.Recommendation)
-		return ok && askedFor(rec)
+		return ok && evaluationRequested(rec)
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false }, // The rule itself is looked at after a start.
@@ -186,7 +186,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		Namespace:      cfg.Namespace,
 		ListTimeout:    listTimeout,
 		HistoryTimeout: historyTimeout,
-		Workers:        writers,
+		Workers:        maxConcurrentWrites,
 		PassSize:       passSize,
 		Events:         mgr.GetEventRecorder("craned"),
 		Metrics:        metrics,
@@ -209,16 +209,16 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 
 // AddIndexes adds the indexes that the reconcilers look things up by, but for that of package targets, which others use too.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, rulesOf)
+	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf)
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}
 	return nil
 }
 
-// rulesOf are the UIDs by which the Recommendations of a rule are found: the rule's own, and, for those that gocrane made
+// ruleUIDsOf are the UIDs by which the Recommendations of a rule are found: the rule's own, and, for those that gocrane made
 // for an Analytics, that of the Analytics.
-func rulesOf(o client.Object) []string {
+func ruleUIDsOf(o client.Object) []string {
 	var out []string
 	for _, key := range []string{analysisv1alpha1.LabelRuleUID, analysisv1alpha1.LabelAnalyticsUID} {
 		if uid := o.GetLabels()[key]; uid != "" {
@@ -228,10 +228,10 @@ func rulesOf(o client.Object) []string {
 	return out
 }
 
-// byTarget maps a workload to its Recommendations.
-func byTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
+// mapTargetToRecommendations maps a workload to its Recommendations.
+func mapTargetToRecommendations(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		all, err := targetindex.Recommendations(ctx, reader, targetindex.Key{
+		all, err := targetindex.ListRecommendations(ctx, reader, targetindex.Key{
 			Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(),
 		})
 		if err != nil {
@@ -245,8 +245,8 @@ func byTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFun
 	}
 }
 
-// deletions lets through that a target is gone.
-func deletions() predicate.Predicate {
+// deletionsOnly lets through that a target is gone.
+func deletionsOnly() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },

@@ -20,7 +20,7 @@ func (n *nodeState) unassigned() (verdict, bool) {
 		return unknown, true
 	case !n.topology.managed:
 		return unmanaged, true
-	case !n.topology.empty.Known():
+	case !n.topology.empty.HasZones():
 		return zoneless, true
 	}
 	return fits, false

@@ -26,7 +26,7 @@ func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 		singleZone: t.CraneManagerPolicy.TopologyManagerPolicy != topology.TopologyManagerPolicyNone,
 	}
 	var err error
-	if c.zones, err = topologyconv.Zones(t); err != nil {
+	if c.zones, err = topologyconv.ReadZones(t); err != nil {
 		return nil, err
 	}
 	c.empty = &numa.Node{}

@@ -50,7 +50,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 	var r *request
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if topologyconv.WholeCPUs(&c.Resources) == 0 {
+		if topologyconv.CountWholeCPUs(&c.Resources) == 0 {
 			continue
 		}
 		if r == nil {
@@ -58,7 +58,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 		}
 		for _, name := range aware {
 			if q, ok := c.Resources.Requests[name]; ok {
-				a, err := topologyconv.Amount(name, q)
+				a, err := topologyconv.ParseAmount(name, q)
 				if err != nil {
 					a = numa.MaxAmount // more than any zone has
 				}

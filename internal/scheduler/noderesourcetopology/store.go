@@ -135,7 +135,7 @@ func (s *store) look(v view, use func(*nodeState, *numa.Node)) verdict {
 	}
 	account := s.accountOf(n, v.own)
 	if v.trial() {
-		m := account.Mark()
+		m := account.Checkpoint()
 		defer account.Undo(m)
 		n.try(account, v)
 	}

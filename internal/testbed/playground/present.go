@@ -86,6 +86,6 @@ func (p *playground) tellCapabilities(ctx context.Context) {
 	p.console.resultf("Capability probe: %d of %d metrics are there, %.1f days of history.",
 		len(report.Metrics)-len(missing), len(report.Metrics), report.History.Hours()/24)
 	for _, m := range missing {
-		p.console.resultf("  missing %s: %s", m.Metric, m.Cost)
+		p.console.resultf("  missing %s: %s", m.Metric, m.Impact)
 	}
 }

@@ -44,11 +44,11 @@ func load(burst time.Duration) func(*run, time.Duration) {
 			phase := 2 * math.Pi * (float64(elapsed)/float64(24*time.Hour) + float64(i)/40)
 			day := 0.5 - 0.5*math.Cos(phase) // 0 to 1
 			noise := 1 + 0.02*rng.NormFloat64()
-			p.wants.cpu = series.MilliCPU((200 + 900*day) * noise)
-			p.wants.memory = series.Bytes((2 + 3.2*day) * noise * (1 << 30))
+			p.demand.cpu = series.MilliCPU((200 + 900*day) * noise)
+			p.demand.memory = series.Bytes((2 + 3.2*day) * noise * (1 << 30))
 			if elapsed < until && i < 4 {
-				p.wants.cpu += 2500
-				p.wants.memory += 3 << 30
+				p.demand.cpu += 2500
+				p.demand.memory += 3 << 30
 			}
 		}
 	}
@@ -69,8 +69,8 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 	drive := load(burst)
 	s.drive = func(r *run, elapsed time.Duration) {
 		drive(r, from+elapsed)
-		peakCPU = max(peakCPU, float64(r.used.cpu)/float64(r.s.node.CPUs))
-		peakMemory = max(peakMemory, float64(r.used.memory)/float64(r.s.node.Memory))
+		peakCPU = max(peakCPU, float64(r.used.cpu)/float64(r.scenario.node.CPUs))
+		peakMemory = max(peakMemory, float64(r.used.memory)/float64(r.scenario.node.Memory))
 	}
 	if out, err = s.Run(); err != nil {
 		t.Fatal(err)
@@ -126,11 +126,11 @@ func TestPropertiesOfPlans(t *testing.T) {
 			plan := qos.Decide(&policy, &o, &state)
 			checkPlan(t, &policy, &o, plan, acted)
 			for _, th := range plan.Throttles {
-				state.Throttled(th)
+				state.RecordThrottle(th)
 				setQuota(&o, th)
 			}
 			for _, e := range plan.Evictions {
-				state.Evicted(e.Pod, o.At, 0)
+				state.RecordEviction(e.Pod, o.At, 0)
 			}
 			o.At = o.At.Add(time.Second)
 			refresh(&o)
@@ -142,7 +142,7 @@ func TestPropertiesOfPlans(t *testing.T) {
 }
 
 func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
-	now := start()
+	now := startTime()
 	fresh := func() time.Time {
 		switch rng.IntN(6) {
 		case 0:
@@ -157,17 +157,17 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 		p := qos.Pod{
 			UID: fmt.Sprint("uid-", i), Namespace: "n", Name: fmt.Sprint("pod-", i), Priority: int32(rng.IntN(7)) - 3, Class: qos.Burstable,
 			Elastic: rng.IntN(3) == 0, Terminating: rng.IntN(8) == 0, Allowed: []string{"throttle", "evict"}[:rng.IntN(3)],
-			UsedCPU:    qos.Measured[series.MilliCPU]{Value: series.MilliCPU(rng.IntN(4000)), At: fresh()},
-			UsedMemory: qos.Measured[series.Bytes]{Value: series.Bytes(rng.Int64N(8 << 30)), At: fresh()},
+			UsedCPU:    qos.Measurement[series.MilliCPU]{Value: series.MilliCPU(rng.IntN(4000)), At: fresh()},
+			UsedMemory: qos.Measurement[series.Bytes]{Value: series.Bytes(rng.Int64N(8 << 30)), At: fresh()},
 		}
 		if rng.IntN(8) == 0 {
-			p.Keep = "static"
+			p.ExemptReason = "static"
 		}
 		q := []qos.Quota{qos.Unlimited, 0, qos.Quota(rng.IntN(4000))}[rng.IntN(3)]
 		p.Containers = []qos.Container{{ID: "c-" + p.UID, Request: series.MilliCPU(rng.IntN(500)), Limit: series.MilliCPU(rng.IntN(4000)), Quota: q, UsedCPU: p.UsedCPU}}
 		o.Pods = append(o.Pods, p)
 		if p.UsedCPU.At.Equal(now) {
-			o.Node.UsedCPU = qos.Measured[series.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
+			o.Node.UsedCPU = qos.Measurement[series.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
 		}
 	}
 	for _, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
@@ -181,13 +181,13 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 	}
 	policy := qos.Policy{Limits: qos.DefaultLimits()}
 	if rng.IntN(2) == 0 {
-		policy.Marks = map[qos.Resource]series.Ratio{qos.CPU: 0.5}
+		policy.WaterMarks = map[qos.Resource]series.Ratio{qos.CPU: 0.5}
 	}
 	for i, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
-		r := qos.Rule{Name: m, Metric: m, Above: []float64{4000, 16 << 30, 0.3}[i], Trigger: 1, Restore: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
-		r.Action = qos.Action{Name: "evict", Evict: &qos.Evicting{}}
+		r := qos.Rule{Name: m, Metric: m, Threshold: []float64{4000, 16 << 30, 0.3}[i], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
+		r.Action = qos.Action{Name: "evict", Evict: &qos.EvictionSettings{}}
 		if rng.IntN(2) == 0 {
-			r.Action = qos.Action{Name: "throttle", Throttle: &qos.Throttling{Step: series.Ratio(rng.Float64()), Floor: series.Ratio(rng.Float64())}}
+			r.Action = qos.Action{Name: "throttle", Throttle: &qos.CPUThrottling{Step: series.Ratio(rng.Float64()), Floor: series.Ratio(rng.Float64())}}
 		}
 		policy.Rules = append(policy.Rules, r)
 	}
@@ -202,17 +202,17 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		byUID[o.Pods[i].UID] = &o.Pods[i]
 	}
 	seen := map[string]bool{}
-	if len(plan.Evictions) > policy.Limits.Evictions {
-		t.Errorf("%d evictions, want at most %d", len(plan.Evictions), policy.Limits.Evictions)
+	if len(plan.Evictions) > policy.Limits.MaxEvictions {
+		t.Errorf("%d evictions, want at most %d", len(plan.Evictions), policy.Limits.MaxEvictions)
 	}
 	for _, e := range plan.Evictions {
 		p := byUID[e.Pod.UID]
-		if seen[e.Pod.UID] || p.Keep != "" || p.Terminating || !contains(p.Allowed, "evict") || e.Frees < 0 {
+		if seen[e.Pod.UID] || p.ExemptReason != "" || p.Terminating || !contains(p.Allowed, "evict") || e.Freed < 0 {
 			t.Errorf("%+v is evicted: %+v", p, e)
 		}
 		seen[e.Pod.UID] = true
 		at := p.UsedMemory.At
-		if e.Of == qos.CPU {
+		if e.Resource == qos.CPU {
 			at = p.UsedCPU.At
 		}
 		if o.At.Sub(at) > time.Minute {
@@ -222,7 +222,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		if len(samples) == 0 || !(samples[0].Value > 0) || math.IsInf(samples[0].Value, 0) || o.At.Sub(samples[0].At) > time.Minute {
 			t.Errorf("an eviction by a metric that is %+v: %+v", samples, e)
 		}
-		if mark, ok := policy.Marks[e.Of]; ok && e.Rule != "node_pressure_cpu_some_avg10_ratio" && float64(o.Node.UsedCPU.Value) <= float64(mark)*8000 {
+		if mark, ok := policy.WaterMarks[e.Resource]; ok && e.Rule != "node_pressure_cpu_some_avg10_ratio" && float64(o.Node.UsedCPU.Value) <= float64(mark)*8000 {
 			t.Errorf("an eviction below the mark: %+v", e)
 		}
 		acted["evict"]++
@@ -242,7 +242,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 			continue
 		}
 		acted["throttle"]++
-		if th.To > th.From || th.To < qos.Quota(c.Request) || th.Frees <= 0 || !contains(p.Allowed, "throttle") || p.Terminating || o.At.Sub(c.UsedCPU.At) > time.Minute {
+		if th.To > th.From || th.To < qos.Quota(c.Request) || th.Freed <= 0 || !contains(p.Allowed, "throttle") || p.Terminating || o.At.Sub(c.UsedCPU.At) > time.Minute {
 			t.Errorf("%+v is throttled: %+v", p, th)
 		}
 	}
@@ -282,7 +282,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || len(text) > 4096 {
 			return
 		}
-		s.length = min(s.length, 100*s.every)
+		s.length = min(s.length, 100*s.interval)
 		_, _ = s.Run()
 	})
 }

@@ -12,27 +12,27 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// expectation reads what must hold.
-func (p *parser) expectation(words []string) error {
+// parseExpectation reads what must hold.
+func (p *parser) parseExpectation(words []string) error {
 	e := expectation{line: p.line, text: strings.Join(words, " "), end: true}
 	if at, err := time.ParseDuration(words[0]); err == nil {
 		e.at, e.end = at, false
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return errMore
+		return errMissingArgument
 	}
 	var err error
 	if e.end {
-		e.holds, err = atEnd(words[0], words[1:])
+		e.check, err = parseFinalExpectation(words[0], words[1:])
 	} else {
-		e.holds, err = atTime(words[0], words[1:])
+		e.check, err = parseTimedExpectation(words[0], words[1:])
 	}
-	p.s.expect = append(p.s.expect, e)
+	p.scenario.expectations = append(p.scenario.expectations, e)
 	return err
 }
 
-func atTime(verb string, rest []string) (func(*run) string, error) {
+func parseTimedExpectation(verb string, rest []string) (func(*run) string, error) {
 	switch {
 	case verb == "avoided" || verb == "free":
 		return func(r *run) string {
@@ -42,28 +42,28 @@ func atTime(verb string, rest []string) (func(*run) string, error) {
 			return ""
 		}, nil
 	case verb == "quota" && len(rest) == 2:
-		return quotaIs(rest[0], rest[1])
+		return expectQuota(rest[0], rest[1])
 	case verb == "used" && len(rest) == 2:
-		return usedIs(rest[0], rest[1])
+		return expectUsed(rest[0], rest[1])
 	case verb == "waits" && len(rest) == 2:
-		return waitsIs(rest[0], rest[1])
+		return expectWait(rest[0], rest[1])
 	case verb == "high" && len(rest) == 2:
-		return highIs(rest[0], rest[1])
+		return expectMemoryHigh(rest[0], rest[1])
 	}
 	return nil, errors.New("want avoided, free, quota POD V, high POD V, used RESOURCE V or waits POD V")
 }
 
-func quotaIs(name, want string) (func(*run) string, error) {
+func expectQuota(name, want string) (func(*run) string, error) {
 	exact := qos.Unlimited
 	if want != "none" && want != "limited" {
-		v, err := milliCPU(want)
+		v, err := parseMilliCPU(want)
 		if err != nil {
 			return nil, err
 		}
 		exact = qos.Quota(v)
 	}
 	return func(r *run) string {
-		p := r.find(name)
+		p := r.findPod(name)
 		switch {
 		case p == nil:
 			return "there is no such pod"
@@ -74,34 +74,34 @@ func quotaIs(name, want string) (func(*run) string, error) {
 	}, nil
 }
 
-func highIs(name, want string) (func(*run) string, error) {
-	exact := qos.NoHigh
+func expectMemoryHigh(name, want string) (func(*run) string, error) {
+	exact := qos.NoMemoryHigh
 	if want != "none" && want != "limited" {
-		v, err := bytes(want)
+		v, err := parseBytes(want)
 		if err != nil {
 			return nil, err
 		}
-		exact = qos.High(v)
+		exact = qos.MemoryHigh(v)
 	}
 	return func(r *run) string {
-		p := r.find(name)
+		p := r.findPod(name)
 		switch {
 		case p == nil:
 			return "there is no such pod"
-		case want == "limited" && p.high == qos.NoHigh, want != "limited" && p.high != exact:
+		case want == "limited" && p.high == qos.NoMemoryHigh, want != "limited" && p.high != exact:
 			return "its limit of memory is " + p.high.String()
 		}
 		return ""
 	}, nil
 }
 
-func waitsIs(name, want string) (func(*run) string, error) {
+func expectWait(name, want string) (func(*run) string, error) {
 	if want[0] != '<' && want[0] != '>' {
 		return nil, errors.New("want < or >")
 	}
-	bound, err := percentage(want[1:])
+	bound, err := parsePercentage(want[1:])
 	return func(r *run) string {
-		p := r.find(name)
+		p := r.findPod(name)
 		if p == nil {
 			return "there is no such pod"
 		}
@@ -113,11 +113,11 @@ func waitsIs(name, want string) (func(*run) string, error) {
 	}, err
 }
 
-func usedIs(resource, want string) (func(*run) string, error) {
+func expectUsed(resource, want string) (func(*run) string, error) {
 	if want[0] != '<' && want[0] != '>' {
 		return nil, errors.New("want < or >")
 	}
-	bound, err := number(want[1:])
+	bound, err := parseNumber(want[1:])
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func usedIs(resource, want string) (func(*run) string, error) {
 	}, nil
 }
 
-func atEnd(verb string, rest []string) (func(*run) string, error) {
+func parseFinalExpectation(verb string, rest []string) (func(*run) string, error) {
 	switch {
 	case verb == "evicted" && len(rest) > 0:
 		want := strings.Join(rest, " ")

@@ -23,86 +23,86 @@ const maxLength = 7 * 24 * time.Hour
 
 // parser reads one file.
 type parser struct {
-	s       *Scenario
-	actions map[string]qos.Action
-	line    int
+	scenario *Scenario
+	actions  map[string]qos.Action
+	line     int
 }
 
 // Parse reads a scenario. The error names the line.
 func Parse(text string) (*Scenario, error) {
-	p := &parser{s: &Scenario{every: time.Second}, actions: map[string]qos.Action{}}
-	p.s.policy.Limits = qos.DefaultLimits()
+	p := &parser{scenario: &Scenario{interval: time.Second}, actions: map[string]qos.Action{}}
+	p.scenario.policy.Limits = qos.DefaultLimits()
 	for line := range strings.Lines(text) {
 		p.line++
 		content, comment, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "#")
-		if p.s.Title == "" && strings.TrimSpace(content) == "" {
-			p.s.Title = strings.TrimSpace(comment)
+		if p.scenario.Title == "" && strings.TrimSpace(content) == "" {
+			p.scenario.Title = strings.TrimSpace(comment)
 		}
 		words := strings.Fields(content)
 		if len(words) == 0 {
 			continue
 		}
-		if err := p.statement(words); err != nil {
+		if err := p.parseStatement(words); err != nil {
 			return nil, fmt.Errorf("line %d: %w", p.line, err)
 		}
 	}
-	if p.s.node.CPUs <= 0 || p.s.node.Memory <= 0 || p.s.length <= 0 {
+	if p.scenario.node.CPUs <= 0 || p.scenario.node.Memory <= 0 || p.scenario.length <= 0 {
 		return nil, errors.New("wants a node with cpus and memory, and a run")
 	}
-	for _, e := range p.s.events {
-		if e.at > p.s.length {
+	for _, e := range p.scenario.events {
+		if e.at > p.scenario.length {
 			return nil, fmt.Errorf("line %d: %s is after the end", e.line, e.at)
 		}
 	}
-	for _, e := range p.s.expect {
-		if e.at > p.s.length {
+	for _, e := range p.scenario.expectations {
+		if e.at > p.scenario.length {
 			return nil, fmt.Errorf("line %d: %s is after the end", e.line, e.at)
 		}
 	}
-	return p.s, nil
+	return p.scenario, nil
 }
 
-func (p *parser) statement(words []string) error {
+func (p *parser) parseStatement(words []string) error {
 	verb, rest := words[0], words[1:]
 	if len(rest) == 0 {
 		return fmt.Errorf("%s wants more", verb)
 	}
 	switch verb {
 	case "node":
-		return p.node(rest)
+		return p.parseNode(rest)
 	case "system":
-		return each(rest, func(k, v string) error { return setDemand(&p.s.system, k, v) })
+		return forEachSetting(rest, func(k, v string) error { return setDemand(&p.scenario.system, k, v) })
 	case "mark":
-		return p.mark(rest)
+		return p.parseWaterMark(rest)
 	case "action":
-		return p.action(rest)
+		return p.parseAction(rest)
 	case "rule":
-		return p.rule(rest)
+		return p.parseRule(rest)
 	case "pod":
-		return p.pod(rest)
+		return p.parsePod(rest)
 	case "metric":
-		do, err := metricEvent(rest)
+		do, err := parseMetricEvent(rest)
 		if err == nil {
-			p.s.events = append(p.s.events, event{line: p.line, do: do})
+			p.scenario.events = append(p.scenario.events, event{line: p.line, do: do})
 		}
 		return err
 	case "at":
-		return p.at(rest)
+		return p.parseEvent(rest)
 	case "expect":
-		return p.expectation(rest)
+		return p.parseExpectation(rest)
 	case "run":
 		d, err := time.ParseDuration(rest[0])
 		if err != nil || d <= 0 || d > maxLength {
 			return fmt.Errorf("run %s: want a duration up to %s", rest[0], maxLength)
 		}
-		p.s.length = d
+		p.scenario.length = d
 		return nil
 	}
 	return fmt.Errorf("unknown statement %q", verb)
 }
 
-// each calls set for each key=value; a word without = has the value "".
-func each(words []string, set func(key, value string) error) error {
+// forEachSetting calls set for each key=value; a word without = has the value "".
+func forEachSetting(words []string, set func(key, value string) error) error {
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		if err := set(k, v); err != nil {
@@ -112,38 +112,38 @@ func each(words []string, set func(key, value string) error) error {
 	return nil
 }
 
-var errKey = errors.New("unknown key")
+var errUnknownKey = errors.New("unknown key")
 
-func (p *parser) node(words []string) error {
-	return each(words, func(k, v string) error {
+func (p *parser) parseNode(words []string) error {
+	return forEachSetting(words, func(k, v string) error {
 		var err error
 		switch k {
 		case "cpus":
-			p.s.node.CPUs, err = milliCPU(v)
+			p.scenario.node.CPUs, err = parseMilliCPU(v)
 		case "memory":
-			p.s.node.Memory, err = bytes(v)
+			p.scenario.node.Memory, err = parseBytes(v)
 		case "disks":
-			p.s.disks, err = diskWork(v)
+			p.scenario.disks, err = parseDiskWork(v)
 		case "uncounted":
-			p.s.node.DisksUncounted = "the kernel does not count"
+			p.scenario.node.DiskUsageUnavailable = "the kernel does not count"
 		case "interval":
-			p.s.every, err = time.ParseDuration(v)
-			if err == nil && p.s.every < 100*time.Millisecond {
+			p.scenario.interval, err = time.ParseDuration(v)
+			if err == nil && p.scenario.interval < 100*time.Millisecond {
 				err = errors.New("want 100ms or more")
 			}
 		case "evictions":
 			n, per, _ := strings.Cut(v, "/")
-			if p.s.policy.Limits.Evictions, err = strconv.Atoi(n); err == nil {
-				p.s.policy.Limits.Window, err = time.ParseDuration(per)
+			if p.scenario.policy.Limits.MaxEvictions, err = strconv.Atoi(n); err == nil {
+				p.scenario.policy.Limits.EvictionWindow, err = time.ParseDuration(per)
 			}
 		default:
-			err = errKey
+			err = errUnknownKey
 		}
 		return err
 	})
 }
 
-func (p *parser) mark(words []string) error {
+func (p *parser) parseWaterMark(words []string) error {
 	r := qos.Resource(words[0])
 	if len(words) != 2 || r != qos.CPU && r != qos.Memory {
 		return errors.New("want cpu or memory, and a ratio")
@@ -152,42 +152,42 @@ func (p *parser) mark(words []string) error {
 	if err != nil || !(v > 0 && v <= 1) {
 		return fmt.Errorf("mark %s: want a ratio above 0, up to 1", words[1])
 	}
-	if p.s.policy.Marks == nil {
-		p.s.policy.Marks = map[qos.Resource]series.Ratio{}
+	if p.scenario.policy.WaterMarks == nil {
+		p.scenario.policy.WaterMarks = map[qos.Resource]series.Ratio{}
 	}
-	p.s.policy.Marks[r] = series.Ratio(v)
+	p.scenario.policy.WaterMarks[r] = series.Ratio(v)
 	return nil
 }
 
-func (p *parser) action(words []string) error {
+func (p *parser) parseAction(words []string) error {
 	a := qos.Action{Name: words[0], CoolDown: 5 * time.Minute}
-	err := each(words[1:], func(k, v string) error {
+	err := forEachSetting(words[1:], func(k, v string) error {
 		var err error
 		switch k {
 		case "cooldown":
 			a.CoolDown, err = time.ParseDuration(v)
 		case "step", "floor":
 			if a.Throttle == nil {
-				a.Throttle = &qos.Throttling{}
+				a.Throttle = &qos.CPUThrottling{}
 			}
 			into := &a.Throttle.Step
 			if k == "floor" {
 				into = &a.Throttle.Floor
 			}
-			*into, err = percentage(v)
+			*into, err = parsePercentage(v)
 		case "memory":
-			a.ThrottleMemory = &qos.MemoryThrottling{}
+			a.ThrottleMemory = &qos.MemoryThrottleSettings{}
 		case "evict":
-			a.Evict = &qos.Evicting{}
+			a.Evict = &qos.EvictionSettings{}
 		case "grace":
 			var d time.Duration
 			if d, err = time.ParseDuration(v); err == nil && a.Evict == nil {
 				err = errors.New("wants evict before it")
 			} else if err == nil {
-				a.Evict.Grace = &d
+				a.Evict.GracePeriod = &d
 			}
 		default:
-			err = errKey
+			err = errUnknownKey
 		}
 		return err
 	})
@@ -195,25 +195,25 @@ func (p *parser) action(words []string) error {
 	return err
 }
 
-func (p *parser) rule(words []string) error {
-	r := qos.Rule{Name: words[0], Trigger: 1, Restore: 1, MaxAge: time.Minute}
+func (p *parser) parseRule(words []string) error {
+	r := qos.Rule{Name: words[0], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute}
 	err := p.setRule(&r, words[1:])
 	if err == nil && (r.Metric == "" || r.Action.Name == "") {
 		err = errors.New("wants a metric and an action")
 	}
-	p.s.policy.Rules = append(p.s.policy.Rules, r)
+	p.scenario.policy.Rules = append(p.scenario.policy.Rules, r)
 	return err
 }
 
 // setRule sets what is said of a rule.
 func (p *parser) setRule(r *qos.Rule, words []string) error {
-	return each(words, func(k, v string) error {
+	return forEachSetting(words, func(k, v string) error {
 		var err error
 		switch k {
 		case "metric":
 			r.Metric = v
 		case "above":
-			r.Above, err = number(v)
+			r.Threshold, err = parseNumber(v)
 		case "action":
 			a, ok := p.actions[v]
 			if !ok {
@@ -221,33 +221,33 @@ func (p *parser) setRule(r *qos.Rule, words []string) error {
 			}
 			r.Action = a
 		case "trigger":
-			r.Trigger, err = count(v)
+			r.TriggerCount, err = parseCount(v)
 		case "restore":
-			r.Restore, err = count(v)
+			r.RestoreCount, err = parseCount(v)
 		case "maxage":
 			r.MaxAge, err = time.ParseDuration(v)
 		case "preview":
 			r.Preview = v != "no"
 		default:
-			err = errKey
+			err = errUnknownKey
 		}
 		return err
 	})
 }
 
-func (p *parser) pod(words []string) error {
+func (p *parser) parsePod(words []string) error {
 	made, err := newPod(words[0], words[1:])
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.s.pods, func(o *pod) bool { return o.name() == made.name() }) {
+	if slices.ContainsFunc(p.scenario.pods, func(o *pod) bool { return o.name() == made.name() }) {
 		return fmt.Errorf("there are two pods %s", made.name())
 	}
-	p.s.pods = append(p.s.pods, made)
+	p.scenario.pods = append(p.scenario.pods, made)
 	return nil
 }
 
-func count(text string) (int, error) {
+func parseCount(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err == nil && n < 1 {
 		err = errors.New("want 1 or more")
@@ -255,8 +255,8 @@ func count(text string) (int, error) {
 	return n, err
 }
 
-// number reads a quantity as a float.
-func number(text string) (float64, error) {
+// parseNumber reads a quantity as a float.
+func parseNumber(text string) (float64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", text, err)
@@ -274,33 +274,33 @@ const (
 	maxBytes = 1 << 52
 )
 
-func milliCPU(text string) (series.MilliCPU, error) {
-	v, err := number(text)
+func parseMilliCPU(text string) (series.MilliCPU, error) {
+	v, err := parseNumber(text)
 	if err == nil && !(v >= 0 && v <= maxCores) {
 		err = fmt.Errorf("%s: want cores from 0 to %g", text, float64(maxCores))
 	}
 	return series.MilliCPU(math.Round(v * 1000)), err
 }
 
-func bytes(text string) (series.Bytes, error) {
-	v, err := number(text)
+func parseBytes(text string) (series.Bytes, error) {
+	v, err := parseNumber(text)
 	if err == nil && !(v >= 0 && v <= maxBytes) {
 		err = fmt.Errorf("%s: want bytes from 0 to %d", text, maxBytes)
 	}
 	return series.Bytes(v), err
 }
 
-// diskWork reads operations by second.
-func diskWork(text string) (qos.DiskWork, error) {
+// parseDiskWork reads operations by second.
+func parseDiskWork(text string) (qos.DiskWork, error) {
 	const most = 1e9
-	v, err := number(text)
+	v, err := parseNumber(text)
 	if err == nil && !(v >= 0 && v <= most) {
 		err = fmt.Errorf("%s: want operations by second from 0 to %g", text, most)
 	}
 	return qos.DiskWork(v), err
 }
 
-func percentage(text string) (series.Ratio, error) {
+func parsePercentage(text string) (series.Ratio, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil || !(v >= 0 && v <= 100) {
 		return 0, fmt.Errorf("%s: want a percentage", text)
@@ -312,17 +312,17 @@ func setDemand(d *demand, key, value string) error {
 	var err error
 	switch key {
 	case "cpu":
-		d.cpu, err = milliCPU(value)
+		d.cpu, err = parseMilliCPU(value)
 	case "memory":
-		d.memory, err = bytes(value)
+		d.memory, err = parseBytes(value)
 	case "disks":
-		d.disks, err = diskWork(value)
+		d.disks, err = parseDiskWork(value)
 	case "read":
-		d.read, err = bytes(value)
+		d.read, err = parseBytes(value)
 	case "written":
-		d.written, err = bytes(value)
+		d.written, err = parseBytes(value)
 	default:
-		err = errKey
+		err = errUnknownKey
 	}
 	return err
 }

@@ -19,19 +19,19 @@ func newPod(name string, words []string) (*pod, error) {
 	if !ok || namespace == "" || short == "" {
 		return nil, fmt.Errorf("pod %q: want namespace/name", name)
 	}
-	p := &pod{ends: 5 * time.Second}
+	p := &pod{endsAfter: 5 * time.Second}
 	p.UID, p.Namespace, p.Name = "uid-of-"+name, namespace, short
-	p.Class, p.Grace, p.Started = qos.Burstable, 30*time.Second, start().Add(-time.Hour)
-	if err := each(words, p.set); err != nil {
+	p.Class, p.Grace, p.Started = qos.Burstable, 30*time.Second, startTime().Add(-time.Hour)
+	if err := forEachSetting(words, p.set); err != nil {
 		return nil, err
 	}
-	p.unlimit()
+	p.resetLimits()
 	return p, nil
 }
 
-// unlimit gives a pod the limits that the kubelet has set.
-func (p *pod) unlimit() {
-	p.quota, p.high = qos.Unlimited, qos.NoHigh
+// resetLimits gives a pod the limits that the kubelet has set.
+func (p *pod) resetLimits() {
+	p.quota, p.high = qos.Unlimited, qos.NoMemoryHigh
 	if p.limit > 0 {
 		p.quota = qos.Quota(p.limit)
 	}
@@ -41,11 +41,11 @@ func (p *pod) set(key, value string) error {
 	var err error
 	switch key {
 	case "cpu", "memory", "disks", "read", "written":
-		err = setDemand(&p.wants, key, value)
+		err = setDemand(&p.demand, key, value)
 	case "request":
-		p.request, err = milliCPU(value)
+		p.request, err = parseMilliCPU(value)
 	case "limit":
-		p.limit, err = milliCPU(value)
+		p.limit, err = parseMilliCPU(value)
 	case "class":
 		p.Class = qos.Class(value)
 		if p.Class != qos.Guaranteed && p.Class != qos.Burstable && p.Class != qos.BestEffort {
@@ -58,9 +58,9 @@ func (p *pod) set(key, value string) error {
 	case "age":
 		var d time.Duration
 		d, err = time.ParseDuration(value)
-		p.Started = start().Add(-d)
+		p.Started = startTime().Add(-d)
 	case "ends":
-		p.ends, err = time.ParseDuration(value)
+		p.endsAfter, err = time.ParseDuration(value)
 	case "allow":
 		p.Allowed = strings.Split(value, ",")
 	case "elastic":
@@ -70,54 +70,54 @@ func (p *pod) set(key, value string) error {
 	case "protected":
 		p.protected = value != "no"
 	case "keep":
-		p.Keep = value
+		p.ExemptReason = value
 	default:
-		err = p.setWaits(key, value)
+		err = p.setWaiting(key, value)
 	}
 	return err
 }
 
-// setWaits sets what has to do with waiting, and with memory that can be had back.
-func (p *pod) setWaits(key, value string) error {
+// setWaiting sets what has to do with waiting, and with memory that can be had back.
+func (p *pod) setWaiting(key, value string) error {
 	var err error
 	switch key {
 	case "sensitive":
-		p.Sensitive = "cpuPriority 0"
+		p.SensitiveReason = "cpuPriority 0"
 	case "stall":
-		p.stall, err = percentage(value)
+		p.stall, err = parsePercentage(value)
 	case "noise":
-		p.noise, err = percentage(value)
+		p.noise, err = parsePercentage(value)
 	case "cache":
-		p.cache, err = bytes(value)
+		p.cache, err = parseBytes(value)
 	default:
-		err = errKey
+		err = errUnknownKey
 	}
 	return err
 }
 
-// at reads an event.
-func (p *parser) at(words []string) error {
+// parseEvent reads an event.
+func (p *parser) parseEvent(words []string) error {
 	at, err := time.ParseDuration(words[0])
 	if err != nil || at < 0 || len(words) < 2 {
 		return errors.New("want a time and what happens")
 	}
 	verb, rest := words[1], words[2:]
-	happens := happening
+	happens := parseHappening
 	if verb == "rule" {
-		happens = p.edit
+		happens = p.parseRuleEdit
 	}
 	do, err := happens(verb, rest)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
-	p.s.events = append(p.s.events, event{line: p.line, at: at, do: do})
+	p.scenario.events = append(p.scenario.events, event{line: p.line, at: at, do: do})
 	return nil
 }
 
-// edit is somebody who changes a rule.
-func (p *parser) edit(_ string, words []string) (func(*run) error, error) {
+// parseRuleEdit is somebody who changes a rule.
+func (p *parser) parseRuleEdit(_ string, words []string) (func(*run) error, error) {
 	if len(words) == 0 {
-		return nil, errMore
+		return nil, errMissingArgument
 	}
 	if err := p.setRule(&qos.Rule{}, words[1:]); err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func (p *parser) edit(_ string, words []string) (func(*run) error, error) {
 	}, nil
 }
 
-var errMore = errors.New("wants more")
+var errMissingArgument = errors.New("wants more")
 
-func happening(verb string, rest []string) (func(*run) error, error) {
+func parseHappening(verb string, rest []string) (func(*run) error, error) {
 	switch verb {
 	case "freeze", "thaw":
 		return func(r *run) error { r.frozen = verb == "freeze"; return nil }, nil
@@ -141,7 +141,7 @@ func happening(verb string, rest []string) (func(*run) error, error) {
 		return func(r *run) error { r.restart(); return nil }, nil
 	}
 	if len(rest) == 0 {
-		return nil, errMore
+		return nil, errMissingArgument
 	}
 	name := rest[0]
 	switch verb {
@@ -149,32 +149,32 @@ func happening(verb string, rest []string) (func(*run) error, error) {
 		if _, err := newPod(name, rest[1:]); err != nil {
 			return nil, err
 		}
-		return func(r *run) error { return r.change(name, rest[1:]) }, nil
+		return func(r *run) error { return r.changePod(name, rest[1:]) }, nil
 	case "metric":
-		return metricEvent(rest)
+		return parseMetricEvent(rest)
 	case "delete":
-		return func(r *run) error { return r.remove(name) }, nil
+		return func(r *run) error { return r.deletePod(name) }, nil
 	case "drop":
-		return func(r *run) error { return r.drop(name) }, nil
+		return func(r *run) error { return r.deleteRule(name) }, nil
 	case "lose", "find":
-		return func(r *run) error { r.lost[name] = verb == "lose"; return nil }, nil
+		return func(r *run) error { r.lostMetrics[name] = verb == "lose"; return nil }, nil
 	case "clock":
 		d, err := time.ParseDuration(name)
-		return func(r *run) error { r.shift += d; return nil }, err
+		return func(r *run) error { r.clockOffset += d; return nil }, err
 	case "quota":
 		if len(rest) != 2 {
-			return nil, errMore
+			return nil, errMissingArgument
 		}
-		v, err := milliCPU(rest[1])
-		return func(r *run) error { return r.resize(name, qos.Quota(v)) }, err
+		v, err := parseMilliCPU(rest[1])
+		return func(r *run) error { return r.resizeQuota(name, qos.Quota(v)) }, err
 	}
 	return nil, errors.New("nothing like that happens")
 }
 
-func metricEvent(words []string) (func(*run) error, error) {
+func parseMetricEvent(words []string) (func(*run) error, error) {
 	if len(words) != 2 {
-		return nil, errMore
+		return nil, errMissingArgument
 	}
 	v, err := strconv.ParseFloat(words[1], 64)
-	return func(r *run) error { r.given[words[0]] = v; return nil }, err
+	return func(r *run) error { r.metrics[words[0]] = v; return nil }, err
 }

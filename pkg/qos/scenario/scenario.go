@@ -13,19 +13,19 @@ import (
 // Scenario is a file.
 type Scenario struct {
 	// Title is its first comment.
-	Title  string
-	node   qos.Node
-	every  time.Duration
-	length time.Duration
-	system demand
+	Title    string
+	node     qos.Node
+	interval time.Duration
+	length   time.Duration
+	system   demand
 	// disks is how much work its disks do; 0 for as much as anybody wants.
 	disks  qos.DiskWork
 	policy qos.Policy
 	pods   []*pod
 	events []event
 	// drive, if set, changes what pods want before each measurement.
-	drive  func(r *run, elapsed time.Duration)
-	expect []expectation
+	drive        func(r *run, elapsed time.Duration)
+	expectations []expectation
 }
 
 // demand is what somebody wants.
@@ -56,13 +56,13 @@ type pod struct {
 	qos.Pod
 	// stall is the share of time that it waits for cpu and disks even where it is alone, noise what comes and goes on top of it.
 	stall, noise   series.Ratio
-	wants          demand
+	demand         demand
 	request, limit series.MilliCPU
 	quota          qos.Quota
 	// cache is the memory of files that it read and has not used lately, high the limit of memory in force.
 	cache      series.Bytes
-	high       qos.High
-	ends       time.Duration
+	high       qos.MemoryHigh
+	endsAfter  time.Duration
 	protected  bool // the API server refuses its eviction
 	unmeasured bool
 	endsAt     time.Time
@@ -83,8 +83,8 @@ type expectation struct {
 	text  string
 	at    time.Duration
 	end   bool
-	holds func(*run) string // what is wrong, empty if nothing
+	check func(*run) string // what is wrong, empty if nothing
 }
 
-// start is when scenarios begin; any time does.
-func start() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }
+// startTime is when scenarios begin; any time does.
+func startTime() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }

@@ -30,7 +30,7 @@ func TestPressure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Title == "" || len(s.expect) == 0 {
+			if s.Title == "" || len(s.expectations) == 0 {
 				t.Error("wants a title and expectations")
 			}
 			out, err := s.Run()

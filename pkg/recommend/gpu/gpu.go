@@ -11,16 +11,16 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Reasons of plans.
 const (
-	// Idle is a container that uses none of its GPUs.
-	Idle = "IdleGPU"
-	// Oversized is a container that uses some of its GPUs, and never all.
-	Oversized = "OversizedGPU"
+	// ReasonIdle is a container that uses none of its GPUs.
+	ReasonIdle = "IdleGPU"
+	// ReasonOversized is a container that uses some of its GPUs, and never all.
+	ReasonOversized = "OversizedGPU"
 )
 
 // Settings say when a GPU counts as idle.
@@ -61,8 +61,8 @@ type Container struct {
 	Name string
 	// Resource is the name under which it asks for them, such as nvidia.com/gpu.
 	Resource string
-	// Asks is for how many.
-	Asks int64
+	// Requested is for how many.
+	Requested int64
 	// Pods are those of the window, also those that are gone; each has the devices that it was seen with.
 	Pods [][]Device
 }
@@ -96,10 +96,10 @@ func Decide(in Input, s Settings) Plan {
 	var found, missing []string
 	missingState := recommend.Learning
 	for _, c := range in.Containers {
-		if c.Asks <= 0 {
+		if c.Requested <= 0 {
 			continue
 		}
-		v := look(c, s)
+		v := evaluate(c, s)
 		switch {
 		case v.state != recommend.Ready:
 			missing = append(missing, v.why)
@@ -109,7 +109,7 @@ func Decide(in Input, s Settings) Plan {
 		case v.found != "":
 			found = append(found, v.found)
 			plan.Evidence = append(plan.Evidence, v.evidence...)
-			if plan.Reason == "" || v.reason == Idle {
+			if plan.Reason == "" || v.reason == ReasonIdle {
 				plan.Reason = v.reason
 			}
 			if v.request != nil {
@@ -132,8 +132,8 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// verdict is what was found of one container.
-type verdict struct {
+// finding is what was found of one container.
+type finding struct {
 	state      recommend.State
 	why, found string
 	reason     string
@@ -141,8 +141,8 @@ type verdict struct {
 	request    *Request
 }
 
-func look(c Container, s Settings) verdict {
-	need := observation.Default(s.Hours)
+func evaluate(c Container, s Settings) finding {
+	need := observation.DefaultRequirement(s.Hours)
 	busiest, memory := observation.Unknown(s.Hours), observation.Unknown(s.Hours)
 	// Of a pod, how many devices were busy; of all pods the most.
 	busy, seen := 0, 0
@@ -158,40 +158,40 @@ func look(c Container, s Settings) verdict {
 		busy, seen = max(busy, used), max(seen, len(devices))
 	}
 	what := "use of the GPUs of " + c.Name
-	if busy >= seen && seen > 0 || int64(busy) >= c.Asks {
-		return verdict{state: recommend.Ready} // All that were seen are used.
+	if busy >= seen && seen > 0 || int64(busy) >= c.Requested {
+		return finding{state: recommend.Ready} // All that were seen are used.
 	}
-	if state, why := need.Enough(what, busiest); state != recommend.Ready {
-		return verdict{state: state, why: why}
+	if state, why := need.Check(what, busiest); state != recommend.Ready {
+		return finding{state: state, why: why}
 	}
-	if int64(seen) < c.Asks {
-		return verdict{state: recommend.NoData, why: fmt.Sprintf("%s asks for %d GPUs, and the use of only %d is known.", c.Name, c.Asks, seen)}
+	if int64(seen) < c.Requested {
+		return finding{state: recommend.NoData, why: fmt.Sprintf("%s asks for %d GPUs, and the use of only %d is known.", c.Name, c.Requested, seen)}
 	}
 	limit := 100 * float64(s.Use)
-	out := verdict{state: recommend.Ready, evidence: []recommend.Evidence{
+	out := finding{state: recommend.Ready, evidence: []recommend.Evidence{
 		{
-			Name:  fmt.Sprintf("%s of the use of the busiest GPU of %s by the hour over %s", observation.Rank(s.Percentile), c.Name, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of the use of the busiest GPU of %s by the hour over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
 			Value: 100 * min(need.Quantile(busiest, s.Percentile), 1), Unit: "%", Limit: &limit,
 		},
 		{Name: "GPUs that a pod uses", Value: float64(busy)},
-		{Name: "GPUs that it asks for", Value: float64(c.Asks)},
+		{Name: "GPUs that it asks for", Value: float64(c.Requested)},
 	}}
 	if busy > 0 {
-		out.reason, out.request = Oversized, &Request{c.Name, c.Resource, c.Asks, int64(busy)}
-		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Asks, observation.Span(s.Hours), busy)
+		out.reason, out.request = ReasonOversized, &Request{c.Name, c.Resource, c.Requested, int64(busy)}
+		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Requested, observation.FormatHours(s.Hours), busy)
 		return out
 	}
-	out.reason = Idle
-	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Asks, observation.Span(s.Hours))
+	out.reason = ReasonIdle
+	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Requested, observation.FormatHours(s.Hours))
 	most := need.Quantile(memory, 1)
 	switch {
-	case !observation.Known(most):
+	case !observation.IsKnown(most):
 		out.found += "; whether a process has it open is not known."
 	case most > float64(s.Memory):
 		out.found += fmt.Sprintf("; a process keeps %.3g GiB of its memory, so the GPU cannot just be taken away: scale the workload down, or let it share one.", most/(1<<30))
 		out.evidence = append(out.evidence, recommend.Evidence{Name: "most memory in use on one GPU", Value: most, Unit: "bytes"})
 	default:
-		out.request = &Request{c.Name, c.Resource, c.Asks, 0}
+		out.request = &Request{c.Name, c.Resource, c.Requested, 0}
 		out.found += ", nor opened one."
 	}
 	return out

@@ -22,8 +22,8 @@ func device(use, memory float64) Device {
 	return Device{Use: flat(168, use), Memory: flat(168, memory)}
 }
 
-func trainer(asks int64, pods ...[]Device) Input {
-	return Input{Replicas: len(pods), Containers: []Container{{Name: "train", Resource: "nvidia.com/gpu", Asks: asks, Pods: pods}}}
+func fixture(asks int64, pods ...[]Device) Input {
+	return Input{Replicas: len(pods), Containers: []Container{{Name: "train", Resource: "nvidia.com/gpu", Requested: asks, Pods: pods}}}
 }
 
 func standard(t *testing.T) Settings {
@@ -48,21 +48,21 @@ func TestDecide(t *testing.T) {
 		to     int64
 		says   string
 	}{
-		"used":                       {trainer(1, []Device{busy}), recommend.Clear, "", "", -1, "no GPU that it does not use"},
-		"never opened":               {trainer(2, []Device{free, free}), recommend.Ready, recommend.Patch, Idle, 0, "train holds 2 GPUs and has not used one for 7d, nor opened one"},
-		"open and idle":              {trainer(1, []Device{held}), recommend.Ready, recommend.NoAction, Idle, -1, "a process keeps 12 GiB of its memory"},
-		"memory not known":           {trainer(1, []Device{{Use: flat(168, 0)}}), recommend.Ready, recommend.NoAction, Idle, -1, "is not known"},
-		"half of them":               {trainer(4, []Device{busy, busy, held, free}), recommend.Ready, recommend.Patch, Oversized, 2, "none of its pods has used more than 2"},
-		"one pod uses more":          {trainer(2, []Device{busy, free}, []Device{busy, busy}), recommend.Clear, "", "", -1, ""},
-		"used once in the window":    {trainer(1, []Device{once}), recommend.Clear, "", "", -1, ""},
-		"a pod that is gone used it": {trainer(1, []Device{free}, []Device{{Use: append(flat(100, 0.9), observation.Unknown(68)...)}}), recommend.Clear, "", "", -1, ""},
-		"young":                      {trainer(1, []Device{young}), recommend.Learning, "", "", -1, "20 of the last 168"},
-		"no data":                    {trainer(1), recommend.Clear, "", "", -1, "scaled to zero"},
-		"pods without data":          {trainer(1, nil), recommend.NoData, "", "", -1, "No use of the GPUs of train is known"},
-		"not all seen":               {trainer(2, []Device{free}), recommend.NoData, "", "", -1, "of only 1 is known"},
-		"nan":                        {trainer(1, []Device{device(math.NaN(), math.NaN())}), recommend.NoData, "", "", -1, "No use"},
-		"below zero":                 {trainer(1, []Device{device(-1, 0)}), recommend.NoData, "", "", -1, "No use"},
-		"asks for none":              {trainer(0, []Device{free}), recommend.Clear, "", "", -1, ""},
+		"used":                       {fixture(1, []Device{busy}), recommend.Clear, "", "", -1, "no GPU that it does not use"},
+		"never opened":               {fixture(2, []Device{free, free}), recommend.Ready, recommend.Patch, ReasonIdle, 0, "train holds 2 GPUs and has not used one for 7d, nor opened one"},
+		"open and idle":              {fixture(1, []Device{held}), recommend.Ready, recommend.NoAction, ReasonIdle, -1, "a process keeps 12 GiB of its memory"},
+		"memory not known":           {fixture(1, []Device{{Use: flat(168, 0)}}), recommend.Ready, recommend.NoAction, ReasonIdle, -1, "is not known"},
+		"half of them":               {fixture(4, []Device{busy, busy, held, free}), recommend.Ready, recommend.Patch, ReasonOversized, 2, "none of its pods has used more than 2"},
+		"one pod uses more":          {fixture(2, []Device{busy, free}, []Device{busy, busy}), recommend.Clear, "", "", -1, ""},
+		"used once in the window":    {fixture(1, []Device{once}), recommend.Clear, "", "", -1, ""},
+		"a pod that is gone used it": {fixture(1, []Device{free}, []Device{{Use: append(flat(100, 0.9), observation.Unknown(68)...)}}), recommend.Clear, "", "", -1, ""},
+		"young":                      {fixture(1, []Device{young}), recommend.Learning, "", "", -1, "20 of the last 168"},
+		"no data":                    {fixture(1), recommend.Clear, "", "", -1, "scaled to zero"},
+		"pods without data":          {fixture(1, nil), recommend.NoData, "", "", -1, "No use of the GPUs of train is known"},
+		"not all seen":               {fixture(2, []Device{free}), recommend.NoData, "", "", -1, "of only 1 is known"},
+		"nan":                        {fixture(1, []Device{device(math.NaN(), math.NaN())}), recommend.NoData, "", "", -1, "No use"},
+		"below zero":                 {fixture(1, []Device{device(-1, 0)}), recommend.NoData, "", "", -1, "No use"},
+		"asks for none":              {fixture(0, []Device{free}), recommend.Clear, "", "", -1, ""},
 		"nothing":                    {Input{Replicas: 1}, recommend.Clear, "", "", -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
-		in := Input{Replicas: replicas, Containers: []Container{{Name: "c", Asks: asks, Pods: [][]Device{{
+		in := Input{Replicas: replicas, Containers: []Container{{Name: "c", Requested: asks, Pods: [][]Device{{
 			{Use: flat(hours, first), Memory: flat(hours, memory)}, {Use: flat(hours, second), Memory: flat(hours, memory)},
 		}}}}}
 		plan := Decide(in, Settings{Use: 0.02, Memory: 64 << 20, Percentile: 1, Hours: 168})

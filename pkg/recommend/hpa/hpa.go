@@ -68,7 +68,7 @@ func Decide(in Input, s Settings) Plan {
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: base.Missing}}
 	}
 	use := in.Replicas.CPU.Between(in.Replicas.Now.Add(-s.Replicas.Window), in.Replicas.Now)
-	evidence, why, reason := worthwhile(use, s)
+	evidence, why, reason := checkUsage(use, s)
 	if reason != "" {
 		return Plan{Plan: recommend.Plan{State: recommend.Ready, Action: recommend.NoAction, Reason: reason, Description: why, Evidence: evidence}}
 	}
@@ -79,7 +79,7 @@ func Decide(in Input, s Settings) Plan {
 	plan := Plan{Forecast: s.Predictable}
 	usual := series.Quantile(use.Values, float64(s.Replicas.CPUPercentile))
 	plan.Bounds.Min = base.Replicas
-	plan.Bounds.Target = int32(min(max(math.Ceil(100*(1+float64(margin))*in.PodCPU/request*(1-1e-9)), float64(s.MinTarget)), float64(s.MaxTarget)))
+	plan.Bounds.Target = int32(min(max(math.Ceil(100*(1+float64(targetMargin))*in.PodCPU/request*(1-1e-9)), float64(s.MinTarget)), float64(s.MaxTarget)))
 	most := math.Ceil(s.MaxFactor * usual / (request * float64(plan.Bounds.Target) / 100) * (1 - 1e-9))
 	plan.Bounds.Max = int32(min(max(most, float64(base.Replicas)), math.MaxInt32))
 	plan.State, plan.Action = recommend.Ready, recommend.Create
@@ -95,14 +95,14 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// worthwhile tells whether the use is large and changeable enough for an autoscaler; the reason is empty where it is.
-func worthwhile(use series.Series, s Settings) (evidence []recommend.Evidence, why, reason string) {
+// checkUsage tells whether the use is large and changeable enough for an autoscaler; the reason is empty where it is.
+func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, why, reason string) {
 	most := use.Summarize().Max
 	evidence = append(evidence, recommend.Evidence{Name: "largest cpu use", Value: most, Unit: "cores", Limit: &s.MinCPU})
 	if most < s.MinCPU {
 		return evidence, fmt.Sprintf("An autoscaler is not worth it: at most %.3g cores were used, and it takes %.3g.", most, s.MinCPU), ReasonLowUsage
 	}
-	busy, quiet := hoursOfDay(use)
+	busy, quiet := hourlyExtremes(use)
 	times := busy / quiet
 	evidence = append(evidence, recommend.Evidence{Name: "busiest to quietest hour of the day", Value: times, Limit: &s.Fluctuation})
 	if !(times >= s.Fluctuation) {
@@ -110,8 +110,8 @@ func worthwhile(use series.Series, s Settings) (evidence []recommend.Evidence, w
 			times, s.Fluctuation), ReasonFlat
 	}
 	if s.Predictable {
-		alike := likeTheDayBefore(use)
-		least := leastAlike
+		alike := dailyCorrelation(use)
+		least := minCorrelation
 		evidence = append(evidence, recommend.Evidence{Name: "correlation with the day before", Value: alike, Limit: &least})
 		if !(alike >= least) {
 			return evidence, "The use does not repeat from day to day, so that a forecast of it would not help.", ReasonNotPredictable
@@ -120,15 +120,15 @@ func worthwhile(use series.Series, s Settings) (evidence []recommend.Evidence, w
 	return evidence, "", ""
 }
 
-// leastUse stands for no use at all where hours are compared, in cores: gocrane's.
-const leastUse = 0.1
+// minUsage stands for no use at all where hours are compared, in cores: gocrane's.
+const minUsage = 0.1
 
-// leastAlike is the least correlation of the use with that of a day before for which a forecast is worth it.
-const leastAlike = 0.3
+// minCorrelation is the least correlation of the use with that of a day before for which a forecast is worth it.
+const minCorrelation = 0.3
 
-// hoursOfDay are the medians of the use in the busiest and in the quietest hour of the day, in UTC: which hours these are
+// hourlyExtremes are the medians of the use in the busiest and in the quietest hour of the day, in UTC: which hours these are
 // does not matter.
-func hoursOfDay(use series.Series) (busiest, quietest float64) {
+func hourlyExtremes(use series.Series) (busiest, quietest float64) {
 	var by [24][]float64
 	for i, v := range use.Values {
 		if !series.IsGap(v) {
@@ -143,13 +143,13 @@ func hoursOfDay(use series.Series) (busiest, quietest float64) {
 		}
 	}
 	if quietest <= 0 {
-		quietest = leastUse
+		quietest = minUsage
 	}
 	return busiest, quietest
 }
 
-// likeTheDayBefore is the correlation of the use with that of 24 hours before; NaN where there is not enough of both.
-func likeTheDayBefore(use series.Series) float64 {
+// dailyCorrelation is the correlation of the use with that of 24 hours before; NaN where there is not enough of both.
+func dailyCorrelation(use series.Series) float64 {
 	if use.Step <= 0 {
 		return math.NaN()
 	}

@@ -5,8 +5,8 @@ package hpa
 
 import (
 	"crane.io/crane/pkg/recommend/replicas"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Settings are gocrane's, under its keys and with its defaults, and those of the Replicas recommender: the number of pods
@@ -34,7 +34,7 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
-		Replicas:    replicas.Read(r),
+		Replicas:    replicas.ReadSettings(r),
 		Predictable: r.Flag("predictable", false),
 		KeepMetrics: r.Flag("reference-hpa", true),
 		MinCPU:      r.Number("min-cpu-usage-threshold", 1, 0, 1e6),
@@ -45,12 +45,12 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	}
 	err := r.Err()
 	if err == nil && s.MinTarget > s.MaxTarget {
-		err = &settings.Error{
-			Key: "min-cpu-target-utilization", Value: config["min-cpu-target-utilization"], Allowed: "must be at most max-cpu-target-utilization",
+		err = &settings.FieldError{
+			Path: "min-cpu-target-utilization", Value: config["min-cpu-target-utilization"], Allowed: "must be at most max-cpu-target-utilization",
 		}
 	}
 	return s, err
 }
 
-// margin is what is added to the use of a pod's containers where a target is derived from it, gocrane's.
-const margin = series.Ratio(0.15)
+// targetMargin is what is added to the use of a pod's containers where a target is derived from it, gocrane's.
+const targetMargin = series.Ratio(0.15)

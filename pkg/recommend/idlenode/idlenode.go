@@ -19,10 +19,10 @@ import (
 
 // Reasons of plans.
 const (
-	// OnlyDaemonPods is a node that has run nothing but pods of DaemonSets and static ones.
-	OnlyDaemonPods = "OnlyDaemonPods"
-	// LowUse is a node whose pods use, or ask for, little and fit elsewhere.
-	LowUse = "LowUse"
+	// ReasonOnlyDaemonPods is a node that has run nothing but pods of DaemonSets and static ones.
+	ReasonOnlyDaemonPods = "OnlyDaemonPods"
+	// ReasonLowUse is a node whose pods use, or ask for, little and fit elsewhere.
+	ReasonLowUse = "LowUse"
 )
 
 // Input is what is known of one node.
@@ -32,10 +32,10 @@ type Input struct {
 	Capacity            cost.Amounts
 	// Pods are those on the node that have not ended.
 	Pods []Pod
-	// Elsewhere are the other nodes that take pods; Pod.Demand.Allowed is about them.
-	Elsewhere []packing.Node
-	// Others is the number of pods that are neither of a DaemonSet nor static.
-	Others observation.Hours
+	// OtherNodes are the other nodes that take pods; Pod.Demand.Allowed is about them.
+	OtherNodes []packing.Node
+	// OtherPods is the number of pods that are neither of a DaemonSet nor static.
+	OtherPods observation.Hours
 	// CPUUse and CPURequest are cores, MemoryUse and MemoryRequest bytes.
 	CPUUse, MemoryUse, CPURequest, MemoryRequest observation.Hours
 }
@@ -43,10 +43,10 @@ type Input struct {
 // Pod is a pod on the node.
 type Pod struct {
 	packing.Demand
-	// Everywhere marks pods of DaemonSets, and static pods: they come and go with the node.
-	Everywhere bool
-	// Bare marks pods that nothing would start again elsewhere.
-	Bare bool
+	// OnEveryNode marks pods of DaemonSets, and static pods: they come and go with the node.
+	OnEveryNode bool
+	// Unmanaged marks pods that nothing would start again elsewhere.
+	Unmanaged bool
 }
 
 // Decide says whether the node is idle. It never is for want of data.
@@ -57,26 +57,26 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case !in.Ready:
 		return clearOf("It is not ready, and so out of order rather than idle.")
 	}
-	others := slices.DeleteFunc(slices.Clone(in.Pods), func(p Pod) bool { return p.Everywhere })
+	others := slices.DeleteFunc(slices.Clone(in.Pods), func(p Pod) bool { return p.OnEveryNode })
 	if len(others) == 0 {
-		if plan, ended := empty(in, s); ended {
+		if plan, ended := checkEmpty(in, s); ended {
 			return plan
 		}
 	}
-	plan := low(in, s)
+	plan := checkUse(in, s)
 	if plan.State != recommend.Ready {
 		return plan
 	}
 	for _, p := range others {
 		switch {
-		case p.Bare:
+		case p.Unmanaged:
 			return clearOf(fmt.Sprintf("It is hardly used, but nothing would start pod %s elsewhere.", p.Name))
-		case p.Asks.GPU > 0:
+		case p.Requests.GPU > 0:
 			return clearOf(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
 		}
 	}
-	if left := packing.Misfits(in.Demands(), in.Elsewhere); len(left) > 0 {
-		return clearOf(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", some(left)))
+	if left := packing.Unplaced(in.Demands(), in.OtherNodes); len(left) > 0 {
+		return clearOf(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(left)))
 	}
 	if len(others) > 0 {
 		plan.Description += fmt.Sprintf(" Its pods that do not run on every node (%d) have room on the others, by their requests, selectors and tolerations; "+
@@ -85,19 +85,19 @@ func Decide(in Input, s Settings) recommend.Plan {
 	return plan
 }
 
-// empty decides on a node that runs nothing of its own now. It leaves to the thresholds what ran something of late.
-func empty(in Input, s Settings) (plan recommend.Plan, ended bool) {
-	need := observation.Default(s.EmptyHours)
-	if state, why := need.Enough("number of its pods", in.Others); state != recommend.Ready {
+// checkEmpty decides on a node that runs nothing of its own now. It leaves to the thresholds what ran something of late.
+func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
+	need := observation.DefaultRequirement(s.EmptyHours)
+	if state, why := need.Check("number of its pods", in.OtherPods); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "It runs only pods that run on every node now. " + why}, true
 	}
-	most := need.Quantile(in.Others, 1)
+	most := need.Quantile(in.OtherPods, 1)
 	if most > 0 {
 		return recommend.Plan{}, false
 	}
 	limit := 0.0
 	return recommend.Plan{
-		State: recommend.Ready, Action: recommend.Delete, Reason: OnlyDaemonPods,
+		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonOnlyDaemonPods,
 		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", hours(s.EmptyHours), len(in.Pods)),
 		Evidence: []recommend.Evidence{
 			{Name: "most pods that do not run on every node, over " + hours(s.EmptyHours), Value: most, Limit: &limit},
@@ -105,11 +105,11 @@ func empty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 	}, true
 }
 
-// low holds use and requests against the thresholds. One that does not hold is enough to call a node not idle, whatever is
+// checkUse holds use and requests against the thresholds. One that does not hold is enough to call a node not idle, whatever is
 // missing of the others.
-func low(in Input, s Settings) recommend.Plan {
-	need := observation.Default(s.Hours)
-	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: LowUse}
+func checkUse(in Input, s Settings) recommend.Plan {
+	need := observation.DefaultRequirement(s.Hours)
+	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonLowUse}
 	var missing *recommend.Plan
 	looked := 0
 	for _, c := range []struct {
@@ -135,13 +135,13 @@ func low(in Input, s Settings) recommend.Plan {
 		if share > float64(c.limit) {
 			return clearOf(fmt.Sprintf("Its %s reaches %.3g %% of what it has.", c.what, 100*share))
 		}
-		if state, why := need.Enough(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("%s of %s over %s", observation.Rank(c.at), c.what, hours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
+			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, hours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
 		})
 	}
 	switch {
@@ -162,15 +162,15 @@ func clearOf(why string) recommend.Plan {
 func (in Input) Demands() []packing.Demand {
 	var out []packing.Demand
 	for _, p := range in.Pods {
-		if !p.Everywhere {
+		if !p.OnEveryNode {
 			out = append(out, p.Demand)
 		}
 	}
 	return out
 }
 
-// some names the first few.
-func some(names []string) string {
+// formatFirst names the first few.
+func formatFirst(names []string) string {
 	const most = 3
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -178,4 +178,4 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-func hours(n int) string { return observation.Span(n) }
+func hours(n int) string { return observation.FormatHours(n) }

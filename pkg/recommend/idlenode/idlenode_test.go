@@ -32,23 +32,23 @@ func settingsOf(t *testing.T, pairs ...string) Settings {
 	return s
 }
 
-// quiet is a node of 4 cores and 16 GiB that runs a pod of a DaemonSet and one of its own that does little.
-func quiet() Input {
+// fixture is a node of 4 cores and 16 GiB that runs a pod of a DaemonSet and one of its own that does little.
+func fixture() Input {
 	return Input{
 		Ready: true, Capacity: cost.Amounts{CPU: 4000, Memory: 16 * gib},
 		Pods: []Pod{
-			{Demand: packing.Demand{Name: "kube-system/proxy", Asks: cost.Amounts{CPU: 100}}, Everywhere: true},
-			{Demand: packing.Demand{Name: "shop/web", Asks: cost.Amounts{CPU: 1000, Memory: gib}}},
+			{Demand: packing.Demand{Name: "kube-system/proxy", Requests: cost.Amounts{CPU: 100}}, OnEveryNode: true},
+			{Demand: packing.Demand{Name: "shop/web", Requests: cost.Amounts{CPU: 1000, Memory: gib}}},
 		},
-		Elsewhere: []packing.Node{{Name: "b", Allocatable: cost.Amounts{CPU: 4000, Memory: 16 * gib}, Free: cost.Amounts{CPU: 2000, Memory: 4 * gib}, FreePods: 10}},
-		Others:    flat(168, 1), CPUUse: flat(168, 0.2), MemoryUse: flat(168, 2*gib), CPURequest: flat(168, 1.1), MemoryRequest: flat(168, gib),
+		OtherNodes: []packing.Node{{Name: "b", Allocatable: cost.Amounts{CPU: 4000, Memory: 16 * gib}, Free: cost.Amounts{CPU: 2000, Memory: 4 * gib}, FreePods: 10}},
+		OtherPods:  flat(168, 1), CPUUse: flat(168, 0.2), MemoryUse: flat(168, 2*gib), CPURequest: flat(168, 1.1), MemoryRequest: flat(168, gib),
 	}
 }
 
 // bare is the node with pods of DaemonSets alone.
 func bare() Input {
-	in := quiet()
-	in.Pods, in.Others = in.Pods[:1], flat(168, 0)
+	in := fixture()
+	in.Pods, in.OtherPods = in.Pods[:1], flat(168, 0)
 	return in
 }
 
@@ -67,29 +67,29 @@ func TestDecide(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"daemon pods alone":          {bare(), standard, recommend.Ready, OnlyDaemonPods, "For 24h it has run nothing but pods of DaemonSets"},
-		"no pods at all":             {with(bare(), func(in *Input) { in.Pods = nil }), gocrane, recommend.Ready, OnlyDaemonPods, "(0 now)"},
-		"since an hour":              {with(bare(), func(in *Input) { in.Others = flat(1, 0) }), standard, recommend.Learning, "", "known for 1 of the last 24"},
-		"pods of it not known":       {with(bare(), func(in *Input) { in.Others = nil }), standard, recommend.NoData, "", "No number of its pods is known"},
-		"stale":                      {with(bare(), func(in *Input) { in.Others = append(flat(160, 0), observation.Unknown(8)...) }), standard, recommend.NoData, "", "8h old"},
-		"ran something last night":   {with(bare(), func(in *Input) { in.Others[160] = 2 }), gocrane, recommend.Clear, "", "no threshold"},
-		"ran something small":        {with(bare(), func(in *Input) { in.Others[160] = 2 }), standard, recommend.Ready, LowUse, "It has hardly been used for 7d."},
-		"low use":                    {quiet(), standard, recommend.Ready, LowUse, "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
-		"no threshold":               {quiet(), gocrane, recommend.Clear, "", "no threshold"},
-		"busy cpu":                   {with(quiet(), func(in *Input) { in.CPUUse = flat(168, 1) }), standard, recommend.Clear, "", "cpu use reaches 25 %"},
-		"busy memory":                {with(quiet(), func(in *Input) { in.MemoryUse = flat(168, 8*gib) }), standard, recommend.Clear, "", "memory use reaches 50 %"},
-		"busy cpu, memory unknown":   {with(quiet(), func(in *Input) { in.CPUUse, in.MemoryUse = flat(168, 1), nil }), standard, recommend.Clear, "", "cpu use"},
-		"no memory":                  {with(quiet(), func(in *Input) { in.MemoryUse = nil }), standard, recommend.NoData, "", "No memory use is known for the last 7d."},
-		"short history":              {with(quiet(), func(in *Input) { in.CPUUse = flat(30, 0.2) }), standard, recommend.Learning, "", "30 of the last 168"},
-		"nan":                        {with(quiet(), func(in *Input) { in.CPUUse = flat(168, math.NaN()) }), standard, recommend.NoData, "", "No cpu use"},
-		"below zero":                 {with(quiet(), func(in *Input) { in.CPUUse = flat(168, -5) }), standard, recommend.NoData, "", "No cpu use"},
-		"capacity unknown":           {with(quiet(), func(in *Input) { in.Capacity = cost.Amounts{} }), standard, recommend.NoData, "", "capacity"},
-		"peaks count":                {with(quiet(), func(in *Input) { copy(in.CPUUse[20:], flat(4, 3)) }), standard, recommend.Clear, "", "cpu use reaches 75 %"},
-		"requests":                   {quiet(), settingsOf(t, "cpu-request-utilization", "0.3", "memory-request-utilization", "0.1"), recommend.Ready, LowUse, "requested memory"},
-		"requests above":             {quiet(), settingsOf(t, "cpu-request-utilization", "0.2"), recommend.Clear, "", "requested cpu reaches 27.5 %"},
-		"no room elsewhere":          {with(quiet(), func(in *Input) { in.Elsewhere = nil }), standard, recommend.Clear, "", "no room elsewhere for shop/web"},
-		"a pod that nobody restarts": {with(quiet(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Bare = true }), standard, recommend.Clear, "", "nothing would start pod shop/web"},
-		"a GPU in use":               {with(quiet(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Asks.GPU = 1 }), standard, recommend.Clear, "", "has a GPU"},
+		"daemon pods alone":          {bare(), standard, recommend.Ready, ReasonOnlyDaemonPods, "For 24h it has run nothing but pods of DaemonSets"},
+		"no pods at all":             {with(bare(), func(in *Input) { in.Pods = nil }), gocrane, recommend.Ready, ReasonOnlyDaemonPods, "(0 now)"},
+		"since an hour":              {with(bare(), func(in *Input) { in.OtherPods = flat(1, 0) }), standard, recommend.Learning, "", "known for 1 of the last 24"},
+		"pods of it not known":       {with(bare(), func(in *Input) { in.OtherPods = nil }), standard, recommend.NoData, "", "No number of its pods is known"},
+		"stale":                      {with(bare(), func(in *Input) { in.OtherPods = append(flat(160, 0), observation.Unknown(8)...) }), standard, recommend.NoData, "", "8h old"},
+		"ran something last night":   {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), gocrane, recommend.Clear, "", "no threshold"},
+		"ran something small":        {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), standard, recommend.Ready, ReasonLowUse, "It has hardly been used for 7d."},
+		"low use":                    {fixture(), standard, recommend.Ready, ReasonLowUse, "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
+		"no threshold":               {fixture(), gocrane, recommend.Clear, "", "no threshold"},
+		"busy cpu":                   {with(fixture(), func(in *Input) { in.CPUUse = flat(168, 1) }), standard, recommend.Clear, "", "cpu use reaches 25 %"},
+		"busy memory":                {with(fixture(), func(in *Input) { in.MemoryUse = flat(168, 8*gib) }), standard, recommend.Clear, "", "memory use reaches 50 %"},
+		"busy cpu, memory unknown":   {with(fixture(), func(in *Input) { in.CPUUse, in.MemoryUse = flat(168, 1), nil }), standard, recommend.Clear, "", "cpu use"},
+		"no memory":                  {with(fixture(), func(in *Input) { in.MemoryUse = nil }), standard, recommend.NoData, "", "No memory use is known for the last 7d."},
+		"short history":              {with(fixture(), func(in *Input) { in.CPUUse = flat(30, 0.2) }), standard, recommend.Learning, "", "30 of the last 168"},
+		"nan":                        {with(fixture(), func(in *Input) { in.CPUUse = flat(168, math.NaN()) }), standard, recommend.NoData, "", "No cpu use"},
+		"below zero":                 {with(fixture(), func(in *Input) { in.CPUUse = flat(168, -5) }), standard, recommend.NoData, "", "No cpu use"},
+		"capacity unknown":           {with(fixture(), func(in *Input) { in.Capacity = cost.Amounts{} }), standard, recommend.NoData, "", "capacity"},
+		"peaks count":                {with(fixture(), func(in *Input) { copy(in.CPUUse[20:], flat(4, 3)) }), standard, recommend.Clear, "", "cpu use reaches 75 %"},
+		"requests":                   {fixture(), settingsOf(t, "cpu-request-utilization", "0.3", "memory-request-utilization", "0.1"), recommend.Ready, ReasonLowUse, "requested memory"},
+		"requests above":             {fixture(), settingsOf(t, "cpu-request-utilization", "0.2"), recommend.Clear, "", "requested cpu reaches 27.5 %"},
+		"no room elsewhere":          {with(fixture(), func(in *Input) { in.OtherNodes = nil }), standard, recommend.Clear, "", "no room elsewhere for shop/web"},
+		"a pod that nobody restarts": {with(fixture(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Unmanaged = true }), standard, recommend.Clear, "", "nothing would start pod shop/web"},
+		"a GPU in use":               {with(fixture(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Requests.GPU = 1 }), standard, recommend.Clear, "", "has a GPU"},
 		"control plane":              {with(bare(), func(in *Input) { in.ControlPlane = true }), standard, recommend.Clear, "", "control plane"},
 		"not ready":                  {with(bare(), func(in *Input) { in.Ready = false }), standard, recommend.Clear, "", "out of order"},
 		"nothing known":              {Input{Ready: true}, standard, recommend.NoData, "", "No number of its pods"},
@@ -126,7 +126,7 @@ func TestMoreUseIsNeverIdler(t *testing.T) {
 	s := settingsOf(t)
 	idle := true
 	for i := range 40 {
-		in := quiet()
+		in := fixture()
 		in.CPUUse = flat(168, float64(i)*0.05)
 		now := Decide(in, s).Action == recommend.Delete
 		if now && !idle {
@@ -138,8 +138,8 @@ func TestMoreUseIsNeverIdler(t *testing.T) {
 		t.Error("it never became busy")
 	}
 	for gone := range 168 {
-		in := quiet()
-		in.CPUUse, in.Others = flat(168, 1), flat(168, 1)
+		in := fixture()
+		in.CPUUse, in.OtherPods = flat(168, 1), flat(168, 1)
 		for i := range gone {
 			in.CPUUse[i] = math.NaN()
 		}
@@ -156,19 +156,19 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
-		in := quiet()
+		in := fixture()
 		in.Capacity.CPU = 4000
 		if capacity >= 0 && capacity < 1e15 {
 			in.Capacity.Memory = 16 * gib
 		}
-		in.Others, in.CPUUse, in.MemoryUse = flat(hours, others), flat(hours, cpu), flat(hours, memory)
-		in.Pods[1].Everywhere = daemon
+		in.OtherPods, in.CPUUse, in.MemoryUse = flat(hours, others), flat(hours, cpu), flat(hours, memory)
+		in.Pods[1].OnEveryNode = daemon
 		plan := Decide(in, settingsOf(t))
 		if plan.Description == "" {
 			t.Error("no description")
 		}
 		// Idle are only nodes of which enough is known.
-		known := observation.Known(cpu) && observation.Known(memory) && hours >= 152
+		known := observation.IsKnown(cpu) && observation.IsKnown(memory) && hours >= 152
 		if plan.Action == recommend.Delete && !known && !(daemon && others == 0 && hours >= 22) {
 			t.Errorf("%+v with %v %v %v of %d hours", plan, cpu, memory, others, hours)
 		}

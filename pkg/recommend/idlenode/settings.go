@@ -4,8 +4,8 @@
 package idlenode
 
 import (
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Settings say when a node counts as idle.

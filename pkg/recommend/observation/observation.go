@@ -18,27 +18,29 @@ import (
 // now. Values that are NaN, infinite or below zero are not known.
 type Hours []float64
 
-// Need is how much has to be known.
-type Need struct {
+// Requirement is how much has to be known.
+type Requirement struct {
 	// Hours is the length of the window, above 0.
 	Hours int
 	// Share of the hours that has to be known, from 0 to 1.
 	Share series.Ratio
-	// Stale is how many of the last hours may be unknown.
-	Stale int
+	// MaxStale is how many of the last hours may be unknown.
+	MaxStale int
 }
 
-// Default needs nine tenths of a window of so many hours, and a value that is not older than three hours: a source that was
+// DefaultRequirement needs nine tenths of a window of so many hours, and a value that is not older than three hours: a source that was
 // restarted, or is an hour behind, is no reason to say nothing.
-func Default(hours int) Need { return Need{Hours: hours, Share: 0.9, Stale: 3} }
+func DefaultRequirement(hours int) Requirement {
+	return Requirement{Hours: hours, Share: 0.9, MaxStale: 3}
+}
 
-// Enough tells whether a quantity is known well enough. Where it is not, the state is NoData or Learning, and the reason a
+// Check tells whether a quantity is known well enough. Where it is not, the state is NoData or Learning, and the reason a
 // sentence about it; what names the quantity, such as "cpu use".
-func (n Need) Enough(what string, h Hours) (state recommend.State, reason string) {
+func (n Requirement) Check(what string, h Hours) (state recommend.State, reason string) {
 	h = n.window(h)
 	known, last, first := 0, -1, -1
 	for i, v := range h {
-		if !Known(v) {
+		if !IsKnown(v) {
 			continue
 		}
 		if first < 0 {
@@ -49,20 +51,20 @@ func (n Need) Enough(what string, h Hours) (state recommend.State, reason string
 	least := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
 	switch {
 	case known == 0:
-		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, Span(n.Hours))
-	case len(h)-1-last > n.Stale:
-		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, Span(len(h)-1-last))
+		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, FormatHours(n.Hours))
+	case len(h)-1-last > n.MaxStale:
+		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, FormatHours(len(h)-1-last))
 	case known < least:
 		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, known, n.Hours, least)
 	}
 	return recommend.Ready, ""
 }
 
-// Within are the known values of the window, oldest first.
-func (n Need) Within(h Hours) []float64 {
+// KnownValues are the known values of the window, oldest first.
+func (n Requirement) KnownValues(h Hours) []float64 {
 	var out []float64
 	for _, v := range n.window(h) {
-		if Known(v) {
+		if IsKnown(v) {
 			out = append(out, v)
 		}
 	}
@@ -70,31 +72,31 @@ func (n Need) Within(h Hours) []float64 {
 }
 
 // Quantile of the known values of the window; NaN where there is none.
-func (n Need) Quantile(h Hours, q series.Ratio) float64 {
-	return series.Quantile(n.Within(h), float64(q))
+func (n Requirement) Quantile(h Hours, q series.Ratio) float64 {
+	return series.Quantile(n.KnownValues(h), float64(q))
 }
 
 // window cuts what is older.
-func (n Need) window(h Hours) Hours { return h[max(0, len(h)-max(n.Hours, 0)):] }
+func (n Requirement) window(h Hours) Hours { return h[max(0, len(h)-max(n.Hours, 0)):] }
 
-// Span writes a number of hours for people: "7d" or "36h".
-func Span(hours int) string {
+// FormatHours writes a number of hours for people: "7d" or "36h".
+func FormatHours(hours int) string {
 	if hours%24 == 0 && hours > 24 {
 		return fmt.Sprintf("%dd", hours/24)
 	}
 	return fmt.Sprintf("%dh", hours)
 }
 
-// Rank names a percentile for people: "p99", or "the most".
-func Rank(q series.Ratio) string {
+// FormatPercentile names a percentile for people: "p99", or "the most".
+func FormatPercentile(q series.Ratio) string {
 	if q >= 1 {
 		return "the most"
 	}
 	return fmt.Sprintf("p%.4g", 100*float64(q))
 }
 
-// Known tells whether v is a value.
-func Known(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+// IsKnown tells whether v is a value.
+func IsKnown(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
 
 // Unknown is a list of so many hours of which nothing is known.
 func Unknown(hours int) Hours {
@@ -120,8 +122,8 @@ func (h Hours) merge(part Hours, of func(a, b float64) float64) {
 	for i := 1; i <= min(len(h), len(part)); i++ {
 		a, b := &h[len(h)-i], part[len(part)-i]
 		switch {
-		case !Known(b):
-		case Known(*a):
+		case !IsKnown(b):
+		case IsKnown(*a):
 			*a = of(*a, b)
 		default:
 			*a = b

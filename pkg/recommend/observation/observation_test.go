@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// seen is so many hours of a value.
-func seen(n int, v float64) Hours { return slices.Repeat(Hours{v}, n) }
+// hoursOf is so many hours of a value.
+func hoursOf(n int, v float64) Hours { return slices.Repeat(Hours{v}, n) }
 
 func TestEnough(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -26,18 +26,18 @@ func TestEnough(t *testing.T) {
 		"nothing":             {nil, recommend.NoData, "No load is known for the last 24h."},
 		"gaps alone":          {Unknown(24), recommend.NoData, "No load is known"},
 		"never a real value":  {Hours{math.NaN(), math.Inf(1), -1, math.Inf(-1)}, recommend.NoData, "No load is known"},
-		"all":                 {seen(24, 1), recommend.Ready, ""},
-		"more than all":       {seen(100, 1), recommend.Ready, ""},
-		"zero is a value":     {seen(24, 0), recommend.Ready, ""},
-		"young":               {slices.Concat(Unknown(14), seen(10, 1)), recommend.Learning, "known for 10 of the last 24 hours, and has to be for 22"},
-		"gaps within":         {slices.Concat(seen(10, 1), Unknown(2), seen(12, 1)), recommend.Ready, ""},
-		"too many gaps":       {slices.Concat(seen(10, 1), Unknown(4), seen(10, 1)), recommend.Learning, "20 of the last 24"},
-		"an hour behind":      {slices.Concat(seen(23, 1), Unknown(1)), recommend.Ready, ""},
-		"stale":               {slices.Concat(seen(20, 1), Unknown(4)), recommend.NoData, "The last load that is known is 4h old."},
-		"long ago, not since": {slices.Concat(seen(100, 1), Unknown(24)), recommend.NoData, "No load is known"},
+		"all":                 {hoursOf(24, 1), recommend.Ready, ""},
+		"more than all":       {hoursOf(100, 1), recommend.Ready, ""},
+		"zero is a value":     {hoursOf(24, 0), recommend.Ready, ""},
+		"young":               {slices.Concat(Unknown(14), hoursOf(10, 1)), recommend.Learning, "known for 10 of the last 24 hours, and has to be for 22"},
+		"gaps within":         {slices.Concat(hoursOf(10, 1), Unknown(2), hoursOf(12, 1)), recommend.Ready, ""},
+		"too many gaps":       {slices.Concat(hoursOf(10, 1), Unknown(4), hoursOf(10, 1)), recommend.Learning, "20 of the last 24"},
+		"an hour behind":      {slices.Concat(hoursOf(23, 1), Unknown(1)), recommend.Ready, ""},
+		"stale":               {slices.Concat(hoursOf(20, 1), Unknown(4)), recommend.NoData, "The last load that is known is 4h old."},
+		"long ago, not since": {slices.Concat(hoursOf(100, 1), Unknown(24)), recommend.NoData, "No load is known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state, reason := Default(24).Enough("load", c.h)
+			state, reason := DefaultRequirement(24).Check("load", c.h)
 			if state != c.state || !strings.Contains(reason, c.reason) || (reason == "") != (c.state == recommend.Ready) {
 				t.Errorf("%s, %q; want %s, %q", state, reason, c.state, c.reason)
 			}
@@ -59,10 +59,10 @@ func TestMerge(t *testing.T) {
 	if !slices.EqualFunc(most, Hours{2, 2, 7}, same) {
 		t.Error("most", most)
 	}
-	if got := Default(2).Quantile(Hours{100, 1, 3}, 0.5); got != 2 {
+	if got := DefaultRequirement(2).Quantile(Hours{100, 1, 3}, 0.5); got != 2 {
 		t.Error("the window is the last two hours:", got)
 	}
-	if got := Default(2).Quantile(nil, 0.5); !math.IsNaN(got) {
+	if got := DefaultRequirement(2).Quantile(nil, 0.5); !math.IsNaN(got) {
 		t.Error("nothing has no quantile:", got)
 	}
 }
@@ -82,9 +82,9 @@ func FuzzEnough(f *testing.F) {
 		for ; len(raw) >= 8; raw = raw[8:] {
 			h = append(h, math.Float64frombits(binary.LittleEndian.Uint64(raw)))
 		}
-		n := Need{Hours: hours, Share: series.Ratio(share), Stale: stale}
-		state, reason := n.Enough("x", h)
-		known := n.Within(h)
+		n := Requirement{Hours: hours, Share: series.Ratio(share), MaxStale: stale}
+		state, reason := n.Check("x", h)
+		known := n.KnownValues(h)
 		if state == recommend.Ready && (len(known) == 0 || reason != "") || state != recommend.Ready && reason == "" {
 			t.Errorf("%s %q of %v", state, reason, h)
 		}

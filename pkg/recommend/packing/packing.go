@@ -16,10 +16,10 @@ import (
 
 // Reasons of plans.
 const (
-	// LargerThanAnyNode asks for more than any node has, even an empty one.
-	LargerThanAnyNode = "LargerThanAnyNode"
-	// BlocksPacking asks for more than any node has left, while all together have enough.
-	BlocksPacking = "BlocksPacking"
+	// ReasonLargerThanAnyNode asks for more than any node has, even an empty one.
+	ReasonLargerThanAnyNode = "LargerThanAnyNode"
+	// ReasonBlocksPacking asks for more than any node has left, while all together have enough.
+	ReasonBlocksPacking = "BlocksPacking"
 )
 
 // Input is what is known of one workload.
@@ -27,31 +27,31 @@ type Input struct {
 	// Pod is what the scheduler counts for one of its pods.
 	Pod cost.Amounts
 	// Largest is the container that asks for most, and what it asks for.
-	Largest     string
-	LargestAsks cost.Amounts
+	Largest         string
+	LargestRequests cost.Amounts
 	// Replicas is how many pods it wants; 0 is scaled down.
 	Replicas int32
 	// Nodes are all nodes that take new pods, Allowed those of them that take its pods (by index; nil: all).
 	Nodes   []Node
 	Allowed []bool
-	// Sized is what a pod would ask for if its requests followed its use; nil where that is not known, and SizedWhy then
+	// Resized is what a pod would ask for if its requests followed its use; nil where that is not known, and ResizeProblem then
 	// says why.
-	Sized    *cost.Amounts
-	SizedWhy string
+	Resized       *cost.Amounts
+	ResizeProblem string
 }
 
-// Suspect tells whether one more pod fits nowhere for want of a node with enough room, whatever it uses: only then has
+// IsBlocked tells whether one more pod fits nowhere for want of a node with enough room, whatever it uses: only then has
 // anybody to find out what it uses.
-func Suspect(in Input) bool {
-	switch reason, _ := look(in); reason {
-	case LargerThanAnyNode, BlocksPacking:
+func IsBlocked(in Input) bool {
+	switch reason, _ := checkFit(in); reason {
+	case ReasonLargerThanAnyNode, ReasonBlocksPacking:
 		return true
 	}
 	return false
 }
 
-// room is what the nodes that take the pod have.
-type room struct {
+// capacity is what the nodes that take the pod have.
+type capacity struct {
 	nodes int
 	// fit is how many have room for the pod now; largest is the most that one has free, whole the most that one has in all,
 	// each resource for itself; sum what all have free.
@@ -61,7 +61,7 @@ type room struct {
 	most string
 }
 
-func look(in Input) (reason string, r room) {
+func checkFit(in Input) (reason string, r capacity) {
 	in.Pod = in.Pod.Max(cost.Amounts{}) // Below zero nothing is asked for.
 	everFits, best := false, -1.0
 	for i, n := range in.Nodes {
@@ -74,7 +74,7 @@ func look(in Input) (reason string, r room) {
 		if fits(in.Pod, free) && n.FreePods > 0 {
 			r.fit++
 		}
-		if share := portion(in.Pod, free); share > best {
+		if share := freeShare(in.Pod, free); share > best {
 			best, r.most = share, n.Name
 		}
 		r.largest, r.whole, r.sum = r.largest.Max(free), r.whole.Max(n.Allocatable), r.sum.Plus(free)
@@ -83,15 +83,15 @@ func look(in Input) (reason string, r room) {
 	case r.nodes == 0 || r.fit > 0 || in.Replicas <= 0 || in.Pod == (cost.Amounts{}):
 		return "", r
 	case !everFits:
-		return LargerThanAnyNode, r
+		return ReasonLargerThanAnyNode, r
 	case fits(in.Pod, r.sum):
-		return BlocksPacking, r // Also where one node has the CPU, and another one the memory.
+		return ReasonBlocksPacking, r // Also where one node has the CPU, and another one the memory.
 	}
 	return "", r // All together have not enough: the cluster is full, whatever this workload asks for.
 }
 
-// portion is the least share of what is asked for that is there.
-func portion(asks, has cost.Amounts) float64 {
+// freeShare is the least share of what is asked for that is there.
+func freeShare(asks, has cost.Amounts) float64 {
 	share := 1.0
 	for _, p := range [][2]int64{{int64(asks.CPU), int64(has.CPU)}, {int64(asks.Memory), int64(has.Memory)}, {asks.GPU, has.GPU}} {
 		if p[0] > 0 {
@@ -103,7 +103,7 @@ func portion(asks, has cost.Amounts) float64 {
 
 // Decide says whether a workload is in its own way, and whether smaller requests would help.
 func Decide(in Input) recommend.Plan {
-	reason, r := look(in)
+	reason, r := checkFit(in)
 	switch {
 	case in.Replicas <= 0:
 		return recommend.Plan{State: recommend.Clear, Description: "It has no pods."}
@@ -115,37 +115,37 @@ func Decide(in Input) recommend.Plan {
 		return recommend.Plan{State: recommend.Clear, Description: "All nodes together have less free than a pod asks for: the cluster is full, whatever the size of this one."}
 	}
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.NoAction, Reason: reason, Evidence: evidence(in, r)}
-	plan.Description = "A pod asks for " + text(in.Pod) + ". "
-	if reason == LargerThanAnyNode {
-		plan.Description += fmt.Sprintf("None of the %d nodes that take it has that much, even empty: the largest have %s.", r.nodes, text(r.whole))
+	plan.Description = "A pod asks for " + formatAmounts(in.Pod) + ". "
+	if reason == ReasonLargerThanAnyNode {
+		plan.Description += fmt.Sprintf("None of the %d nodes that take it has that much, even empty: the largest have %s.", r.nodes, formatAmounts(r.whole))
 	} else {
 		plan.Description += fmt.Sprintf("One more fits on none of the %d nodes that take it, although they have %s free together; the best is %s. "+
-			"A roll-out, or the loss of a node, leaves a pod pending.", r.nodes, text(r.sum), r.most)
+			"A roll-out, or the loss of a node, leaves a pod pending.", r.nodes, formatAmounts(r.sum), r.most)
 	}
-	if in.Largest != "" && in.LargestAsks != in.Pod {
-		plan.Description += fmt.Sprintf(" Container %s asks for most of it: %s.", in.Largest, text(in.LargestAsks))
+	if in.Largest != "" && in.LargestRequests != in.Pod {
+		plan.Description += fmt.Sprintf(" Container %s asks for most of it: %s.", in.Largest, formatAmounts(in.LargestRequests))
 	}
 	switch {
-	case in.Sized == nil:
+	case in.Resized == nil:
 		plan.Incomplete = true
-		plan.Description += " What it uses is not known well enough to say what it should ask for: " + in.SizedWhy
-	case places(*in.Sized, in) > 0:
+		plan.Description += " What it uses is not known well enough to say what it should ask for: " + in.ResizeProblem
+	case countFits(*in.Resized, in) > 0:
 		plan.Action = recommend.Patch
-		plan.Description += fmt.Sprintf(" By what it uses %s would do, and that fits on %d of them.", text(*in.Sized), places(*in.Sized, in))
+		plan.Description += fmt.Sprintf(" By what it uses %s would do, and that fits on %d of them.", formatAmounts(*in.Resized), countFits(*in.Resized, in))
 	default:
-		plan.Description += fmt.Sprintf(" By what it uses it needs %s, which does not fit either: more but smaller pods, or a larger node, would.", text(*in.Sized))
+		plan.Description += fmt.Sprintf(" By what it uses it needs %s, which does not fit either: more but smaller pods, or a larger node, would.", formatAmounts(*in.Resized))
 	}
 	return plan
 }
 
-// places is the number of nodes that have room for so much.
-func places(asks cost.Amounts, in Input) int {
+// countFits is the number of nodes that have room for so much.
+func countFits(asks cost.Amounts, in Input) int {
 	in.Pod = asks
-	_, r := look(in)
+	_, r := checkFit(in)
 	return r.fit
 }
 
-func evidence(in Input, r room) []recommend.Evidence {
+func evidence(in Input, r capacity) []recommend.Evidence {
 	var out []recommend.Evidence
 	add := func(what, unit string, asks, free float64) {
 		if asks > 0 {
@@ -158,8 +158,8 @@ func evidence(in Input, r room) []recommend.Evidence {
 	return append(out, recommend.Evidence{Name: "nodes that take it", Value: float64(r.nodes)})
 }
 
-// text writes amounts for people.
-func text(a cost.Amounts) string {
+// formatAmounts writes amounts for people.
+func formatAmounts(a cost.Amounts) string {
 	out := fmt.Sprintf("%.4g cores and %.4g GiB", float64(max(a.CPU, 0))/1000, float64(max(a.Memory, 0))/(1<<30))
 	if a.GPU > 0 {
 		out += fmt.Sprintf(" and %d GPU", a.GPU)

@@ -36,33 +36,33 @@ func TestDecide(t *testing.T) {
 		says   string
 	}{
 		"fits":                    {Input{Pod: amounts(3000, 4), Replicas: 1, Nodes: three}, recommend.Clear, "", "", "fits on 1 of 3"},
-		"fits nowhere, smaller":   {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, Sized: &small}, recommend.Ready, recommend.Patch, BlocksPacking, "2.5 cores and 2 GiB would do, and that fits on 1"},
-		"fits nowhere either way": {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, Sized: &large}, recommend.Ready, recommend.NoAction, BlocksPacking, "does not fit either"},
-		"use not known":           {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, SizedWhy: "Too young."}, recommend.Ready, recommend.NoAction, BlocksPacking, "Too young."},
+		"fits nowhere, smaller":   {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, Resized: &small}, recommend.Ready, recommend.Patch, ReasonBlocksPacking, "2.5 cores and 2 GiB would do, and that fits on 1"},
+		"fits nowhere either way": {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, Resized: &large}, recommend.Ready, recommend.NoAction, ReasonBlocksPacking, "does not fit either"},
+		"use not known":           {Input{Pod: amounts(4000, 4), Replicas: 1, Nodes: three, ResizeProblem: "Too young."}, recommend.Ready, recommend.NoAction, ReasonBlocksPacking, "Too young."},
 		"the cluster is full":     {Input{Pod: amounts(7000, 4), Replicas: 1, Nodes: three}, recommend.Clear, "", "", "the cluster is full"},
-		"larger than any":         {Input{Pod: amounts(9000, 4), Replicas: 1, Nodes: three}, recommend.Ready, recommend.NoAction, LargerThanAnyNode, "even empty"},
-		"one has cpu, one memory": {Input{Pod: amounts(3000, 20), Replicas: 1, Nodes: []Node{node("a", 4000, 4), node("b", 1000, 30)}}, recommend.Ready, recommend.NoAction, BlocksPacking, "fits on none"},
-		"not where it may run":    {Input{Pod: amounts(2500, 4), Replicas: 1, Nodes: three, Allowed: []bool{false, true, true}}, recommend.Ready, recommend.NoAction, BlocksPacking, "none of the 2 nodes"},
+		"larger than any":         {Input{Pod: amounts(9000, 4), Replicas: 1, Nodes: three}, recommend.Ready, recommend.NoAction, ReasonLargerThanAnyNode, "even empty"},
+		"one has cpu, one memory": {Input{Pod: amounts(3000, 20), Replicas: 1, Nodes: []Node{node("a", 4000, 4), node("b", 1000, 30)}}, recommend.Ready, recommend.NoAction, ReasonBlocksPacking, "fits on none"},
+		"not where it may run":    {Input{Pod: amounts(2500, 4), Replicas: 1, Nodes: three, Allowed: []bool{false, true, true}}, recommend.Ready, recommend.NoAction, ReasonBlocksPacking, "none of the 2 nodes"},
 		"no node takes it":        {Input{Pod: amounts(2500, 4), Replicas: 1, Nodes: three, Allowed: []bool{}}, recommend.Clear, "", "", "No node takes"},
 		"scaled down":             {Input{Pod: amounts(4000, 4), Nodes: three}, recommend.Clear, "", "", "no pods"},
 		"asks for nothing":        {Input{Replicas: 1, Nodes: three}, recommend.Clear, "", "", "fits on 3"},
 		"no nodes":                {Input{Pod: amounts(1, 1), Replicas: 1}, recommend.Clear, "", "", "No node"},
-		"overcommitted":           {Input{Pod: amounts(500, 1), Replicas: 1, Nodes: []Node{node("a", -2000, 4), node("b", 400, 4), node("c", 400, 4)}}, recommend.Ready, recommend.NoAction, BlocksPacking, "0.8 cores"},
+		"overcommitted":           {Input{Pod: amounts(500, 1), Replicas: 1, Nodes: []Node{node("a", -2000, 4), node("b", 400, 4), node("c", 400, 4)}}, recommend.Ready, recommend.NoAction, ReasonBlocksPacking, "0.8 cores"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in)
 			if plan.State != c.state || plan.Action != c.action || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) {
 				t.Errorf("%+v", plan)
 			}
-			if Suspect(c.in) != (c.state == recommend.Ready) {
-				t.Error("suspect:", Suspect(c.in))
+			if IsBlocked(c.in) != (c.state == recommend.Ready) {
+				t.Error("suspect:", IsBlocked(c.in))
 			}
 		})
 	}
 }
 
 func TestLargestContainerIsNamed(t *testing.T) {
-	in := Input{Pod: amounts(4000, 4), Largest: "app", LargestAsks: amounts(3900, 3), Replicas: 1, Nodes: []Node{node("a", 3000, 20), node("b", 3000, 20)}}
+	in := Input{Pod: amounts(4000, 4), Largest: "app", LargestRequests: amounts(3900, 3), Replicas: 1, Nodes: []Node{node("a", 3000, 20), node("b", 3000, 20)}}
 	if plan := Decide(in); !strings.Contains(plan.Description, "Container app asks for most of it: 3.9 cores and 3 GiB") {
 		t.Error(plan.Description)
 	}
@@ -74,7 +74,7 @@ func TestLargestContainerIsNamed(t *testing.T) {
 func TestMisfits(t *testing.T) {
 	nodes := []Node{node("a", 3000, 20), node("b", 2000, 20)}
 	pod := func(name string, milli int64, allowed ...bool) Demand {
-		return Demand{Name: name, Asks: amounts(milli, 1), Allowed: allowed}
+		return Demand{Name: name, Requests: amounts(milli, 1), Allowed: allowed}
 	}
 	for name, c := range map[string]struct {
 		pods []Demand
@@ -87,13 +87,13 @@ func TestMisfits(t *testing.T) {
 		"fewer flags":          {[]Demand{pod("x", 1000, false)}, []string{"x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if left := Misfits(c.pods, nodes); !slices.Equal(left, c.left) {
+			if left := Unplaced(c.pods, nodes); !slices.Equal(left, c.left) {
 				t.Errorf("left %v, want %v", left, c.left)
 			}
 		})
 	}
 	full := []Node{{Name: "a", Allocatable: amounts(8000, 32), Free: amounts(8000, 32), FreePods: 1}}
-	if left := Misfits([]Demand{pod("x", 1), pod("y", 1)}, full); len(left) != 1 {
+	if left := Unplaced([]Demand{pod("x", 1), pod("y", 1)}, full); len(left) != 1 {
 		t.Error("a node takes no more pods than it may:", left)
 	}
 	if nodes[0].Free != amounts(3000, 20) {
@@ -114,13 +114,13 @@ func TestMisfitsPlacesWithinRoom(t *testing.T) {
 		}
 		var pods []Demand
 		for i := range r.IntN(12) {
-			pods = append(pods, Demand{Name: string(rune('a' + i)), Asks: amounts(r.Int64N(5000), r.Int64N(20))})
+			pods = append(pods, Demand{Name: string(rune('a' + i)), Requests: amounts(r.Int64N(5000), r.Int64N(20))})
 		}
-		left := Misfits(pods, nodes)
+		left := Unplaced(pods, nodes)
 		placed := cost.Amounts{}
 		for _, p := range pods {
 			if !slices.Contains(left, p.Name) {
-				placed = placed.Plus(p.Asks)
+				placed = placed.Plus(p.Requests)
 			}
 		}
 		if placed.CPU > free.CPU || placed.Memory > free.Memory {

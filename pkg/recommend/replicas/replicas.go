@@ -62,23 +62,23 @@ const (
 // a day, the plan is Incomplete and has a number that is never less than the pods that there are: what the rest of a week
 // would have shown can only need more.
 func Decide(in Input, s Settings) Plan {
-	if plan, refused := refuse(in, s); refused {
+	if plan, refused := checkEligible(in, s); refused {
 		return plan
 	}
-	state, why := known(in, s)
+	state, why := checkHistory(in, s)
 	if state != recommend.Ready && state != recommend.Learning {
 		return Plan{Plan: recommend.Plan{State: state, Description: why}}
 	}
 	short := state == recommend.Learning
-	if state, lately := known(in, s.over(shortest)); short && state != recommend.Ready {
+	if state, lately := checkHistory(in, s.withWindow(minHistory)); short && state != recommend.Ready {
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: why + " " + lately}}
 	}
 	start := in.Now.Add(-s.Window)
 	cpu := series.Quantile(in.CPU.Between(start, in.Now).Values, float64(s.CPUPercentile))
 	memory := series.Quantile(in.Memory.Between(start, in.Now).Values, float64(s.MemoryPercentile))
 	plan := Plan{
-		ByCPU:    pods(cpu, float64(s.CPUTarget)*float64(in.CPURequest)/1000),
-		ByMemory: pods(memory, float64(s.MemoryTarget)*float64(in.MemoryRequest)),
+		ByCPU:    podsFor(cpu, float64(s.CPUTarget)*float64(in.CPURequest)/1000),
+		ByMemory: podsFor(memory, float64(s.MemoryTarget)*float64(in.MemoryRequest)),
 	}
 	plan.Replicas = max(s.DefaultMin, plan.ByCPU, plan.ByMemory)
 	if short {
@@ -99,24 +99,24 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// shortest is the history below which nothing is said: a day has its busy hours in it.
-const shortest = 24 * time.Hour
+// minHistory is the history below which nothing is said: a day has its busy hours in it.
+const minHistory = 24 * time.Hour
 
-// over are the settings with another window.
-func (s Settings) over(window time.Duration) Settings {
+// withWindow are the settings with another window.
+func (s Settings) withWindow(window time.Duration) Settings {
 	s.Window = min(s.Window, window)
 	return s
 }
 
-// known tells whether the use of the window is known well enough: the worse of CPU and memory.
-func known(in Input, s Settings) (recommend.State, string) {
+// checkHistory tells whether the use of the window is known well enough: the worse of CPU and memory.
+func checkHistory(in Input, s Settings) (recommend.State, string) {
 	hours := int(s.Window / time.Hour)
 	worst, because := recommend.Ready, ""
 	for _, of := range []struct {
 		name string
 		use  series.Series
 	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
-		state, why := observation.Default(hours).Enough(of.name, hourly(of.use, in.Now, hours))
+		state, why := observation.DefaultRequirement(hours).Check(of.name, hourly(of.use, in.Now, hours))
 		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
 			worst, because = state, why
 		}
@@ -127,8 +127,8 @@ func known(in Input, s Settings) (recommend.State, string) {
 	return worst, because
 }
 
-// refuse says why a workload is not looked at.
-func refuse(in Input, s Settings) (Plan, bool) {
+// checkEligible says why a workload is not looked at.
+func checkEligible(in Input, s Settings) (Plan, bool) {
 	no := func(reason, format string, args ...any) (Plan, bool) {
 		return Plan{Plan: recommend.Plan{State: recommend.Refused, Reason: reason, Description: fmt.Sprintf(format, args...)}}, true
 	}
@@ -146,8 +146,8 @@ func refuse(in Input, s Settings) (Plan, bool) {
 	return Plan{}, false
 }
 
-// pods is how many pods carry a use where each carries so much of it; at least 0, at most what a workload can have.
-func pods(use, each float64) int32 {
+// podsFor is how many pods carry a use where each carries so much of it; at least 0, at most what a workload can have.
+func podsFor(use, each float64) int32 {
 	if math.IsNaN(use) || use <= 0 || !(each > 0) {
 		return 0
 	}

@@ -36,8 +36,8 @@ func defaults(t *testing.T) Settings {
 
 const week = 7 * 24 * time.Hour
 
-// web uses 2 cores and 1 GiB with 10 pods of one core and one GiB each.
-func web() Input {
+// fixture uses 2 cores and 1 GiB with 10 pods of one core and one GiB each.
+func fixture() Input {
 	return Input{
 		Replicas: 10, Available: 10, CPU: flat(2, week), Memory: flat(1<<30, week), CPURequest: 1000, MemoryRequest: 1 << 30, Now: now,
 	}
@@ -59,7 +59,7 @@ func TestDecide(t *testing.T) {
 		"a use beyond all numbers": {func(in *Input, _ *Settings) { in.CPU = flat(1e300, week) }, math.MaxInt32, math.MaxInt32, 2, recommend.Patch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, s := web(), defaults(t)
+			in, s := fixture(), defaults(t)
 			c.change(&in, &s)
 			p := Decide(in, s)
 			if p.State != recommend.Ready || p.Replicas != c.replicas || p.ByCPU != c.cpu || p.ByMemory != c.mem || p.Action != c.action {
@@ -91,7 +91,7 @@ func TestNoNumber(t *testing.T) {
 		"not a number is no": {func(in *Input) { in.CPU = flat(math.NaN(), week) }, recommend.NoData, "No cpu use"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := web()
+			in := fixture()
 			c.change(&in)
 			p := Decide(in, defaults(t))
 			if p.State != c.state || p.Replicas != 0 || p.Action != "" || !strings.Contains(p.Description, c.says) {
@@ -126,7 +126,7 @@ func TestShortHistory(t *testing.T) {
 		"just a day":        {flat(8, 24*time.Hour), flat(1<<30, 24*time.Hour), 16, recommend.Patch, "24 of the last 168"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := web()
+			in := fixture()
 			in.CPU, in.Memory = c.cpu, c.memory
 			p := Decide(in, defaults(t))
 			if p.State != recommend.Ready || !p.Incomplete || p.Replicas != c.replicas || p.Action != c.action {
@@ -137,7 +137,7 @@ func TestShortHistory(t *testing.T) {
 			}
 		})
 	}
-	in, s := web(), defaults(t)
+	in, s := fixture(), defaults(t)
 	in.CPU, in.Memory = flat(2, 30*time.Hour), flat(1<<30, 30*time.Hour)
 	s.Window = 24 * time.Hour
 	if p := Decide(in, s); p.State != recommend.Ready || p.Incomplete || p.Replicas != 4 {
@@ -150,7 +150,7 @@ func TestProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := defaults(t)
 	for range 300 {
-		in := web()
+		in := fixture()
 		in.CPU = flat(random.ExpFloat64()*20, week)
 		in.Memory = flat(random.ExpFloat64()*40*(1<<30), week)
 		in.CPURequest = series.MilliCPU(1 + random.IntN(8000))

@@ -6,8 +6,8 @@ package replicas
 import (
 	"time"
 
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Settings are gocrane's, under its keys and with its defaults, where they still have a meaning.
@@ -29,11 +29,11 @@ type Settings struct {
 	Window time.Duration
 }
 
-// leastTarget is the smallest target utilisation: below, numbers of pods say more about the setting than about use.
-const leastTarget = 0.01
+// minTarget is the smallest target utilisation: below, numbers of pods say more about the setting than about use.
+const minTarget = 0.01
 
-// Read reads the settings; whoever has more keys reads them from the same reader.
-func Read(r *settings.Reader) Settings {
+// ReadSettings reads the settings; whoever has more keys reads them from the same reader.
+func ReadSettings(r *settings.Reader) Settings {
 	const day = 24
 	// Availability is what the workload itself says; how long a pod must be ready for it is its own minReadySeconds.
 	r.Number("pod-min-ready-seconds", 0, 0, 3600)
@@ -43,8 +43,8 @@ func Read(r *settings.Reader) Settings {
 		DefaultMin:       int32(r.Number("default-min-replicas", 1, 1, 1<<20)),
 		CPUPercentile:    r.Share("cpu-percentile", 0.95),
 		MemoryPercentile: r.Share("mem-percentile", 0.95),
-		CPUTarget:        series.Ratio(r.Number("cpu-target-utilization", 0.5, leastTarget, 1)),
-		MemoryTarget:     series.Ratio(r.Number("mem-target-utilization", 0.5, leastTarget, 1)),
+		CPUTarget:        series.Ratio(r.Number("cpu-target-utilization", 0.5, minTarget, 1)),
+		MemoryTarget:     series.Ratio(r.Number("mem-target-utilization", 0.5, minTarget, 1)),
 		Window:           time.Duration(r.Hours("history-length", 7*day, day, 60*day)) * time.Hour,
 	}
 }
@@ -52,6 +52,6 @@ func Read(r *settings.Reader) Settings {
 // ParseSettings reads the settings of the recommender. A key that it does not have is an error.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
-	s := Read(r)
+	s := ReadSettings(r)
 	return s, r.Err()
 }

@@ -11,25 +11,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// hold leaves requests and limits as they are where an autoscaler scales on their utilisation and would have to be given
+// holdAutoscaled leaves requests and limits as they are where an autoscaler scales on their utilisation and would have to be given
 // another target: a request that moves alone makes it scale at another use. Where both move, the user moves them, and
 // the steps say to what.
-func hold(r *rightsize.Recommendation, hpa *rightsize.HPA) {
+func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 	if hpa == nil {
 		return
 	}
 	t, now := &r.Target, &r.Current
-	if holdOne(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, rightsize.FormatCPU) {
+	if holdRequest(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, rightsize.FormatCPU) {
 		t.CPURequest, t.CPULimit = now.CPURequest, now.CPULimit
 	}
-	if holdOne(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
+	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
 		t.MemoryRequest, t.MemoryLimit = now.MemoryRequest, now.MemoryLimit
 	}
 	r.HPA = nil // Targets that belong to requests that stay are today's.
 }
 
-// holdOne tells whether a request has to stay, and writes down why.
-func holdOne[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target series.Ratio, now, wanted *T, format func(T) string) bool {
+// holdRequest tells whether a request has to stay, and writes down why.
+func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target series.Ratio, now, wanted *T, format func(T) string) bool {
 	if s.Status != rightsize.Ready || target <= 0 || now == nil || wanted == nil || *now <= 0 || *wanted <= 0 {
 		return false
 	}

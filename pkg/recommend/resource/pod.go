@@ -18,15 +18,15 @@ import (
 type PodRequest struct {
 	CPUNow, CPUAfter       series.MilliCPU
 	MemoryNow, MemoryAfter series.Bytes
-	// CPUBy and MemoryBy name the init container that asks for more than all others together, today or after the change;
+	// CPUInitContainer and MemoryInitContainer name the init container that asks for more than all others together, today or after the change;
 	// empty where none does.
-	CPUBy, MemoryBy string
+	CPUInitContainer, MemoryInitContainer string
 
 	// surplus is by how much that is more; zero where none is. known tells that all others have a number and a request.
-	cpu, memory surplus
+	cpu, memory initExcess
 }
 
-type surplus struct {
+type initExcess struct {
 	now, after int64
 	known      bool
 }
@@ -43,8 +43,8 @@ func (p PodRequest) String() string {
 		}
 		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, by)
 	}
-	say("cpu", p.CPUBy, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
-	say("memory", p.MemoryBy, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
+	say("cpu", p.CPUInitContainer, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
+	say("memory", p.MemoryInitContainer, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
 	return text
 }
 
@@ -61,9 +61,9 @@ func podRequest(all []Container, plan Plan) PodRequest {
 		addTo(&memory, c, c.Current.MemoryRequest, r.Target.MemoryRequest, sized && r.Memory.Status == rightsize.Ready)
 	}
 	return PodRequest{
-		CPUNow: series.MilliCPU(max(cpu.now, cpu.initNow)), CPUAfter: series.MilliCPU(max(cpu.after, cpu.initAfter)), CPUBy: cpu.by(), cpu: cpu.surplus(),
+		CPUNow: series.MilliCPU(max(cpu.now, cpu.initNow)), CPUAfter: series.MilliCPU(max(cpu.after, cpu.initAfter)), CPUInitContainer: cpu.initContainer(), cpu: cpu.excess(),
 		MemoryNow: series.Bytes(max(memory.now, memory.initNow)), MemoryAfter: series.Bytes(max(memory.after, memory.initAfter)),
-		MemoryBy: memory.by(), memory: memory.surplus(),
+		MemoryInitContainer: memory.initContainer(), memory: memory.excess(),
 	}
 }
 
@@ -86,7 +86,7 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 	if ready && target != nil {
 		after = int64(*target)
 	}
-	if c.RunsToEnd {
+	if c.Init {
 		if v := s.sidecarsNow + before; before > 0 && v > s.initNow {
 			s.initNow, s.nowBy = v, c.Name
 		}
@@ -102,11 +102,11 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 	}
 }
 
-func (s podSum) surplus() surplus {
-	return surplus{now: max(0, s.initNow-s.now), after: max(0, s.initAfter-s.after), known: !s.unknown}
+func (s podSum) excess() initExcess {
+	return initExcess{now: max(0, s.initNow-s.now), after: max(0, s.initAfter-s.after), known: !s.unknown}
 }
 
-func (s podSum) by() string {
+func (s podSum) initContainer() string {
 	switch {
 	case s.initAfter > s.after:
 		return s.afterBy
@@ -122,7 +122,7 @@ func (s podSum) by() string {
 func (in Input) meanPods() float64 {
 	most := 0.0
 	for _, c := range in.Containers {
-		if !c.Runs || c.RunsToEnd {
+		if !c.Job || c.Init {
 			continue
 		}
 		days := c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))

@@ -44,7 +44,7 @@ func TestInitContainers(t *testing.T) {
 	decide := func(all ...Container) Plan {
 		return Decide(Input{Policy: policy(t), Now: now, Containers: all})
 	}
-	migrate := Container{Name: "migrate", RunsToEnd: true, Profile: ranOnce(5, 3, 1.5, 300*mib), Current: requests(2000, 64*mib)}
+	migrate := Container{Name: "migrate", Init: true, Profile: ranOnce(5, 3, 1.5, 300*mib), Current: requests(2000, 64*mib)}
 	plan := decide(migrate, app)
 	if len(plan.Containers) != 2 || !plan.Containers[0].Init || plan.Containers[1].Init || plan.State != recommend.Ready || plan.Incomplete {
 		t.Fatalf("%+v", plan)
@@ -53,7 +53,7 @@ func TestInitContainers(t *testing.T) {
 	if got := *r.Target.CPURequest; got < 1500 || got > 1800 || !strings.Contains(r.CPU.Message, "5 runs") {
 		t.Errorf("init container: %d, %q", got, r.CPU.Message)
 	}
-	if plan.Pod.CPUNow != 2000 || plan.Pod.CPUAfter != *r.Target.CPURequest || plan.Pod.CPUBy != "migrate" || plan.Pod.MemoryBy != "migrate" {
+	if plan.Pod.CPUNow != 2000 || plan.Pod.CPUAfter != *r.Target.CPURequest || plan.Pod.CPUInitContainer != "migrate" || plan.Pod.MemoryInitContainer != "migrate" {
 		t.Errorf("%+v", plan.Pod)
 	}
 	if text := plan.Description; !strings.Contains(text, "the pod as a whole requests 2 of cpu -> 1") || !strings.Contains(text, "its init container migrate") {
@@ -72,18 +72,18 @@ func TestInitContainers(t *testing.T) {
 		t.Errorf("%d in parts of %d", sum, saving.CPU)
 	}
 
-	young := decide(Container{Name: "migrate", RunsToEnd: true, Profile: ranOnce(1, 3, 1.5, 300*mib)}, app)
+	young := decide(Container{Name: "migrate", Init: true, Profile: ranOnce(1, 3, 1.5, 300*mib)}, app)
 	if len(young.Containers) != 2 || young.Incomplete || young.Containers[0].CPU.Message != "learning, 1 of 3 runs" {
 		t.Errorf("a single run: %+v", young.Containers[0].CPU)
 	}
-	unseen := decide(Container{Name: "migrate", RunsToEnd: true, Current: requests(2000, 0)}, app)
+	unseen := decide(Container{Name: "migrate", Init: true, Current: requests(2000, 0)}, app)
 	if len(unseen.Containers) != 1 || unseen.Incomplete || !strings.Contains(unseen.Description, "migrate: runs before the others and was never seen") {
 		t.Errorf("unseen: %s", unseen.Description)
 	}
 	if s := unseen.SavingOf(cost.UnitPrice{CPU: 1}, 1, false); s.CPU != 0 {
 		t.Errorf("the pod requests 2 cores before and after, the saving is %+v", s)
 	}
-	if proofs := Prove(Input{Policy: policy(t), Now: now, Containers: []Container{migrate, app}}); len(proofs) != len(plan.Containers) {
+	if proofs := CollectEvidence(Input{Policy: policy(t), Now: now, Containers: []Container{migrate, app}}); len(proofs) != len(plan.Containers) {
 		t.Errorf("%d proofs of %d containers", len(proofs), len(plan.Containers))
 	}
 }
@@ -96,13 +96,13 @@ func TestPodRequest(t *testing.T) {
 		by   string
 	}{
 		"sum":                 {[]Container{{Name: "a", Current: requests(300, 0)}, {Name: "b", Current: requests(200, 0)}}, 500, ""},
-		"init above the sum":  {[]Container{{Name: "i", RunsToEnd: true, Current: requests(700, 0)}, {Name: "a", Current: requests(300, 0)}}, 700, "i"},
-		"init below the sum":  {[]Container{{Name: "i", RunsToEnd: true, Current: requests(300, 0)}, {Name: "a", Current: requests(300, 0)}}, 300, ""},
-		"sidecar before init": {[]Container{{Name: "s", Sidecar: true, Current: requests(100, 0)}, {Name: "i", RunsToEnd: true, Current: requests(350, 0)}, {Name: "a", Current: requests(300, 0)}}, 450, "i"},
-		"init before sidecar": {[]Container{{Name: "i", RunsToEnd: true, Current: requests(350, 0)}, {Name: "s", Sidecar: true, Current: requests(100, 0)}, {Name: "a", Current: requests(300, 0)}}, 400, ""},
-		"nothing requested":   {[]Container{{Name: "i", RunsToEnd: true}, {Name: "a"}}, 0, ""},
+		"init above the sum":  {[]Container{{Name: "i", Init: true, Current: requests(700, 0)}, {Name: "a", Current: requests(300, 0)}}, 700, "i"},
+		"init below the sum":  {[]Container{{Name: "i", Init: true, Current: requests(300, 0)}, {Name: "a", Current: requests(300, 0)}}, 300, ""},
+		"sidecar before init": {[]Container{{Name: "s", Sidecar: true, Current: requests(100, 0)}, {Name: "i", Init: true, Current: requests(350, 0)}, {Name: "a", Current: requests(300, 0)}}, 450, "i"},
+		"init before sidecar": {[]Container{{Name: "i", Init: true, Current: requests(350, 0)}, {Name: "s", Sidecar: true, Current: requests(100, 0)}, {Name: "a", Current: requests(300, 0)}}, 400, ""},
+		"nothing requested":   {[]Container{{Name: "i", Init: true}, {Name: "a"}}, 0, ""},
 	} {
-		if got := podRequest(c.all, Plan{}); got.CPUNow != c.want || got.CPUAfter != c.want || got.CPUBy != c.by {
+		if got := podRequest(c.all, Plan{}); got.CPUNow != c.want || got.CPUAfter != c.want || got.CPUInitContainer != c.by {
 			t.Errorf("%s: %+v, want %d by %q", name, got, c.want, c.by)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPodRequest(t *testing.T) {
 
 // TestJobsSaveWhileTheyRun: a job's requests are held only while it runs.
 func TestJobsSaveWhileTheyRun(t *testing.T) {
-	job := Container{Name: "etl", Runs: true, Profile: ranOnce(10, 144, 0.5, 200<<20), Current: requests(2000, 1<<30)}
+	job := Container{Name: "etl", Job: true, Profile: ranOnce(10, 144, 0.5, 200<<20), Current: requests(2000, 1<<30)}
 	plan := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{job}})
 	// 144 of 1440 minutes a day.
 	if math.Abs(plan.MeanPods-0.1) > 1e-6 || !strings.Contains(plan.Description, "On average 0.1 pods of the job ran at once") {

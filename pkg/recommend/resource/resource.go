@@ -36,9 +36,9 @@ type Input struct {
 // Container is one container of the workload.
 type Container struct {
 	Name string
-	// RunsToEnd marks init containers: they end before the others start, so each is sized by the peaks of its own runs.
+	// Init marks init containers: they end before the others start, so each is sized by the peaks of its own runs.
 	// One that was never seen stays as it is: most are over before they are measured.
-	RunsToEnd bool
+	Init bool
 	// Sidecar marks init containers that are restarted: they run as long as the others, and hold their request while the
 	// init containers after them run.
 	Sidecar bool
@@ -46,8 +46,8 @@ type Container struct {
 	Profile *rightsize.Profile
 	Current rightsize.Resources
 	OOMs    []rightsize.OOM
-	// Runs marks a container of a job: the peak of a run is a sample.
-	Runs bool
+	// Job marks a container of a job: the peak of a run is a sample.
+	Job bool
 	// JVM is what is known of a Java heap, nil where there is none.
 	JVM *rightsize.JVM
 	// HPA is the autoscaler that scales on the container's utilisation, nil where there is none.
@@ -72,7 +72,7 @@ type Plan struct {
 	Pod PodRequest
 	// ScalePoint are the targets of the autoscaler that have to change together with the requests, so that it acts at the
 	// same use as before; empty where none has to.
-	ScalePoint []Move
+	ScalePoint []TargetChange
 	// MeanPods is how many pods ran on average; only for jobs, of which runs were seen.
 	MeanPods float64
 }
@@ -83,17 +83,17 @@ func Decide(in Input) Plan {
 	learning := false
 	unseen := ""
 	for _, c := range in.Containers {
-		if !in.sizes(c) {
+		if !in.isSized(c) {
 			unseen = c.Name
 			continue
 		}
-		r := rightsize.Recommend(in.of(c), in.Policy)
-		if c.RunsToEnd {
+		r := rightsize.Recommend(in.sizingInput(c), in.Policy)
+		if c.Init {
 			plan.Containers = append(plan.Containers, r)
 			continue
 		}
 		if in.Autoscaler == nil {
-			hold(&r, c.HPA)
+			holdAutoscaled(&r, c.HPA)
 		}
 		plan.Containers = append(plan.Containers, r)
 		if r.CPU.Status == rightsize.Ready || r.Memory.Status == rightsize.Ready {
@@ -114,7 +114,7 @@ func Decide(in Input) Plan {
 		plan.State = recommend.NoData
 	}
 	plan.Pod = podRequest(in.Containers, plan)
-	plan.ScalePoint = in.Autoscaler.Moves(plan.Containers)
+	plan.ScalePoint = in.Autoscaler.TargetChanges(plan.Containers)
 	plan.MeanPods = in.meanPods()
 	plan.Description = describe(plan, unseen, in.PolicyWhy)
 	if text := in.Autoscaler.Describe(plan.ScalePoint); text != "" {
@@ -123,26 +123,26 @@ func Decide(in Input) Plan {
 	return plan
 }
 
-// sizes tells whether a container is sized: all but init containers of which no run was seen.
-func (in Input) sizes(c Container) bool {
-	return !c.RunsToEnd || len(c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))) > 0
+// isSized tells whether a container is sized: all but init containers of which no run was seen.
+func (in Input) isSized(c Container) bool {
+	return !c.Init || len(c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))) > 0
 }
 
-// Prove replays the policy over the history of each container that Decide sizes, in the same order.
-func Prove(in Input) []rightsize.Evidence {
+// CollectEvidence replays the policy over the history of each container that Decide sizes, in the same order.
+func CollectEvidence(in Input) []rightsize.Evidence {
 	var all []rightsize.Evidence
 	for _, c := range in.Containers {
-		if in.sizes(c) {
-			all = append(all, rightsize.Prove(in.of(c), in.Policy))
+		if in.isSized(c) {
+			all = append(all, rightsize.CollectEvidence(in.sizingInput(c), in.Policy))
 		}
 	}
 	return all
 }
 
-// of is what package rightsize needs to know of one container.
-func (in Input) of(c Container) rightsize.Input {
+// sizingInput is what package rightsize needs to know of one container.
+func (in Input) sizingInput(c Container) rightsize.Input {
 	return rightsize.Input{
-		Container: c.Name, Profile: c.Profile, Current: c.Current, OOMs: c.OOMs, Now: in.Now, Runs: c.Runs || c.RunsToEnd, Init: c.RunsToEnd, JVM: c.JVM,
+		Container: c.Name, Profile: c.Profile, Current: c.Current, OOMs: c.OOMs, Now: in.Now, RunsToCompletion: c.Job || c.Init, Init: c.Init, JVM: c.JVM,
 		HPA: c.HPA, MaxCPU: in.MaxCPU, MaxMemory: in.MaxMemory, Groups: c.Groups,
 	}
 }
@@ -152,18 +152,18 @@ func (in Input) of(c Container) rightsize.Input {
 func changes(all []rightsize.Recommendation) bool {
 	for _, r := range all {
 		if r.CPU.Status == rightsize.Ready &&
-			(differ(r.Current.CPURequest, r.Target.CPURequest) || differ(r.Current.CPULimit, r.Target.CPULimit)) {
+			(differs(r.Current.CPURequest, r.Target.CPURequest) || differs(r.Current.CPULimit, r.Target.CPULimit)) {
 			return true
 		}
 		if r.Memory.Status == rightsize.Ready &&
-			(differ(r.Current.MemoryRequest, r.Target.MemoryRequest) || differ(r.Current.MemoryLimit, r.Target.MemoryLimit)) {
+			(differs(r.Current.MemoryRequest, r.Target.MemoryRequest) || differs(r.Current.MemoryLimit, r.Target.MemoryLimit)) {
 			return true
 		}
 	}
 	return false
 }
 
-func differ[T comparable](a, b *T) bool {
+func differs[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a != b
 	}
@@ -218,18 +218,18 @@ func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T,
 	case s.Status != rightsize.Ready || target == nil:
 		return resource + " has no number yet: " + s.Message
 	case now == nil:
-		return fmt.Sprintf("%s not set -> %s (%s)", resource, format(*target), why(s))
+		return fmt.Sprintf("%s not set -> %s (%s)", resource, format(*target), reasonsOf(s))
 	case *now == *target:
-		return fmt.Sprintf("%s stays %s (%s)", resource, format(*target), why(s))
+		return fmt.Sprintf("%s stays %s (%s)", resource, format(*target), reasonsOf(s))
 	}
-	return fmt.Sprintf("%s %s -> %s (%s)", resource, format(*now), format(*target), why(s))
+	return fmt.Sprintf("%s %s -> %s (%s)", resource, format(*now), format(*target), reasonsOf(s))
 }
 
-// why is what a number was found from, that it is less than that where no node has as much, and what unlike nodes need.
-func why(s rightsize.Sizing) string {
+// reasonsOf is what a number was found from, that it is less than that where no node has as much, and what unlike nodes need.
+func reasonsOf(s rightsize.Sizing) string {
 	parts := []string{s.Message}
 	for _, f := range s.Flags {
-		if f.Code == rightsize.FlagTooLarge || f.Code == rightsize.FlagUnlikeNodes {
+		if f.Code == rightsize.FlagTooLarge || f.Code == rightsize.FlagDissimilarNodes {
 			parts = append(parts, f.Detail)
 		}
 	}

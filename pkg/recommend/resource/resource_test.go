@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 		"too young":        {[]Container{{Name: "a", Profile: used(2, 0.5, 100*mib)}}, recommend.Learning, "", true, "has no number yet"},
 		"young and unseen": {[]Container{{Name: "a", Profile: used(2, 0.5, 100*mib)}, {Name: "b"}}, recommend.Learning, "", true, "has no number yet"},
 		"unseen":           {[]Container{{Name: "a"}}, recommend.NoData, "", true, "has no number yet"},
-		"init only":        {[]Container{{Name: "a", RunsToEnd: true, Profile: week}}, recommend.NoData, "", false, "no container"},
+		"init only":        {[]Container{{Name: "a", Init: true, Profile: week}}, recommend.NoData, "", false, "no container"},
 		"none":             {nil, recommend.NoData, "", false, "no container"},
 	} {
 		t.Run(name, func(t *testing.T) {

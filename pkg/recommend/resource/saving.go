@@ -24,7 +24,7 @@ func (p Plan) ContainerSaving(i int, price cost.UnitPrice, pods int32, runs bool
 // saving is that of the containers from <= i < to.
 func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) cost.Saving {
 	if runs && p.MeanPods <= 0 {
-		return cost.Saving{Price: price, Left: []string{"no run of the job was seen, so how long it holds its requests is not known"}}
+		return cost.Saving{Price: price, NotCounted: []string{"no run of the job was seen, so how long it holds its requests is not known"}}
 	}
 	resizes := make([]cost.Resize, 0, to-from+1)
 	for i := from; i < to; i++ {

@@ -34,10 +34,10 @@ func TestPlanSavingOf(t *testing.T) {
 	if all.CPU != 3000 || all.Memory != -4<<30 || all.Counted != 2 || math.Abs(all.Hourly.Total().PerHour()-(3-2)) > 1e-9 {
 		t.Errorf("%+v", all)
 	}
-	if left := strings.Join(all.Left, "; "); left != "memory of app: no number yet; cpu of side: no request today" {
+	if left := strings.Join(all.NotCounted, "; "); left != "memory of app: no number yet; cpu of side: no request today" {
 		t.Errorf("left %q", left)
 	}
-	if runs := p.SavingOf(price, 4, true); runs.Counted != 0 || runs.CPU != 0 || !strings.Contains(runs.Left[0], "no run of the job was seen") {
+	if runs := p.SavingOf(price, 4, true); runs.Counted != 0 || runs.CPU != 0 || !strings.Contains(runs.NotCounted[0], "no run of the job was seen") {
 		t.Errorf("a job: %+v", runs)
 	}
 	p.MeanPods = 0.25

@@ -30,27 +30,27 @@ type Target struct {
 	Percent int32
 }
 
-// Move is a target that has to change.
-type Move struct {
+// TargetChange is a target that has to change.
+type TargetChange struct {
 	Target
 	// To is what Percent becomes.
 	To int32
 }
 
-// Moves finds the targets that keep the scale point when containers go from what they request to what they shall. Targets are
+// TargetChanges finds the targets that keep the scale point when containers go from what they request to what they shall. Targets are
 // whole percent, so the point may move by half a percent of the request.
-func (a *Autoscaler) Moves(containers []rightsize.Recommendation) []Move {
+func (a *Autoscaler) TargetChanges(containers []rightsize.Recommendation) []TargetChange {
 	if a == nil {
 		return nil
 	}
-	var out []Move
+	var out []TargetChange
 	for _, t := range a.Targets {
 		now, after := t.requests(containers)
 		if now <= 0 || after <= 0 {
 			continue // Without a request a utilisation has no meaning.
 		}
 		to := max(1, math.Round(float64(t.Percent)*now/after))
-		if m := (Move{Target: t, To: int32(min(to, math.MaxInt32))}); m.To != t.Percent {
+		if m := (TargetChange{Target: t, To: int32(min(to, math.MaxInt32))}); m.To != t.Percent {
 			out = append(out, m)
 		}
 	}
@@ -64,9 +64,9 @@ func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 		if r.Init || t.Container != "" && t.Container != r.Container {
 			continue
 		}
-		from, to, ready := amount(r.Current.CPURequest), amount(r.Target.CPURequest), r.CPU.Status == rightsize.Ready
+		from, to, ready := floatOf(r.Current.CPURequest), floatOf(r.Target.CPURequest), r.CPU.Status == rightsize.Ready
 		if t.Memory {
-			from, to, ready = amount(r.Current.MemoryRequest), amount(r.Target.MemoryRequest), r.Memory.Status == rightsize.Ready
+			from, to, ready = floatOf(r.Current.MemoryRequest), floatOf(r.Target.MemoryRequest), r.Memory.Status == rightsize.Ready
 		}
 		if from <= 0 {
 			return 0, 0
@@ -79,7 +79,7 @@ func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 	return now, after
 }
 
-func amount[T ~int64](v *T) float64 {
+func floatOf[T ~int64](v *T) float64 {
 	if v == nil {
 		return 0
 	}
@@ -87,7 +87,7 @@ func amount[T ~int64](v *T) float64 {
 }
 
 // Describe says what has to happen to the autoscaler, and whether it does; empty where nothing has to.
-func (a *Autoscaler) Describe(moves []Move) string {
+func (a *Autoscaler) Describe(moves []TargetChange) string {
 	if a == nil || len(moves) == 0 {
 		return ""
 	}

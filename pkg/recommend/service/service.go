@@ -13,16 +13,16 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Reasons of plans.
 const (
-	// NoPods is a Service that selects no pod.
-	NoPods = "NoPods"
-	// NoTraffic is a Service whose pods receive or send next to nothing.
-	NoTraffic = "NoTraffic"
+	// ReasonNoPods is a Service that selects no pod.
+	ReasonNoPods = "NoPods"
+	// ReasonNoTraffic is a Service whose pods receive or send next to nothing.
+	ReasonNoTraffic = "NoTraffic"
 )
 
 // Types of Services, by the names of Kubernetes.
@@ -73,8 +73,8 @@ type Input struct {
 	Pods, Ready int
 	// HostPods of them use the network of their node, which is not measured for each.
 	HostPods int
-	// Wants are workloads whose pods it would select if they had any.
-	Wants []string
+	// MatchingWorkloads are workloads whose pods it would select if they had any.
+	MatchingWorkloads []string
 	// Endpoints are addresses that are there all the same: of a Service without a selector.
 	Endpoints int
 	// Addresses is the number of addresses behind it in each hour in which it was watched; not known in others.
@@ -90,28 +90,28 @@ func Decide(in Input, s Settings) recommend.Plan {
 		return clearOf("Services of type " + in.Type + " are not looked at.")
 	case in.Endpoints > 0 && in.Pods == 0:
 		return clearOf(fmt.Sprintf("It has %d endpoints.", in.Endpoints))
-	case in.Pods == 0 && len(in.Wants) > 0:
-		return clearOf("No pod stands behind it now; those of " + strings.Join(in.Wants, ", ") + " would.")
+	case in.Pods == 0 && len(in.MatchingWorkloads) > 0:
+		return clearOf("No pod stands behind it now; those of " + strings.Join(in.MatchingWorkloads, ", ") + " would.")
 	}
 	if in.Pods == 0 {
-		return orphan(in, s)
+		return checkEndpoints(in, s)
 	}
-	return quiet(in, s)
+	return checkTraffic(in, s)
 }
 
-// orphan decides on a Service without pods.
-func orphan(in Input, s Settings) recommend.Plan {
+// checkEndpoints decides on a Service without pods.
+func checkEndpoints(in Input, s Settings) recommend.Plan {
 	if least := time.Duration(s.Hours) * time.Hour; in.Age < least {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
-			"No pod stands behind it; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.Span(s.Hours))}
+			"No pod stands behind it; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
-	need := observation.Default(s.Hours)
-	if state, why := need.Enough("number of addresses behind it", in.Addresses); state != recommend.Ready {
+	need := observation.DefaultRequirement(s.Hours)
+	if state, why := need.Check("number of addresses behind it", in.Addresses); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "No pod stands behind it now. " + why}
 	}
 	most := need.Quantile(in.Addresses, 1)
 	if most > 0 {
-		return clearOf(fmt.Sprintf("No pod stands behind it now, but some did within %s.", observation.Span(s.Hours)))
+		return clearOf(fmt.Sprintf("No pod stands behind it now, but some did within %s.", observation.FormatHours(s.Hours)))
 	}
 	limit := 0.0
 	why := "its selector chooses no pod, and the template of no workload"
@@ -119,17 +119,17 @@ func orphan(in Input, s Settings) recommend.Plan {
 		why = "it has no selector, and nobody has given it endpoints"
 	}
 	return recommend.Plan{
-		State: recommend.Ready, Action: recommend.Delete, Reason: NoPods,
-		Description: fmt.Sprintf("For %s nothing has stood behind this %s: %s.", observation.Span(s.Hours), in.Type, why),
+		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoPods,
+		Description: fmt.Sprintf("For %s nothing has stood behind this %s: %s.", observation.FormatHours(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
-			{Name: "most addresses at once, over " + observation.Span(s.Hours), Value: most, Limit: &limit},
+			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit},
 		},
 	}
 }
 
-// quiet holds the traffic of its pods against the thresholds. One that does not hold is enough, whatever is missing of the
+// checkTraffic holds the traffic of its pods against the thresholds. One that does not hold is enough, whatever is missing of the
 // other.
-func quiet(in Input, s Settings) recommend.Plan {
+func checkTraffic(in Input, s Settings) recommend.Plan {
 	switch {
 	case s.Receive <= 0 && s.Transmit <= 0:
 		return clearOf(fmt.Sprintf("%d pods stand behind it.", in.Pods))
@@ -138,8 +138,8 @@ func quiet(in Input, s Settings) recommend.Plan {
 	case in.HostPods > 0:
 		return clearOf(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
 	}
-	need := observation.Default(s.Hours)
-	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: NoTraffic}
+	need := observation.DefaultRequirement(s.Hours)
+	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoTraffic}
 	var missing *recommend.Plan
 	for _, c := range []struct {
 		what  string
@@ -154,12 +154,12 @@ func quiet(in Input, s Settings) recommend.Plan {
 		if v > c.limit {
 			return clearOf(fmt.Sprintf("The %s of its pods reaches %.4g bytes per second.", c.what, v))
 		}
-		if state, why := need.Enough(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("%s of %s over %s", observation.Rank(c.at), c.what, observation.Span(s.Hours)), Value: v, Unit: "bytes/s", Limit: &c.limit,
+			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)), Value: v, Unit: "bytes/s", Limit: &c.limit,
 		})
 	}
 	if missing != nil {

@@ -13,13 +13,13 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
-// Reason of plans: a limit holds a container up.
-const Reason = "Throttled"
+// ReasonThrottled of plans: a limit holds a container up.
+const ReasonThrottled = "Throttled"
 
 // Settings say when a limit is too tight and how it is widened.
 type Settings struct {
@@ -29,8 +29,8 @@ type Settings struct {
 	Percentile series.Ratio
 	// MaxFactor is the most by which a limit is raised at once, above 1.
 	MaxFactor float64
-	// Hours is the length of the window, LeastHours how many of them have to be known.
-	Hours, LeastHours int
+	// Hours is the length of the window, MinHours how many of them have to be known.
+	Hours, MinHours int
 }
 
 // ParseSettings reads
@@ -42,16 +42,16 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
 		Share: series.Ratio(r.Number("throttled-share", 0.25, 0.01, 1)), Percentile: r.Share("percentile", 0.95),
-		MaxFactor: r.Number("max-factor", 2, leastFactor, 10),
-		Hours:     r.Hours("history-length", 168, 1, 90*24), LeastHours: r.Hours("min-history", 24, 1, 90*24),
+		MaxFactor: r.Number("max-factor", 2, minFactor, 10),
+		Hours:     r.Hours("history-length", 168, 1, 90*24), MinHours: r.Hours("min-history", 24, 1, 90*24),
 	}
-	s.LeastHours = min(s.LeastHours, s.Hours)
+	s.MinHours = min(s.MinHours, s.Hours)
 	return s, r.Err()
 }
 
 const (
-	// leastFactor is the least by which a limit is raised: less would be another throttled week.
-	leastFactor = 1.25
+	// minFactor is the least by which a limit is raised: less would be another throttled week.
+	minFactor = 1.25
 	// step is what limits are rounded up to.
 	step = 10
 )
@@ -92,7 +92,7 @@ type Plan struct {
 
 // Decide says which limits hold their containers up, and what they should be. No limit is ever lowered.
 func Decide(in Input, s Settings) Plan {
-	need := observation.Need{Hours: s.Hours, Share: series.Ratio(float64(s.LeastHours) / float64(max(s.Hours, 1))), Stale: observation.Default(s.Hours).Stale}
+	need := observation.Requirement{Hours: s.Hours, Share: series.Ratio(float64(s.MinHours) / float64(max(s.Hours, 1))), MaxStale: observation.DefaultRequirement(s.Hours).MaxStale}
 	var plan Plan
 	var found, missing []string
 	missingState := recommend.Learning
@@ -102,7 +102,7 @@ func Decide(in Input, s Settings) Plan {
 			continue
 		}
 		limited++
-		if state, why := need.Enough("throttling of "+c.Name, c.Throttled); state != recommend.Ready {
+		if state, why := need.Check("throttling of "+c.Name, c.Throttled); state != recommend.Ready {
 			missing = append(missing, why)
 			if state == recommend.NoData {
 				missingState = state
@@ -115,11 +115,11 @@ func Decide(in Input, s Settings) Plan {
 		}
 		limit := 100 * float64(s.Share)
 		e := recommend.Evidence{
-			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was held up, over %s", observation.Rank(s.Percentile), c.Name, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was held up, over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
 			Value: 100 * min(share, 1), Unit: "%", Limit: &limit,
 		}
 		plan.Evidence = append(plan.Evidence, e)
-		to := raised(c.Limit, share, s.MaxFactor, in.MaxCPU)
+		to := raiseLimit(c.Limit, share, s.MaxFactor, in.MaxCPU)
 		if to > c.Limit {
 			plan.Limits = append(plan.Limits, Limit{Container: c.Name, From: c.Limit, To: to, WithRequest: in.Guaranteed})
 		}
@@ -133,7 +133,7 @@ func Decide(in Input, s Settings) Plan {
 	case len(found) == 0:
 		plan.State, plan.Description = recommend.Clear, "No limit holds its container up."
 	default:
-		plan.State, plan.Action, plan.Reason, plan.Incomplete = recommend.Ready, recommend.NoAction, Reason, len(missing) > 0
+		plan.State, plan.Action, plan.Reason, plan.Incomplete = recommend.Ready, recommend.NoAction, ReasonThrottled, len(missing) > 0
 		if len(plan.Limits) > 0 {
 			plan.Action = recommend.Patch
 		}
@@ -145,10 +145,10 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// raised widens a limit by the share of the periods in which it was too tight. How much more the container would have used
+// raiseLimit widens a limit by the share of the periods in which it was too tight. How much more the container would have used
 // does not show while it is held up, so the step is bounded, and the next look says whether it was enough.
-func raised(limit series.MilliCPU, share, most float64, node series.MilliCPU) series.MilliCPU {
-	factor := min(max(1+share, leastFactor), max(most, leastFactor))
+func raiseLimit(limit series.MilliCPU, share, most float64, node series.MilliCPU) series.MilliCPU {
+	factor := min(max(1+share, minFactor), max(most, minFactor))
 	to := math.Ceil(float64(limit)*factor/step) * step
 	if !(to < math.MaxInt64/2) {
 		return limit

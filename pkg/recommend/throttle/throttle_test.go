@@ -78,7 +78,7 @@ func TestGuaranteedPodsStayGuaranteed(t *testing.T) {
 }
 
 func TestParseSettings(t *testing.T) {
-	if s := standard(t); s != (Settings{Share: 0.25, Percentile: 0.95, MaxFactor: 2, Hours: 168, LeastHours: 24}) {
+	if s := standard(t); s != (Settings{Share: 0.25, Percentile: 0.95, MaxFactor: 2, Hours: 168, MinHours: 24}) {
 		t.Errorf("%+v", s)
 	}
 	for key, value := range map[string]string{"throttled-share": "25", "max-factor": "1", "min-history": "x", "limit": "1"} {
@@ -98,13 +98,13 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		in := Input{MaxCPU: series.MilliCPU(node), Containers: []Container{{Name: "app", Limit: series.MilliCPU(limit), Throttled: flat(hours, share)}}}
-		s := Settings{Share: 0.25, Percentile: 0.95, MaxFactor: factor, Hours: 168, LeastHours: 24}
+		s := Settings{Share: 0.25, Percentile: 0.95, MaxFactor: factor, Hours: 168, MinHours: 24}
 		plan := Decide(in, s)
 		if plan.Description == "" {
 			t.Error("no description")
 		}
 		for _, l := range plan.Limits {
-			most := float64(limit)*max(factor, leastFactor) + step
+			most := float64(limit)*max(factor, minFactor) + step
 			if l.To <= l.From || float64(l.To) > most*(1+1e-12) || hours < 24 || !(share > 0.25) {
 				t.Errorf("%+v of %v, %d hours of %v", l, limit, hours, share)
 			}

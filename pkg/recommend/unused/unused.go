@@ -10,12 +10,12 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
-// Reason of plans: nobody uses the workload.
-const Reason = "Unused"
+// ReasonUnused of plans: nobody uses the workload.
+const ReasonUnused = "Unused"
 
 // Settings say when a workload counts as unused.
 type Settings struct {
@@ -45,8 +45,8 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		return s, err
 	}
 	if s.Receive == 0 && s.Transmit == 0 {
-		return s, &settings.Error{
-			Key: "net-receive-bytes", Value: "0", Allowed: "must be above 0 where net-transfer-bytes is 0: CPU alone does not tell who is used",
+		return s, &settings.FieldError{
+			Path: "net-receive-bytes", Value: "0", Allowed: "must be above 0 where net-transfer-bytes is 0: CPU alone does not tell who is used",
 		}
 	}
 	return s, nil
@@ -74,8 +74,8 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case in.HostPods > 0:
 		return clearOf("Its pods use the network of their node, whose traffic is not theirs alone.")
 	}
-	need := observation.Default(s.Hours)
-	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Patch, Reason: Reason}
+	need := observation.DefaultRequirement(s.Hours)
+	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Patch, Reason: ReasonUnused}
 	var missing *recommend.Plan
 	for _, c := range []struct {
 		what, unit string
@@ -89,7 +89,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		if v > c.limit {
 			return clearOf(fmt.Sprintf("The %s of a pod reaches %.4g %s.", c.what, v, c.unit))
 		}
-		if state, why := need.Enough(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			// What was not seen at all tells less than what was not seen for long.
 			if missing == nil || state == recommend.NoData && missing.State != recommend.NoData {
 				missing = &recommend.Plan{State: state, Description: why}
@@ -97,7 +97,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 			continue
 		}
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", observation.Rank(s.Percentile), c.what, observation.Span(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", observation.FormatPercentile(s.Percentile), c.what, observation.FormatHours(s.Hours)),
 			Value: v, Unit: c.unit, Limit: &c.limit,
 		})
 	}
@@ -105,7 +105,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		return *missing
 	}
 	plan.Description = fmt.Sprintf("Nobody has used it for %s. Scaled to zero it can come back as it is (replicas: %d); whoever needs it less often is not seen here.",
-		observation.Span(s.Hours), in.Replicas)
+		observation.FormatHours(s.Hours), in.Replicas)
 	return plan
 }
 

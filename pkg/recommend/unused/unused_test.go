@@ -15,8 +15,8 @@ import (
 
 func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
 
-// forgotten is a workload of three pods that do nothing.
-func forgotten(change ...func(*Input)) Input {
+// fixture is a workload of three pods that do nothing.
+func fixture(change ...func(*Input)) Input {
 	in := Input{Replicas: 3, Ready: 3, Scales: true, CPU: flat(168, 0.002), Receive: flat(168, 80), Transmit: flat(168, 1500)}
 	for _, c := range change {
 		c(&in)
@@ -39,21 +39,21 @@ func TestDecide(t *testing.T) {
 		state recommend.State
 		says  string
 	}{
-		"forgotten":             {forgotten(), recommend.Ready, "the most of received traffic of a pod by the hour over 7d 80 bytes/s (limit 500)"},
-		"computes":              {forgotten(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
-		"is asked once a week":  {forgotten(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
-		"sends":                 {forgotten(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
-		"scaled to zero":        {forgotten(func(in *Input) { in.Replicas = 0 }), recommend.Clear, "scaled to zero"},
-		"out of order":          {forgotten(func(in *Input) { in.Ready = 0 }), recommend.Clear, "out of order"},
-		"host network":          {forgotten(func(in *Input) { in.HostPods = 1 }), recommend.Clear, "network of their node"},
-		"a DaemonSet":           {forgotten(func(in *Input) { in.Scales = false }), recommend.Clear, "do not scale"},
-		"young":                 {forgotten(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(50, 0), flat(50, 0), flat(50, 0) }), recommend.Learning, "50 of the last 168"},
-		"no network":            {forgotten(func(in *Input) { in.Receive, in.Transmit = nil, nil }), recommend.NoData, "No received traffic is known"},
-		"no network, and young": {forgotten(func(in *Input) { in.CPU, in.Receive = flat(50, 0), nil }), recommend.NoData, "No received traffic is known"},
-		"no network, computes":  {forgotten(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(168, 2), nil, nil }), recommend.Clear, "cpu use"},
-		"stale":                 {forgotten(func(in *Input) { in.Receive = append(flat(160, 0), observation.Unknown(8)...) }), recommend.NoData, "8h old"},
-		"nan":                   {forgotten(func(in *Input) { in.CPU = flat(168, math.NaN()) }), recommend.NoData, "No cpu use"},
-		"infinite":              {forgotten(func(in *Input) { in.Receive = flat(168, math.Inf(1)) }), recommend.NoData, "No received traffic"},
+		"forgotten":             {fixture(), recommend.Ready, "the most of received traffic of a pod by the hour over 7d 80 bytes/s (limit 500)"},
+		"computes":              {fixture(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
+		"is asked once a week":  {fixture(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
+		"sends":                 {fixture(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
+		"scaled to zero":        {fixture(func(in *Input) { in.Replicas = 0 }), recommend.Clear, "scaled to zero"},
+		"out of order":          {fixture(func(in *Input) { in.Ready = 0 }), recommend.Clear, "out of order"},
+		"host network":          {fixture(func(in *Input) { in.HostPods = 1 }), recommend.Clear, "network of their node"},
+		"a DaemonSet":           {fixture(func(in *Input) { in.Scales = false }), recommend.Clear, "do not scale"},
+		"young":                 {fixture(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(50, 0), flat(50, 0), flat(50, 0) }), recommend.Learning, "50 of the last 168"},
+		"no network":            {fixture(func(in *Input) { in.Receive, in.Transmit = nil, nil }), recommend.NoData, "No received traffic is known"},
+		"no network, and young": {fixture(func(in *Input) { in.CPU, in.Receive = flat(50, 0), nil }), recommend.NoData, "No received traffic is known"},
+		"no network, computes":  {fixture(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(168, 2), nil, nil }), recommend.Clear, "cpu use"},
+		"stale":                 {fixture(func(in *Input) { in.Receive = append(flat(160, 0), observation.Unknown(8)...) }), recommend.NoData, "8h old"},
+		"nan":                   {fixture(func(in *Input) { in.CPU = flat(168, math.NaN()) }), recommend.NoData, "No cpu use"},
+		"infinite":              {fixture(func(in *Input) { in.Receive = flat(168, math.Inf(1)) }), recommend.NoData, "No received traffic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
@@ -89,7 +89,7 @@ func TestMoreIsNeverLessUsed(t *testing.T) {
 	} {
 		unused := true
 		for v := 0.0; v < 1000; v += 25 {
-			in := forgotten()
+			in := fixture()
 			set(&in, v)
 			now := Decide(in, standard(t)).Action == recommend.Patch
 			if now && !unused {

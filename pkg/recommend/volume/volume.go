@@ -13,16 +13,16 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/recommend/settings"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // Reasons of plans.
 const (
-	// Unclaimed is a volume that has no claim: it was released, or never claimed.
-	Unclaimed = "Unclaimed"
-	// Unmounted is a volume whose claim no pod mounts.
-	Unmounted = "Unmounted"
+	// ReasonUnclaimed is a volume that has no claim: it was released, or never claimed.
+	ReasonUnclaimed = "Unclaimed"
+	// ReasonUnmounted is a volume whose claim no pod mounts.
+	ReasonUnmounted = "Unmounted"
 )
 
 // Settings say when a volume counts as an orphan.
@@ -63,8 +63,8 @@ type Input struct {
 	// does not exist.
 	Claim     string
 	ClaimGone bool
-	// Mounts are pods that have not ended and mount the claim, Wants workloads whose pods would.
-	Mounts, Wants []string
+	// MountingPods are pods that have not ended and mount the claim, Wants workloads whose pods would.
+	MountingPods, MatchingWorkloads []string
 	// Mounted is the number of pods that mounted the claim, in each hour in which the claim was watched; not known in others.
 	Mounted observation.Hours
 }
@@ -77,41 +77,41 @@ func Decide(in Input, s Settings) recommend.Plan {
 	bound := in.Claim != "" && !in.ClaimGone && in.Phase == Bound
 	if bound {
 		switch {
-		case len(in.Mounts) > 0:
-			return clearOf("Claim " + in.Claim + " is mounted by " + first(in.Mounts) + ".")
-		case len(in.Wants) > 0:
-			return clearOf("No pod mounts claim " + in.Claim + " now; those of " + first(in.Wants) + " would.")
+		case len(in.MountingPods) > 0:
+			return clearOf("Claim " + in.Claim + " is mounted by " + formatFirst(in.MountingPods) + ".")
+		case len(in.MatchingWorkloads) > 0:
+			return clearOf("No pod mounts claim " + in.Claim + " now; those of " + formatFirst(in.MatchingWorkloads) + " would.")
 		}
 	}
 	least := time.Duration(s.Hours) * time.Hour
 	if in.Since < least {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
-			"It has been %s for %s, and has to be for %s.", phase(in.Phase), in.Since.Truncate(time.Minute), observation.Span(s.Hours))}
+			"It has been %s for %s, and has to be for %s.", formatPhase(in.Phase), in.Since.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
 	plan := recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete,
 		Evidence: []recommend.Evidence{{Name: "size", Value: float64(in.Capacity), Unit: "bytes"}},
 	}
 	if !bound {
-		plan.Reason = Unclaimed
-		plan.Description = "No claim has it: " + unclaimed(in) + "." + data(in)
+		plan.Reason = ReasonUnclaimed
+		plan.Description = "No claim has it: " + unclaimed(in) + "." + dataWarning(in)
 		return plan
 	}
-	need := observation.Default(s.Hours)
-	if state, why := need.Enough("number of pods that mounted claim "+in.Claim, in.Mounted); state != recommend.Ready {
+	need := observation.DefaultRequirement(s.Hours)
+	if state, why := need.Check("number of pods that mounted claim "+in.Claim, in.Mounted); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "No pod mounts it now. " + why}
 	}
 	most := need.Quantile(in.Mounted, 1)
 	if most > 0 {
-		return clearOf("Claim " + in.Claim + " was mounted within " + observation.Span(s.Hours) + ".")
+		return clearOf("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
 	}
 	limit := 0.0
 	plan.Evidence = append(plan.Evidence, recommend.Evidence{
-		Name: "most pods that mounted it at once, over " + observation.Span(s.Hours), Value: most, Limit: &limit,
+		Name: "most pods that mounted it at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit,
 	})
-	plan.Reason = Unmounted
+	plan.Reason = ReasonUnmounted
 	plan.Description = fmt.Sprintf("No pod has mounted claim %s for %s, and the template of no workload names it. Delete the claim first.%s",
-		in.Claim, observation.Span(s.Hours), data(in))
+		in.Claim, observation.FormatHours(s.Hours), dataWarning(in))
 	return plan
 }
 
@@ -122,11 +122,11 @@ func unclaimed(in Input) string {
 	case in.Claim != "":
 		return "claim " + in.Claim + ", whose data it holds, is gone"
 	}
-	return "it is " + phase(in.Phase)
+	return "it is " + formatPhase(in.Phase)
 }
 
-// data warns of what is lost, or is not.
-func data(in Input) string {
+// dataWarning warns of what is lost, or is not.
+func dataWarning(in Input) string {
 	switch {
 	case in.KeepsData:
 		return " Its reclaim policy is Retain: what is stored stays, and is paid for, until it is deleted where it is stored."
@@ -136,7 +136,7 @@ func data(in Input) string {
 	return " Its data go with it: make a snapshot of what may be needed."
 }
 
-func phase(p Phase) string {
+func formatPhase(p Phase) string {
 	if p == "" {
 		return "in an unknown phase"
 	}
@@ -147,8 +147,8 @@ func clearOf(why string) recommend.Plan {
 	return recommend.Plan{State: recommend.Clear, Description: why}
 }
 
-// first names one of several.
-func first(names []string) string {
+// formatFirst names one of several.
+func formatFirst(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}

@@ -18,8 +18,8 @@ const week = 7 * 24 * time.Hour
 
 func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
 
-// unmounted is a bound volume that nobody has mounted for a week.
-func unmounted(change ...func(*Input)) Input {
+// fixture is a bound volume that nobody has mounted for a week.
+func fixture(change ...func(*Input)) Input {
 	in := Input{Phase: Bound, Capacity: 10 << 30, Since: 2 * week, Claim: "shop/data", Mounted: flat(168, 0)}
 	for _, c := range change {
 		c(&in)
@@ -34,24 +34,24 @@ func TestDecide(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"unmounted":             {unmounted(), recommend.Ready, Unmounted, "No pod has mounted claim shop/data for 7d, and the template of no workload names it. Delete the claim first. Its data go with it"},
-		"keeps data":            {unmounted(func(in *Input) { in.KeepsData = true }), recommend.Ready, Unmounted, "Retain"},
-		"mounted":               {unmounted(func(in *Input) { in.Mounts = []string{"db-0", "db-1"} }), recommend.Clear, "", "mounted by db-0 (and 1 more)"},
-		"scaled down":           {unmounted(func(in *Input) { in.Wants = []string{"StatefulSet db"} }), recommend.Clear, "", "those of StatefulSet db would"},
-		"mounted yesterday":     {unmounted(func(in *Input) { in.Mounted[150] = 1 }), recommend.Clear, "", "was mounted within 7d"},
-		"not watched":           {unmounted(func(in *Input) { in.Mounted = nil }), recommend.NoData, "", "No number of pods that mounted claim shop/data is known"},
-		"watched since a day":   {unmounted(func(in *Input) { in.Mounted = flat(24, 0) }), recommend.Learning, "", "24 of the last 168"},
-		"watched until a day":   {unmounted(func(in *Input) { in.Mounted = append(flat(144, 0), observation.Unknown(24)...) }), recommend.NoData, "", "24h old"},
-		"young":                 {unmounted(func(in *Input) { in.Since = time.Hour }), recommend.Learning, "", "It has been bound for 1h0m0s, and has to be for 7d"},
-		"released":              {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week, KeepsData: true}, recommend.Ready, Unclaimed, "claim shop/data, whose data it holds, is gone"},
+		"unmounted":             {fixture(), recommend.Ready, ReasonUnmounted, "No pod has mounted claim shop/data for 7d, and the template of no workload names it. Delete the claim first. Its data go with it"},
+		"keeps data":            {fixture(func(in *Input) { in.KeepsData = true }), recommend.Ready, ReasonUnmounted, "Retain"},
+		"mounted":               {fixture(func(in *Input) { in.MountingPods = []string{"db-0", "db-1"} }), recommend.Clear, "", "mounted by db-0 (and 1 more)"},
+		"scaled down":           {fixture(func(in *Input) { in.MatchingWorkloads = []string{"StatefulSet db"} }), recommend.Clear, "", "those of StatefulSet db would"},
+		"mounted yesterday":     {fixture(func(in *Input) { in.Mounted[150] = 1 }), recommend.Clear, "", "was mounted within 7d"},
+		"not watched":           {fixture(func(in *Input) { in.Mounted = nil }), recommend.NoData, "", "No number of pods that mounted claim shop/data is known"},
+		"watched since a day":   {fixture(func(in *Input) { in.Mounted = flat(24, 0) }), recommend.Learning, "", "24 of the last 168"},
+		"watched until a day":   {fixture(func(in *Input) { in.Mounted = append(flat(144, 0), observation.Unknown(24)...) }), recommend.NoData, "", "24h old"},
+		"young":                 {fixture(func(in *Input) { in.Since = time.Hour }), recommend.Learning, "", "It has been bound for 1h0m0s, and has to be for 7d"},
+		"released":              {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week, KeepsData: true}, recommend.Ready, ReasonUnclaimed, "claim shop/data, whose data it holds, is gone"},
 		"released of late":      {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week - time.Second}, recommend.Learning, "", "released"},
-		"released, claim again": {Input{Phase: Released, Claim: "shop/data", Since: week}, recommend.Ready, Unclaimed, "is gone"},
-		"claim lost":            {Input{Phase: Bound, Claim: "shop/data", ClaimGone: true, Since: week}, recommend.Ready, Unclaimed, "is gone"},
-		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, Unclaimed, "nobody has asked for it"},
-		"failed":                {Input{Phase: Failed, Since: week}, recommend.Ready, Unclaimed, "it is failed"},
+		"released, claim again": {Input{Phase: Released, Claim: "shop/data", Since: week}, recommend.Ready, ReasonUnclaimed, "is gone"},
+		"claim lost":            {Input{Phase: Bound, Claim: "shop/data", ClaimGone: true, Since: week}, recommend.Ready, ReasonUnclaimed, "is gone"},
+		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, ReasonUnclaimed, "nobody has asked for it"},
+		"failed":                {Input{Phase: Failed, Since: week}, recommend.Ready, ReasonUnclaimed, "it is failed"},
 		"pending":               {Input{Phase: Pending, Since: week}, recommend.Clear, "", "being made"},
 		"no phase":              {Input{}, recommend.Learning, "", "unknown phase"},
-		"age in the future":     {unmounted(func(in *Input) { in.Since = -time.Hour }), recommend.Learning, "", "-1h"},
+		"age in the future":     {fixture(func(in *Input) { in.Since = -time.Hour }), recommend.Learning, "", "-1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, Settings{Hours: 168})
@@ -82,7 +82,7 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 || mounts < 0 || mounts > 5 {
 			return
 		}
-		in := Input{Phase: Phase(phase), Claim: claim, ClaimGone: gone, Since: time.Duration(since), Mounted: flat(hours, mounted), Mounts: make([]string, mounts)}
+		in := Input{Phase: Phase(phase), Claim: claim, ClaimGone: gone, Since: time.Duration(since), Mounted: flat(hours, mounted), MountingPods: make([]string, mounts)}
 		plan := Decide(in, Settings{Hours: 168})
 		if plan.Description == "" {
 			t.Error("no description")

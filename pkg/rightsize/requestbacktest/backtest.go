@@ -5,7 +5,7 @@
 // and is scored on the raw samples of the day that follows. A course moves within the day, by use that is at least
 // ObserveDelay old.
 //
-// It differs from the evidence of a recommendation (see rightsize.Prove) in two ways. It scores samples, not sketches.
+// It differs from the evidence of a recommendation (see rightsize.CollectEvidence) in two ways. It scores samples, not sketches.
 // And it compares formulas on series of any unit, so rounding, floors and ceilings are left out. It must not know where
 // series come from nor how a report is printed.
 package requestbacktest
@@ -50,8 +50,8 @@ type Sizes struct {
 	Limit float64
 }
 
-// Past is what a rule may look at: everything before Now, as raw samples and as sketches by day.
-type Past struct {
+// History is what a rule may look at: everything before Now, as raw samples and as sketches by day.
+type History struct {
 	Now time.Time
 	// Samples end before Now.
 	Samples series.Series
@@ -60,19 +60,19 @@ type Past struct {
 }
 
 // Days returns the sketches of the days of a window before Now.
-func (p Past) Days(window time.Duration) []*rightsize.Day { return p.profile.Window(p.Now, window) }
+func (p History) Days(window time.Duration) []*rightsize.Day { return p.profile.Window(p.Now, window) }
 
 // Rule is one way of sizing: with one constant a day, or along a course within the day. One of Decide and Follow is set.
 type Rule struct {
 	Name string
 	// Decide returns the sizes for the day that begins at past.Now.
-	Decide func(past Past) Sizes
+	Decide func(past History) Sizes
 	// Follow returns a follower of one series, which is asked for a course every day, in order.
-	Follow func() Follower
+	Follow func() CoursePlanner
 }
 
-// Follower returns the course for the day that begins at past.Now. A day for which it returns ErrNoUse is not scored.
-type Follower func(past Past) (Course, error)
+// CoursePlanner returns the course for the day that begins at past.Now. A day for which it returns ErrNoUse is not scored.
+type CoursePlanner func(past History) (Course, error)
 
 // Course is the request within a day. It is asked and told in time order.
 type Course interface {
@@ -164,13 +164,13 @@ func scoreSeries(named Named, rules []Rule, resource Resource) ([]Score, error) 
 	}
 	scores := make([]Score, 0, len(rules))
 	for _, rule := range rules {
-		t := tally{}
-		var follow Follower
+		t := rawStats{}
+		var follow CoursePlanner
 		if rule.Follow != nil {
 			follow = rule.Follow()
 		}
 		for now := first; now.Before(s.End()); now = now.Add(day) {
-			today, past := s.Between(now, now.Add(day)), Past{Now: now, Samples: s.Between(s.Start, now), profile: profile}
+			today, past := s.Between(now, now.Add(day)), History{Now: now, Samples: s.Between(s.Start, now), profile: profile}
 			if follow == nil {
 				t.day(today, rule.Decide(past))
 				continue
@@ -201,15 +201,15 @@ func firstDecision(s series.Series) time.Time {
 	return midnight
 }
 
-// tally sums up the days of one rule on one series.
-type tally struct {
+// rawStats sums up the days of one rule on one series.
+type rawStats struct {
 	use, requested, excess float64
 	samples, over          int
 	days, oomDays, changes int
 	last                   float64
 }
 
-func (t *tally) day(s series.Series, made Sizes) {
+func (t *rawStats) day(s series.Series, made Sizes) {
 	if !(made.Request >= 0) || math.IsInf(made.Request, 0) {
 		return
 	}
@@ -231,7 +231,7 @@ func (t *tally) day(s series.Series, made Sizes) {
 	t.last = made.Request
 }
 
-func (t *tally) sample(use, request float64) {
+func (t *rawStats) sample(use, request float64) {
 	t.samples++
 	t.use += use
 	t.requested += request
@@ -242,7 +242,7 @@ func (t *tally) sample(use, request float64) {
 }
 
 // course scores a day sample by sample. Every move counts as a change, however small: each one is a resize.
-func (t *tally) course(s series.Series, c Course) {
+func (t *rawStats) course(s series.Series, c Course) {
 	seen := 0
 	for i, v := range s.Values {
 		at := s.Time(i)
@@ -265,7 +265,7 @@ func (t *tally) course(s series.Series, c Course) {
 	t.days++
 }
 
-func (t *tally) score(resource Resource) Score {
+func (t *rawStats) score(resource Resource) Score {
 	s := Score{}
 	if t.requested > 0 {
 		s.Slack = 1 - t.use/t.requested

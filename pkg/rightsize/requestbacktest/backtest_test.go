@@ -29,7 +29,7 @@ func hourly(days int, f func(hour int) float64) series.Series {
 
 // fixed always decides the same.
 func fixed(request, limit float64) Rule {
-	return Rule{Name: "fixed", Decide: func(Past) Sizes { return Sizes{Request: request, Limit: limit} }}
+	return Rule{Name: "fixed", Decide: func(History) Sizes { return Sizes{Request: request, Limit: limit} }}
 }
 
 func TestScoresByHand(t *testing.T) {
@@ -59,7 +59,7 @@ func TestScoresByHand(t *testing.T) {
 func TestChangesCountMoves(t *testing.T) {
 	requests := []float64{1, 1.05, 1.2, 1.2, 0.6}
 	day := 0
-	rule := Rule{Name: "moving", Decide: func(Past) Sizes { day++; return Sizes{Request: requests[day-1]} }}
+	rule := Rule{Name: "moving", Decide: func(History) Sizes { day++; return Sizes{Request: requests[day-1]} }}
 	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, CPU)
 	if err != nil || math.Abs(report.Series[0].Changes-2.0/5) > 1e-12 {
 		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
@@ -70,7 +70,7 @@ func TestChangesCountMoves(t *testing.T) {
 }
 
 func TestDecidesFromThePastOnly(t *testing.T) {
-	rule := Rule{Name: "check", Decide: func(past Past) Sizes {
+	rule := Rule{Name: "check", Decide: func(past History) Sizes {
 		if !past.Samples.End().Equal(past.Now) {
 			t.Errorf("at %v the samples end at %v", past.Now, past.Samples.End())
 		}
@@ -169,7 +169,7 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 	profile.AddCPU(rightsize.Usage{Series: s})
 	profile.AddMemory(rightsize.Usage{Series: s})
 	now := s.End()
-	past := Past{Now: now, Samples: s, profile: profile}
+	past := History{Now: now, Samples: s, profile: profile}
 	for _, peer := range rightsize.Peers() {
 		for _, resource := range []Resource{CPU, Memory} {
 			rules, err := Rules(resource, peer.Name)

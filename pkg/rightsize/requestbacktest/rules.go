@@ -61,7 +61,7 @@ func Rules(resource Resource, names ...string) ([]Rule, error) {
 func OfPolicy(p rightsize.Policy, resource Resource) Rule {
 	name := CranePrefix + p.Name
 	if resource == Memory {
-		return Rule{Name: name, Decide: func(past Past) Sizes {
+		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
 			limit := need
 			if p.Memory.Limit.Mode == rightsize.LimitHeadroom {
@@ -70,21 +70,21 @@ func OfPolicy(p rightsize.Policy, resource Resource) Rule {
 			return Sizes{Request: need, Limit: limit}
 		}}
 	}
-	return Rule{Name: name, Decide: func(past Past) Sizes {
+	return Rule{Name: name, Decide: func(past History) Sizes {
 		return Sizes{Request: p.CPU.Need(past.Days(p.CPU.Window), past.Now)}
 	}}
 }
 
 // peers are the formulas of other tools on the raw samples; rightsize.Peers has the same on sketches.
 func peers(resource Resource) []Rule {
-	both := func(name string, of func(Past) float64) Rule {
-		return Rule{Name: name, Decide: func(past Past) Sizes {
+	both := func(name string, of func(History) float64) Rule {
+		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := of(past)
 			return Sizes{Request: need, Limit: need}
 		}}
 	}
-	quantile := func(days int, q, margin float64) func(Past) float64 {
-		return func(past Past) float64 {
+	quantile := func(days int, q, margin float64) func(History) float64 {
+		return func(past History) float64 {
 			recent := past.Samples.Between(past.Now.Add(-time.Duration(days)*day), past.Now)
 			if sum := recent.Summarize(); q == 1 && sum.Count > 0 {
 				return sum.Max * (1 + margin)
@@ -112,35 +112,35 @@ const (
 	vpaPeaks = 8
 )
 
-type weighted struct{ value, weight float64 }
+type weightedValue struct{ value, weight float64 }
 
 // vpaCPU is the p90 of all samples, each with half the weight after every 24 hours, plus 15 %.
-func vpaCPU(past Past) float64 {
+func vpaCPU(past History) float64 {
 	s := past.Samples
-	samples := make([]weighted, 0, len(s.Values))
+	samples := make([]weightedValue, 0, len(s.Values))
 	for i, v := range s.Values {
 		if !series.IsGap(v) {
 			age := past.Now.Sub(s.Time(i))
-			samples = append(samples, weighted{v, math.Exp2(-float64(age) / float64(vpaHalfLife))})
+			samples = append(samples, weightedValue{v, math.Exp2(-float64(age) / float64(vpaHalfLife))})
 		}
 	}
 	return weightedQuantile(samples, vpaQuantile) * (1 + vpaMargin)
 }
 
 // vpaMemory is the same of the largest sample of each of the last eight days.
-func vpaMemory(past Past) float64 {
-	var peaks []weighted
+func vpaMemory(past History) float64 {
+	var peaks []weightedValue
 	for date, part := range past.Samples.Between(past.Now.Add(-vpaPeaks*day), past.Now).Days() {
 		if sum := part.Summarize(); sum.Count > 0 {
-			peaks = append(peaks, weighted{sum.Max, math.Exp2(-float64(past.Now.Sub(date.End())) / float64(vpaHalfLife))})
+			peaks = append(peaks, weightedValue{sum.Max, math.Exp2(-float64(past.Now.Sub(date.End())) / float64(vpaHalfLife))})
 		}
 	}
 	return weightedQuantile(peaks, vpaQuantile) * (1 + vpaMargin)
 }
 
 // weightedQuantile is the smallest value that, with those below it, holds the share q of the weight; NaN without values.
-func weightedQuantile(values []weighted, q float64) float64 {
-	slices.SortFunc(values, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
+func weightedQuantile(values []weightedValue, q float64) float64 {
+	slices.SortFunc(values, func(a, b weightedValue) int { return cmp.Compare(a.value, b.value) })
 	total, sum := 0.0, 0.0
 	for _, v := range values {
 		total += v.weight

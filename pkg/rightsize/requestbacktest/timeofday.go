@@ -27,9 +27,9 @@ const timeOfDayHistory = 14 * day
 // OfSchedule is the rule of a schedule: every midnight a plan from the quantile forecast of the gate, followed with
 // reactions.
 func OfSchedule(name string, settings schedule.Settings) Rule {
-	return Rule{Name: name, Follow: func() Follower {
+	return Rule{Name: name, Follow: func() CoursePlanner {
 		var last *scheduled
-		return func(past Past) (Course, error) {
+		return func(past History) (Course, error) {
 			recent := past.Samples.Between(past.Now.Add(-timeOfDayHistory), past.Now)
 			f, err := auto.Algorithm{}.Forecast(recent, day)
 			if errors.Is(err, forecast.ErrEmpty) {
@@ -85,8 +85,8 @@ const (
 // blocks is the simplest way by the time of day: for each three-hour block the weighted p99.5 of the samples within
 // 15 minutes of the same block on up to 14 days, a day weighing 0.8 of the one after it, plus 5 %. It does not react.
 func blocks() Rule {
-	return Rule{Name: Blocks, Follow: func() Follower {
-		return func(past Past) (Course, error) {
+	return Rule{Name: Blocks, Follow: func() CoursePlanner {
+		return func(past History) (Course, error) {
 			var b byBlock
 			for i := range b.requests {
 				b.requests[i] = blockRequest(past, time.Duration(i)*blockLength)
@@ -111,13 +111,13 @@ func blocks() Rule {
 	}}
 }
 
-func blockRequest(past Past, from time.Duration) float64 {
-	var samples []weighted
+func blockRequest(past History, from time.Duration) float64 {
+	var samples []weightedValue
 	for ago := 1; ago <= blockDays; ago++ {
 		start := past.Now.Add(-time.Duration(ago)*day + from)
 		for _, v := range past.Samples.Between(start.Add(-blockReach), start.Add(blockLength+blockReach)).Values {
 			if !series.IsGap(v) {
-				samples = append(samples, weighted{v, math.Pow(blockDecay, float64(ago-1))})
+				samples = append(samples, weightedValue{v, math.Pow(blockDecay, float64(ago-1))})
 			}
 		}
 	}

@@ -43,8 +43,8 @@ func TestCoursesAreScoredBySample(t *testing.T) {
 		s.Values[i] = 1
 	}
 	noon := start.Add(7*day + 12*time.Hour)
-	rule := Rule{Name: "steps", Follow: func() Follower {
-		return func(past Past) (Course, error) {
+	rule := Rule{Name: "steps", Follow: func() CoursePlanner {
+		return func(past History) (Course, error) {
 			return &steps{t: t, last: 2, at: map[time.Time]float64{noon: 0.5, noon.Add(6 * time.Hour): 2.01}}, nil
 		}
 	}}
@@ -105,11 +105,11 @@ func requests(t *testing.T, rule Rule, s series.Series) []float64 {
 	follow := rule.Follow()
 	var out []float64
 	for now := firstDecision(s); now.Before(s.End()); now = now.Add(day) {
-		course, err := follow(Past{Now: now, Samples: s.Between(s.Start, now), profile: profile})
+		course, err := follow(History{Now: now, Samples: s.Between(s.Start, now), profile: profile})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var tallied tally
+		var tallied rawStats
 		tallied.course(s.Between(now, now.Add(day)), recorder{course, &out})
 	}
 	return out

@@ -16,8 +16,8 @@ const (
 	Hold = time.Hour
 	// confirmWithin is how close together two samples above the request ask for a reaction.
 	confirmWithin = 10 * time.Minute
-	// clearly is how far above the request, as a multiple of it, one sample is enough.
-	clearly = 1.25
+	// immediateFactor is how far above the request, as a multiple of it, one sample is enough.
+	immediateFactor = 1.25
 )
 
 // Course is a plan being followed: the plan's request, or the higher one that a reaction asked for. It is not safe for
@@ -38,26 +38,26 @@ type Course struct {
 	// day is the day in UTC that reactions are counted in.
 	day       series.Day
 	reactions int
-	// moved counts the planned changes of this plan that took place, those of giving up a reaction among them; last is
+	// changes counts the planned changes of this plan that took place, those of giving up a reaction among them; last is
 	// what was in force at the last Request.
-	moved int
-	last  float64
+	changes int
+	last    float64
 
-	// passed is when use passed the request, since the last reaction and within the last minutes; zero where it did not.
+	// exceededAt is when use passed the request, since the last reaction and within the last minutes; zero where it did not.
 	// peak is the highest use since, and above counts the samples above the request.
-	passed time.Time
-	peak   float64
-	above  int
+	exceededAt   time.Time
+	peak         float64
+	samplesAbove int
 
 	// raised is the request of a reaction; 0 where none is in force. since is when it last moved.
 	raised float64
 	since  time.Time
 	reason string
-	// looked is the last hour at whose beginning it was held against use.
-	looked time.Time
+	// checkedAt is the last hour at whose beginning it was held against use.
+	checkedAt time.Time
 	// hours are the highest use of the hour that runs and of the one before.
-	hour         time.Time
-	running, old float64
+	hour                      time.Time
+	currentPeak, previousPeak float64
 }
 
 // NewCourse follows a plan after another course; nil for the first. Reactions of the same day in UTC count on. What is
@@ -66,7 +66,7 @@ func NewCourse(p Plan, s Settings, after *Course) *Course {
 	c := &Course{plan: p, settings: s}
 	if after != nil {
 		c.day, c.reactions = after.day, after.reactions
-		c.hour, c.running, c.old, c.last = after.hour, after.running, after.old, after.last
+		c.hour, c.currentPeak, c.previousPeak, c.last = after.hour, after.currentPeak, after.previousPeak, after.last
 	}
 	return c
 }
@@ -78,19 +78,19 @@ func (c *Course) Observe(at time.Time, use float64) {
 		return
 	}
 	if hour := at.Truncate(time.Hour); !hour.Equal(c.hour) {
-		c.old = c.running
+		c.previousPeak = c.currentPeak
 		if hour.Sub(c.hour) > time.Hour {
-			c.old = 0
+			c.previousPeak = 0
 		}
-		c.hour, c.running = hour, 0
+		c.hour, c.currentPeak = hour, 0
 	}
-	c.running = max(c.running, use)
-	if use > c.force(at) {
-		if c.passed.IsZero() || at.Sub(c.passed) > confirmWithin {
-			c.passed, c.peak, c.above = at, 0, 0
+	c.currentPeak = max(c.currentPeak, use)
+	if use > c.currentRequest(at) {
+		if c.exceededAt.IsZero() || at.Sub(c.exceededAt) > confirmWithin {
+			c.exceededAt, c.peak, c.samplesAbove = at, 0, 0
 		}
 		c.peak = max(c.peak, use)
-		c.above++
+		c.samplesAbove++
 	}
 }
 
@@ -99,15 +99,15 @@ func (c *Course) Request(at time.Time) (request float64, reason string) {
 	if day := series.DayOf(at); day != c.day {
 		c.day, c.reactions = day, 0
 	}
-	c.giveUp(at)
-	if now := c.force(at); now != c.last {
+	c.lower(at)
+	if now := c.currentRequest(at); now != c.last {
 		if c.last > 0 {
-			c.moved++
+			c.changes++
 		}
 		c.last = now
 	}
 	c.react(at)
-	c.last = c.force(at)
+	c.last = c.currentRequest(at)
 	step, _ := c.plan.At(at)
 	if c.raised > step.Request {
 		return c.raised, c.reason
@@ -118,20 +118,20 @@ func (c *Course) Request(at time.Time) (request float64, reason string) {
 // Reactions is the number of reactions so far in the day in UTC of the last Request.
 func (c *Course) Reactions() int { return c.reactions }
 
-func (c *Course) force(at time.Time) float64 {
+func (c *Course) currentRequest(at time.Time) float64 {
 	step, _ := c.plan.At(at)
 	return max(step.Request, c.raised)
 }
 
 func (c *Course) react(at time.Time) {
-	if c.passed.IsZero() || at.Sub(c.passed) < c.settings.Delay {
+	if c.exceededAt.IsZero() || at.Sub(c.exceededAt) < c.settings.Delay {
 		return
 	}
-	passed, force := c.passed, c.force(at)
-	if c.above < 2 && c.peak < clearly*force {
+	passed, force := c.exceededAt, c.currentRequest(at)
+	if c.samplesAbove < 2 && c.peak < immediateFactor*force {
 		return
 	}
-	c.passed = time.Time{}
+	c.exceededAt = time.Time{}
 	if c.peak <= force {
 		return // the plan went up meanwhile
 	}
@@ -144,28 +144,28 @@ func (c *Course) react(at time.Time) {
 	c.reason = fmt.Sprintf("reaction %d of %d: use reached %.4g at %s, above %.4g", c.reactions, c.settings.Reactions, c.peak, passed.UTC().Format("15:04"), force)
 }
 
-// giveUp lets a reaction go, or a part of it.
-func (c *Course) giveUp(at time.Time) {
+// lower lets a reaction go, or a part of it.
+func (c *Course) lower(at time.Time) {
 	hour := at.Truncate(time.Hour)
-	if c.raised == 0 || hour.Sub(c.since) < Hold || hour.Equal(c.looked) {
+	if c.raised == 0 || hour.Sub(c.since) < Hold || hour.Equal(c.checkedAt) {
 		return
 	}
-	c.looked = hour
+	c.checkedAt = hour
 	step, _ := c.plan.At(at)
 	if c.raised <= step.Request {
 		c.raised = 0
 		return
 	}
-	if c.moved+c.plan.changesAfter(at) >= c.settings.Changes {
+	if c.changes+c.plan.changesAfter(at) >= c.settings.Changes {
 		return
 	}
-	needed := max(c.running, c.old) * (1 + float64(c.settings.Raise))
+	needed := max(c.currentPeak, c.previousPeak) * (1 + float64(c.settings.Raise))
 	target := max(step.Request, needed, c.raised*(1-float64(c.settings.MaxDrop)))
 	if target > c.raised*(1-float64(c.settings.MinMove)) {
 		return
 	}
 	c.since = hour
-	c.reason = fmt.Sprintf("down from %.4g: use of the last hour reached %.4g", c.raised, max(c.running, c.old))
+	c.reason = fmt.Sprintf("down from %.4g: use of the last hour reached %.4g", c.raised, max(c.currentPeak, c.previousPeak))
 	c.raised = target
 	if target <= step.Request {
 		c.raised = 0

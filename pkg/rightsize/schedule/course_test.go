@@ -118,7 +118,7 @@ func TestBudgetsHold(t *testing.T) {
 			}
 			request = got
 		}
-		if planned > MostChanges || reacted > MostReactions {
+		if planned > MaxChanges || reacted > MaxReactions {
 			t.Fatalf("day %d: %d planned changes, %d reactions", day, planned, reacted)
 		}
 	}

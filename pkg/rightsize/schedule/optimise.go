@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// most is the number of requests that are tried in each hour.
-	most = 72
-	// finest is the smallest ratio of two neighbours among them.
-	finest = 1.025
-	// riskiest is the largest share of time above a request that never changes, where the linearisation begins.
-	riskiest = 0.05
-	// leanest is the smallest mean request that slack is linearised around, as a multiple of the use.
-	leanest = 1.2
-	// rounds is how often slack is linearised around the plan of the round before.
-	rounds = 3
+	// maxLevels is the number of requests that are tried in each hour.
+	maxLevels = 72
+	// minRatio is the smallest ratio of two neighbours among them.
+	minRatio = 1.025
+	// maxInitialRisk is the largest share of time above a request that never changes, where the linearisation begins.
+	maxInitialRisk = 0.05
+	// minMeanRequest is the smallest mean request that slack is linearised around, as a multiple of the use.
+	minMeanRequest = 1.2
+	// maxIterations is how often slack is linearised around the plan of the round before.
+	maxIterations = 3
 )
 
 // optimiser finds the cheapest schedule: dynamic programming over hours, requests and the number of changes so far. It
 // is exact on its grid of requests.
 type optimiser struct {
 	cells    []cell
-	before   float64
+	previous float64
 	settings Settings
 
 	levels []float64
@@ -45,22 +45,22 @@ func (o *optimiser) run() []float64 {
 		return make([]float64, len(o.cells)) // nothing but zeros is forecast
 	}
 	// Slack is concave in the request, so that a wasteful plan can look locally right: begin at both ends.
-	lean, leanCost := o.settle(use, leanest*use)
-	safe, safeCost := o.settle(use, o.constant(use))
+	lean, leanCost := o.converge(use, minMeanRequest*use)
+	safe, safeCost := o.converge(use, o.constant(use))
 	if leanCost <= safeCost {
 		return lean
 	}
 	return safe
 }
 
-// settle repeats the linearisation around the plan that it led to until the plan stays, and returns it with its cost.
-func (o *optimiser) settle(use, around float64) (requests []float64, cost float64) {
-	for range rounds {
+// converge repeats the linearisation around the plan that it led to until the plan stays, and returns it with its cost.
+func (o *optimiser) converge(use, around float64) (requests []float64, cost float64) {
+	for range maxIterations {
 		if around <= 0 {
 			around = o.levels[len(o.levels)-1]
 		}
 		path := o.cheapest(use, around)
-		sum, last := 0.0, o.before
+		sum, last := 0.0, o.previous
 		requests, cost = make([]float64, len(o.cells)), 0
 		for i, k := range path {
 			requests[i] = o.levels[k]
@@ -71,11 +71,11 @@ func (o *optimiser) settle(use, around float64) (requests []float64, cost float6
 			}
 			last = requests[i]
 		}
-		cost -= use / max(sum, leanest*use)
+		cost -= use / max(sum, minMeanRequest*use)
 		if math.Abs(sum-around) < 1e-3*around {
 			break
 		}
-		around = max(sum, leanest*use)
+		around = max(sum, minMeanRequest*use)
 	}
 	return requests, cost
 }
@@ -90,27 +90,27 @@ func (o *optimiser) grid() {
 			highest = max(highest, s.quantiles[forecast.NumLevels-1]+4*s.scale)
 		}
 	}
-	if highest <= 0 && o.before <= 0 {
+	if highest <= 0 && o.previous <= 0 {
 		return
 	}
 	lowest = min(lowest, highest)
-	if o.before > 0 {
-		lowest, highest = min(lowest, o.before), max(highest, o.before)
+	if o.previous > 0 {
+		lowest, highest = min(lowest, o.previous), max(highest, o.previous)
 	}
 	// Far below the peak there is next to no slack left to save.
 	highest = min(highest, forecast.MaxValue)
 	lowest = max(lowest, highest/500)
-	ratio := max(finest, math.Pow(highest/lowest, 1/float64(most-2)))
+	ratio := max(minRatio, math.Pow(highest/lowest, 1/float64(maxLevels-2)))
 	anchor := lowest
-	if o.before >= lowest && o.before <= highest {
-		anchor = o.before
+	if o.previous >= lowest && o.previous <= highest {
+		anchor = o.previous
 		for anchor/ratio >= lowest {
 			anchor /= ratio
 		}
 	}
-	for v := anchor; len(o.levels) < most; v *= ratio {
-		if o.before > 0 && math.Abs(v/o.before-1) < 1e-9 {
-			v = o.before // exactly, so that staying is no change
+	for v := anchor; len(o.levels) < maxLevels; v *= ratio {
+		if o.previous > 0 && math.Abs(v/o.previous-1) < 1e-9 {
+			v = o.previous // exactly, so that staying is no change
 		}
 		o.levels = append(o.levels, v)
 		if v >= highest {
@@ -135,7 +135,7 @@ func (o *optimiser) constant(use float64) float64 {
 		for i, c := range o.cells {
 			risk += c.weight * o.risks[i][k]
 		}
-		if cost := o.settings.Price*risk - use/v; risk <= riskiest && cost < cheapest {
+		if cost := o.settings.Price*risk - use/v; risk <= maxInitialRisk && cost < cheapest {
 			best, cheapest = v, cost
 		}
 	}
@@ -169,23 +169,23 @@ func (o *optimiser) cheapest(use, around float64) []int {
 				}
 			}
 			for level := range row {
-				s := o.arrive(hour, changes, level, stay, move)
+				s := o.cheapestTransition(hour, changes, level, stay, move)
 				s.cost += o.cells[hour].weight * (slope*o.levels[level] + o.settings.Price*o.risks[hour][level])
 				row[level] = s
 			}
 		}
 	}
-	return o.trace(at, n, c)
+	return o.tracePath(at, n, c)
 }
 
-// arrive is the cheapest way into a level at the beginning of an hour.
-func (o *optimiser) arrive(hour, changes, level int, stay, move []state) state {
+// cheapestTransition is the cheapest way into a level at the beginning of an hour.
+func (o *optimiser) cheapestTransition(hour, changes, level int, stay, move []state) state {
 	if hour == 0 {
 		return o.first(changes, level)
 	}
 	best := state{cost: stay[level].cost, from: int32(level)}
 	for from := range move {
-		if cost := move[from].cost + o.settings.ChangeCost; cost < best.cost && o.mayMove(o.levels[from], o.levels[level]) {
+		if cost := move[from].cost + o.settings.ChangeCost; cost < best.cost && o.isAllowedChange(o.levels[from], o.levels[level]) {
 			best = state{cost: cost, from: int32(from)}
 		}
 	}
@@ -196,11 +196,11 @@ func (o *optimiser) arrive(hour, changes, level int, stay, move []state) state {
 func (o *optimiser) first(changes, level int) state {
 	v := o.levels[level]
 	switch {
-	case o.before == 0, math.Abs(v/o.before-1) < 1e-9:
+	case o.previous == 0, math.Abs(v/o.previous-1) < 1e-9:
 		if changes == 0 {
 			return state{}
 		}
-	case changes == 1 && o.mayMove(o.before, v):
+	case changes == 1 && o.isAllowedChange(o.previous, v):
 		return state{cost: o.settings.ChangeCost}
 	case changes == 0 && o.settings.Changes == 0:
 		return state{}
@@ -208,9 +208,9 @@ func (o *optimiser) first(changes, level int) state {
 	return state{cost: math.Inf(1)}
 }
 
-// mayMove tells whether one planned change may go from a request to another: up by any material step at once, down by a
+// isAllowedChange tells whether one planned change may go from a request to another: up by any material step at once, down by a
 // material one within the largest drop.
-func (o *optimiser) mayMove(from, to float64) bool {
+func (o *optimiser) isAllowedChange(from, to float64) bool {
 	const rounding = 1e-9
 	ratio := to / from
 	if ratio >= 1 {
@@ -219,8 +219,8 @@ func (o *optimiser) mayMove(from, to float64) bool {
 	return ratio <= 1-float64(o.settings.MinMove)+rounding && ratio >= 1-float64(o.settings.MaxDrop)-rounding
 }
 
-// trace follows the cheapest path back from the last hour.
-func (o *optimiser) trace(at func(hour, changes int) []state, n, c int) []int {
+// tracePath follows the cheapest path back from the last hour.
+func (o *optimiser) tracePath(at func(hour, changes int) []state, n, c int) []int {
 	changes, level, best := 0, len(o.levels)-1, math.Inf(1)
 	for i := range c {
 		for j, s := range at(n-1, i) {

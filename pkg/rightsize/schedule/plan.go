@@ -91,7 +91,7 @@ func New(f forecast.Forecast, before float64, s Settings) (Plan, error) {
 	if !(before > 0) || math.IsInf(before, 0) || before > forecast.MaxValue {
 		before = 0
 	}
-	o := optimiser{cells: cells(f, float64(s.Margin)), before: before, settings: s}
+	o := optimiser{cells: cells(f, float64(s.Margin)), previous: before, settings: s}
 	requests := o.run()
 	return o.plan(requests, f), nil
 }
@@ -99,7 +99,7 @@ func New(f forecast.Forecast, before float64, s Settings) (Plan, error) {
 // plan joins equal neighbours to steps and says why.
 func (o *optimiser) plan(requests []float64, f forecast.Forecast) Plan {
 	p := Plan{}
-	last := o.before
+	last := o.previous
 	use, requested := 0.0, 0.0
 	for i := 0; i < len(requests); {
 		j := i + 1
@@ -120,7 +120,7 @@ func (o *optimiser) plan(requests []float64, f forecast.Forecast) Plan {
 		p.Risk += step.Risk
 		step.Risk /= weight
 		step.Reason = o.reason(step, last, o.cells[peak].from)
-		if step.Request != last && (i > 0 || o.before > 0) {
+		if step.Request != last && (i > 0 || o.previous > 0) {
 			p.Changes++
 		}
 		last = step.Request

@@ -81,8 +81,8 @@ func (c cell) risk(request float64) float64 {
 	return sum / float64(len(c.steps))
 }
 
-// perCell is the number of steps of a cell that are looked at: finer ones say the same again.
-const perCell = 60
+// maxCurvesPerCell is the number of steps of a cell that are looked at: finer ones say the same again.
+const maxCurvesPerCell = 60
 
 // cells cuts a forecast, with the margin on top, at whole hours. A first part of an hour joins the hour after it, and a
 // last one the hour before, so that no step is shorter than an hour.
@@ -111,7 +111,7 @@ func newCell(f forecast.Forecast, i, j int, margin float64) cell {
 		from: f.Start.Add(time.Duration(i) * f.Step), to: f.Start.Add(time.Duration(j) * f.Step),
 		weight: float64(j-i) / float64(len(f.Values)),
 	}
-	stride := max(1, (j-i)/perCell)
+	stride := max(1, (j-i)/maxCurvesPerCell)
 	for k := i; k < j; k += stride {
 		q := f.Values[k].Ordered()
 		for l := range q {

@@ -133,7 +133,7 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 			return level * scale
 		})
 		s := DefaultSettings()
-		s.Changes, s.Price = rng.IntN(MostChanges+1), math.Exp(3*rng.NormFloat64())
+		s.Changes, s.Price = rng.IntN(MaxChanges+1), math.Exp(3*rng.NormFloat64())
 		before := 0.0
 		if rng.IntN(3) > 0 && s.Changes > 0 {
 			before = scale * math.Exp(2*rng.NormFloat64())

@@ -17,10 +17,10 @@ import (
 const (
 	// MinStep is the shortest planned step.
 	MinStep = time.Hour
-	// MostChanges bounds the planned changes of a day.
-	MostChanges = 8
-	// MostReactions bounds the reactions of a day.
-	MostReactions = 6
+	// MaxChanges bounds the planned changes of a day.
+	MaxChanges = 8
+	// MaxReactions bounds the reactions of a day.
+	MaxReactions = 6
 	// MinDelay is the shortest time between use passing the request and the reaction to it.
 	MinDelay = 2 * time.Minute
 )
@@ -38,9 +38,9 @@ type Settings struct {
 	MinMove series.Ratio
 	// MaxDrop is the largest share of the request that one planned step gives up, above MinMove and below 1.
 	MaxDrop series.Ratio
-	// Changes is the number of planned changes in any 24 hours of one plan, 0 to MostChanges.
+	// Changes is the number of planned changes in any 24 hours of one plan, 0 to MaxChanges.
 	Changes int
-	// Reactions is the number of reactions in a day in UTC, 0 to MostReactions.
+	// Reactions is the number of reactions in a day in UTC, 0 to MaxReactions.
 	Reactions int
 	// Delay is how long after use passed the request a reaction comes; MinDelay or more.
 	Delay time.Duration
@@ -51,8 +51,8 @@ type Settings struct {
 // DefaultSettings are those that Crane uses where no others are named.
 func DefaultSettings() Settings {
 	return Settings{
-		Price: 1.7, Margin: 0.02, ChangeCost: 0.003, MinMove: 0.10, MaxDrop: 0.5, Changes: MostChanges,
-		Reactions: MostReactions, Delay: MinDelay, Raise: 0.10,
+		Price: 1.7, Margin: 0.02, ChangeCost: 0.003, MinMove: 0.10, MaxDrop: 0.5, Changes: MaxChanges,
+		Reactions: MaxReactions, Delay: MinDelay, Raise: 0.10,
 	}
 }
 
@@ -69,8 +69,8 @@ func (s Settings) Validate() error {
 	within("change cost", s.ChangeCost, 0, 1e6)
 	within("smallest move", float64(s.MinMove), 0, 0.5)
 	within("largest drop", float64(s.MaxDrop), 0.05, 0.99)
-	within("changes a day", float64(s.Changes), 0, MostChanges)
-	within("reactions a day", float64(s.Reactions), 0, MostReactions)
+	within("changes a day", float64(s.Changes), 0, MaxChanges)
+	within("reactions a day", float64(s.Reactions), 0, MaxReactions)
 	within("raise", float64(s.Raise), 0, 1)
 	if s.MaxDrop <= s.MinMove {
 		errs = append(errs, fmt.Errorf("largest drop %v: must be above the smallest move %v", s.MaxDrop, s.MinMove))

@@ -33,11 +33,11 @@ func DefaultPlan() Plan {
 // HPA's settings in a replay, those of kube-controller-manager: sync period and stabilisation; and how old what it sees is, which is
 // metrics-server's resolution of 15 s and as long a window again.
 const (
-	syncPeriod    = 15 * time.Second
-	stabilisation = 300 * time.Second
-	metricDelay   = 30 * time.Second
-	// room is how far maxReplicas is above the pods that the 95th percentile needs, so that it binds nobody.
-	room = 20
+	syncPeriod          = 15 * time.Second
+	stabilizationWindow = 300 * time.Second
+	metricDelay         = 30 * time.Second
+	// maxReplicasFactor is how far maxReplicas is above the pods that the 95th percentile needs, so that it binds nobody.
+	maxReplicasFactor = 20
 )
 
 // Result is what one scaler did on one series with one kind of pod.
@@ -50,7 +50,7 @@ type Result struct {
 	Score
 	// Seasonal tells whether the forecast followed a season at the end; Why is what spoke for or against it. Of "ehpa" only.
 	Seasonal bool
-	Why      string
+	Reason   string
 }
 
 // Compare replays every scaler over a series in every setting of a plan.
@@ -59,16 +59,16 @@ func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
 	if !(p95 > 0) {
 		return nil, fmt.Errorf("%s: its 95th percentile is %v, so nothing scales", name, p95)
 	}
-	foresight := newMemo(auto.NewModel(load.Step))
+	foresight := newForecastCache(auto.NewModel(load.Step))
 	var out []Result
 	for _, pods := range plan.Pods {
 		for _, startup := range plan.Startups {
 			cfg := Config{
 				Capacity: p95 / (float64(pods) * plan.Target), Target: plan.Target, Startup: startup, Delay: metricDelay, Sync: syncPeriod,
-				Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilisation),
-				Bounds: scaling.Bounds{Min: 1, Max: int32(pods * room)}, Warmup: plan.Warmup,
+				Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilizationWindow),
+				Bounds: scaling.Bounds{Min: 1, Max: int32(pods * maxReplicasFactor)}, Warmup: plan.Warmup,
 			}
-			ahead, err := NewAhead(cfg, foresight.replay())
+			ahead, err := NewPredictive(cfg, foresight.newForecaster())
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -82,7 +82,7 @@ func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
 				}
 				r := Result{Series: name, Scaler: s.Name(), Pods: pods, Startup: startup, Score: score}
 				if s == Scaler(ahead) {
-					r.Seasonal, r.Why = ahead.seasonal(), ahead.Choice().Why
+					r.Seasonal, r.Reason = ahead.seasonal(), ahead.Choice().Reason
 				}
 				out = append(out, r)
 			}

@@ -53,8 +53,8 @@ func (c Config) Validate() error {
 	return c.Bounds.Validate()
 }
 
-// View is what a scaler sees in a round.
-type View struct {
+// ScalerInput is what a scaler sees in a round.
+type ScalerInput struct {
 	Now time.Time
 	// Current is the number of replicas, Pods their samples as an HPA sees them (Pod.Use in the unit of the series, Pod.Request
 	// the capacity).
@@ -69,7 +69,7 @@ type Scaler interface {
 	// Observe is told a sample; NaN is a gap.
 	Observe(at time.Time, load float64)
 	// Propose returns what it asks for, and the least that it allows.
-	Propose(v View) (proposals []scaling.Proposal, floor int32)
+	Propose(v ScalerInput) (proposals []scaling.Proposal, floor int32)
 }
 
 // Score is what a scaler did.
@@ -92,19 +92,19 @@ func Run(cfg Config, load series.Series, scaler Scaler) (Score, error) {
 	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
 		return Score{}, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
 	}
-	w := world{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds}
+	w := simulation{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds}
 	begin := load.Start.Add(cfg.Warmup)
 	w.observe(begin)
-	w.replicas = min(max(scaling.ForLoad(w.at(begin), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
+	w.replicas = min(max(scaling.ReplicasForLoad(w.loadAt(begin), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
 	w.ready = w.replicas
 	for now := begin; now.Before(load.End()); now = now.Add(cfg.Sync) {
-		w.round(now)
+		w.step(now)
 	}
 	return w.score, nil
 }
 
-// world is the state of a replay.
-type world struct {
+// simulation is the state of a replay.
+type simulation struct {
 	cfg     Config
 	bounds  scaling.Bounds
 	load    series.Series
@@ -112,38 +112,38 @@ type world struct {
 	history scaling.History
 
 	replicas, ready int32
-	starting        []batch // in order of time
-	seen            int     // samples the scaler was told
+	starting        []startingPods // in order of time
+	observed        int            // samples the scaler was told
 	pods            []scaling.Pod
 	score           Score
 }
 
-// batch are replicas that were asked for together.
-type batch struct {
+// startingPods are replicas that were asked for together.
+type startingPods struct {
 	at   time.Time
 	pods int32
 }
 
-// round is one sync of the HPA and the time up to the next one.
-func (w *world) round(now time.Time) {
+// step is one sync of the HPA and the time up to the next one.
+func (w *simulation) step(now time.Time) {
 	for len(w.starting) > 0 && !now.Before(w.starting[0].at.Add(w.cfg.Startup)) {
 		w.ready += w.starting[0].pods
 		w.starting = w.starting[1:]
 	}
 	w.observe(now)
-	proposals, floor := w.scaler.Propose(View{Now: now, Current: w.replicas, Pods: w.samples(now)})
+	proposals, floor := w.scaler.Propose(ScalerInput{Now: now, Current: w.replicas, Pods: w.podSamples(now)})
 	bounds := w.bounds
 	bounds.Min = min(max(bounds.Min, floor), bounds.Max)
 	decision, err := scaling.Decide(&w.history, w.cfg.Behavior, bounds, now, w.replicas, proposals)
 	if err == nil && decision.Replicas != w.replicas {
-		w.history.Scaled(now, w.replicas, decision.Replicas)
+		w.history.RecordScaling(now, w.replicas, decision.Replicas)
 		w.scale(now, decision.Replicas)
 		w.score.Scalings++
 	}
 	if w.cfg.Startup == 0 {
 		w.ready, w.starting = w.replicas, nil
 	}
-	current := w.at(now)
+	current := w.loadAt(now)
 	if series.IsGap(current) {
 		return
 	}
@@ -154,9 +154,9 @@ func (w *world) round(now time.Time) {
 	}
 }
 
-func (w *world) scale(now time.Time, to int32) {
+func (w *simulation) scale(now time.Time, to int32) {
 	if to > w.replicas {
-		w.starting = append(w.starting, batch{now, to - w.replicas})
+		w.starting = append(w.starting, startingPods{now, to - w.replicas})
 	}
 	for gone := w.replicas - to; gone > 0; {
 		if n := len(w.starting); n > 0 {
@@ -175,19 +175,19 @@ func (w *world) scale(now time.Time, to int32) {
 }
 
 // observe tells the scaler what has become visible.
-func (w *world) observe(now time.Time) {
-	for w.seen < len(w.load.Values) && !w.load.Time(w.seen).Add(w.cfg.Delay).After(now) {
-		w.scaler.Observe(w.load.Time(w.seen), w.load.Values[w.seen])
-		w.seen++
+func (w *simulation) observe(now time.Time) {
+	for w.observed < len(w.load.Values) && !w.load.Time(w.observed).Add(w.cfg.Delay).After(now) {
+		w.scaler.Observe(w.load.Time(w.observed), w.load.Values[w.observed])
+		w.observed++
 	}
 }
 
-// samples are the pods as the HPA sees them: the load that is Delay old, shared by those that are ready.
-func (w *world) samples(now time.Time) []scaling.Pod {
-	seen := w.at(now.Add(-w.cfg.Delay))
+// podSamples are the pods as the HPA sees them: the load that is Delay old, shared by those that are ready.
+func (w *simulation) podSamples(now time.Time) []scaling.Pod {
+	seen := w.loadAt(now.Add(-w.cfg.Delay))
 	w.pods = w.pods[:0]
 	for range w.ready {
-		w.pods = append(w.pods, scaling.Pod{Use: seen / float64(w.ready), Request: w.cfg.Capacity})
+		w.pods = append(w.pods, scaling.Pod{Usage: seen / float64(w.ready), Request: w.cfg.Capacity})
 	}
 	for range w.replicas - w.ready {
 		w.pods = append(w.pods, scaling.Pod{State: scaling.Unready, Request: w.cfg.Capacity})
@@ -195,8 +195,8 @@ func (w *world) samples(now time.Time) []scaling.Pod {
 	return w.pods
 }
 
-// at returns the load at a time; NaN outside of the series.
-func (w *world) at(t time.Time) float64 {
+// loadAt returns the load at a time; NaN outside of the series.
+func (w *simulation) loadAt(t time.Time) float64 {
 	i := int(t.Sub(w.load.Start) / w.load.Step)
 	if t.Before(w.load.Start) || i >= len(w.load.Values) {
 		return series.Gap()

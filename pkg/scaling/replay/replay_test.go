@@ -18,7 +18,7 @@ import (
 func config() Config {
 	return Config{
 		Capacity: 1, Target: 0.7, Startup: time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
-		Behavior: scaling.DefaultBehavior(stabilisation), Bounds: scaling.Bounds{Min: 1, Max: 1000}, Warmup: time.Hour,
+		Behavior: scaling.DefaultBehavior(stabilizationWindow), Bounds: scaling.Bounds{Min: 1, Max: 1000}, Warmup: time.Hour,
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAheadOfADailyJump(t *testing.T) {
 	if by["ehpa"].ReplicaHours > 1.1*by["reactive"].ReplicaHours {
 		t.Errorf("replica hours: reactive %v, ehpa %v", by["reactive"].ReplicaHours, by["ehpa"].ReplicaHours)
 	}
-	if !by["ehpa"].Seasonal || by["ehpa"].Why == "" || by["oracle"].UnderCapacityMinutes > 0 {
+	if !by["ehpa"].Seasonal || by["ehpa"].Reason == "" || by["oracle"].UnderCapacityMinutes > 0 {
 		t.Errorf("ehpa %+v, oracle %+v", by["ehpa"], by["oracle"])
 	}
 	if report.Total[1].Scaler != "ehpa" || report.Total[1].Kind != KindSeasonal || *report.Total[1].UnderCapacityRatio > 1./3 {
@@ -127,14 +127,14 @@ func TestAheadOfADailyJump(t *testing.T) {
 	}
 }
 
-// poisoned forwards what a model may know and fails the test where it is told of the future.
-type poisoned struct {
+// orderCheckingModel forwards what a model may know and fails the test where it is told of the future.
+type orderCheckingModel struct {
 	t   *testing.T
 	m   *auto.Model
 	now time.Time
 }
 
-func (p *poisoned) Observe(at time.Time, v float64) {
+func (p *orderCheckingModel) Observe(at time.Time, v float64) {
 	if at.Before(p.now) {
 		p.t.Errorf("sample of %s after that of %s", at, p.now)
 	}
@@ -142,7 +142,9 @@ func (p *poisoned) Observe(at time.Time, v float64) {
 	p.m.Observe(at, v)
 }
 
-func (p *poisoned) Forecast(h time.Duration) (forecast.Forecast, error) { return p.m.Forecast(h) }
+func (p *orderCheckingModel) Forecast(h time.Duration) (forecast.Forecast, error) {
+	return p.m.Forecast(h)
+}
 
 // TestAheadSeesNothingLater changes the future of a series: what was decided before it stays the same.
 func TestAheadSeesNothingLater(t *testing.T) {
@@ -156,11 +158,11 @@ func TestAheadSeesNothingLater(t *testing.T) {
 			}
 			return 10 + 8*math.Sin(float64(m)/229)
 		})
-		ahead, err := NewAhead(cfg, &poisoned{t: t, m: auto.NewModel(time.Minute)})
+		ahead, err := NewPredictive(cfg, &orderCheckingModel{t: t, m: auto.NewModel(time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := &recorder{Scaler: ahead, until: load.Time(cut)}
+		rec := &recordingScaler{Scaler: ahead, until: load.Time(cut)}
 		if _, err := Run(cfg, load, rec); err != nil {
 			t.Fatal(err)
 		}
@@ -177,13 +179,13 @@ func TestAheadSeesNothingLater(t *testing.T) {
 	}
 }
 
-type recorder struct {
+type recordingScaler struct {
 	Scaler
 	until   time.Time
 	current []int32
 }
 
-func (r *recorder) Propose(v View) ([]scaling.Proposal, int32) {
+func (r *recordingScaler) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 	if v.Now.Before(r.until) {
 		r.current = append(r.current, v.Current)
 	}

@@ -23,7 +23,7 @@ type Row struct {
 	ScoredHours          float64 `json:"scoredHours"`
 	// Seasonal and Why are of "ehpa" only.
 	Seasonal bool   `json:"seasonal,omitempty"`
-	Why      string `json:"why,omitempty"`
+	Reason   string `json:"why,omitempty"`
 }
 
 // Kinds of series that a Total sums up.
@@ -56,7 +56,7 @@ func NewReport(results []Result) Report {
 		report.Series = append(report.Series, Row{
 			Name: r.Series, Scaler: r.Scaler, Pods: r.Pods, StartupSeconds: r.Startup.Seconds(),
 			UnderCapacityMinutes: r.UnderCapacity.Minutes(), ReplicaHours: r.ReplicaHours, Scalings: r.Scalings,
-			ScoredHours: r.Scored.Hours(), Seasonal: r.Seasonal, Why: r.Why,
+			ScoredHours: r.Scored.Hours(), Seasonal: r.Seasonal, Reason: r.Reason,
 		})
 	}
 	for _, kind := range []string{KindSeasonal, KindOther} {

@@ -28,8 +28,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// writersAtOnce is how many requests make and change objects at once.
-const writersAtOnce = 16
+// maxConcurrentWrites is how many requests make and change objects at once.
+const maxConcurrentWrites = 16
 
 const (
 	replicas = 4
@@ -96,7 +96,7 @@ func (c *cluster) fill(ctx context.Context) error {
 
 func (c *cluster) each(ctx context.Context, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writersAtOnce)
+	group.SetLimit(maxConcurrentWrites)
 	for i := range c.scalers {
 		group.Go(func() error { return do(ctx, i) })
 	}
@@ -145,7 +145,7 @@ func (c *cluster) scaler(i int) *autoscalingv1alpha1.EffectiveHorizontalPodAutos
 func (c *cluster) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
-	if err := c.each(ctx, c.play); err != nil {
+	if err := c.each(ctx, c.writeStatuses); err != nil {
 		return err
 	}
 	fmt.Printf("start: %d autoscalers have their HPA and their prediction after %v\n", c.scalers, time.Since(c.began).Round(time.Second))
@@ -166,8 +166,8 @@ func (c *cluster) settle(ctx context.Context) error {
 	}
 }
 
-// play waits for what craned makes of an autoscaler, and writes what others say of it.
-func (c *cluster) play(ctx context.Context, i int) error {
+// writeStatuses waits for what craned makes of an autoscaler, and writes what others say of it.
+func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 	h := &autoscalingv2.HorizontalPodAutoscaler{}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	for c.client.Get(ctx, c.key(i, "ehpa-"), h) != nil || c.client.Get(ctx, c.key(i, "ehpa-"), tsp) != nil {

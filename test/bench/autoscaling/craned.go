@@ -18,10 +18,10 @@ import (
 
 // craned is the process that is measured; its log is a file.
 type craned struct {
-	cmd   *exec.Cmd
-	log   *os.File
-	ended chan struct{}
-	err   error // how it ended; to be looked at after ended
+	cmd  *exec.Cmd
+	log  *os.File
+	done chan struct{}
+	err  error // how it ended; to be looked at after ended
 }
 
 func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*craned, error) {
@@ -33,7 +33,7 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 	if err != nil {
 		return nil, err
 	}
-	d := &craned{log: log, ended: make(chan struct{})}
+	d := &craned{log: log, done: make(chan struct{})}
 	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
 		"--kubeconfig="+kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=effectivehpa", "--webhook-enabled=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
@@ -48,7 +48,7 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 	}
 	go func() {
 		d.err = d.cmd.Wait()
-		close(d.ended)
+		close(d.done)
 	}()
 	return d, nil
 }
@@ -68,6 +68,6 @@ func (d *craned) stop() error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	<-d.ended
+	<-d.done
 	return d.err
 }

@@ -68,17 +68,17 @@ func run(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		<-d.ended
+		<-d.done
 		cancel()
 	}()
 	if err := c.settle(ctx); err != nil {
 		return errors.Join(err, d.tail())
 	}
-	return quietly(ctx, o, c, d)
+	return measureQuiet(ctx, o, c, d)
 }
 
-// quietly looks at what happens while nothing does.
-func quietly(ctx context.Context, o options, c *cluster, d *craned) error {
+// measureQuiet looks at what happens while nothing does.
+func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 	before, err := measure.Writes(ctx, c.rest)
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ type cluster struct {
 	control *controlplane.ControlPlane
 	client  client.Client
 	rest    rest.Interface
-	// said is how it was made.
-	said string
+	// description is how it was made.
+	description string
 }
 
 func startCluster(ctx context.Context, o options, scratch string) (*cluster, error) {
@@ -84,8 +84,8 @@ func (c *cluster) fill(ctx context.Context) error {
 	if err := c.each(ctx, c.workloads, func(ctx context.Context, i int) error { return c.client.Create(ctx, c.deployment(i)) }); err != nil {
 		return err
 	}
-	c.said = fmt.Sprintf("%d Deployments in %d namespaces, made in %v", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
-	sayf("cluster: %s", c.said)
+	c.description = fmt.Sprintf("%d Deployments in %d namespaces, made in %v", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
+	logf("cluster: %s", c.description)
 	return nil
 }
 

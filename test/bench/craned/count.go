@@ -15,13 +15,13 @@ import (
 // progressInterval is the time between two lines that say how far something is.
 const progressInterval = 15 * time.Second
 
-// sayf prints a line of progress, with the time.
-func sayf(format string, args ...any) {
+// logf prints a line of progress, with the time.
+func logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().UTC().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
-// counted is what had happened at one time.
-type counted struct {
+// counters is what had happened at one time.
+type counters struct {
 	at      time.Time
 	queries int64
 	writes  map[string]int64
@@ -30,8 +30,8 @@ type counted struct {
 	peak                       int64
 }
 
-func (m *measurement) count(ctx context.Context) (counted, error) {
-	c := counted{at: time.Now()}
+func (m *measurement) count(ctx context.Context) (counters, error) {
+	c := counters{at: time.Now()}
 	var err error
 	if c.queries, err = m.data.requests(ctx); err != nil {
 		return c, err
@@ -53,21 +53,21 @@ func (m *measurement) count(ctx context.Context) (counted, error) {
 }
 
 // since is what has happened between an earlier time and this one; the peak is that of all time.
-func (c counted) since(before counted) counted {
+func (c counters) since(before counters) counters {
 	writes := map[string]int64{}
 	for key, n := range c.writes {
 		if d := n - before.writes[key]; d != 0 {
 			writes[key] = d
 		}
 	}
-	return counted{
+	return counters{
 		at: c.at, queries: c.queries - before.queries, writes: writes, peak: c.peak,
 		craned: c.craned - before.craned, server: c.server - before.server, prometheus: c.prometheus - before.prometheus,
 	}
 }
 
 // total is all writes.
-func (c counted) total() int64 {
+func (c counters) total() int64 {
 	sum := int64(0)
 	for _, n := range c.writes {
 		sum += n
@@ -76,7 +76,7 @@ func (c counted) total() int64 {
 }
 
 // spent says in one line what has been spent since an earlier time.
-func (c counted) spent(before counted) string {
+func (c counters) spent(before counters) string {
 	d := c.since(before)
 	return fmt.Sprintf("%v: %d queries, %d writes; CPU of craned %v, of the API server %v, of Prometheus %v; peak of craned %d MiB",
 		c.at.Sub(before.at).Round(time.Second), d.queries, d.total(), d.craned.Round(100*time.Millisecond),
@@ -86,8 +86,8 @@ func (c counted) spent(before counted) string {
 // table is what the run has found out, a line for each figure.
 type table struct{ rows [][3]string }
 
-// note adds a figure; aim is empty where there is none.
-func (t *table) note(figure, measured, aim string) {
+// add adds a figure; aim is empty where there is none.
+func (t *table) add(figure, measured, aim string) {
 	t.rows = append(t.rows, [3]string{figure, measured, aim})
 }
 

@@ -24,8 +24,8 @@ type data struct {
 	url   string
 	cmd   *exec.Cmd
 	stdin io.Closer
-	// said is what it is and how it was made.
-	said string
+	// description is what it is and how it was made.
+	description string
 }
 
 // openData writes the history unless there is one that reaches to now, with the generator of the bench of history, and
@@ -46,20 +46,20 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 			"-pods-per-workload", strconv.Itoa(o.podsPerWorkload), "-end", strconv.FormatInt(end.Unix(), 10),
 		}
 	}
-	d := &data{said: fmt.Sprintf("%d containers, %d days at %v, of an earlier run", o.workloads*o.podsPerWorkload, o.days, o.scrape)}
+	d := &data{description: fmt.Sprintf("%d containers, %d days at %v, of an earlier run", o.workloads*o.podsPerWorkload, o.days, o.scrape)}
 	if !kept {
 		if err := d.write(ctx, o, end, exec.CommandContext(ctx, tool, args("build")...)); err != nil {
 			return nil, err
 		}
 	}
-	sayf("data set: %s", d.said)
+	logf("data set: %s", d.description)
 	return d, d.serve(exec.CommandContext(ctx, tool, args("serve")...))
 }
 
 // write writes the history, and what it is and when it ends beside it.
 func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.Cmd) error {
 	began := time.Now()
-	mark := filepath.Join(o.dir, o.mark())
+	mark := filepath.Join(o.dir, o.markName())
 	if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -69,16 +69,16 @@ func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.
 		return fmt.Errorf("writing the history: %w", err)
 	}
 	go func() { ended <- build.Wait() }()
-	err := follow(ctx, ended, func() { sayf("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
+	err := waitWithProgress(ctx, ended, func() { logf("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
-	d.said = fmt.Sprintf("%d containers, %d days at %v, written in %v", o.workloads*o.podsPerWorkload, o.days, o.scrape, time.Since(began).Round(time.Second))
+	d.description = fmt.Sprintf("%d containers, %d days at %v, written in %v", o.workloads*o.podsPerWorkload, o.days, o.scrape, time.Since(began).Round(time.Second))
 	return os.WriteFile(mark, []byte(end.Format(time.RFC3339)), 0o600)
 }
 
-// follow waits for the end of something, and tells every now and then that it goes on.
-func follow(ctx context.Context, ended <-chan error, tell func()) error {
+// waitWithProgress waits for the end of something, and tells every now and then that it goes on.
+func waitWithProgress(ctx context.Context, ended <-chan error, tell func()) error {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
@@ -118,14 +118,14 @@ func (d *data) serve(server *exec.Cmd) (err error) {
 // long the same history serves one run after the other.
 const dataAhead = 24 * time.Hour
 
-// mark is the file that says when a history of this size ends.
-func (o options) mark() string {
+// markName is the file that says when a history of this size ends.
+func (o options) markName() string {
 	return fmt.Sprintf("end-%d-%d-%d-%d-%v", o.workloads, o.podsPerWorkload, o.namespaces, o.days, o.scrape)
 }
 
 // keptData is when the history that is there ends; ok is false where there is none, or it has ended.
 func keptData(o options) (end time.Time, ok bool) {
-	raw, err := os.ReadFile(filepath.Join(o.dir, o.mark()))
+	raw, err := os.ReadFile(filepath.Join(o.dir, o.markName()))
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -85,9 +85,9 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	m := measurement{options: o, data: data, cluster: c, craned: d}
-	m.table.note("data set", data.said, "")
-	m.table.note("cluster", c.said, "")
-	for _, part := range []func(context.Context) error{m.pass, m.again, m.quietly, m.rollOut} {
+	m.table.add("data set", data.description, "")
+	m.table.add("cluster", c.description, "")
+	for _, part := range []func(context.Context) error{m.pass, m.secondPass, m.measureIdle, m.rollOut} {
 		if err := part(ctx); err != nil {
 			m.table.print()
 			return errors.Join(err, d.tail())

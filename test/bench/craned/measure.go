@@ -61,22 +61,24 @@ func (m *measurement) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.table.note("one pass of Resource, from the rule to its status", wallOf(before, after), "5 min")
-	m.table.note("  recommendations, of them ready", fmt.Sprintf("%d, %d", all, ready), "")
+	m.table.add("one pass of Resource, from the rule to its status", wallOf(before, after), "5 min")
+	m.table.add("  recommendations, of them ready", fmt.Sprintf("%d, %d", all, ready), "")
 	m.spent("  ", after.since(before))
 	if after, err = m.settle(ctx); err != nil {
 		return err
 	}
-	m.table.note("until the last workload was annotated", wallOf(before, after), "")
+	m.table.add("until the last workload was annotated", wallOf(before, after), "")
 	m.writes(after.since(before), all)
-	m.table.note("  peak memory of craned", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+	m.table.add("  peak memory of craned", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
 	if err := errors.Join(<-profiled, <-profiled); err != nil {
 		return err
 	}
 	return m.craned.profile(ctx, m.profiles, "heap.pb.gz", "heap?gc=1")
 }
 
-func wallOf(before, after counted) string { return after.at.Sub(before.at).Round(time.Second).String() }
+func wallOf(before, after counters) string {
+	return after.at.Sub(before.at).Round(time.Second).String()
+}
 
 // ready counts the Recommendations, and those with a number.
 func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
@@ -93,13 +95,13 @@ func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
 }
 
 // spent notes what a pass took.
-func (m *measurement) spent(indent string, d counted) {
-	m.table.note(indent+"queries", fmt.Sprint(d.queries), "")
-	m.table.note(indent+"CPU of craned, the API server, Prometheus", fmt.Sprintf("%.0f s, %.0f s, %.0f s", d.craned.Seconds(), d.server.Seconds(), d.prometheus.Seconds()), "")
+func (m *measurement) spent(indent string, d counters) {
+	m.table.add(indent+"queries", fmt.Sprint(d.queries), "")
+	m.table.add(indent+"CPU of craned, the API server, Prometheus", fmt.Sprintf("%.0f s, %.0f s, %.0f s", d.craned.Seconds(), d.server.Seconds(), d.prometheus.Seconds()), "")
 }
 
 // writes notes what was written of each of so many Recommendations.
-func (m *measurement) writes(d counted, of int) {
+func (m *measurement) writes(d counters, of int) {
 	share := func(n int64) string { return fmt.Sprintf("%.3f", float64(n)/float64(max(1, of))) }
 	others := maps.Clone(d.writes)
 	sum := func(verbs ...string) (n int64) {
@@ -112,10 +114,10 @@ func (m *measurement) writes(d counted, of int) {
 	objects := sum("POST recommendations", "PATCH recommendations", "PUT recommendations", "APPLY recommendations")
 	statuses := sum("PATCH recommendations/status", "PUT recommendations/status", "APPLY recommendations/status")
 	annotations := sum("APPLY deployments", "PATCH deployments", "PUT deployments")
-	m.table.note("  writes of the object, for each recommendation", share(objects), "1")
-	m.table.note("  writes of its status, likewise", share(statuses), "1")
-	m.table.note("  writes of the annotated workload, likewise", share(annotations), "1")
-	m.table.note("  all other writes", fmt.Sprintf("%d: %s", d.total()-objects-statuses-annotations, listed(others)), "")
+	m.table.add("  writes of the object, for each recommendation", share(objects), "1")
+	m.table.add("  writes of its status, likewise", share(statuses), "1")
+	m.table.add("  writes of the annotated workload, likewise", share(annotations), "1")
+	m.table.add("  all other writes", fmt.Sprintf("%d: %s", d.total()-objects-statuses-annotations, listed(others)), "")
 }
 
 // listed is a map of counts as text.
@@ -128,7 +130,7 @@ func listed(counts map[string]int64) string {
 }
 
 // settle waits until nothing has been written for some seconds, and returns what was counted when the last write was seen.
-func (m *measurement) settle(ctx context.Context) (counted, error) {
+func (m *measurement) settle(ctx context.Context) (counters, error) {
 	last, err := m.count(ctx)
 	if err != nil {
 		return last, err
@@ -148,8 +150,8 @@ func (m *measurement) settle(ctx context.Context) (counted, error) {
 	return last, nil
 }
 
-// again runs a second round, in which the numbers are those of the first or next to it.
-func (m *measurement) again(ctx context.Context) error {
+// secondPass runs a second round, in which the numbers are those of the first or next to it.
+func (m *measurement) secondPass(ctx context.Context) error {
 	before, err := m.count(ctx)
 	if err != nil {
 		return err
@@ -163,32 +165,32 @@ func (m *measurement) again(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.table.note("a second pass, in which hardly anything has changed", wallOf(before, after), "")
+	m.table.add("a second pass, in which hardly anything has changed", wallOf(before, after), "")
 	m.spent("  ", after.since(before))
 	if after, err = m.settle(ctx); err != nil {
 		return err
 	}
 	d := after.since(before)
-	m.table.note("  writes", fmt.Sprintf("%d: %s", d.total(), listed(d.writes)), "")
-	m.table.note("  peak memory of craned since its start", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+	m.table.add("  writes", fmt.Sprintf("%d: %s", d.total(), listed(d.writes)), "")
+	m.table.add("  peak memory of craned since its start", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
 	return nil
 }
 
 // complete waits for the end of a round, and tells how far it is.
-func (m *measurement) complete(ctx context.Context, what string, round int32, before counted) (counted, error) {
+func (m *measurement) complete(ctx context.Context, what string, round int32, before counters) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.bound)
 	defer cancel()
 	rule := &analysisv1alpha1.RecommendationRule{}
 	told := time.Now()
 	for {
 		if err := m.cluster.client.Get(ctx, client.ObjectKey{Name: ruleName}, rule); err != nil {
-			return counted{}, err
+			return counters{}, err
 		}
 		if rule.Status.RunNumber >= round {
 			return m.count(ctx)
 		}
 		if err := m.craned.alive(); err != nil {
-			return counted{}, err
+			return counters{}, err
 		}
 		if time.Since(told) >= progressInterval {
 			now, err := m.count(ctx)
@@ -196,21 +198,21 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 				return now, err
 			}
 			d := now.since(before).writes
-			sayf("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
+			logf("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
 			told = time.Now()
 		}
 		if err := sleep(ctx, time.Second); err != nil {
-			return counted{}, fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
+			return counters{}, fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
 		}
 	}
 }
 
-// quietly looks while nothing changes.
-func (m *measurement) quietly(ctx context.Context) error {
+// measureIdle looks while nothing changes.
+func (m *measurement) measureIdle(ctx context.Context) error {
 	if m.quiet <= 0 {
 		return nil
 	}
-	sayf("looking for %v while nothing changes", m.quiet)
+	logf("looking for %v while nothing changes", m.quiet)
 	// What it reads to measure is small beside what it measures, so it looks at the begin and at the end alone.
 	before, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {
@@ -233,9 +235,9 @@ func (m *measurement) quietly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := counted{writes: after}.since(counted{writes: before})
-	m.table.note(fmt.Sprintf("%v in which nothing changes", m.quiet), "", "")
-	m.table.note("  writes but leases", strings.TrimSpace(fmt.Sprintf("%d %s", d.total(), listed(d.writes))), "0")
-	m.table.note("  craned", fmt.Sprintf("%.4f of a core", (used-cpu).Seconds()/wall.Seconds()), "0.02")
+	d := counters{writes: after}.since(counters{writes: before})
+	m.table.add(fmt.Sprintf("%v in which nothing changes", m.quiet), "", "")
+	m.table.add("  writes but leases", strings.TrimSpace(fmt.Sprintf("%d %s", d.total(), listed(d.writes))), "0")
+	m.table.add("  craned", fmt.Sprintf("%.4f of a core", (used-cpu).Seconds()/wall.Seconds()), "0.02")
 	return nil
 }

@@ -35,9 +35,9 @@ func (m *measurement) rollOut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sayf("roll-out %d of %d of %d workloads, %v so far", done+1, m.rollOuts, m.rolled, time.Since(began).Round(time.Second))
+		logf("roll-out %d of %d of %d workloads, %v so far", done+1, m.rollOuts, m.rolled, time.Since(began).Round(time.Second))
 		if n := done + 1; n%first == 0 || n == m.rollOuts {
-			if late, err = m.held(ctx); err != nil {
+			if late, err = m.heapInUse(ctx); err != nil {
 				return err
 			}
 			if early == 0 {
@@ -46,14 +46,14 @@ func (m *measurement) rollOut(ctx context.Context) error {
 			heaps = append(heaps, fmt.Sprintf("%d: %.1f", n, float64(late)/(1<<20)))
 		}
 	}
-	m.table.note(fmt.Sprintf("%d of %d roll-outs of %d workloads", done, m.rollOuts, m.rolled), time.Since(began).Round(time.Second).String(), "")
-	m.table.note("  heap after a collection, MiB, after roll-out", fmt.Sprint(heaps), "")
-	m.table.note(fmt.Sprintf("  growth from roll-out %d to the last", first), fmt.Sprintf("%+.1f %%", 100*(float64(late)/float64(max(1, early))-1)), "10 %")
+	m.table.add(fmt.Sprintf("%d of %d roll-outs of %d workloads", done, m.rollOuts, m.rolled), time.Since(began).Round(time.Second).String(), "")
+	m.table.add("  heap after a collection, MiB, after roll-out", fmt.Sprint(heaps), "")
+	m.table.add(fmt.Sprintf("  growth from roll-out %d to the last", first), fmt.Sprintf("%+.1f %%", 100*(float64(late)/float64(max(1, early))-1)), "10 %")
 	return m.craned.profile(ctx, m.profiles, "heap-rolled.pb.gz", "heap?gc=1")
 }
 
-// held is the heap after a collection, when what was written has arrived.
-func (m *measurement) held(ctx context.Context) (int64, error) {
+// heapInUse is the heap after a collection, when what was written has arrived.
+func (m *measurement) heapInUse(ctx context.Context) (int64, error) {
 	if err := m.craned.alive(); err != nil {
 		return 0, err
 	}

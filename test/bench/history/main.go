@@ -71,7 +71,7 @@ func run(ctx context.Context) error {
 		if !known {
 			return fmt.Errorf("into %q: want histograms or profiles", *into)
 		}
-		return measure(ctx, cfg, shape, *dir, reader)
+		return measureRead(ctx, cfg, shape, *dir, reader)
 	}
 	return fmt.Errorf("role %q: want read, recommend, build or serve", *role)
 }

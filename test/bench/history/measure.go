@@ -23,9 +23,9 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// measure reads the data set, building it first if there is none, and prints the table.
-func measure(ctx context.Context, cfg prometheus.Config, s shape, dir string, read reader) error {
-	built, fresh, err := ensure(ctx, s, dir, filepath.Join(dir, s.String()))
+// measureRead reads the data set, building it first if there is none, and prints the table.
+func measureRead(ctx context.Context, cfg prometheus.Config, s shape, dir string, read reader) error {
+	built, fresh, err := ensureDataset(ctx, s, dir, filepath.Join(dir, s.String()))
 	if err != nil {
 		return fmt.Errorf("building the data set: %w", err)
 	}
@@ -47,12 +47,12 @@ func measure(ctx context.Context, cfg prometheus.Config, s shape, dir string, re
 	return nil
 }
 
-// ensure builds the data set in a process of its own unless it is there, and returns what was written.
-func ensure(ctx context.Context, s shape, dir, data string) (stats promserver.BackfillStats, fresh bool, err error) {
+// ensureDataset builds the data set in a process of its own unless it is there, and returns what was written.
+func ensureDataset(ctx context.Context, s shape, dir, data string) (stats promserver.BackfillStats, fresh bool, err error) {
 	raw, err := os.ReadFile(filepath.Join(data, ready))
 	if err != nil {
 		fresh = true
-		cmd := self(ctx, "build", dir, s)
+		cmd := command(ctx, "build", dir, s)
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		fmt.Fprintln(os.Stderr, "building the data set", data)
 		begin := time.Now()
@@ -67,8 +67,8 @@ func ensure(ctx context.Context, s shape, dir, data string) (stats promserver.Ba
 	return stats, fresh, json.Unmarshal(raw, &stats)
 }
 
-// self is this program in another role.
-func self(ctx context.Context, role, dir string, s shape) *exec.Cmd {
+// command is this program in another role.
+func command(ctx context.Context, role, dir string, s shape) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-role", role, "-dir", dir, "-containers", strconv.Itoa(s.containers),
 		"-namespaces", strconv.Itoa(s.namespaces), "-days", strconv.Itoa(s.days), "-scrape", s.scrape.String(),
 		"-pods-per-workload", strconv.Itoa(s.podsPerWorkload), "-current="+strconv.FormatBool(s.current),
@@ -78,14 +78,14 @@ func self(ctx context.Context, role, dir string, s shape) *exec.Cmd {
 	return cmd
 }
 
-// child is the Prometheus process.
-type child struct {
+// serverProcess is the Prometheus process.
+type serverProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-func startServer(ctx context.Context, dir string, s shape) (*child, string, error) {
-	cmd := self(ctx, "serve", dir, s)
+func startServer(ctx context.Context, dir string, s shape) (*serverProcess, string, error) {
+	cmd := command(ctx, "serve", dir, s)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -98,7 +98,7 @@ func startServer(ctx context.Context, dir string, s shape) (*child, string, erro
 	if err := cmd.Start(); err != nil {
 		return nil, "", err
 	}
-	c := &child{cmd: cmd, stdin: stdin}
+	c := &serverProcess{cmd: cmd, stdin: stdin}
 	address, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		_, stopErr := c.stop()
@@ -107,7 +107,7 @@ func startServer(ctx context.Context, dir string, s shape) (*child, string, erro
 	return c, strings.TrimSpace(address), nil
 }
 
-func (c *child) stop() (*syscall.Rusage, error) {
+func (c *serverProcess) stop() (*syscall.Rusage, error) {
 	c.stdin.Close()
 	err := c.cmd.Wait()
 	usage, _ := c.cmd.ProcessState.SysUsage().(*syscall.Rusage)

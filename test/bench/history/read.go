@@ -81,7 +81,7 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 			Namespace: s.namespace(w * s.podsPerWorkload), APIVersion: "apps/v1", Kind: "Deployment", Name: deployment(w),
 		}})
 	}
-	seen := &counting{UsageReader: source, pods: map[metrics.ContainerKey]bool{}}
+	seen := &countingReader{UsageReader: source, pods: map[metrics.ContainerKey]bool{}}
 	begin := time.Now()
 	usage, err := profile.Collect(ctx, profile.Source{Usage: seen, OOMs: source}, profile.Request{
 		Workloads: workloads, End: s.end, Length: s.end.Sub(s.start()),
@@ -99,8 +99,8 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 	}}, nil
 }
 
-// counting counts what passes through it.
-type counting struct {
+// countingReader counts what passes through it.
+type countingReader struct {
 	metrics.UsageReader
 	pods    map[metrics.ContainerKey]bool
 	samples int64
@@ -108,7 +108,7 @@ type counting struct {
 }
 
 // Usage implements metrics.UsageReader.
-func (n *counting) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+func (n *countingReader) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
 	return n.UsageReader.Usage(ctx, req, func(c metrics.Chunk) error {
 		n.pods[c.Key] = true
 		n.samples += int64(len(c.Series.Values))

@@ -41,7 +41,7 @@ func measureRecommend(ctx context.Context, s shape, dir, crane string) (err erro
 	if err := os.RemoveAll(data); err != nil {
 		return err
 	}
-	built, _, err := ensure(ctx, s, dir, data)
+	built, _, err := ensureDataset(ctx, s, dir, data)
 	if err != nil {
 		return fmt.Errorf("building the data set: %w", err)
 	}

@@ -81,7 +81,7 @@ func (c *cluster) fill(ctx context.Context, o options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := range o.autoscalers {
-		group.Go(func() error { return c.make(ctx, i, o) })
+		group.Go(func() error { return c.createAutoscaler(ctx, i, o) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *cluster) fill(ctx context.Context, o options) error {
 	return nil
 }
 
-func (c *cluster) make(ctx context.Context, i int, o options) error {
+func (c *cluster) createAutoscaler(ctx context.Context, i int, o options) error {
 	target := keyOf(i, o, "")
 	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: target.TargetNamespace, Name: target.TargetName}}
 	ref := &ehpa.Spec.ScaleTargetRef

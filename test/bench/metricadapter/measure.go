@@ -46,19 +46,19 @@ func (a *adapter) measure(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	through := way{"through the API server", config.Host, config}
+	through := route{"through the API server", config.Host, config}
 	itself := rest.CopyConfig(config)
 	itself.Host, itself.TLSClientConfig.Insecure, itself.TLSClientConfig.CAData = a.address, true, nil
-	straight := way{"of the adapter itself", a.address, itself}
+	straight := route{"of the adapter itself", a.address, itself}
 	began := time.Now()
-	for _, w := range []way{straight, through} {
+	for _, w := range []route{straight, through} {
 		if err := w.await(ctx, o); err != nil {
 			return err
 		}
 	}
 	fmt.Printf("served %v after the start\n", time.Since(began).Round(100*time.Millisecond))
-	for _, w := range []way{straight, through} {
-		if err := a.round(ctx, o, w); err != nil {
+	for _, w := range []route{straight, through} {
+		if err := a.measureRoute(ctx, o, w); err != nil {
 			return err
 		}
 	}
@@ -74,8 +74,8 @@ func (a *adapter) measure(ctx context.Context, o options) error {
 	return nil
 }
 
-// way is one to ask for metrics.
-type way struct {
+// route is one to ask for metrics.
+type route struct {
 	name, host string
 	config     *rest.Config
 }
@@ -95,7 +95,7 @@ func paths(i int, o options) []string {
 	return out
 }
 
-func (w way) await(ctx context.Context, o options) error {
+func (w route) await(ctx context.Context, o options) error {
 	client, err := rest.HTTPClientFor(w.config)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (w way) await(ctx context.Context, o options) error {
 	}
 }
 
-func (w way) ask(ctx context.Context, client *http.Client, path string) error {
+func (w route) ask(ctx context.Context, client *http.Client, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.host+path, http.NoBody)
 	if err != nil {
 		return err
@@ -132,9 +132,9 @@ func (w way) ask(ctx context.Context, client *http.Client, path string) error {
 	return err
 }
 
-// round asks for everything, and prints what the client saw and what the adapter tells of itself.
-func (a *adapter) round(ctx context.Context, o options, w way) error {
-	before, err := a.told(ctx)
+// measureRoute asks for everything, and prints what the client saw and what the adapter tells of itself.
+func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
+	before, err := a.readFigures(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (a *adapter) round(ctx context.Context, o options, w way) error {
 		return err
 	}
 	elapsed := time.Since(began)
-	after, err := a.told(ctx)
+	after, err := a.readFigures(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,46 +182,46 @@ func (a *adapter) round(ctx context.Context, o options, w way) error {
 		float64(len(all))/elapsed.Seconds(), float64((usedAfter-used).Microseconds())/float64(len(all)))
 	fmt.Printf("  seen by the client: p50 %v, p99 %v\n", all[len(all)/2], all[len(all)*99/100])
 	fmt.Printf("  in the handler: p50 at most %v, p99 at most %v, of %d\n",
-		within(before.handler, after.handler, 0.5), within(before.handler, after.handler, 0.99), after.handler.GetSampleCount()-before.handler.GetSampleCount())
+		quantileBound(before.handler, after.handler, 0.5), quantileBound(before.handler, after.handler, 0.99), after.handler.GetSampleCount()-before.handler.GetSampleCount())
 	fmt.Printf("  requests of the adapter to the Kubernetes API: %.0f\n", after.requests-before.requests)
 	return nil
 }
 
-// told is what the adapter tells of itself.
-type told struct {
+// adapterFigures is what the adapter tells of itself.
+type adapterFigures struct {
 	handler  *dto.Histogram // of answers with a value
 	requests float64
 }
 
-func (a *adapter) told(ctx context.Context) (told, error) {
+func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 	admin := a.control.Config()
 	admin.TLSClientConfig.Insecure, admin.TLSClientConfig.CAData = true, nil
 	client, err := rest.HTTPClientFor(admin)
 	if err != nil {
-		return told{}, err
+		return adapterFigures{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.address+"/metrics", http.NoBody)
 	if err != nil {
-		return told{}, err
+		return adapterFigures{}, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return told{}, err
+		return adapterFigures{}, err
 	}
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)
 	if err != nil {
-		return told{}, err
+		return adapterFigures{}, err
 	}
-	var out told
+	var out adapterFigures
 	for _, m := range families["crane_metric_adapter_request_duration_seconds"].GetMetric() {
 		if strings.Contains(m.String(), `"crane"`) && strings.Contains(m.String(), `"200"`) {
 			out.handler = m.GetHistogram()
 		}
 	}
 	if out.handler == nil {
-		return told{}, errors.New("the adapter tells nothing of its handler")
+		return adapterFigures{}, errors.New("the adapter tells nothing of its handler")
 	}
 	for _, m := range families["crane_metric_adapter_kubernetes_requests_total"].GetMetric() {
 		out.requests += m.GetCounter().GetValue()
@@ -229,8 +229,8 @@ func (a *adapter) told(ctx context.Context) (told, error) {
 	return out, nil
 }
 
-// within is the bound of the bucket that holds a quantile of what came between two readings.
-func within(before, after *dto.Histogram, quantile float64) time.Duration {
+// quantileBound is the bound of the bucket that holds a quantile of what came between two readings.
+func quantileBound(before, after *dto.Histogram, quantile float64) time.Duration {
 	total := float64(after.GetSampleCount() - before.GetSampleCount())
 	had := map[float64]uint64{}
 	for _, b := range before.GetBucket() {

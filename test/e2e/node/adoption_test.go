@@ -29,10 +29,10 @@ import (
 // kernel then kills for lack of memory gets back what it had.
 func TestAdoption(t *testing.T) {
 	n := node.Start(t, node.Options{})
-	a := adopter{Node: n, cgroups: n.Cgroups(t), client: craned(t, n)}
+	a := adoptionFixture{Node: n, cgroups: n.Cgroups(t), client: startCraned(t, n)}
 	t.Run("in-place", func(t *testing.T) {
-		a.deploy(t, "adopted", "pause", nil)
-		pod := a.lower(t, "adopted")
+		a.createDeployment(t, "adopted", "pause", nil)
+		pod := a.awaitLowered(t, "adopted")
 		after := n.Await(t, pod, "says its new size", func(p *corev1.Pod) bool {
 			r := p.Status.ContainerStatuses[0].Resources
 			return r != nil && r.Limits.Cpu().MilliValue() == 200 && r.Limits.Memory().Value() == 64<<20
@@ -44,8 +44,8 @@ func TestAdoption(t *testing.T) {
 	t.Run("rolled-back", func(t *testing.T) {
 		// What a container says at its end lies in a file that is empty until then, and a new one after a restart.
 		const signal = "/dev/termination-log"
-		a.deploy(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
-		pod := a.lower(t, "touchy")
+		a.createDeployment(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
+		pod := a.awaitLowered(t, "touchy")
 		if _, err := n.Exec(t, pod, "/nodekit", "cgroups", "write", signal, "go"); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func TestAdoption(t *testing.T) {
 	})
 }
 
-// craned starts one that adopts without delay, with the rights that config/rbac gives it, and returns a client.
-func craned(t *testing.T, n *node.Node) client.Client {
+// startCraned starts one that adopts without delay, with the rights that config/rbac gives it, and returns a client.
+func startCraned(t *testing.T, n *node.Node) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
@@ -97,15 +97,15 @@ func craned(t *testing.T, n *node.Node) client.Client {
 	return c
 }
 
-// adopter is a node with a craned.
-type adopter struct {
+// adoptionFixture is a node with a craned.
+type adoptionFixture struct {
 	*node.Node
 	cgroups *node.Cgroups
 	client  client.Client
 }
 
-// deploy makes a Deployment of one pod on the node, of which half is recommended.
-func (a adopter) deploy(t *testing.T, name, program string, args []string) {
+// createDeployment makes a Deployment of one pod on the node, of which half is recommended.
+func (a adoptionFixture) createDeployment(t *testing.T, name, program string, args []string) {
 	t.Helper()
 	one, labels := int32(1), map[string]string{"app": name}
 	pod := a.Pod(name, program, args, node.Resources("100m", "64Mi"), node.Resources("400m", "128Mi"))
@@ -141,8 +141,8 @@ func (a adopter) deploy(t *testing.T, name, program string, args []string) {
 	}
 }
 
-// lower waits until the pod has been lowered, in its cgroups too, and returns it as it was seen first.
-func (a adopter) lower(t *testing.T, name string) *corev1.Pod {
+// awaitLowered waits until the pod has been lowered, in its cgroups too, and returns it as it was seen first.
+func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
 	a.Eventually(t, "a pod that runs", func() error {
@@ -161,7 +161,7 @@ func (a adopter) lower(t *testing.T, name string) *corev1.Pod {
 }
 
 // eventually polls a Recommendation until it is as wanted.
-func (a adopter) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
+func (a adoptionFixture) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
 	t.Helper()
 	a.Eventually(t, what, func() error {
 		rec := &analysisv1alpha1.Recommendation{}

@@ -38,13 +38,13 @@ func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	t.Helper()
 	c := &Cgroups{node: n, owner: t}
 	if n.Machine() {
-		c.start(t)
+		c.startDaemonSet(t)
 	}
 	return c
 }
 
-// start starts the DaemonSet.
-func (c *Cgroups) start(t testing.TB) {
+// startDaemonSet starts the DaemonSet.
+func (c *Cgroups) startDaemonSet(t testing.TB) {
 	t.Helper()
 	n := c.node
 	labels := map[string]string{"app": "cgroups-" + n.Name()}
@@ -83,11 +83,11 @@ func (c *Cgroups) start(t testing.TB) {
 			c.owner.Errorf("delete DaemonSet: %v", err)
 		}
 	})
-	n.Eventually(t, "pod of the DaemonSet", func() error { return c.find(t) })
+	n.Eventually(t, "pod of the DaemonSet", func() error { return c.findPod(t) })
 }
 
-// find looks the pod up: that of a DaemonSet is replaced where it ended.
-func (c *Cgroups) find(t testing.TB) error {
+// findPod looks the pod up: that of a DaemonSet is replaced where it ended.
+func (c *Cgroups) findPod(t testing.TB) error {
 	t.Helper()
 	pods, err := c.node.Client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app=cgroups-" + c.node.Name()})
 	if err != nil {
@@ -173,12 +173,12 @@ func Group(pod *corev1.Pod) string {
 // Read returns the content of a file without the last newline.
 func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
 	t.Helper()
-	out, err := c.read(t, file)
+	out, err := c.readFiles(t, file)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
-// read returns the contents of files, one after the other.
-func (c *Cgroups) read(t testing.TB, files ...string) (string, error) {
+// readFiles returns the contents of files, one after the other.
+func (c *Cgroups) readFiles(t testing.TB, files ...string) (string, error) {
 	t.Helper()
 	if c.node.Machine() {
 		return c.exec(t, append([]string{"read"}, files...)...)
@@ -199,11 +199,11 @@ func (c *Cgroups) read(t testing.TB, files ...string) (string, error) {
 func (c *Cgroups) exec(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	if c.pod == nil {
-		c.start(t)
+		c.startDaemonSet(t)
 	}
 	out, err := c.node.Exec(t, c.pod, append([]string{"/nodekit", "cgroups"}, args...)...)
 	if err != nil {
-		return "", errors.Join(err, c.find(t))
+		return "", errors.Join(err, c.findPod(t))
 	}
 	return out, nil
 }
@@ -241,7 +241,7 @@ func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 	t.Helper()
 	file := func(controller, name string) string { return c.Dir(controller, parts...) + "/" + name }
 	if c.node.Cgroup() == 1 {
-		out, err := c.read(t, file("cpu", "cpu.cfs_quota_us"), file("cpu", "cpu.cfs_period_us"), file("memory", "memory.limit_in_bytes"),
+		out, err := c.readFiles(t, file("cpu", "cpu.cfs_quota_us"), file("cpu", "cpu.cfs_period_us"), file("memory", "memory.limit_in_bytes"),
 			file("cpuset", "cpuset.cpus"))
 		if err != nil {
 			return Limits{}, err
@@ -249,7 +249,7 @@ func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 		lines := strings.Split(out, "\n")
 		return parseLimits(lines[0], lines[1], lines[2], lines[3])
 	}
-	out, err := c.read(t, file("", "cpu.max"), file("", "memory.max"), file("", "cpuset.cpus.effective"))
+	out, err := c.readFiles(t, file("", "cpu.max"), file("", "memory.max"), file("", "cpuset.cpus.effective"))
 	if err != nil {
 		return Limits{}, err
 	}

@@ -14,7 +14,7 @@ import (
 func testConformance(t *testing.T, cgroups *node.Cgroups) {
 	for _, c := range conformance.Cases(false) {
 		t.Run(c.Name, func(t *testing.T) {
-			got, err := cgroups.Play(t, c.Steps)
+			got, err := cgroups.RunSteps(t, c.Steps)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ import (
 // TestNative is what a node of the host's own cgroup version does.
 func TestNative(t *testing.T) {
 	// CPU 0 for everybody, the others may be had exclusively.
-	suite(t, node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"}))
+	runSuite(t, node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"}))
 }
 
 // TestCRIO is what a node of the host's own cgroup version does with CRI-O in the place of containerd.
@@ -33,7 +33,7 @@ func TestCRIO(t *testing.T) {
 	if err != nil || !strings.HasPrefix(object.Status.NodeInfo.ContainerRuntimeVersion, "cri-o://") {
 		t.Errorf("the runtime is %q, %v", object.Status.NodeInfo.ContainerRuntimeVersion, err)
 	}
-	suite(t, n)
+	runSuite(t, n)
 }
 
 // TestMachine is what a node with cgroup version 2 does in a virtual machine, on whatever host.
@@ -42,7 +42,7 @@ func TestMachine(t *testing.T) {
 		t.Skip("an emulated machine takes minutes, and one run of many failed for no reason found yet")
 	}
 	n := node.Start(t, node.Options{Machine: true, Cgroup: 2, CPUManagerPolicy: "static", ReservedCPUs: "0"})
-	cgroups := suite(t, n)
+	cgroups := runSuite(t, n)
 	t.Run("answers-as-the-simulated-kernel", func(t *testing.T) { testConformance(t, cgroups) })
 }
 
@@ -57,8 +57,8 @@ func TestMachineOfVersion1(t *testing.T) {
 	t.Run("resizes", func(t *testing.T) { testResize(t, n, cgroups) })
 }
 
-// suite shows on a node of any kind that it is a real one, and returns the access to its cgroups.
-func suite(t *testing.T, n *node.Node) *node.Cgroups {
+// runSuite shows on a node of any kind that it is a real one, and returns the access to its cgroups.
+func runSuite(t *testing.T, n *node.Node) *node.Cgroups {
 	t.Helper()
 	cgroups := n.Cgroups(t)
 	t.Run("runs", func(t *testing.T) { testRuns(t, n) })
@@ -169,7 +169,7 @@ func testThrottle(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 		return nil
 	})
 	n.Eventually(t, "reports of the hog", func() error {
-		reports, err := readReports(t, n, pod)
+		reports, err := readHogReports(t, n, pod)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ type hogReport struct {
 	Allowed int     `json:"allowed"`
 }
 
-func readReports(t *testing.T, n *node.Node, pod *corev1.Pod) ([]hogReport, error) {
+func readHogReports(t *testing.T, n *node.Node, pod *corev1.Pod) ([]hogReport, error) {
 	logs, err := n.Logs(t, pod)
 	if err != nil {
 		return nil, err
@@ -225,13 +225,13 @@ func testExclusive(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 		if err != nil {
 			return err
 		}
-		if mine.CPUs != "1" || others.CPUs == before.CPUs || overlap(t, mine.CPUs, others.CPUs) {
+		if mine.CPUs != "1" || others.CPUs == before.CPUs || cpusOverlap(t, mine.CPUs, others.CPUs) {
 			return fmt.Errorf("the exclusive pod has CPUs %q, the other %q, before %q", mine.CPUs, others.CPUs, before.CPUs)
 		}
 		return nil
 	})
 	n.Eventually(t, "the hog sees one CPU", func() error {
-		reports, err := readReports(t, n, exclusive)
+		reports, err := readHogReports(t, n, exclusive)
 		if err == nil && (len(reports) == 0 || reports[len(reports)-1].Allowed != 1) {
 			err = fmt.Errorf("reports are %+v", reports)
 		}
@@ -271,8 +271,8 @@ func testWrite(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	n.Eventually(t, "a write", func() error { return cgroups.Write(t, path, before) })
 }
 
-// overlap tells whether two lists of CPUs share one.
-func overlap(t *testing.T, a, b string) bool {
+// cpusOverlap tells whether two lists of CPUs share one.
+func cpusOverlap(t *testing.T, a, b string) bool {
 	t.Helper()
 	in, err1 := nodeinit.ParseCPUs(a)
 	of, err2 := nodeinit.ParseCPUs(b)

@@ -11,5 +11,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(node.Main(m, node.Setup{Machines: true, Systemd: os.Getenv(recordEnv) != ""}))
+	os.Exit(node.Main(m, node.Setup{VirtualMachines: true, Systemd: os.Getenv(recordEnv) != ""}))
 }

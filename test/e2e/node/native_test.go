@@ -130,8 +130,8 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestNodeThatDies: when a node's kubelet ends, the node ends, and its name is free for another.
-func TestNodeThatDies(t *testing.T) {
+// TestNodeEndsWithKubelet: when a node's kubelet ends, the node ends, and its name is free for another.
+func TestNodeEndsWithKubelet(t *testing.T) {
 	n := node.Start(t, node.Options{Name: "mortal"})
 	if err := n.Kill("kubelet"); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,8 @@ import (
 // Options describe a node; the zero value is the fastest kind that the host can.
 type Options = realnode.NodeOptions
 
-// buildBound is for a cold build cache.
-const buildBound = 15 * time.Minute
+// buildTimeout is for a cold build cache.
+const buildTimeout = 15 * time.Minute
 
 // shared is what all tests of the package run on.
 var shared struct {
@@ -52,8 +52,8 @@ var shared struct {
 
 // Setup says what the tests of a package need beside nodes of the host's own cgroup version.
 type Setup struct {
-	// Machines downloads the kernel of virtual machines, if it is not kept yet. Short tests have no such machines.
-	Machines bool
+	// VirtualMachines downloads the kernel of virtual machines, if it is not kept yet. Short tests have no such machines.
+	VirtualMachines bool
 	// Systemd downloads that of virtual machines as well.
 	Systemd bool
 	// Commands of this module are to be had as images, under the name that Image returns.
@@ -69,7 +69,7 @@ func Main(m *testing.M, setup Setup) int {
 			return m.Run()
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
+	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
 	set, err := assets.ForTest(ctx, sandbox.Inside())
 	if err != nil {
@@ -81,7 +81,7 @@ func Main(m *testing.M, setup Setup) int {
 		return 1
 	}
 	flag.Parse() //nolint:revive // As TestMain, whose part this is, has to before it asks for -short.
-	if setup.Machines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
+	if setup.VirtualMachines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "no virtual machines:", err)

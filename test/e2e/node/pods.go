@@ -22,8 +22,8 @@ import (
 
 // Bounds of a wait for a pod; an emulated machine is twenty times slower than this one.
 const (
-	nativeBound   = 60 * time.Second
-	emulatedBound = 5 * time.Minute
+	nativeTimeout   = 60 * time.Second
+	emulatedTimeout = 5 * time.Minute
 	// Asking costs something as well: a program in a pod of an emulated machine takes seconds to start.
 	nativePoll   = 100 * time.Millisecond
 	emulatedPoll = 2 * time.Second
@@ -48,24 +48,24 @@ func (n *Node) Pod(name, program string, args []string, requests, limits corev1.
 	}
 }
 
-// Watcher returns a pod that does nothing and sees the files of the node below WatcherRoot, and its processes.
-func (n *Node) Watcher(name string) *corev1.Pod {
+// HostPod returns a pod that does nothing and sees the files of the node below HostRoot, and its processes.
+func (n *Node) HostPod(name string) *corev1.Pod {
 	pod := n.Pod(name, "cgroups", []string{"stay"}, nil, nil)
 	pod.Spec.HostPID = true
 	c := &pod.Spec.Containers[0]
 	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-	c.VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: WatcherRoot}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: HostRoot}}
 	pod.Spec.Volumes = []corev1.Volume{hostPath("host", "/")}
 	return pod
 }
 
-// WatcherRoot is where a Watcher has the node's files.
-const WatcherRoot = "/host"
+// HostRoot is where a Watcher has the node's files.
+const HostRoot = "/host"
 
 // ExecOnNode runs a program of the node's own from a Watcher and returns what it prints.
 func (n *Node) ExecOnNode(t testing.TB, watcher *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
-	return n.Exec(t, watcher, append([]string{"/nodekit", "cgroups", "in", WatcherRoot}, command...)...)
+	return n.Exec(t, watcher, append([]string{"/nodekit", "cgroups", "in", HostRoot}, command...)...)
 }
 
 // Resources is a list of CPU and memory quantities; an empty one is left out.
@@ -80,16 +80,16 @@ func Resources(cpu, memory string) corev1.ResourceList {
 	return list
 }
 
-// bound is how long a wait on this node may take.
-func (n *Node) bound() time.Duration {
+// waitTimeout is how long a wait on this node may take.
+func (n *Node) waitTimeout() time.Duration {
 	if n.Machine() {
-		return emulatedBound
+		return emulatedTimeout
 	}
-	return nativeBound
+	return nativeTimeout
 }
 
-// poll is the time between two looks at this node.
-func (n *Node) poll() time.Duration {
+// pollInterval is the time between two looks at this node.
+func (n *Node) pollInterval() time.Duration {
 	if n.Machine() {
 		return emulatedPoll
 	}
@@ -125,7 +125,7 @@ func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 // Delete removes the pod and returns when it is gone. A pod that is gone already is fine.
 func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.bound())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
 	defer cancel()
 	pods := n.Client.CoreV1().Pods(pod.Namespace)
 	for {
@@ -139,9 +139,9 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Errorf("delete pod %s: not gone within %s", pod.Name, n.bound())
+			t.Errorf("delete pod %s: not gone within %s", pod.Name, n.waitTimeout())
 			return
-		case <-time.After(n.poll()):
+		case <-time.After(n.pollInterval()):
 		}
 	}
 }
@@ -166,21 +166,21 @@ func (n *Node) Await(t testing.TB, pod *corev1.Pod, what string, ok func(*corev1
 // Eventually polls until check returns nil.
 func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(n.bound())
+	deadline := time.Now().Add(n.waitTimeout())
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, n.bound(), err)
+			t.Fatalf("%s: not within %s: %v", what, n.waitTimeout(), err)
 		}
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("%s: %v", what, err)
 		case <-n.Done():
 			t.Fatalf("%s: node %s has ended: %v", what, n.Name(), err)
-		case <-time.After(n.poll()):
+		case <-time.After(n.pollInterval()):
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
 	// Shorter than what waits for it, so that one that hangs is tried again.
-	ctx, cancel := context.WithTimeout(t.Context(), n.bound()/4)
+	ctx, cancel := context.WithTimeout(t.Context(), n.waitTimeout()/4)
 	defer cancel()
 	request := n.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
@@ -210,7 +210,7 @@ func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, e
 func (n *Node) Logs(t testing.TB, pod *corev1.Pod) (string, error) {
 	t.Helper()
 	// At the end of a test its context is over; that is when logs are wanted most.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.bound())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
 	defer cancel()
 	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(content), err

@@ -57,7 +57,7 @@ func TestRecord(t *testing.T) {
 // serves for all of them.
 type identity struct{ uid, container string }
 
-func recordedAs() map[string]identity {
+func recordedIdentities() map[string]identity {
 	id := func(first string) string { return strings.Repeat(first+"4b5c6d7e8f90a1", 4) }
 	return map[string]identity{
 		"web": {"6f1c2b1a-0d6e-4a9e-9d53-5a7f0f6f1a01", id("01")}, "sort": {"9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02", id("03")},
@@ -89,15 +89,15 @@ func record(t *testing.T, n *node.Node) string {
 	for name, pod := range r.pods {
 		r.pods[name] = n.Await(t, pod, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	}
-	r.pod = n.Run(t, n.Watcher("watcher"))
+	r.pod = n.Run(t, n.HostPod("watcher"))
 	first, begin := r.files(t)
 	time.Sleep(time.Until(begin.Add(recordedSpan)))
 	second, end := r.files(t)
 	maps.DeleteFunc(second, func(path, content string) bool { return first[path] == content })
 	var b strings.Builder
-	b.WriteString(r.head(t))
-	write(&b, 0, first)
-	write(&b, end.Sub(begin), second)
+	b.WriteString(r.header(t))
+	writeMoment(&b, 0, first)
+	writeMoment(&b, end.Sub(begin), second)
 	return r.scrub(t, b.String())
 }
 
@@ -134,7 +134,7 @@ func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 // walk reads all files of these names below a directory.
 func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
-	found := r.exec(t, append([]string{"copy", node.WatcherRoot + "/" + dir}, names...)...)
+	found := r.exec(t, append([]string{"copy", node.HostRoot + "/" + dir}, names...)...)
 	files := map[string]string{}
 	for path, content := range found {
 		files[dir+path] = content
@@ -147,11 +147,11 @@ func (r *recorder) dump(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
 	args := []string{"dump"}
 	for _, path := range paths {
-		args = append(args, node.WatcherRoot+"/"+path)
+		args = append(args, node.HostRoot+"/"+path)
 	}
 	files := map[string]string{}
 	for path, content := range r.exec(t, args...) {
-		files[strings.TrimPrefix(path, node.WatcherRoot+"/")] = content
+		files[strings.TrimPrefix(path, node.HostRoot+"/")] = content
 	}
 	return files
 }
@@ -170,8 +170,8 @@ func (r *recorder) exec(t *testing.T, args ...string) map[string]string {
 	return found
 }
 
-// head says what was recorded, as the node and its programs tell.
-func (r *recorder) head(t *testing.T) string {
+// header says what was recorded, as the node and its programs tell.
+func (r *recorder) header(t *testing.T) string {
 	t.Helper()
 	object, err := r.Client.CoreV1().Nodes().Get(t.Context(), r.Name(), metav1.GetOptions{})
 	if err != nil {
@@ -202,7 +202,7 @@ func (r *recorder) scrub(t *testing.T, text string) string {
 		}
 		text = strings.ReplaceAll(text, own, other)
 	}
-	for name, as := range recordedAs() {
+	for name, as := range recordedIdentities() {
 		pod := r.pods[name]
 		_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 		put(container, as.container)
@@ -217,7 +217,7 @@ func (r *recorder) scrub(t *testing.T, text string) string {
 	return strings.ReplaceAll(text, r.Name(), "node-1")
 }
 
-func write(b *strings.Builder, at time.Duration, files map[string]string) {
+func writeMoment(b *strings.Builder, at time.Duration, files map[string]string) {
 	fmt.Fprintf(b, "== %s ==\n", at.Round(time.Millisecond))
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(b, "-- %s --\n%s", path, files[path])

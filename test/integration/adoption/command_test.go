@@ -104,7 +104,7 @@ func testAdoptCommand(t *testing.T) {
 	}
 	pods := podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi"))
 	did := state(t, ns, "web")
-	if did.Steps != 1 || !did.Current.Is(said.Current) || !did.Before.Is(said.Before) || !did.Earlier.Is(said.Earlier) || did.Owner != said.Owner || did.By != said.By {
+	if did.Steps != 1 || !did.Current.Equal(said.Current) || !did.Previous.Equal(said.Previous) || !did.Original.Equal(said.Original) || did.Owner != said.Owner || did.Recommendation != said.Recommendation {
 		t.Errorf("craned wrote %+v, the dry run said %+v", did, said)
 	}
 	for _, pod := range pods {

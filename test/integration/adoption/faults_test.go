@@ -42,7 +42,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	podsUntil(t, ns, "scaled", "three", func(pods []corev1.Pod) error { return ready(pods, 3) })
 	phase(t, ns, "web", adoption.Resting)
 	onceEach(t, pods, 2)
-	if s := state(t, ns, "web"); s.Steps != 1 || s.Earlier.String() != "app: cpu 1, memory 512Mi" {
+	if s := state(t, ns, "web"); s.Steps != 1 || s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
 	told(t, ns, "web", "AdoptionStep")
@@ -98,7 +98,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	}
 	onceEach(t, podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi")), 2)
 	phase(t, ns, "web", adoption.Resting)
-	if s := state(t, ns, "web"); s.Steps != 1 || !s.Earlier.Is(before.Earlier) || !s.StepAt.Equal(before.StepAt) {
+	if s := state(t, ns, "web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
 		t.Errorf("state %+v, it was %+v", s, before)
 	}
 	podsUntil(t, ns, "web", "ready again", func(pods []corev1.Pod) error { return ready(pods, 6) })
@@ -150,8 +150,8 @@ func TestStateGoesWithItsTarget(t *testing.T) {
 		if err == nil && s.Steps == 0 {
 			err = errors.New("not yet")
 		}
-		if err == nil && s.Earlier.String() != "app: cpu 1, memory 512Mi" {
-			t.Errorf("there was %s before", s.Earlier)
+		if err == nil && s.Original.String() != "app: cpu 1, memory 512Mi" {
+			t.Errorf("there was %s before", s.Original)
 		}
 		return err
 	})

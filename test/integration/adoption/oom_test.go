@@ -24,7 +24,7 @@ func records(ctx context.Context, ns string) ([]oom.Kill, error) {
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: "oom-record"}, &cm); err != nil {
 		return nil, err
 	}
-	l, bad, err := oom.Read(cm.Data["data"])
+	l, bad, err := oom.Parse(cm.Data["data"])
 	if err != nil || len(bad) > 0 {
 		return nil, fmt.Errorf("%w, %v", err, bad)
 	}

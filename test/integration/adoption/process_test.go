@@ -45,7 +45,7 @@ func TestKilledInAStep(t *testing.T) {
 			t.Errorf("pod %s has generation %d, want 2: it was resized twice", p.Name, p.Generation)
 		}
 	}
-	if s := state(t, ns, "web"); s.Steps != 1 || !s.Earlier.Is(before.Earlier) || !s.StepAt.Equal(before.StepAt) {
+	if s := state(t, ns, "web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
 		t.Errorf("state %+v, it was %+v", s, before)
 	}
 }

@@ -91,7 +91,7 @@ func testDown(t *testing.T) {
 		t.Errorf("the template asks for %s", cpu)
 	}
 	s := state(t, ns, "web")
-	if s.Steps != 2 || s.Owner != "owner" || s.Earlier.String() != "app: cpu 1, memory 512Mi" {
+	if s.Steps != 2 || s.Owner != "owner" || s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
 	eventually(t, "an event for each step", func(ctx context.Context) error {
@@ -172,7 +172,7 @@ func testRollBack(t *testing.T) {
 	told(t, ns, "web", "AdoptionRolledBack")
 	// A kill that comes after the watch is over takes the next step back, and the one after that all of them.
 	s := state(t, ns, "web")
-	if !s.Current.Is(s.Before) || !s.Current.Is(s.Earlier) || s.Rollbacks != min(s.Steps, 2) {
+	if !s.Current.Equal(s.Previous) || !s.Current.Equal(s.Original) || s.Rollbacks != min(s.Steps, 2) {
 		t.Errorf("state %+v", s)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 )
 
-// cpuHost is the recorded host of four cores in the zones node0 and node2, with cpusets, and with a pod of the API server's for whose
+// cpuFixture is the recorded host of four cores in the zones node0 and node2, with cpusets, and with a pod of the API server's for whose
 // container main it plays the kubelet.
-type cpuHost struct {
+type cpuFixture struct {
 	t   *testing.T
 	dir string
 	pod *corev1.Pod
@@ -31,9 +31,9 @@ type cpuHost struct {
 // podsGroup is where the recorded host has its pods.
 const podsGroup = "sys/fs/cgroup/kubepods.slice"
 
-func newCPUHost(t *testing.T, c client.Client, node string) *cpuHost {
+func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 	t.Helper()
-	h := &cpuHost{t: t, dir: recordedHost(t)}
+	h := &cpuFixture{t: t, dir: recordedHost(t)}
 	configureKubelet(t, h.dir, "reservedSystemCPUs: \"0\"\n")
 	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: node}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "default"}})
@@ -64,15 +64,15 @@ func newCPUHost(t *testing.T, c client.Client, node string) *cpuHost {
 	return h
 }
 
-func (h *cpuHost) container() string { return strings.Repeat("a7", 32) }
+func (h *cpuFixture) container() string { return strings.Repeat("a7", 32) }
 
-func (h *cpuHost) group() string {
+func (h *cpuFixture) group() string {
 	uid := strings.ReplaceAll(string(h.pod.UID), "-", "_")
 	return fmt.Sprintf("%s/kubepods-pod%s.slice/cri-containerd-%s.scope", podsGroup, uid, h.container())
 }
 
 // others are the containers that the recording has, which no cluster knows.
-func (h *cpuHost) others() []string {
+func (h *cpuFixture) others() []string {
 	var out []string
 	for _, pattern := range []string{"*.slice/cri-containerd-*.scope", "*.slice/*.slice/cri-containerd-*.scope"} {
 		found, err := filepath.Glob(filepath.Join(h.dir, podsGroup, pattern))
@@ -91,7 +91,7 @@ func (h *cpuHost) others() []string {
 	return out
 }
 
-func (h *cpuHost) write(path, text string) {
+func (h *cpuFixture) write(path, text string) {
 	h.t.Helper()
 	file := filepath.Join(h.dir, path)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -103,7 +103,7 @@ func (h *cpuHost) write(path, text string) {
 }
 
 // runs waits until the pod's container runs on the first CPUs, with memory of these zones, and all others run on the rest.
-func (h *cpuHost) runs(own, mems, rest string) {
+func (h *cpuFixture) runs(own, mems, rest string) {
 	h.t.Helper()
 	text := func(path string) string {
 		content, err := os.ReadFile(filepath.Join(h.dir, path))
@@ -130,13 +130,13 @@ func (h *cpuHost) runs(own, mems, rest string) {
 func TestCPUsOfAProcess(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus"))
-	h := newCPUHost(t, c, "cpus")
+	h := newCPUFixture(t, c, "cpus")
 	flags := []string{
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
 	}
 	first := startAgent(t, "cpus", flags...)
 	h.runs("2-3", "2", "0-1")
-	first.says(t, "action=cpu-manager", "outcome=done", "pinned")
+	first.awaitLog(t, "action=cpu-manager", "outcome=done", "pinned")
 	eventually(t, "the event", func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := c.List(ctx, &events, client.InNamespace("cpus")); err != nil {
@@ -171,10 +171,10 @@ func TestCPUsOfAProcess(t *testing.T) {
 func TestCPUsAreTheKubelets(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus-static"))
-	h := newCPUHost(t, c, "cpus-static")
+	h := newCPUFixture(t, c, "cpus-static")
 	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
 	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
-	a.says(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
+	a.awaitLog(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
 	h.runs("", "", "")
 }
 
@@ -183,7 +183,7 @@ func TestCPUsAreTheKubelets(t *testing.T) {
 func TestCPUsOfGocrane(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus-gocrane"))
-	h := newCPUHost(t, c, "cpus-gocrane")
+	h := newCPUFixture(t, c, "cpus-gocrane")
 	h.write("var/lib/kubelet/crane_cpu_manager_state",
 		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, h.pod.UID))
 	h.write(h.group()+"/cpuset.cpus", "2-3")
@@ -194,7 +194,7 @@ func TestCPUsOfGocrane(t *testing.T) {
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
 	}
 	first := startAgent(t, "cpus-gocrane", flags...)
-	first.says(t, "Takes over the CPUs that gocrane's agent has given", "containers=1")
+	first.awaitLog(t, "Takes over the CPUs that gocrane's agent has given", "containers=1")
 	h.runs("2-3", "2", "0-1")
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)

@@ -35,9 +35,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// offering is the part of the agent that offers what is unused, with the agent's own rights, on a node of 16 cores and 64 GiB whose use a
+// elasticFixture is the part of the agent that offers what is unused, with the agent's own rights, on a node of 16 cores and 64 GiB whose use a
 // test says. Its clock is the test's: what takes minutes there takes none here.
-type offering struct {
+type elasticFixture struct {
 	t     *testing.T
 	name  string
 	admin client.Client
@@ -49,9 +49,9 @@ type offering struct {
 	seen  *observe.Latest
 }
 
-func newOffering(t *testing.T, name string) *offering {
+func newElasticFixture(t *testing.T, name string) *elasticFixture {
 	t.Helper()
-	o := &offering{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
+	o := &elasticFixture{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
 	node := newNode(name)
 	create(t, o.admin, node)
 	node.Status.Capacity = corev1.ResourceList{
@@ -67,7 +67,7 @@ func newOffering(t *testing.T, name string) *offering {
 }
 
 // start runs the manager as an agent does.
-func (o *offering) start() {
+func (o *elasticFixture) start() {
 	o.t.Helper()
 	config, err := control.ConfigFor(o.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
@@ -86,7 +86,7 @@ func (o *offering) start() {
 	})
 	m := elasticresource.New(elasticresource.Config{
 		View: watcher, Latest: o.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,
-		Clock: o.clock, Log: logr.Discard(), Did: func(report.Action) {},
+		Clock: o.clock, Log: logr.Discard(), Report: func(report.Action) {},
 		Beat: func(string) {
 			select {
 			case o.beats <- struct{}{}:
@@ -115,7 +115,7 @@ func (o *offering) start() {
 }
 
 // pass lets time pass on the node, each second with a measurement.
-func (o *offering) pass(d time.Duration) {
+func (o *elasticFixture) pass(d time.Duration) {
 	o.t.Helper()
 	for range int(d / time.Second) {
 		s := &observe.Snapshot{At: o.clock.Now()}
@@ -135,14 +135,14 @@ func (o *offering) pass(d time.Duration) {
 	}
 }
 
-func (o *offering) node(ctx context.Context) (*corev1.Node, error) {
+func (o *elasticFixture) node(ctx context.Context) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := o.admin.Get(ctx, client.ObjectKey{Name: o.name}, node)
 	return node, err
 }
 
 // shows waits until the node shows cores, letting time pass; the manager may have decided on what its watch showed before.
-func (o *offering) shows(cores string) {
+func (o *elasticFixture) shows(cores string) {
 	o.t.Helper()
 	eventually(o.t, "the node shows "+cores, func(ctx context.Context) error {
 		node, err := o.node(ctx)
@@ -159,7 +159,7 @@ func (o *offering) shows(cores string) {
 }
 
 // account is what the annotation says of cpu.
-func (o *offering) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
+func (o *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
 	o.t.Helper()
 	node, err := o.node(o.t.Context())
 	if err != nil {
@@ -187,7 +187,7 @@ func elasticPod(namespace, name, node, cores string) *corev1.Pod {
 // TestElasticOffer: the node offers what is unused, a pod is placed on it by its requests, what pods hold is not taken from under them,
 // and a kubelet that sets extended resources to 0 does not keep them there.
 func TestElasticOffer(t *testing.T) {
-	o := newOffering(t, "elastic")
+	o := newElasticFixture(t, "elastic")
 	o.pass(3 * time.Minute)
 	o.pass(4 * time.Minute)
 	// 16 - 3 - 0.3 of margin.
@@ -279,7 +279,7 @@ func TestElasticForecast(t *testing.T) {
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
 	}
 	create(t, admin, template)
-	o := newOffering(t, "forecast")
+	o := newElasticFixture(t, "forecast")
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	t.Cleanup(func() {

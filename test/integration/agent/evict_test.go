@@ -32,18 +32,18 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// scene is a node of its own with a rule that evicts pods of a namespace above 8,000 MiB, with 7 s to end.
-type scene struct {
-	*host
+// evictFixture is a node of its own with a rule that evicts pods of a namespace above 8,000 MiB, with 7 s to end.
+type evictFixture struct {
+	*hostFixture
 
 	name string
 	c    client.Client
 }
 
-func newScene(t *testing.T, name string, used int) *scene {
+func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 	t.Helper()
 	c := newClient(t)
-	s := &scene{host: newHost(t, c, used), name: namespace(t, c, name), c: c}
+	s := &evictFixture{hostFixture: newHostFixture(t, c, used), name: namespace(t, c, name), c: c}
 	action := soon(name)
 	action.Spec.Eviction = &ensurancev1alpha1.EvictionAction{TerminationGracePeriodSeconds: new(int32(7))}
 	q := nodeQOS(name, name, "memory_total_usage", "8000Mi")
@@ -57,20 +57,20 @@ func newScene(t *testing.T, name string, used int) *scene {
 }
 
 // pod runs one with a priority that begins with its size: lower ones go first.
-func (s *scene) pod(name string, mib int) *corev1.Pod {
+func (s *evictFixture) pod(name string, mib int) *corev1.Pod {
 	s.t.Helper()
 	pod := newPod(s.name, name)
 	s.run(s.name, pod, mib)
 	return pod
 }
 
-func (s *scene) agent(flags ...string) *agent {
+func (s *evictFixture) agent(flags ...string) *agent {
 	s.t.Helper()
 	return startAgent(s.t, s.name, append([]string{"--enforce=evict", "--eviction-budget=0", "--host-root=" + s.dir}, flags...)...)
 }
 
 // evicted waits until exactly these are ending.
-func (s *scene) evicted(want ...string) {
+func (s *evictFixture) evicted(want ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
 		got, err := ending(ctx, s.c, s.name)
@@ -81,8 +81,8 @@ func (s *scene) evicted(want ...string) {
 	})
 }
 
-// looks waits until the agent has looked on for some seconds.
-func (a *agent) looks(t *testing.T, seconds float64) {
+// awaitSnapshots waits until the agent has looked on for some seconds.
+func (a *agent) awaitSnapshots(t *testing.T, seconds float64) {
 	t.Helper()
 	first := -1.0
 	eventually(t, "the agent looks on", func(ctx context.Context) error {
@@ -101,8 +101,8 @@ func (a *agent) looks(t *testing.T, seconds float64) {
 	})
 }
 
-// counts waits for a value of a series.
-func (a *agent) counts(t *testing.T, series, want string) {
+// awaitMetric waits for a value of a series.
+func (a *agent) awaitMetric(t *testing.T, series, want string) {
 	t.Helper()
 	eventually(t, series, func(ctx context.Context) error {
 		got, err := a.metric(ctx, series)
@@ -116,7 +116,7 @@ func (a *agent) counts(t *testing.T, series, want string) {
 // TestEvict: the largest of those that may go, with the action's grace period and no other while it ends; static, mirror and DaemonSet pods,
 // critical ones and those that no PodQOS names stay, however large they are.
 func TestEvict(t *testing.T) {
-	s := newScene(t, "evict", 7000)
+	s := newEvictFixture(t, "evict", 7000)
 	small, large := s.pod("small", 500), s.pod("large", 1500)
 	for name, change := range map[string]func(*corev1.Pod){
 		"mirror": func(p *corev1.Pod) {
@@ -134,7 +134,7 @@ func TestEvict(t *testing.T) {
 	}
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	a := s.agent("--audit-file=" + audit)
-	a.says(t, "Rule is calm", "evict/memory")
+	a.awaitLog(t, "Rule is calm", "evict/memory")
 	s.uses(9000)
 	s.evicted("large")
 	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
@@ -146,22 +146,22 @@ func TestEvict(t *testing.T) {
 		t.Errorf("it was not the API of evictions: %+v", large.Status.Conditions)
 	}
 	// Nobody else goes while it ends, however long it takes.
-	a.looks(t, 3)
+	a.awaitSnapshots(t, 3)
 	s.evicted("large")
-	told(t, s.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
-	told(t, s.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
-	a.counts(t, "crane_craneAgent_executor_evict_total", "1")
-	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
+	awaitEvent(t, s.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
+	awaitEvent(t, s.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
+	a.awaitMetric(t, "crane_craneAgent_executor_evict_total", "1")
+	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
 	s.uses(7500)
 	s.end(large)
-	told(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
+	awaitEvent(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
 	// And once more: what is gone gives no credit.
 	s.uses(8300)
 	s.evicted("small")
 	s.end(small)
-	a.looks(t, 3)
+	a.awaitSnapshots(t, 3)
 	s.evicted()
-	told(t, s.c, "Node", "evict", "EvictionWithheld", "nobody to evict", "3 are never evicted")
+	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "nobody to evict", "3 are never evicted")
 	var evicted []string
 	for _, r := range auditLines(t, audit) {
 		if r["action"] == "evict" && r["outcome"] == "done" {
@@ -194,7 +194,7 @@ func auditLines(t *testing.T, path string) (out []map[string]any) {
 
 // TestEvictDisruptionBudget: a pod that a disruption budget keeps stays, or that two do, and the next one goes in its place.
 func TestEvictDisruptionBudget(t *testing.T) {
-	s := newScene(t, "evict-pdb", 9000)
+	s := newEvictFixture(t, "evict-pdb", 9000)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "keep"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
@@ -224,28 +224,28 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	s.pod("last", 1200)
 	a := s.agent()
 	s.evicted("next")
-	told(t, s.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
-	told(t, s.c, "Pod", "twice", "EvictionRefused", "more than one PodDisruptionBudget")
-	a.looks(t, 2)
+	awaitEvent(t, s.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
+	awaitEvent(t, s.c, "Pod", "twice", "EvictionRefused", "more than one PodDisruptionBudget")
+	a.awaitSnapshots(t, 2)
 	s.evicted("next")
-	a.counts(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
+	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
 }
 
 // TestEvictWaterMark: below the scheduler's mark nobody is evicted, whatever the rule says, and the event says so.
 func TestEvictWaterMark(t *testing.T) {
-	s := newScene(t, "evict-mark", 9000)
+	s := newEvictFixture(t, "evict-mark", 9000)
 	s.pod("batch", 1500)
 	a := s.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
-	told(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "nobody is evicted: 56.2 % of memory are used, the water mark is")
-	told(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
-	a.looks(t, 3)
+	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "nobody is evicted: 56.2 % of memory are used, the water mark is")
+	awaitEvent(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
+	a.awaitSnapshots(t, 3)
 	s.evicted()
-	a.counts(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="evict-mark/memory"}`, "1")
+	a.awaitMetric(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="evict-mark/memory"}`, "1")
 }
 
 // TestEvictPreview: a rule in preview says whom it would evict, and counts.
 func TestEvictPreview(t *testing.T) {
-	s := newScene(t, "evict-preview", 9000)
+	s := newEvictFixture(t, "evict-preview", 9000)
 	var q ensurancev1alpha1.NodeQOS
 	q.Name = s.name
 	change(t, s.c, &q, func(q *ensurancev1alpha1.NodeQOS) {
@@ -253,48 +253,48 @@ func TestEvictPreview(t *testing.T) {
 	})
 	s.pod("batch", 1500)
 	a := s.agent()
-	told(t, s.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
-	a.counts(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
-	a.looks(t, 3)
+	awaitEvent(t, s.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
+	a.awaitMetric(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
+	a.awaitSnapshots(t, 3)
 	s.evicted()
-	a.counts(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
-	a.says(t, "action=evict", "outcome=preview", "evict-preview/batch")
+	a.awaitMetric(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
+	a.awaitLog(t, "action=evict", "outcome=preview", "evict-preview/batch")
 }
 
 // TestOutage: while the API server is gone nobody is evicted and nothing written; when it is back the first in order goes and nobody else, and
 // the node gets its taint.
 func TestOutage(t *testing.T) {
-	s := newScene(t, "evict-outage", 7000)
+	s := newEvictFixture(t, "evict-outage", 7000)
 	s.pod("first", 1500)
 	s.pod("second", 1400)
 	a := s.agent("--enforce=evict,taint")
-	a.says(t, "Rule is calm", "evict-outage/memory")
+	a.awaitLog(t, "Rule is calm", "evict-outage/memory")
 	back := outage(t)
 	s.uses(9000)
-	a.says(t, "action=evict", "outcome=failed", "the API server has not")
-	a.says(t, "Cannot say on the node whether it is tight")
+	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
+	a.awaitLog(t, "Cannot say on the node whether it is tight")
 	back()
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
-	a.looks(t, 3)
+	a.awaitSnapshots(t, 3)
 	s.evicted("first")
 }
 
 // TestEvictAnotherPod: one of the same name that is not the one that was meant stays, and so does nobody else's place in order.
 func TestEvictAnotherPod(t *testing.T) {
-	s := newScene(t, "evict-another", 7000)
+	s := newEvictFixture(t, "evict-another", 7000)
 	s.pod("web-0", 1500)
 	client, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	evictor := act.NewEvictor(act.EvictConfig{Client: act.APIEvictions{Client: client}, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {}})
+	evictor := act.NewEvictor(act.EvictorConfig{Client: act.APIEvictionClient{Client: client}, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- evictor.Run(ctx) }()
 	for name, want := range map[string]act.Result{"web-0": act.Gone, "web-1": act.Gone} {
-		evictor.Ask(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: s.name, Name: name}})
-		var out []act.Outcome
+		evictor.Enqueue(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: s.name, Name: name}})
+		var out []act.EvictionOutcome
 		eventually(t, "an answer", func(context.Context) error {
 			if out = append(out, evictor.Drain()...); len(out) == 0 {
 				return errors.New("none yet")
@@ -315,16 +315,16 @@ func TestEvictAnotherPod(t *testing.T) {
 // TestUnfriendly: an API server that refuses every second write, by turns as too busy and with a conflict, makes nothing wrong: the right pod
 // goes and no other, and taints come and go.
 func TestUnfriendly(t *testing.T) {
-	s := newScene(t, "unfriendly", 7000)
+	s := newEvictFixture(t, "unfriendly", 7000)
 	first := s.pod("first", 1500)
 	s.pod("second", 1400)
 	proxy := harness.ServeUnfriendly(t, control)
 	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.says(t, "Rule is calm", "unfriendly/memory")
+	a.awaitLog(t, "Rule is calm", "unfriendly/memory")
 	s.uses(9000)
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
-	a.looks(t, 2)
+	a.awaitSnapshots(t, 2)
 	s.evicted("first")
 	s.uses(1000)
 	s.end(first)
@@ -335,7 +335,7 @@ func TestUnfriendly(t *testing.T) {
 // TestEvictBudget: two agents on two nodes share what may be evicted in the cluster. When a part of it is free again the other one goes on.
 func TestEvictBudget(t *testing.T) {
 	flags := []string{"--eviction-budget=1", "--eviction-budget-window=1h"}
-	one, two := newScene(t, "evict-one", 9000), newScene(t, "evict-two", 9000)
+	one, two := newEvictFixture(t, "evict-one", 9000), newEvictFixture(t, "evict-two", 9000)
 	t.Cleanup(func() {
 		if err := one.c.DeleteAllOf(context.WithoutCancel(t.Context()), &coordinationv1.Lease{}, client.InNamespace("crane-system"), client.HasLabels{"crane.io/eviction-budget"}); err != nil {
 			t.Error(err)
@@ -346,8 +346,8 @@ func TestEvictBudget(t *testing.T) {
 	one.agent(flags...)
 	one.evicted("batch")
 	second := two.agent(flags...)
-	told(t, two.c, "Node", "evict-two", "EvictionWithheld", "the cluster's budget of 1 evictions within 1h0m0s is used up")
-	second.looks(t, 3)
+	awaitEvent(t, two.c, "Node", "evict-two", "EvictionWithheld", "the cluster's budget of 1 evictions within 1h0m0s is used up")
+	second.awaitSnapshots(t, 3)
 	two.evicted()
 	if err := second.Terminate(t); err != nil {
 		t.Fatal(err)
@@ -368,15 +368,15 @@ func TestEvictBudget(t *testing.T) {
 
 // TestEvictRestart: an agent that is killed while its victim ends evicts nobody else at the next start.
 func TestEvictRestart(t *testing.T) {
-	s := newScene(t, "evict-kill", 9000)
+	s := newEvictFixture(t, "evict-kill", 9000)
 	s.pod("first", 1500)
 	s.pod("second", 1400)
 	a := s.agent()
 	s.evicted("first")
 	a.Kill()
 	again := s.agent()
-	again.says(t, "Rule is firing", "evict-kill/memory")
-	again.looks(t, 3)
+	again.awaitLog(t, "Rule is firing", "evict-kill/memory")
+	again.awaitSnapshots(t, 3)
 	s.evicted("first")
 }
 

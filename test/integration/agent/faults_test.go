@@ -40,7 +40,7 @@ func everyFault(_, path string, n int) harness.Fault {
 // TestEveryFault: whatever way an API server refuses writes in, or loses its answers, all ends right: the taint and the condition come and
 // go, exactly the right pods are evicted, the zones and the offer are published, and at the end of the agent nothing is left behind.
 func TestEveryFault(t *testing.T) {
-	s := newScene(t, "faults", 7000)
+	s := newEvictFixture(t, "faults", 7000)
 	configureKubelet(t, s.dir, "kubeReserved: {cpu: \"1\"}\n")
 	node, err := readNode(t.Context(), s.c, s.name)
 	if err != nil {
@@ -55,19 +55,19 @@ func TestEveryFault(t *testing.T) {
 	proxy := harness.ServeFaults(t, control, everyFault)
 	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.says(t, "Rule is calm", "faults/memory")
+	a.awaitLog(t, "Rule is calm", "faults/memory")
 	for _, victim := range []*corev1.Pod{first, second} {
 		s.uses(9000)
 		s.evicted(victim.Name)
 		becomes(t, s.c, s.name, true)
-		a.looks(t, 2)
+		a.awaitSnapshots(t, 2)
 		s.evicted(victim.Name)
 		s.uses(1000)
 		s.end(victim)
 		becomes(t, s.c, s.name, false)
 	}
-	told(t, s.c, "Node", s.name, "NewPodsKeptAway", "rule faults/memory is firing")
-	told(t, s.c, "Node", s.name, "NewPodsWelcome")
+	awaitEvent(t, s.c, "Node", s.name, "NewPodsKeptAway", "rule faults/memory is firing")
+	awaitEvent(t, s.c, "Node", s.name, "NewPodsWelcome")
 	zones := zonesClient(t)
 	o := topologyOf(t, zones, s.name, reserves(1))
 	t.Cleanup(func() {
@@ -99,7 +99,7 @@ func TestEveryFault(t *testing.T) {
 	}
 	calm := becomes(t, s.c, s.name, false)
 	before := quiet()
-	a.looks(t, 3)
+	a.awaitSnapshots(t, 3)
 	if n := quiet(); n != before {
 		t.Errorf("%d writes, then %d", before, n)
 	}
@@ -121,7 +121,7 @@ func TestEveryFault(t *testing.T) {
 // new rules hold, without a restart.
 func TestRulesReinstalled(t *testing.T) {
 	c, definitions := newClient(t), definitionsClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
 	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "reinstalled", true)
@@ -148,7 +148,7 @@ func TestRulesReinstalled(t *testing.T) {
 		t.Cleanup(restore)
 		restores = append(restores, restore)
 	}
-	a.says(t, "The API server does not tell", "NodeQOS", "is not installed")
+	a.awaitLog(t, "The API server does not tell", "NodeQOS", "is not installed")
 	for _, restore := range restores {
 		restore()
 	}

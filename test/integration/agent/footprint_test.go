@@ -22,7 +22,7 @@ func TestFootprint(t *testing.T) {
 	c := newClient(t)
 	node := newNode("footprint")
 	create(t, c, node, nodeQOS("footprint", "footprint", halfUsed, "40"), avoidance("footprint"))
-	h := newHost(t, c, hostMemory/2)
+	h := newHostFixture(t, c, hostMemory/2)
 	ns := namespace(t, c, "footprint")
 	for i := range pods {
 		h.run(node.Name, newPod(ns, fmt.Sprintf("pod-%d", i)), 10)
@@ -36,7 +36,7 @@ func TestFootprint(t *testing.T) {
 		interval = "--collect-interval=1s"
 	}
 	a := startAgent(t, node.Name, "--host-root="+h.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
-	a.says(t, "Rule is firing", "footprint/memory")
+	a.awaitLog(t, "Rule is firing", "footprint/memory")
 	number := func(ctx context.Context, series string) (v float64) {
 		eventually(t, series, func(context.Context) error {
 			text, err := a.metric(ctx, series)

@@ -152,8 +152,8 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 	return a
 }
 
-// says waits until the log has a line with all of these.
-func (a *agent) says(t *testing.T, words ...string) {
+// awaitLog waits until the log has a line with all of these.
+func (a *agent) awaitLog(t *testing.T, words ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the log says %q", words), func(context.Context) error {
 		for line := range strings.Lines(a.Log.String()) {

@@ -22,9 +22,9 @@ import (
 // hostMemory is that of the recorded host, in MiB.
 const hostMemory = 16000
 
-// host is the files of a node whose pods are those of the API server. It plays the kubelet as well: pods run when they are made, and end
+// hostFixture is the files of a node whose pods are those of the API server. It plays the kubelet as well: pods run when they are made, and end
 // when a test says so.
-type host struct {
+type hostFixture struct {
 	dir string
 	t   *testing.T
 	c   client.Client
@@ -36,10 +36,10 @@ const (
 	templateContainer = "044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1"
 )
 
-// newHost has no pods, and uses so many MiB.
-func newHost(t *testing.T, c client.Client, used int) *host {
+// newHostFixture has no pods, and uses so many MiB.
+func newHostFixture(t *testing.T, c client.Client, used int) *hostFixture {
 	t.Helper()
-	h := &host{dir: t.TempDir(), t: t, c: c}
+	h := &hostFixture{dir: t.TempDir(), t: t, c: c}
 	for path, content := range recording(t) {
 		if !strings.Contains(path, "-pod") {
 			h.write(path, content)
@@ -58,7 +58,7 @@ func recording(t *testing.T) map[string]string {
 	return r.Moments[0].Files
 }
 
-func (h *host) write(path, content string) {
+func (h *hostFixture) write(path, content string) {
 	h.t.Helper()
 	file := filepath.Join(h.dir, path)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -71,7 +71,7 @@ func (h *host) write(path, content string) {
 
 // uses says how much of the node's memory is in use, in MiB. It is one write to the file that a reader keeps open, of the same length each
 // time, so that nobody sees a half.
-func (h *host) uses(mib int) {
+func (h *hostFixture) uses(mib int) {
 	h.t.Helper()
 	f, err := os.OpenFile(filepath.Join(h.dir, "proc/meminfo"), os.O_WRONLY, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func meminfo(used int) string {
 
 // run makes a pod in the API server and lets it use so many MiB on the host. Its UID is the one that the API server gives it, or what the
 // kubelet would call it.
-func (h *host) run(node string, pod *corev1.Pod, mib int) {
+func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 	h.t.Helper()
 	pod.Spec.NodeName = node
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "crane.local/nothing:1"}}
@@ -126,7 +126,7 @@ func (h *host) run(node string, pod *corev1.Pod, mib int) {
 }
 
 // forget ends a pod for good, as a kubelet does.
-func (h *host) forget(pod *corev1.Pod) {
+func (h *hostFixture) forget(pod *corev1.Pod) {
 	ctx := context.WithoutCancel(h.t.Context())
 	if err := h.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		h.t.Error(err)
@@ -135,7 +135,7 @@ func (h *host) forget(pod *corev1.Pod) {
 
 // end lets a pod go: its processes, and then the object. What it used is to be free before: an agent that sees neither it nor what it has
 // freed goes on to the next.
-func (h *host) end(pod *corev1.Pod) {
+func (h *hostFixture) end(pod *corev1.Pod) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(string(pod.UID), "-", "_")+".slice")
 	if _, err := os.Stat(dir); err != nil {
@@ -175,8 +175,8 @@ func ending(ctx context.Context, c client.Client, namespace string) (out []strin
 	return out, nil
 }
 
-// told waits for an event on an object with all of these words in its message.
-func told(t *testing.T, c client.Client, kind, name, reason string, words ...string) {
+// awaitEvent waits for an event on an object with all of these words in its message.
+func awaitEvent(t *testing.T, c client.Client, kind, name, reason string, words ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("event %s on %s %s with %q", reason, kind, name, words), func(ctx context.Context) error {
 		var list corev1.EventList

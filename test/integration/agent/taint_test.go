@@ -68,7 +68,7 @@ func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *cor
 // are never lost; and both go when the node is calm.
 func TestTaint(t *testing.T) {
 	c := newClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	node := newNode("taint")
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	create(t, c, node)
@@ -103,8 +103,8 @@ func TestTaint(t *testing.T) {
 	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
 		t.Errorf("condition %+v", condition)
 	}
-	told(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
-	told(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
+	awaitEvent(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
+	awaitEvent(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
 	h.uses(1000)
 	becomes(t, c, "taint", false)
 	stop()
@@ -118,15 +118,15 @@ func TestTaint(t *testing.T) {
 	if len(n.Spec.Taints) != written+1 || n.Spec.Taints[0].Key != "dedicated" {
 		t.Errorf("%d taints of others and one of before were set; there are %v", written, n.Spec.Taints)
 	}
-	told(t, c, "Node", "taint", "RestoreTriggered", "taint/memory restored action taint: 6.25 percent")
-	told(t, c, "Node", "taint", "NewPodsWelcome")
+	awaitEvent(t, c, "Node", "taint", "RestoreTriggered", "taint/memory restored action taint: 6.25 percent")
+	awaitEvent(t, c, "Node", "taint", "NewPodsWelcome")
 }
 
 // TestTaintOutlivesAKill: the next agent takes the taint away when the cause is gone meanwhile, be it the load or the rule, and leaves it
 // while the cause is there.
 func TestTaintOutlivesAKill(t *testing.T) {
 	c := newClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-kill", "taint-kill", halfUsed, "40")
 	create(t, c, newNode("taint-kill"), q, soon("taint-kill"))
 	flags := []string{"--enforce=taint", "--host-root=" + h.dir}
@@ -139,7 +139,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	kill(first)
 	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
 	second := startAgent(t, "taint-kill", flags...)
-	second.says(t, "Rule is firing", "taint-kill/memory")
+	second.awaitLog(t, "Rule is firing", "taint-kill/memory")
 	kill(second)
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
 		t.Error("the taint came and went with an agent, though the cause stayed")
@@ -159,7 +159,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 // TestTaintGoesWithTheRules: where all NodeQOS are deleted nothing keeps the taint, nor where the agent is told to end.
 func TestTaintGoesWithTheRules(t *testing.T) {
 	c := newClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-rules", "taint-rules", halfUsed, "40")
 	create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
 	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+h.dir)
@@ -168,7 +168,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, c, "taint-rules", false)
-	told(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule is no more")
+	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule is no more")
 	create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
 	becomes(t, c, "taint-rules", true)
 	if err := a.Terminate(t); err != nil {
@@ -180,10 +180,10 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 // TestDryRunWritesNothing: a dry run says what it would do, and neither the node nor an event shows it.
 func TestDryRunWritesNothing(t *testing.T) {
 	c := newClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
 	a := startAgent(t, "taint-dry", "--host-root="+h.dir)
-	a.says(t, "action=taint", "outcome=would")
+	a.awaitLog(t, "action=taint", "outcome=would")
 	n, err := readNode(t.Context(), c, "taint-dry")
 	if err != nil || isTainted(n) || interference(n) != nil {
 		t.Errorf("%v, %+v", err, n)
@@ -202,12 +202,12 @@ func TestDryRunWritesNothing(t *testing.T) {
 // TestToldAtTheEnd: what an agent does as it ends is told before it has ended.
 func TestToldAtTheEnd(t *testing.T) {
 	c := newClient(t)
-	h := newHost(t, c, 8000)
+	h := newHostFixture(t, c, 8000)
 	create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
 	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "taint-end", true)
 	if err := a.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
-	told(t, c, "Node", "taint-end", "NewPodsWelcome", "the agent has ended")
+	awaitEvent(t, c, "Node", "taint-end", "NewPodsWelcome", "the agent has ended")
 }

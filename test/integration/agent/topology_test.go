@@ -114,7 +114,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	// What the scheduler's plugin makes of it.
-	read, err := topologyconv.Zones(o)
+	read, err := topologyconv.ReadZones(o)
 	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
 		t.Errorf("%+v, %v", read, err)
 	}
@@ -132,8 +132,8 @@ func TestTopologyOfAProcess(t *testing.T) {
 	}
 }
 
-// keeper is the part of the agent that keeps the object, with the agent's rights and a clock of the test's own.
-type keeper struct {
+// topologyFixture is the part of the agent that keeps the object, with the agent's rights and a clock of the test's own.
+type topologyFixture struct {
 	*topology.Manager
 
 	t     *testing.T
@@ -147,12 +147,12 @@ type keeper struct {
 }
 
 // View of the node alone.
-func (k *keeper) view() cluster.View { return cluster.NewStatic(cluster.State{Node: k.node}) }
+func (k *topologyFixture) view() cluster.View { return cluster.NewStatic(cluster.State{Node: k.node}) }
 
-func newKeeper(t *testing.T, name string) *keeper {
+func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	t.Helper()
 	c := newClient(t)
-	k := &keeper{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
+	k := &topologyFixture{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
 	create(t, c, k.node)
 	configureKubelet(t, k.host, "kubeReserved: {cpu: \"1\"}\n")
 	k.start(k.view())
@@ -165,7 +165,7 @@ func newKeeper(t *testing.T, name string) *keeper {
 	return k
 }
 
-func (k *keeper) start(view cluster.View) {
+func (k *topologyFixture) start(view cluster.View) {
 	k.t.Helper()
 	config, err := control.ConfigFor(k.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
@@ -177,7 +177,7 @@ func (k *keeper) start(view cluster.View) {
 	}
 	k.Manager = topology.NewManager(topology.Config{
 		Root: agenthost.Root(k.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
-		Did: func(report.Action) {},
+		Report: func(report.Action) {},
 		Log: funcr.New(func(_, args string) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -186,26 +186,26 @@ func (k *keeper) start(view cluster.View) {
 	})
 }
 
-func (k *keeper) pass(d time.Duration) {
+func (k *topologyFixture) pass(d time.Duration) {
 	k.clock.Step(d)
-	k.Step(k.t.Context())
+	k.Reconcile(k.t.Context())
 }
 
-func (k *keeper) said(text string) bool {
+func (k *topologyFixture) logged(text string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return strings.Contains(k.log.String(), text)
 }
 
-func (k *keeper) object() *topologyv1alpha1.NodeResourceTopology {
+func (k *topologyFixture) object() *topologyv1alpha1.NodeResourceTopology {
 	k.t.Helper()
 	return topologyOf(k.t, k.zones, k.node.Name, exists)
 }
 
 // TestTopologyIsWrittenOnChange: an hour of looking writes nothing; a label of the node, a reservation and a stranger's hand do.
 func TestTopologyIsWrittenOnChange(t *testing.T) {
-	k := newKeeper(t, "zones-quiet")
-	k.Step(t.Context())
+	k := newTopologyFixture(t, "zones-quiet")
+	k.Reconcile(t.Context())
 	made := k.object()
 	for range 60 {
 		k.pass(time.Minute)
@@ -231,7 +231,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.pass(time.Hour)
-	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.said("Somebody else changed") {
+	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("Somebody else changed") {
 		t.Errorf("%+v", o)
 	}
 	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
@@ -243,7 +243,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 
 // TestTopologyOfAnother: an object of another owner stays as it is, and the agent tells of it.
 func TestTopologyOfAnother(t *testing.T) {
-	k := newKeeper(t, "zones-foreign")
+	k := newTopologyFixture(t, "zones-foreign")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "3c9e2c4e-0000-4000-8000-000000000000", Controller: new(true)}
 	foreign := &topologyv1alpha1.NodeResourceTopology{
 		ObjectMeta:         metav1.ObjectMeta{Name: k.node.Name, OwnerReferences: []metav1.OwnerReference{owner}},
@@ -255,7 +255,7 @@ func TestTopologyOfAnother(t *testing.T) {
 	for range 10 {
 		k.pass(time.Minute)
 	}
-	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.said("belongs to another owner") {
+	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("belongs to another owner") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -263,7 +263,7 @@ func TestTopologyOfAnother(t *testing.T) {
 // TestTopologyWithoutItsKind: while the definition is not installed the agent says so and tries again; the object is there soon after the
 // definition is.
 func TestTopologyWithoutItsKind(t *testing.T) {
-	k := newKeeper(t, "zones-kind")
+	k := newTopologyFixture(t, "zones-kind")
 	definitions := definitionsClient(t)
 	const name = "noderesourcetopologies.topology.crane.io"
 	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
@@ -277,7 +277,7 @@ func TestTopologyWithoutItsKind(t *testing.T) {
 	t.Cleanup(restore)
 	eventually(t, "the agent says that the definition is missing", func(ctx context.Context) error {
 		k.pass(time.Hour)
-		if !k.said("CustomResourceDefinition is not installed") {
+		if !k.logged("CustomResourceDefinition is not installed") {
 			return errors.New("it does not")
 		}
 		_, err := definitions.Get(ctx, name, metav1.GetOptions{})

@@ -21,8 +21,8 @@ type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 // TestAutoScalesOnCurrentAndPredictedLoad follows an autoscaler through a day: the load as it is, a forecast above it, one
 // below it, and one without skill.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
-	w := newWorld(t)
-	metrics.share(w.ns, 300) // 60 % of 250m in each of two pods
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 300) // 60 % of 250m in each of two pods
 	w.create(deployment("web", 2, 250), scaler("web"))
 	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
@@ -69,7 +69,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
-	metrics.share(w.ns, 600) // 4 pods at 150m
+	metrics.setSharedLoad(w.ns, 600) // 4 pods at 150m
 	w.forecast("web", "0.62", 0.3)
 	w.awaitReplicas("web", 4)
 	w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
@@ -82,7 +82,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	t.Log("without skill it takes no part, and that is said")
 	w.forecast("web", "0.03", 3)
 	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
-	if got := message(e, "PredictionReady"); got == "" {
+	if got := conditionMessage(e, "PredictionReady"); got == "" {
 		t.Error("no message")
 	}
 	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {

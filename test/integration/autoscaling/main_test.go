@@ -20,7 +20,7 @@ import (
 var (
 	control *controlplane.ControlPlane
 	binary  string
-	metrics *metricsAPI
+	metrics *fakeMetricsAPI
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 				"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
 			}},
 		},
-		Beside: beside,
+		Beside: startBeside,
 		Ready: func(_ context.Context, _ *controlplane.ControlPlane, built string) error {
 			binary = built
 			return nil
@@ -41,11 +41,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// beside serves the metrics APIs and runs pods, until it is stopped.
-func beside(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error) {
+// startBeside serves the metrics APIs and runs pods, until it is stopped.
+func startBeside(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error) {
 	control = c
 	ctx, cancel := context.WithCancel(ctx)
-	admin, err := administrator()
+	admin, err := newAdmin()
 	if err == nil {
 		metrics, err = serveMetrics(ctx, admin)
 	}

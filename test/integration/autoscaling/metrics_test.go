@@ -29,18 +29,18 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
 
-// metricsAPI serves metrics.k8s.io and external.metrics.k8s.io behind the API server's aggregation: what pods use is what the test
+// fakeMetricsAPI serves metrics.k8s.io and external.metrics.k8s.io behind the API server's aggregation: what pods use is what the test
 // says, forecasts come from TimeSeriesPredictions as an adapter would read them.
-type metricsAPI struct {
-	c client.Client
+type fakeMetricsAPI struct {
+	client client.Client
 
 	mu sync.Mutex
-	// use is what each pod of a namespace uses, in milli-cores; load what all of its pods share.
-	use, load map[string]int64
+	// podUsage is what each pod of a namespace uses, in milli-cores; load what all of its pods share.
+	podUsage, sharedLoad map[string]int64
 	// queue are external metrics by namespace; absent ones are not served.
 	queue map[string]int64
-	// served tells whether forecasts are.
-	served bool
+	// forecastsServed tells whether forecasts are.
+	forecastsServed bool
 }
 
 const (
@@ -48,36 +48,36 @@ const (
 	externalAPI = "/apis/external.metrics.k8s.io/v1beta1"
 )
 
-// each pod of a namespace uses so many milli-cores from now on; a negative number takes the metric away.
-func (m *metricsAPI) each(namespace string, milli int64) {
+// setPodUsage pod of a namespace uses so many milli-cores from now on; a negative number takes the metric away.
+func (m *fakeMetricsAPI) setPodUsage(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.use[namespace] = milli
-	delete(m.load, namespace)
+	m.podUsage[namespace] = milli
+	delete(m.sharedLoad, namespace)
 }
 
-// share divides a load of so many milli-cores among the running pods of a namespace from now on.
-func (m *metricsAPI) share(namespace string, milli int64) {
+// setSharedLoad divides a load of so many milli-cores among the running pods of a namespace from now on.
+func (m *fakeMetricsAPI) setSharedLoad(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.load[namespace] = milli
-	m.use[namespace] = 0
+	m.sharedLoad[namespace] = milli
+	m.podUsage[namespace] = 0
 }
 
-// enqueue sets the external metric "queue" of a namespace; a negative number takes it away.
-func (m *metricsAPI) enqueue(namespace string, n int64) {
+// setQueue sets the external metric "queue" of a namespace; a negative number takes it away.
+func (m *fakeMetricsAPI) setQueue(namespace string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queue[namespace] = n
 }
 
-func (m *metricsAPI) serveForecasts(on bool) {
+func (m *fakeMetricsAPI) serveForecasts(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.served = on
+	m.forecastsServed = on
 }
 
-func (m *metricsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *fakeMetricsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var out any
 	switch r.URL.Path {
 	case resourceAPI:
@@ -85,7 +85,7 @@ func (m *metricsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case externalAPI:
 		all := []metav1.APIResource{{Name: "queue", Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"}}}
 		m.mu.Lock()
-		if m.served {
+		if m.forecastsServed {
 			all = append(all, metav1.APIResource{Name: autoscalingv1alpha1.MetricPrediction, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"}})
 		}
 		m.mu.Unlock()
@@ -109,11 +109,11 @@ func reply(w http.ResponseWriter, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func (m *metricsAPI) pods(w http.ResponseWriter, r *http.Request) {
+func (m *fakeMetricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 	namespace := r.PathValue("namespace")
 	m.mu.Lock()
-	milli, known := m.use[namespace]
-	load, shared := m.load[namespace]
+	milli, known := m.podUsage[namespace]
+	load, shared := m.sharedLoad[namespace]
 	m.mu.Unlock()
 	out := metricsv1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/v1beta1"}}
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
@@ -122,7 +122,7 @@ func (m *metricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var pods corev1.PodList
-	if err := m.c.List(r.Context(), &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := m.client.List(r.Context(), &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -142,7 +142,7 @@ func (m *metricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 	reply(w, out)
 }
 
-func (m *metricsAPI) external(w http.ResponseWriter, r *http.Request) {
+func (m *fakeMetricsAPI) external(w http.ResponseWriter, r *http.Request) {
 	namespace, metric := r.PathValue("namespace"), r.PathValue("metric")
 	out := externalv1beta1.ExternalMetricValueList{TypeMeta: metav1.TypeMeta{Kind: "ExternalMetricValueList", APIVersion: "external.metrics.k8s.io/v1beta1"}}
 	add := func(q resource.Quantity) {
@@ -150,7 +150,7 @@ func (m *metricsAPI) external(w http.ResponseWriter, r *http.Request) {
 	}
 	m.mu.Lock()
 	queue, known := m.queue[namespace]
-	served := m.served
+	served := m.forecastsServed
 	m.mu.Unlock()
 	switch {
 	case metric == "queue" && known && queue >= 0:
@@ -161,7 +161,7 @@ func (m *metricsAPI) external(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
-		add(scalingmetric.Amount(v))
+		add(scalingmetric.NewQuantity(v))
 	default:
 		http.NotFound(w, r)
 		return
@@ -169,30 +169,30 @@ func (m *metricsAPI) external(w http.ResponseWriter, r *http.Request) {
 	reply(w, out)
 }
 
-func (m *metricsAPI) forecast(r *http.Request) (float64, error) {
+func (m *fakeMetricsAPI) forecast(r *http.Request) (float64, error) {
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		return 0, err
 	}
-	key, err := scalingmetric.ParseSelector(selector)
+	key, err := scalingmetric.ParseKey(selector)
 	if err != nil {
 		return 0, err
 	}
 	var all predictionv1alpha1.TimeSeriesPredictionList
-	if err := m.c.List(r.Context(), &all, client.InNamespace(key.TargetNamespace)); err != nil {
+	if err := m.client.List(r.Context(), &all, client.InNamespace(key.TargetNamespace)); err != nil {
 		return 0, err
 	}
 	i := slices.IndexFunc(all.Items, func(tsp predictionv1alpha1.TimeSeriesPrediction) bool { return key.SelectsPrediction(&tsp) })
 	if i < 0 {
 		return 0, scalingmetric.ErrNotReady
 	}
-	f, err := scalingmetric.Prediction(&all.Items[i], key.Identifier, time.Now())
+	f, err := scalingmetric.ActionableForecast(&all.Items[i], key.Identifier, time.Now())
 	return f.Value, err
 }
 
 // serveMetrics registers the two groups, served by this process.
-func serveMetrics(ctx context.Context, c client.Client) (*metricsAPI, error) {
-	m := &metricsAPI{c: c, use: map[string]int64{}, load: map[string]int64{}, queue: map[string]int64{}, served: true}
+func serveMetrics(ctx context.Context, c client.Client) (*fakeMetricsAPI, error) {
+	m := &fakeMetricsAPI{client: c, podUsage: map[string]int64{}, sharedLoad: map[string]int64{}, queue: map[string]int64{}, forecastsServed: true}
 	const host = "metrics.crane-system.svc"
 	certPEM, keyPEM, err := control.IssueServing(host, "127.0.0.1")
 	if err != nil {

@@ -21,8 +21,8 @@ func preview(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategy
 
 func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAuto }
 
-// expects waits until an autoscaler wants a number of replicas.
-func (w *world) expects(name string, want int32) *ehpa {
+// awaitExpectedReplicas waits until an autoscaler wants a number of replicas.
+func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 	w.t.Helper()
 	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
 		if e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != want {
@@ -32,8 +32,8 @@ func (w *world) expects(name string, want int32) *ehpa {
 	})
 }
 
-// stays fails where a Deployment is not at a number of replicas.
-func (w *world) stays(name string, want int32) {
+// wantReplicas fails where a Deployment is not at a number of replicas.
+func (w *fixture) wantReplicas(name string, want int32) {
 	w.t.Helper()
 	if got, err := w.replicas(w.t.Context(), name); err != nil || got != want {
 		w.t.Errorf("%s is at %d, %v; want %d", name, got, err, want)
@@ -43,8 +43,8 @@ func (w *world) stays(name string, want int32) {
 // TestPreviewShowsAndScalesNothing: the HPA scales a stand-in; a fixed number scales the target; switching either way leaves
 // nothing behind and the replicas where they are.
 func TestPreviewShowsAndScalesNothing(t *testing.T) {
-	w := newWorld(t)
-	metrics.share(w.ns, 900) // 120 % of 250m in each of three pods; the target is 60 %
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 900) // 120 % of 250m in each of three pods; the target is 60 %
 	w.create(deployment("web", 3, 250), scaler("web", preview))
 	w.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
@@ -52,11 +52,11 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	e := w.expects("web", 6)
+	e := w.awaitExpectedReplicas("web", 6)
 	if *e.Status.CurrentReplicas != 3 || e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.Winner != "resource.cpu" {
 		t.Errorf("status %+v", e.Status)
 	}
-	w.stays("web", 3)
+	w.wantReplicas("web", 3)
 
 	t.Log("a fixed number is set")
 	four := int32(4)
@@ -82,16 +82,16 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	metrics.share(w.ns, 450)
-	w.expects("web", 3)
-	w.stays("web", 6)
+	metrics.setSharedLoad(w.ns, 450)
+	w.awaitExpectedReplicas("web", 3)
+	w.wantReplicas("web", 6)
 }
 
 // TestForeignAutoscalersAreNeverFought: an HPA of somebody else is reported; a preview beside it is computed, and one that scales
 // gives way, until it is told to take the HPA over.
 func TestForeignAutoscalersAreNeverFought(t *testing.T) {
-	w := newWorld(t)
-	metrics.each(w.ns, 300)
+	w := newFixture(t)
+	metrics.setPodUsage(w.ns, 300)
 	two, percent := int32(2), int32(90)
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
@@ -102,7 +102,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.create(deployment("web", 3, 250), theirs, scaler("web", preview))
 
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
-	e := w.expects("web", 6)
+	e := w.awaitExpectedReplicas("web", 6)
 	if e.Status.Autoscaler != "Preview" || e.Status.Winner != "resource.cpu" || e.Status.Why == "" {
 		t.Errorf("status %+v", e.Status)
 	}
@@ -110,7 +110,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 		t.Errorf("proposals %+v", e.Status.Proposals)
 	}
 	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.stays("web", 3)
+	w.wantReplicas("web", 3)
 
 	t.Log("a preview does not set a fixed number against it")
 	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &two })
@@ -121,7 +121,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.change("web", auto)
 	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.stays("web", 3)
+	w.wantReplicas("web", 3)
 
 	t.Log("unless it is told to take over: the HPA keeps its name")
 	w.change("web", func(e *ehpa) {
@@ -159,8 +159,8 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 
 // TestPausedScaledObject: one of KEDA's without an HPA is left alone too.
 func TestPausedScaledObject(t *testing.T) {
-	w := newWorld(t)
-	metrics.share(w.ns, 300)
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 300)
 	kind := schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
 	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": kind.Group, "scope": "Namespaced",
@@ -183,7 +183,7 @@ func TestPausedScaledObject(t *testing.T) {
 	eventually(t, "the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
 	w.create(deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
-	says(t, e, "Ready", "ScaledObject paused scales the same target")
+	wantMessage(t, e, "Ready", "ScaledObject paused scales the same target")
 	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.change("web", preview)
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
@@ -210,8 +210,8 @@ func TestPausedScaledObject(t *testing.T) {
 
 // TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
 func TestTwoAutoscalersOnOneTarget(t *testing.T) {
-	w := newWorld(t)
-	metrics.each(w.ns, 150)
+	w := newFixture(t)
+	metrics.setPodUsage(w.ns, 150)
 	w.create(deployment("web", 2, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	second := scaler("zweite", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "web" })
@@ -223,7 +223,7 @@ func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
 	w.change("zweite", preview)
 	w.awaitCondition("zweite", "Ready=True/PreviewComputed")
-	w.expects("zweite", 2)
+	w.awaitExpectedReplicas("zweite", 2)
 	w.change("zweite", auto)
 	w.awaitCondition("zweite", "Ready=False/TargetTaken")
 	first := scaler("web")
@@ -233,5 +233,5 @@ func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	}
 	w.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
-	w.stays("web", 2)
+	w.wantReplicas("web", 2)
 }

@@ -23,22 +23,22 @@ func TestEffectiveVPA(t *testing.T) {
 	installVPA(t)
 	startCraned(t, history)
 	t.Run("all", func(t *testing.T) {
-		for name, test := range map[string]func(*world){
-			"off": off, "learning": learning, "initial": initial, "in place": inPlace, "auto": auto, "recreate": recreate, "infeasible": infeasible,
-			"two of one target": twoOfOne, "somebody else's VPA": foreignVPA, "target deleted": targetDeleted, "killed": killed,
-			"estimators": estimators, "effective HPA": effectiveHPA, "somebody else's HPA": foreignHPA, "a rule beside it": besideRule,
+		for name, test := range map[string]func(*fixture){
+			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
+			"two of one target": testTwoOfOneTarget, "somebody else's VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
+			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "somebody else's HPA": testForeignHPA, "a rule beside it": testBesideRule,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				test(newWorld(t, history))
+				test(newFixture(t, history))
 			})
 		}
 	})
 }
 
-// off: the status says what is needed, within which bounds, by which estimator and why; nothing is touched.
-func off(w *world) {
-	w.used("web", 0.2, 100*mib)
+// testOff: the status says what is needed, within which bounds, by which estimator and why; nothing is touched.
+func testOff(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
 	w.create(autoscaler("web", "", "web"))
 	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
@@ -74,7 +74,7 @@ func off(w *world) {
 	// What is allowed bounds it.
 	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
-			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(list("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(list("800m", "")),
+			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("800m", "")),
 			ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 		}}}
 	})
@@ -88,13 +88,13 @@ func off(w *world) {
 		}
 		return nil
 	})
-	w.pods("web", "are untouched", near(1000, 1))
+	w.pods("web", "are untouched", requestsCPU(1000, 1))
 }
 
-// learning: without history nothing is said, and nothing is a zero.
-func learning(w *world) {
+// testLearning: without history nothing is said, and nothing is a zero.
+func testLearning(w *fixture) {
 	w.deploy("new", 1)
-	w.create(autoscaler("new", "", "new", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.create(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
 		w.t.Errorf("%+v", e.Status.Recommendation)
@@ -103,5 +103,5 @@ func learning(w *world) {
 		w.t.Errorf("%+v", d)
 	}
 	w.noRecommendation("new")
-	w.pods("new", "are untouched", near(1000, 1))
+	w.pods("new", "are untouched", requestsCPU(1000, 1))
 }

@@ -36,37 +36,37 @@ var (
 	control *controlplane.ControlPlane
 	binary  string
 	admin   client.Client
-	load    = &dial{greedy: map[string]bool{}}
+	load    = &podLoad{greedyNamespaces: map[string]bool{}}
 )
 
-// dial is the load of every container: a hundredth of a core and 20 MiB, and more than it has where a test says so.
-type dial struct {
-	mu     sync.Mutex
-	greedy map[string]bool
+// podLoad is the load of every container: a hundredth of a core and 20 MiB, and more than it has where a test says so.
+type podLoad struct {
+	mu               sync.Mutex
+	greedyNamespaces map[string]bool
 }
 
 // Use implements simnode.Load.
-func (d *dial) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
+func (d *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	use := simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
-	if d.greedy[pod.Namespace] {
+	if d.greedyNamespaces[pod.Namespace] {
 		use.Memory = 200 << 20
 	}
 	return use
 }
 
-// kill lets the containers of a namespace use 200 MiB; spare lets them use little again.
-func (d *dial) kill(namespace string) {
+// overload lets the containers of a namespace use 200 MiB; spare lets them use little again.
+func (d *podLoad) overload(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.greedy[namespace] = true
+	d.greedyNamespaces[namespace] = true
 }
 
-func (d *dial) spare(namespace string) {
+func (d *podLoad) relieve(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.greedy, namespace)
+	delete(d.greedyNamespaces, namespace)
 }
 
 func nodes() []simnode.NodeSpec {

@@ -22,8 +22,8 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// uids are who the pods are, to see which were replaced.
-func uids(pods []corev1.Pod) map[types.UID]bool {
+// podUIDs are who the pods are, to see which were replaced.
+func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for i := range pods {
 		out[pods[i].UID] = true
@@ -31,11 +31,11 @@ func uids(pods []corev1.Pod) map[types.UID]bool {
 	return out
 }
 
-// initial: running pods stay as they are, and the ones that take their place get what was decided.
-func initial(w *world) {
-	w.used("web", 0.2, 100*mib)
+// testInitial: running pods stay as they are, and the ones that take their place get what was decided.
+func testInitial(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 2)
-	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInitial)))
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInitial)))
 	w.recommendation("web", "reaches new pods only", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Spec.Adoption == nil || rec.Spec.Adoption.Reach != analysisv1alpha1.AdoptionReachNewPods || rec.Status.Adoption == nil {
 			return errors.New("it does not")
@@ -44,7 +44,7 @@ func initial(w *world) {
 	})
 	// What new pods get has come down all the way: watched in steps, as everything is.
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
-	before := uids(w.pods("web", "are untouched", near(1000, 2)))
+	before := podUIDs(w.pods("web", "are untouched", requestsCPU(1000, 2)))
 	var all corev1.PodList
 	if err := admin.List(w.t.Context(), &all, client.InNamespace(w.namespace)); err != nil {
 		w.t.Fatal(err)
@@ -53,19 +53,19 @@ func initial(w *world) {
 		w.remove(&all.Items[i])
 	}
 	after := w.replaced("web", before, 230, 2)
-	for uid := range uids(after) {
+	for uid := range podUIDs(after) {
 		if before[uid] {
 			w.t.Error("a pod was resized that should have been left alone")
 		}
 	}
 }
 
-// inPlace: running pods are resized, none is evicted, and all is given back when the autoscaler goes.
-func inPlace(w *world) {
-	w.used("web", 0.2, 100*mib)
-	before := w.deployed("web", 2)
-	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.samePods(before, w.pods("web", "are resized", near(230, 2)))
+// testInPlace: running pods are resized, none is evicted, and all is given back when the autoscaler goes.
+func testInPlace(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	before := w.deployWithUIDs("web", 2)
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.samePods(before, w.pods("web", "are resized", requestsCPU(230, 2)))
 	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
 		w.t.Errorf("%+v", d)
@@ -77,49 +77,49 @@ func inPlace(w *world) {
 		e.Spec.UpdatePolicy.UpdateMode = &off
 	})
 	w.noRecommendation("web")
-	w.samePods(before, w.pods("web", "have what they had", near(1000, 2)))
+	w.samePods(before, w.pods("web", "have what they had", requestsCPU(1000, 2)))
 }
 
-// deployed is deploy, and who the pods are.
-func (w *world) deployed(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
+// deployWithUIDs is deploy, and who the pods are.
+func (w *fixture) deployWithUIDs(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
 	w.t.Helper()
 	w.deploy(name, replicas, edit...)
-	return uids(w.pods(name, "are ready", func(pods []corev1.Pod) error { return ready(pods, int(replicas)) }))
+	return podUIDs(w.pods(name, "are ready", func(pods []corev1.Pod) error { return ready(pods, int(replicas)) }))
 }
 
-func (w *world) samePods(before map[types.UID]bool, after []corev1.Pod) {
+func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
 	w.t.Helper()
-	for uid := range uids(after) {
+	for uid := range podUIDs(after) {
 		if !before[uid] {
 			w.t.Error("a pod was replaced that should have been resized in place")
 		}
 	}
 }
 
-// auto: what cannot be resized in place, as pods that ask for nothing, is evicted, and comes back with requests; what can be, is.
-func auto(w *world) {
-	w.used("bare", 0.2, 100*mib)
-	before := w.deployed("bare", 2, func(d *appsv1.Deployment) {
+// testAuto: what cannot be resized in place, as pods that ask for nothing, is evicted, and comes back with requests; what can be, is.
+func testAuto(w *fixture) {
+	w.writeHistory("bare", 0.2, 100*mib)
+	before := w.deployWithUIDs("bare", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	})
-	w.create(autoscaler("bare", "", "bare", mode(autoscalingv1alpha1.UpdateModeAuto)))
-	for uid := range uids(w.replaced("bare", before, 230, 2)) {
+	w.create(autoscaler("bare", "", "bare", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	for uid := range podUIDs(w.replaced("bare", before, 230, 2)) {
 		if before[uid] {
 			w.t.Error("a BestEffort pod was given requests in place")
 		}
 	}
-	w.used("web", 0.2, 100*mib)
-	first := w.deployed("web", 2)
-	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeAuto)))
-	w.samePods(first, w.pods("web", "are resized", near(230, 2)))
+	w.writeHistory("web", 0.2, 100*mib)
+	first := w.deployWithUIDs("web", 2)
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.samePods(first, w.pods("web", "are resized", requestsCPU(230, 2)))
 }
 
-// infeasible: what a node can never give goes to another in mode Auto, and stays where it is in mode InPlace.
-func infeasible(w *world) {
+// testInfeasible: what a node can never give goes to another in mode Auto, and stays where it is in mode InPlace.
+func testInfeasible(w *fixture) {
 	onTight := func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
 		spec.NodeSelector = map[string]string{"pool": "tight"}
-		spec.Containers[0].Resources.Requests = list("300m", "128Mi")
+		spec.Containers[0].Resources.Requests = resourceList("300m", "128Mi")
 		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 				Weight:     100,
@@ -128,22 +128,22 @@ func infeasible(w *world) {
 		}}
 	}
 	for _, name := range []string{"stays", "moves"} {
-		w.used(name, 2.5, 100*mib) // 2.9 cores, and the node has 2.
+		w.writeHistory(name, 2.5, 100*mib) // 2.9 cores, and the node has 2.
 		w.deploy(name, 2, onTight)
 	}
 	stays := w.pods("stays", "are on the tight node", onNode("tight"))
-	before := uids(w.pods("moves", "are on the tight node", onNode("tight")))
-	w.create(autoscaler("stays", "", "stays", mode(autoscalingv1alpha1.UpdateModeInPlace)))
+	before := podUIDs(w.pods("moves", "are on the tight node", onNode("tight")))
+	w.create(autoscaler("stays", "", "stays", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
 			return errors.New("it does not")
 		}
 		return nil
 	})
-	w.create(autoscaler("moves", "", "moves", mode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.create(autoscaler("moves", "", "moves", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	w.replaced("moves", before, 2875, 2)
 	w.pods("moves", "have moved to the roomy node", onNode("roomy"))
-	w.samePods(uids(stays), w.pods("stays", "are where they were", onNode("tight")))
+	w.samePods(podUIDs(stays), w.pods("stays", "are where they were", onNode("tight")))
 }
 
 func onNode(name string) func([]corev1.Pod) error {
@@ -157,8 +157,8 @@ func onNode(name string) func([]corev1.Pod) error {
 	}
 }
 
-// recreate: all pods are replaced, within the disruption budget and never the last one.
-func recreate(w *world) {
+// testRecreate: all pods are replaced, within the disruption budget and never the last one.
+func testRecreate(w *fixture) {
 	one := intstr.FromInt32(1)
 	w.create(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -166,36 +166,36 @@ func recreate(w *world) {
 			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
 	})
-	w.used("web", 0.2, 100*mib)
-	before := w.deployed("web", 3)
-	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeRecreate)))
-	after := uids(w.replaced("web", before, 230, 3))
+	w.writeHistory("web", 0.2, 100*mib)
+	before := w.deployWithUIDs("web", 3)
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
+	after := podUIDs(w.replaced("web", before, 230, 3))
 	for uid := range after {
 		if before[uid] {
 			w.t.Error("a pod was resized in place in mode Recreate")
 		}
 	}
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
-	w.samePods(after, w.pods("web", "are left alone then", near(230, 3)))
+	w.samePods(after, w.pods("web", "are left alone then", requestsCPU(230, 3)))
 
-	w.used("alone", 0.2, 100*mib)
-	only := w.deployed("alone", 1)
-	w.create(autoscaler("alone", "", "alone", mode(autoscalingv1alpha1.UpdateModeRecreate)))
+	w.writeHistory("alone", 0.2, 100*mib)
+	only := w.deployWithUIDs("alone", 1)
+	w.create(autoscaler("alone", "", "alone", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
 	w.recommendation("alone", "says that it is alone", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "none is evicted below 2") {
 			return errors.New("it does not")
 		}
 		return nil
 	})
-	w.samePods(only, w.pods("alone", "are untouched", near(1000, 1)))
+	w.samePods(only, w.pods("alone", "are untouched", requestsCPU(1000, 1)))
 }
 
-// targetDeleted: the autoscaler says so, and is there when the target comes back.
-func targetDeleted(w *world) {
-	w.used("web", 0.2, 100*mib)
+// testTargetDeleted: the autoscaler says so, and is there when the target comes back.
+func testTargetDeleted(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
 	d := w.deploy("web", 1)
-	w.create(autoscaler("web", "", "web", mode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.pods("web", "are resized", near(230, 1))
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.pods("web", "are resized", requestsCPU(230, 1))
 	w.remove(d)
 	w.await("web", "has lost its target", condition("Ready", metav1.ConditionFalse, "TargetNotFound", "does not exist"))
 	w.noRecommendation("web")
@@ -210,10 +210,10 @@ func targetDeleted(w *world) {
 		return nil
 	})
 	w.deploy("web", 1)
-	w.pods("web", "are resized again", near(230, 1))
+	w.pods("web", "are resized again", requestsCPU(230, 1))
 	e := w.await("web", "is ready again", condition("Ready", metav1.ConditionTrue, "", ""))
 	w.remove(e)
-	w.pods("web", "have what they had", near(1000, 1))
+	w.pods("web", "have what they had", requestsCPU(1000, 1))
 	eventually(w.t, "the autoscaler is gone", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(e), e)
 		if apierrors.IsNotFound(err) {

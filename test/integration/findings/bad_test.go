@@ -22,8 +22,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// everyone are the recommenders and the kind that each looks at here.
-func everyone() map[string]string {
+// recommendersByKind are the recommenders and the kind that each looks at here.
+func recommendersByKind() map[string]string {
 	return map[string]string{
 		"IdleNode": "Node", "Volume": "PersistentVolume", "Service": "Service",
 		"Unused": "Deployment", "Throttle": "Deployment", "Packing": "Deployment", "GPU": "Deployment",
@@ -50,7 +50,7 @@ func emptyPrometheus(t *testing.T) *promserver.Server {
 func TestNothingKnownNothingConcluded(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, emptyPrometheus(t).URL())
-	for recommender, kind := range everyone() {
+	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := rule(t, c, recommender, kind)
 			ready(t, c, r, "RoundCompleted")
@@ -73,7 +73,7 @@ func TestSourceThatFails(t *testing.T) {
 	t.Cleanup(page.Close)
 	c := newClient(t)
 	startControllers(t, page.URL)
-	for recommender, kind := range everyone() {
+	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := rule(t, c, recommender, kind)
 			if cond := ready(t, c, r, "DataSourceFailed"); cond.Status != metav1.ConditionFalse || !strings.Contains(cond.Message, "recommender "+recommender) {
@@ -99,7 +99,7 @@ func TestDataThatGoMissing(t *testing.T) {
 	stop()
 
 	startControllers(t, emptyPrometheus(t).URL())
-	again(t, c, r)
+	reconcileAgain(t, c, r)
 	after := recommendations(t.Context(), t, c, r.Name)["empty"]
 	if after.UID != before.UID || after.Status.Action != analysisv1alpha1.ActionDelete || !strings.Contains(after.Status.Description, "The last recommendation is kept") {
 		t.Errorf("%+v", after.Status)
@@ -109,8 +109,8 @@ func TestDataThatGoMissing(t *testing.T) {
 	}
 }
 
-// again asks for one more round.
-func again(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule) {
+// reconcileAgain asks for one more round.
+func reconcileAgain(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule) {
 	t.Helper()
 	before := r.DeepCopy()
 	r.Spec.RunInterval = "24h"
@@ -132,7 +132,7 @@ func TestUsedAgain(t *testing.T) {
 	if rec := recommendations(t.Context(), t, c, r.Name)["lb-orphan"]; rec.Status.Action != analysisv1alpha1.ActionDelete {
 		t.Fatalf("%+v", rec.Status)
 	}
-	m := &maker{ctx: t.Context(), c: c}
+	m := &objectCreator{ctx: t.Context(), c: c}
 	back := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "back", Labels: map[string]string{"app": "nobody"}},
 		Spec:       corev1.PodSpec{NodeName: "busy", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -146,7 +146,7 @@ func TestUsedAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	again(t, c, r)
+	reconcileAgain(t, c, r)
 	harness.Eventually(t.Context(), t, bound, "the recommendation gone", func(ctx context.Context) error {
 		if _, there := recommendations(ctx, t, c, r.Name)["lb-orphan"]; there {
 			return errors.New("it is still there")
@@ -159,7 +159,7 @@ func TestUsedAgain(t *testing.T) {
 func TestSettingsThatAreWrong(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
-	for recommender, kind := range everyone() {
+	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := rule(t, c, recommender, kind, "no-such-key", "1")
 			if cond := ready(t, c, r, "InvalidRecommender"); !strings.Contains(cond.Message, "no-such-key") {
@@ -173,7 +173,7 @@ func TestSettingsThatAreWrong(t *testing.T) {
 func TestKindsThatAreNobodys(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
-	for recommender, kind := range everyone() {
+	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			other := "Service"
 			if kind == "Service" {
@@ -208,7 +208,7 @@ func TestKindsThatAreNobodys(t *testing.T) {
 func TestTargetGone(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
-	m := &maker{ctx: t.Context(), c: c}
+	m := &objectCreator{ctx: t.Context(), c: c}
 	m.node("doomed")
 	if m.err != nil {
 		t.Fatal(m.err)
@@ -227,7 +227,7 @@ func TestTargetGone(t *testing.T) {
 	if err := c.Delete(t.Context(), doomed); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	again(t, c, r)
+	reconcileAgain(t, c, r)
 	harness.Eventually(t.Context(), t, bound, "the recommendation gone", func(ctx context.Context) error {
 		if _, there := recommendations(ctx, t, c, r.Name)["doomed"]; there {
 			return errors.New("it is still there")

@@ -35,14 +35,14 @@ func admin() (client.Client, error) {
 	return client.New(control.Config(), client.Options{Scheme: scheme})
 }
 
-// maker makes objects and keeps the first error.
-type maker struct {
+// objectCreator makes objects and keeps the first error.
+type objectCreator struct {
 	ctx context.Context
 	c   client.Client
 	err error
 }
 
-func (m *maker) create(o client.Object) {
+func (m *objectCreator) create(o client.Object) {
 	if m.err != nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (m *maker) create(o client.Object) {
 }
 
 // createStatus makes an object and gives it the status that a controller or a kubelet would.
-func (m *maker) createStatus(o client.Object, set func()) {
+func (m *objectCreator) createStatus(o client.Object, set func()) {
 	m.create(o)
 	if m.err != nil {
 		return
@@ -69,7 +69,7 @@ func createCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m := &maker{ctx: ctx, c: c}
+	m := &objectCreator{ctx: ctx, c: c}
 	for _, ns := range []string{"shop", "ai", "big", "sized"} {
 		m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	}
@@ -87,7 +87,7 @@ func createCluster(ctx context.Context) error {
 	return m.err
 }
 
-func (m *maker) node(name string) {
+func (m *objectCreator) node(name string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	switch name {
 	case "pool-1", "pool-2":
@@ -106,7 +106,7 @@ func (m *maker) node(name string) {
 	})
 }
 
-func (m *maker) daemonPod(node string) {
+func (m *objectCreator) daemonPod(node string) {
 	m.pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kube-system", Name: "agent-" + node,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: new(true)}},
@@ -114,7 +114,7 @@ func (m *maker) daemonPod(node string) {
 }
 
 // pod makes a pod that runs where it has a node.
-func (m *maker) pod(p *corev1.Pod) {
+func (m *objectCreator) pod(p *corev1.Pod) {
 	p.Spec.AutomountServiceAccountToken = new(false)
 	m.createStatus(p, func() {
 		if p.Spec.NodeName == "" {
@@ -127,7 +127,7 @@ func (m *maker) pod(p *corev1.Pod) {
 }
 
 // app makes a Deployment, its ReplicaSet and its pod; a Deployment scaled to zero where there is nothing to use.
-func (m *maker) app(a app) {
+func (m *objectCreator) app(a app) {
 	labels := map[string]string{"app": a.name}
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse(a.memory)}
 	limits := corev1.ResourceList{}
@@ -207,7 +207,7 @@ func claimOf(name, volume string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-func (m *maker) volumes() {
+func (m *objectCreator) volumes() {
 	volume := func(name, claim string, phase corev1.PersistentVolumePhase, since time.Time) {
 		v := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -232,7 +232,7 @@ func (m *maker) volumes() {
 	volume("pv-fresh", "gone-too", corev1.VolumeReleased, now.Add(-3*time.Hour))
 }
 
-func (m *maker) services() {
+func (m *objectCreator) services() {
 	service := func(name, app string, kind corev1.ServiceType) {
 		m.create(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},

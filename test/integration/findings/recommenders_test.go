@@ -163,8 +163,8 @@ func recommendations(ctx context.Context, t *testing.T, c client.Client, rule st
 	return out
 }
 
-// wanted is what is to be found of one target.
-type wanted struct {
+// expected is what is to be found of one target.
+type expected struct {
 	action analysisv1alpha1.Action
 	// reason of the condition Ready; says is part of the description.
 	reason, says         string
@@ -179,7 +179,7 @@ const (
 	noData   = "NoUsage"
 )
 
-func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]wanted) {
+func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]expected) {
 	t.Helper()
 	if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
 		t.Errorf("recommendations for %v, want %v", a, b)
@@ -228,35 +228,35 @@ func TestRecommenders(t *testing.T) {
 	for name, test := range map[string]struct {
 		recommender, kind string
 		settings          []string
-		want              map[string]wanted
+		want              map[string]expected
 	}{
-		"idle nodes": {"IdleNode", "Node", nil, map[string]wanted{
+		"idle nodes": {"IdleNode", "Node", nil, map[string]expected{
 			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
 			"low":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
 			"new":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
 			"dark":  {reason: noData, says: "No number of its pods is known"},
 		}},
-		"idle nodes need days": {"IdleNode", "Node", []string{"empty-for", "3d", "cpu-usage-utilization", "0"}, map[string]wanted{
+		"idle nodes need days": {"IdleNode", "Node", []string{"empty-for", "3d", "cpu-usage-utilization", "0"}, map[string]expected{
 			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "For 3d"},
 			"new":   {reason: learning, says: "of the last 72 hours"},
 			"dark":  {reason: noData, says: "No number of its pods is known"},
 		}},
-		"volumes": {"Volume", "PersistentVolume", nil, map[string]wanted{
+		"volumes": {"Volume", "PersistentVolume", nil, map[string]expected{
 			"pv-orphan":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "No pod has mounted claim shop/orphan for 7d"},
 			"pv-released": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "claim shop/gone, whose data it holds, is gone"},
 			"pv-fresh":    {reason: learning, says: "It has been released for 3h"},
 			"pv-blind":    {reason: noData, says: "No number of pods that mounted claim shop/blind is known"},
 		}},
-		"services": {"Service", "Service", nil, map[string]wanted{
+		"services": {"Service", "Service", nil, map[string]expected{
 			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector chooses no pod"},
 			"lb-blind":  {reason: noData, says: "No number of addresses"},
 		}},
-		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]wanted{
+		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]expected{
 			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector"},
 			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: fine, says: "hear next to nothing"},
 			"lb-blind":  {reason: noData, says: "No number of addresses"},
 		}},
-		"unused": {"Unused", "Deployment", nil, map[string]wanted{
+		"unused": {"Unused", "Deployment", nil, map[string]expected{
 			"forgotten": {
 				action: analysisv1alpha1.ActionPatch, reason: fine, says: "Nobody has used it for 7d", held: true,
 				recommended: `{"spec":{"replicas":0}}`, current: `{"spec":{"replicas":1}}`,
@@ -264,21 +264,21 @@ func TestRecommenders(t *testing.T) {
 			"newborn": {reason: learning, says: "of the last 168 hours"},
 			"unheard": {reason: noData, says: "No received traffic is known"},
 		}},
-		"throttled": {"Throttle", "Deployment", nil, map[string]wanted{
+		"throttled": {"Throttle", "Deployment", nil, map[string]expected{
 			"tight": {
 				action: analysisv1alpha1.ActionPatch, reason: fine, says: "The limit of 500m holds app up in 50 % of the periods",
 				recommended: container(`{"limits":{"cpu":"750m"}}`), current: container(`{"limits":{"cpu":"500m"}}`),
 			},
 			"uncounted": {reason: noData, says: "No throttling of app is known"},
 		}},
-		"packing": {"Packing", "Deployment", nil, map[string]wanted{
+		"packing": {"Packing", "Deployment", nil, map[string]expected{
 			"giant": {
 				action: analysisv1alpha1.ActionPatch, reason: fine, says: "One more fits on none of the 2 nodes that take it",
 				recommended: "*", current: container(`{"requests":{"cpu":"3","memory":"128Mi"}}`),
 			},
 			"unknown": {action: analysisv1alpha1.ActionNone, reason: fine, says: "is not known well enough"},
 		}},
-		"gpus": {"GPU", "Deployment", nil, map[string]wanted{
+		"gpus": {"GPU", "Deployment", nil, map[string]expected{
 			"untouched": {
 				action: analysisv1alpha1.ActionPatch, reason: fine, says: "app holds 2 GPUs and has not used one for 7d, nor opened one", held: true,
 				recommended: container(`{"requests":{"nvidia.com/gpu":"0"},"limits":{"nvidia.com/gpu":"0"}}`),

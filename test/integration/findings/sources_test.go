@@ -20,8 +20,8 @@ import (
 	"crane.io/crane/internal/metrics/metricsserver"
 )
 
-// several are data sources as --datasource lists them; of those, only Prometheus has figures by the hour.
-func several(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.UsageReader {
+// combinedSource are data sources as --datasource lists them; of those, only Prometheus has figures by the hour.
+func combinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.UsageReader {
 	t.Helper()
 	present, err := metricsserver.New(config)
 	if err != nil {
@@ -40,9 +40,9 @@ func TestSeveralSources(t *testing.T) {
 	}
 	t.Run("with prometheus", func(t *testing.T) {
 		startOn(t, func(config *rest.Config) metrics.UsageReader {
-			return several(t, config, fallback.Source{Name: "prom", Reader: prometheusAt(t, server.URL())})
+			return combinedSource(t, config, fallback.Source{Name: "prom", Reader: prometheusAt(t, server.URL())})
 		})
-		for recommender, kind := range everyone() {
+		for recommender, kind := range recommendersByKind() {
 			t.Run(recommender, func(t *testing.T) {
 				r := rule(t, c, recommender, kind)
 				ready(t, c, r, "RoundCompleted")
@@ -54,7 +54,7 @@ func TestSeveralSources(t *testing.T) {
 		}
 	})
 	t.Run("without", func(t *testing.T) {
-		startOn(t, func(config *rest.Config) metrics.UsageReader { return several(t, config) })
+		startOn(t, func(config *rest.Config) metrics.UsageReader { return combinedSource(t, config) })
 		r := rule(t, c, "Unused", "Deployment")
 		if cond := ready(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
 			t.Error(cond.Message)

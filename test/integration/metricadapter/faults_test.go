@@ -47,16 +47,16 @@ func (a adapter) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// good writes a forecast that is served as 500m, and returns its path.
-func good(t *testing.T, ns string) string {
+// writeServedForecast writes a forecast that is served as 500m, and returns its path.
+func writeServedForecast(t *testing.T, ns string) string {
 	t.Helper()
-	f := newForecast(ns, "web", peakAt(9, "0.5")...)
+	f := newForecast(ns, "web", valuesWithPeak(9, "0.5")...)
 	f.write(t, newClient(t))
-	return askFor(autoscalingv1alpha1.MetricPrediction, f.key())
+	return forecastPath(autoscalingv1alpha1.MetricPrediction, f.key())
 }
 
-func is500m(ctx context.Context, path string) error {
-	values, err := external(ctx, path)
+func want500m(ctx context.Context, path string) error {
+	values, err := readExternal(ctx, path)
 	if err == nil && (len(values) != 1 || values[0].Value.String() != "500m") {
 		err = fmt.Errorf("got %v", values)
 	}
@@ -91,8 +91,8 @@ func TestBadForecasts(t *testing.T) {
 			bad.change(&f)
 			f.write(t, c)
 			eventually(t, "the error that says so", func(ctx context.Context) error {
-				_, err := raw(ctx, askFor(autoscalingv1alpha1.MetricPrediction, f.key()))
-				return refused(err, bad.code, bad.say, "ehpa-"+name)
+				_, err := raw(ctx, forecastPath(autoscalingv1alpha1.MetricPrediction, f.key()))
+				return checkStatus(err, bad.code, bad.say, "ehpa-"+name)
 			})
 		})
 	}
@@ -121,21 +121,21 @@ func TestCron(t *testing.T) {
 	path := func(target string) string {
 		key := newForecast(ns, target).key()
 		key.Identifier = "cron"
-		return askFor(autoscalingv1alpha1.MetricCron, key)
+		return forecastPath(autoscalingv1alpha1.MetricCron, key)
 	}
 	eventually(t, "the floor is served", func(ctx context.Context) error {
-		values, err := external(ctx, path("web"))
-		if err == nil && (len(values) != 1 || values[0].Value.String() != "7" || time.Since(values[0].Timestamp.Time) > bound) {
+		values, err := readExternal(ctx, path("web"))
+		if err == nil && (len(values) != 1 || values[0].Value.String() != "7" || time.Since(values[0].Timestamp.Time) > waitTimeout) {
 			err = fmt.Errorf("got %v", values)
 		}
 		return err
 	})
 	eventually(t, "two autoscalers of one target are told", func(ctx context.Context) error {
 		_, err := raw(ctx, path("twice"))
-		return refused(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
+		return checkStatus(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
 	})
 	_, err := raw(t.Context(), path("nobody"))
-	if err := refused(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
+	if err := checkStatus(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,14 +145,14 @@ func TestCron(t *testing.T) {
 func TestRights(t *testing.T) {
 	a := start(t)
 	ns, elsewhere := namespaceFor(t), namespaceFor(t)
-	path := good(t, ns)
-	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+	path := writeServedForecast(t, ns)
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
 	reader, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("reader"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = rawAs(t.Context(), reader, path)
-	if err := refused(err, http.StatusForbidden, "reader"); err != nil {
+	if err := checkStatus(err, http.StatusForbidden, "reader"); err != nil {
 		t.Error(err)
 	}
 	rbac := clientset().RbacV1()
@@ -173,7 +173,7 @@ func TestRights(t *testing.T) {
 		return err
 	})
 	_, err = rawAs(t.Context(), reader, strings.Replace(path, "/namespaces/"+ns, "/namespaces/"+elsewhere, 1))
-	if err := refused(err, http.StatusForbidden, elsewhere); err != nil {
+	if err := checkStatus(err, http.StatusForbidden, elsewhere); err != nil {
 		t.Error(err)
 	}
 	// Nobody gets past the API server.
@@ -190,7 +190,7 @@ func TestRights(t *testing.T) {
 	for i := range asked {
 		other := strings.Replace(path, "/namespaces/"+ns, fmt.Sprintf("/namespaces/none-%d", i), 1)
 		_, err := rawAs(t.Context(), controller, other)
-		if err := refused(err, http.StatusBadRequest, "targetNamespace"); err != nil {
+		if err := checkStatus(err, http.StatusBadRequest, "targetNamespace"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,7 +234,7 @@ func (a adapter) kubernetesRequests(t *testing.T) float64 {
 // TestExpiredCertificate: one that ended is replaced before anything is served with it, and one that somebody puts in its place while
 // the adapter runs as well; the API server is told whom to trust.
 func TestExpiredCertificate(t *testing.T) {
-	secrets := clientset().CoreV1().Secrets(system)
+	secrets := clientset().CoreV1().Secrets(systemNamespace)
 	past := func() time.Time { return time.Now().Add(-800 * 24 * time.Hour) }
 	authority, err := pki.NewAuthority("crane", 365*24*time.Hour, past)
 	if err != nil {
@@ -255,8 +255,8 @@ func TestExpiredCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t)
-	path := good(t, namespaceFor(t))
-	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+	path := writeServedForecast(t, namespaceFor(t))
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
 
 	secret, err := secrets.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -274,28 +274,28 @@ func TestExpiredCertificate(t *testing.T) {
 		if string(secret.Data["tls.crt"]) == string(pair.CertPEM) {
 			return fmt.Errorf("the Secret still holds the old one")
 		}
-		return is500m(ctx, path)
+		return want500m(ctx, path)
 	})
 }
 
 // TestReplicas: a second replica takes the certificate of the first and answers alike when that one has gone.
 func TestReplicas(t *testing.T) {
 	first := start(t)
-	path := good(t, namespaceFor(t))
-	eventually(t, "the first serves", func(ctx context.Context) error { return is500m(ctx, path) })
-	second := launch(t)
+	path := writeServedForecast(t, namespaceFor(t))
+	eventually(t, "the first serves", func(ctx context.Context) error { return want500m(ctx, path) })
+	second := startUnregistered(t)
 	eventually(t, "the second is ready", func(ctx context.Context) error { return second.readyz(ctx, "") })
-	lead(t, second.address)
+	pointAPIServices(t, second.address)
 	first.Stop(t)
-	eventually(t, "the second serves", func(ctx context.Context) error { return is500m(ctx, path) })
+	eventually(t, "the second serves", func(ctx context.Context) error { return want500m(ctx, path) })
 }
 
 // TestAPIServerRestarted: the adapter goes on with what it knows, and follows again when the API server is back.
 func TestAPIServerRestarted(t *testing.T) {
 	a := start(t)
 	ns := namespaceFor(t)
-	path := good(t, ns)
-	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, path) })
+	path := writeServedForecast(t, ns)
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
@@ -305,10 +305,10 @@ func TestAPIServerRestarted(t *testing.T) {
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the forecast is served again", func(ctx context.Context) error { return is500m(ctx, path) })
-	newForecast(ns, "web", peakAt(9, "2")...).write(t, newClient(t))
+	eventually(t, "the forecast is served again", func(ctx context.Context) error { return want500m(ctx, path) })
+	newForecast(ns, "web", valuesWithPeak(9, "2")...).write(t, newClient(t))
 	eventually(t, "a new forecast is served", func(ctx context.Context) error {
-		values, err := external(ctx, path)
+		values, err := readExternal(ctx, path)
 		if err == nil && values[0].Value.String() != "2" {
 			err = fmt.Errorf("got %s", values[0].Value.String())
 		}
@@ -326,7 +326,7 @@ func TestRemoteAdapter(t *testing.T) {
 	ns := namespaceFor(t)
 	p := openPrometheus(t, ns)
 	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 4.5, "http_requests_total{namespace=" + ns + ",pod=web-0}": 1.25})
-	makePod(t, ns, "web-0")
+	createPod(t, ns, "web-0")
 	dir := t.TempDir()
 	certPEM, keyPEM, err := control.IssueServing("other.monitoring.svc")
 	if err != nil {
@@ -338,7 +338,7 @@ func TestRemoteAdapter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := launch(t, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
+	other := startUnregistered(t, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
 		"--prometheus-adapter-config="+rulesFile, "--prometheus-address="+p.URL(), "--metrics-relist-interval=1s",
 		"--authorization-webhook-cache-unauthorized-ttl=1s")
 	remote := []string{
@@ -351,13 +351,13 @@ func TestRemoteAdapter(t *testing.T) {
 		start(t, remote...)
 		eventually(t, "the certificate is refused", func(ctx context.Context) error {
 			_, err := raw(ctx, mail)
-			return refused(err, http.StatusServiceUnavailable, "remote adapter", "certificate")
+			return checkStatus(err, http.StatusServiceUnavailable, "remote adapter", "certificate")
 		})
 	})
 	a := start(t, append(remote, "--remote-adapter-ca-file="+control.CAFile())...)
 	eventually(t, "it does not let this adapter read", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
-		return refused(err, http.StatusServiceUnavailable, "does not let this adapter read")
+		return checkStatus(err, http.StatusServiceUnavailable, "does not let this adapter read")
 	})
 	rbac := clientset().RbacV1()
 	meta := metav1.ObjectMeta{Name: "metric-adapter-reads-other"}
@@ -368,19 +368,19 @@ func TestRemoteAdapter(t *testing.T) {
 	}
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: "metric-adapter"}},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: systemNamespace, Name: "metric-adapter"}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the external metric is passed on", func(ctx context.Context) error {
-		values, err := external(ctx, mail)
+		values, err := readExternal(ctx, mail)
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "4500m" || values[0].MetricLabels["queue"] != "a") {
 			err = fmt.Errorf("got %v", values)
 		}
 		return err
 	})
 	eventually(t, "the custom metric is passed on", func(ctx context.Context) error {
-		values, err := custom(ctx, "/namespaces/"+ns+"/pods/*/http_requests_sum?labelSelector=app%3Dweb")
+		values, err := readCustom(ctx, "/namespaces/"+ns+"/pods/*/http_requests_sum?labelSelector=app%3Dweb")
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "1250m") {
 			err = fmt.Errorf("got %v", values)
 		}
@@ -401,7 +401,7 @@ func TestRemoteAdapter(t *testing.T) {
 		return err
 	})
 	_, err = raw(t.Context(), externalPath(ns, "nowhere", ""))
-	if err := refused(err, http.StatusNotFound, "remote adapter", "nowhere"); err != nil {
+	if err := checkStatus(err, http.StatusNotFound, "remote adapter", "nowhere"); err != nil {
 		t.Error(err)
 	}
 }

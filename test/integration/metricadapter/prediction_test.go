@@ -25,7 +25,7 @@ import (
 func TestHPAScalesOnAForecast(t *testing.T) {
 	start(t)
 	c, clients, ns := newClient(t), clientset(), namespaceFor(t)
-	f := newForecast(ns, "shop", peakAt(8, "2.9")...)
+	f := newForecast(ns, "shop", valuesWithPeak(8, "2.9")...)
 	f.write(t, c)
 	pod := map[string]string{"app": "shop"}
 	if _, err := clients.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
@@ -59,7 +59,7 @@ func TestHPAScalesOnAForecast(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 2.9 cores at half a core each: six, and not the four that whole numbers would give.
-	eventually(t, "six replicas", func(ctx context.Context) error { return replicas(ctx, ns, 6) })
+	eventually(t, "six replicas", func(ctx context.Context) error { return checkReplicas(ctx, ns, 6) })
 
 	f.from, f.values = time.Now().Add(-time.Hour), []string{"0.1", "0.1"}
 	f.write(t, c)
@@ -75,12 +75,12 @@ func TestHPAScalesOnAForecast(t *testing.T) {
 		}
 		return fmt.Errorf("conditions %v", hpa.Status.Conditions)
 	})
-	if err := replicas(t.Context(), ns, 6); err != nil {
+	if err := checkReplicas(t.Context(), ns, 6); err != nil {
 		t.Error(err)
 	}
 }
 
-func replicas(ctx context.Context, ns string, want int32) error {
+func checkReplicas(ctx context.Context, ns string, want int32) error {
 	d, err := clientset().AppsV1().Deployments(ns).Get(ctx, "shop", metav1.GetOptions{})
 	if err == nil && *d.Spec.Replicas != want {
 		err = fmt.Errorf("%d replicas, want %d", *d.Spec.Replicas, want)
@@ -92,13 +92,13 @@ func replicas(ctx context.Context, ns string, want int32) error {
 func TestForecastsOverTheAggregationLayer(t *testing.T) {
 	start(t)
 	c, ns := newClient(t), namespaceFor(t)
-	values := peakAt(8, "0.90001")
+	values := valuesWithPeak(8, "0.90001")
 	values[len(values)-1] = "7" // Beyond the window.
 	f := newForecast(ns, "web", values...)
 	f.write(t, c)
-	path := askFor(autoscalingv1alpha1.MetricPrediction, f.key())
+	path := forecastPath(autoscalingv1alpha1.MetricPrediction, f.key())
 	eventually(t, "the forecast is served", func(ctx context.Context) error {
-		values, err := external(ctx, path)
+		values, err := readExternal(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 		parts []string
 	}{
 		"a selector that matches nothing": {
-			askFor(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "nobody").key()), http.StatusNotFound,
+			forecastPath(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "nobody").key()), http.StatusNotFound,
 			[]string{"Deployment " + ns + "/nobody", "there is no TimeSeriesPrediction"},
 		},
 		"a selector that may mean thousands": {
@@ -133,7 +133,7 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := raw(t.Context(), bad.path)
-			if err := refused(err, bad.code, bad.parts...); err != nil {
+			if err := checkStatus(err, bad.code, bad.parts...); err != nil {
 				t.Error(err)
 			}
 		})

@@ -92,7 +92,7 @@ func startWithRules(t *testing.T, p prometheus, text string, args ...string) (a 
 	}, args...)...), file
 }
 
-func custom(ctx context.Context, path string) ([]customv1beta2.MetricValue, error) {
+func readCustom(ctx context.Context, path string) ([]customv1beta2.MetricValue, error) {
 	var list customv1beta2.MetricValueList
 	body, err := raw(ctx, "/apis/custom.metrics.k8s.io/v1beta2"+path)
 	if err == nil {
@@ -121,13 +121,13 @@ func TestRulesDefineMetrics(t *testing.T) {
 	}
 	p.put(t, samples)
 	for _, pod := range []string{"web-0", "web-1", "web-2", "other-0"} {
-		makePod(t, ns, pod)
+		createPod(t, ns, pod)
 	}
 	a, file := startWithRules(t, p, rulesText)
 
 	t.Run("external metrics keep their precision and their labels", func(t *testing.T) {
 		eventually(t, "both series are served", func(ctx context.Context) error {
-			values, err := external(ctx, externalPath(ns, "queue_len_of_mail", ""))
+			values, err := readExternal(ctx, externalPath(ns, "queue_len_of_mail", ""))
 			if err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 			}
 			return nil
 		})
-		values, err := external(t.Context(), externalPath(ns, "queue_len_of_mail", "queue=b"))
+		values, err := readExternal(t.Context(), externalPath(ns, "queue_len_of_mail", "queue=b"))
 		if err != nil || len(values) != 1 || values[0].Value.String() != "3" {
 			t.Errorf("with a selector: %v, %v", values, err)
 		}
@@ -148,7 +148,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 	t.Run("custom metrics of pods that labels select", func(t *testing.T) {
 		path := "/namespaces/" + ns + "/pods/*/http_requests_sum?labelSelector=app%3Dweb"
 		eventually(t, "both pods have values", func(ctx context.Context) error {
-			values, err := custom(ctx, path)
+			values, err := readCustom(ctx, path)
 			if err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 		"in the singular": {"/namespaces/" + ns + "/pod/web-1/http_requests_sum", "250m"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			values, err := custom(t.Context(), c.path)
+			values, err := readCustom(t.Context(), c.path)
 			if err != nil || len(values) != 1 || values[0].Value.String() != c.want {
 				t.Errorf("got %v, %v; want %s", values, err, c.want)
 			}
@@ -219,15 +219,15 @@ func TestRulesDefineMetrics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := raw(t.Context(), bad.path)
-			if err := refused(err, bad.code, bad.parts...); err != nil {
+			if err := checkStatus(err, bad.code, bad.parts...); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	t.Run("a bad file leaves the old rules in force", func(t *testing.T) { reload(t, a, ns, file) })
+	t.Run("a bad file leaves the old rules in force", func(t *testing.T) { testReload(t, a, ns, file) })
 }
 
-func reload(t *testing.T, a adapter, ns, file string) {
+func testReload(t *testing.T, a adapter, ns, file string) {
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -246,12 +246,12 @@ func reload(t *testing.T, a adapter, ns, file string) {
 		}
 		return err
 	})
-	if _, err := external(t.Context(), externalPath(ns, "queue_len_of_mail", "")); err != nil {
+	if _, err := readExternal(t.Context(), externalPath(ns, "queue_len_of_mail", "")); err != nil {
 		t.Errorf("the old rules: %v", err)
 	}
 	write("externalRules: [{seriesQuery: 'queue_len_mail', name: {as: 'mails'}, resources: {namespaced: false}, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}]")
 	eventually(t, "the new rules are in force", func(ctx context.Context) error {
-		values, err := external(ctx, externalPath(ns, "mails", ""))
+		values, err := readExternal(ctx, externalPath(ns, "mails", ""))
 		if err != nil {
 			return err
 		}
@@ -261,13 +261,13 @@ func reload(t *testing.T, a adapter, ns, file string) {
 		return nil
 	})
 	_, err := raw(t.Context(), externalPath(ns, "queue_len_of_mail", ""))
-	if err := refused(err, http.StatusNotFound, "no rule"); err != nil {
+	if err := checkStatus(err, http.StatusNotFound, "no rule"); err != nil {
 		t.Errorf("the old rules: %v", err)
 	}
 }
 
-// makePod makes a pod that nobody runs, with the label app.
-func makePod(t *testing.T, ns, name string) {
+// createPod makes a pod that nobody runs, with the label app.
+func createPod(t *testing.T, ns, name string) {
 	t.Helper()
 	app, _, _ := strings.Cut(name, "-")
 	_, err := clientset().CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
@@ -285,10 +285,10 @@ func TestPrometheusGone(t *testing.T) {
 	p := openPrometheus(t, ns)
 	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 1})
 	a, _ := startWithRules(t, p, rulesText)
-	forecast := good(t, ns)
+	forecast := writeServedForecast(t, ns)
 	mail := externalPath(ns, "queue_len_of_mail", "")
 	served := func(ctx context.Context) error {
-		if _, err := external(ctx, mail); err != nil {
+		if _, err := readExternal(ctx, mail); err != nil {
 			return err
 		}
 		return a.readyz(ctx, "")
@@ -299,7 +299,7 @@ func TestPrometheusGone(t *testing.T) {
 	}
 	eventually(t, "the metric is unavailable, and the adapter not ready", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
-		if err := refused(err, http.StatusServiceUnavailable, "queue_len_of_mail", "refused"); err != nil {
+		if err := checkStatus(err, http.StatusServiceUnavailable, "queue_len_of_mail", "refused"); err != nil {
 			return err
 		}
 		if err := a.readyz(ctx, ""); err == nil || !strings.Contains(err.Error(), "[-]prometheus failed") {
@@ -310,7 +310,7 @@ func TestPrometheusGone(t *testing.T) {
 	if err := a.readyz(t.Context(), "?exclude=prometheus&exclude=remote-adapter"); err != nil {
 		t.Errorf("readiness of the rest: %v", err)
 	}
-	eventually(t, "the forecast is served", func(ctx context.Context) error { return is500m(ctx, forecast) })
+	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, forecast) })
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -44,16 +44,16 @@ func near(value string, cores float64) bool {
 	return err == nil && math.Abs(q.AsApproximateFloat64()/cores-1) < 0.05
 }
 
-// faulty refuses every second write of each path, the first included: in turn because there are too many, and because
+// faultyTransport refuses every second write of each path, the first included: in turn because there are too many, and because
 // somebody else was faster. By path, as no target could ever be written if the writes of another kept in step with its own.
-type faulty struct {
+type faultyTransport struct {
 	http.RoundTripper
 	mu      sync.Mutex
 	seen    map[string]int
 	refused atomic.Int64
 }
 
-func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/analysis.crane.io/") {
 		return f.RoundTripper.RoundTrip(r)
 	}
@@ -84,15 +84,15 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestEverySecondWriteRefused: 429 and conflicts cost tries; nothing is lost and nothing made twice.
 func TestEverySecondWriteRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
-		w.past.uses = append(w.past.uses, used{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
+		w.past.uses = append(w.past.uses, usageOf{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
 	}
 	w.deploy(1, names...)
 	rule := w.rule("refused", "Resource")
-	w.make(rule)
-	f := &faulty{seen: map[string]int{}}
+	w.create(rule)
+	f := &faultyTransport{seen: map[string]int{}}
 	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
 		f.RoundTripper = rt
 		return f
@@ -150,7 +150,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-func (w *world) install() {
+func (w *fixture) install() {
 	w.t.Helper()
 	applier, err := manifest.NewApplier(control.Config(), "recommendation-test")
 	if err != nil {
@@ -165,7 +165,7 @@ func (w *world) install() {
 	}
 }
 
-func (w *world) custom(kind, name string) *unstructured.Unstructured {
+func (w *fixture) custom(kind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(2)}}}
 	u.SetAPIVersion("example.com/v1")
 	u.SetKind(kind)
@@ -177,15 +177,15 @@ func (w *world) custom(kind, name string) *unstructured.Unstructured {
 // TestCustomKindsThroughScale: a kind without a pod template is read through its scale subresource and a pod. An object
 // whose selector is missing, and a kind without the subresource, are told of, target by target, and stand in nobody's way.
 func TestCustomKindsThroughScale(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.install()
-	w.past.uses = []used{
+	w.past.uses = []usageOf{
 		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0},
 	}
 	w.deploy(2, "web")
 	good, bad, opaque := w.custom("Fleet", "good"), w.custom("Fleet", "bad"), w.custom("Opaque", "one")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "good-1", Labels: map[string]string{"fleet": "good"}}, Spec: podSpec()}
-	w.make(good, bad, opaque, pod)
+	w.create(good, bad, opaque, pod)
 	good.Object["status"] = map[string]any{"replicas": int64(2), "selector": "fleet=good"}
 	if err := w.Status().Update(t.Context(), good); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors,
 		analysisv1alpha1.ResourceSelector{Kind: "Fleet", APIVersion: "example.com/v1"},
 		analysisv1alpha1.ResourceSelector{Kind: "Opaque", APIVersion: "example.com/v1"})
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	w.eventually("all targets looked at", func(ctx context.Context) error {
 		all, err := w.all(ctx)
@@ -222,12 +222,12 @@ func TestCustomKindsThroughScale(t *testing.T) {
 // TestKindNotInstalled: a selector of a kind that the API server does not serve is told of, and the others are served.
 // When the kind is gone again later, what there is of it stays.
 func TestKindNotInstalled(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	rule := w.rule("uninstalled", "Resource")
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	done := w.complete(rule, "SelectorFailed")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
@@ -240,11 +240,11 @@ func TestKindNotInstalled(t *testing.T) {
 
 // TestTargetDeletedMidway: a workload that goes while it is evaluated leaves nothing behind, and the round ends.
 func TestTargetDeletedMidway(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web", "doomed")
 	rule := w.rule("midway", "Resource", "Replicas")
-	w.make(rule)
+	w.create(rule)
 	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
 		return client.IgnoreNotFound(w.Delete(ctx, w.deployment("doomed", 2)))
 	}
@@ -261,21 +261,21 @@ func TestTargetDeletedMidway(t *testing.T) {
 
 // TestTerminatingNamespace: where nothing can be created any more, nothing is, and the other namespaces are served.
 func TestTerminatingNamespace(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "leaving-"}}
-	w.make(leaving)
+	w.create(leaving)
 	there := w.deployment("web", 2)
 	there.Namespace = leaving.Name
-	w.make(there)
+	w.create(there)
 	// Without a controller of namespaces it stays on its way out.
 	if err := w.Delete(t.Context(), leaving); err != nil {
 		t.Fatal(err)
 	}
 	rule := w.rule("terminating", "Resource")
 	rule.Spec.NamespaceSelector.MatchNames = append(rule.Spec.NamespaceSelector.MatchNames, leaving.Name)
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	w.complete(rule, "RoundCompleted")
 	if r := w.recommendations()["Resource/web"]; condition(r, "Ready") != "True/RecommendationReady" {
@@ -289,10 +289,10 @@ func TestTerminatingNamespace(t *testing.T) {
 
 // TestSlowSource: a rule whose source takes its time does not hold up another one, and is done in the end.
 func TestSlowSource(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
-	other := newWorld(t)
+	other := newFixture(t)
 	other.past = w.past
 	other.deploy(2, "web")
 	slow, quick := w.rule("slow", "Resource"), other.rule("quick", "Resource")
@@ -308,15 +308,15 @@ func TestSlowSource(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	w.make(slow)
+	w.create(slow)
 	w.start(setup{})
 	w.eventually("the slow one reads", func(context.Context) error {
-		if w.past.questions() == 0 {
+		if w.past.queryCount() == 0 {
 			return errors.New("nothing was asked")
 		}
 		return nil
 	})
-	other.make(quick)
+	other.create(quick)
 	other.complete(quick, "RoundCompleted")
 	if len(w.recommendations()) > 0 {
 		t.Error("the slow one has been written already")
@@ -374,16 +374,16 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestTwentyThousandPods: a rule that selects 20,000 pods goes through them page by page, and looks at those that are nobody's.
 func TestTwentyThousandPods(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.past.uses = nil
 	pages := &podPages{namespace: w.namespace, pods: 20_000, bare: func(i int) bool { return i%1000 == 0 }}
 	const bare = 20
 	for i := range bare { // They are looked for one by one later.
-		w.make(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
+		w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
 	}
 	rule := w.rule("pods", "Resource")
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Pod"}}
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
 		pages.RoundTripper = rt
 		return pages

@@ -24,9 +24,9 @@ import (
 // TestReplicasAndHPA: one reading of history serves three recommenders. Memory decides where it is what the pods need
 // most; the autoscaler needs no configuration; what they say is in gocrane's formats.
 func TestReplicasAndHPA(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	// Ten pods between 0.1 and 0.5 cores; web holds 200 MiB a pod, cache 1 GiB.
-	w.past.uses = []used{
+	w.past.uses = []usageOf{
 		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib, 0},
 		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib, 0},
 		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib, 0},
@@ -34,10 +34,10 @@ func TestReplicasAndHPA(t *testing.T) {
 	w.deploy(10, "web", "cache")
 	w.deploy(2, "idle")
 	rule := w.rule("all", "HPA", "Resource", "Replicas")
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	w.complete(rule, "RoundCompleted")
-	if n := w.past.questions(); n != 2 {
+	if n := w.past.queryCount(); n != 2 {
 		t.Errorf("the source was asked %d times for one pass of three recommenders, want 2: cpu and memory", n)
 	}
 	all := w.recommendations()
@@ -73,15 +73,15 @@ func TestReplicasAndHPA(t *testing.T) {
 // TestShortHistory: with two days of history there is a number of pods that can only be more than there are, and it says why;
 // an autoscaler waits. Without any history neither has one.
 func TestShortHistory(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{
+	w := newFixture(t)
+	w.past.uses = []usageOf{
 		{kind: "Deployment", name: "full", pods: 2, low: 1, high: 3, bytes: 200 * mib, since: 48 * time.Hour},
 		{kind: "Deployment", name: "empty", pods: 4, low: 0.01, high: 0.01, bytes: 50 * mib, since: 48 * time.Hour},
 	}
 	w.deploy(2, "full", "unseen")
 	w.deploy(4, "empty")
 	rule := w.rule("short", "Replicas", "HPA")
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	w.complete(rule, "RoundCompleted")
 	all := w.recommendations()
@@ -122,7 +122,7 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 }
 
 // hasSeries tells whether a metric has so many series of the test's namespace; those of other tests may be there as well.
-func hasSeries(w *world, name string, want int) error {
+func hasSeries(w *fixture, name string, want int) error {
 	families, err := w.registry.Gather()
 	if err != nil {
 		return fmt.Errorf("gathering: %w", err)
@@ -148,8 +148,8 @@ func hasSeries(w *world, name string, want int) error {
 // TestScalePoint: requests and the targets of an autoscaler on them are one decision. Crane's own gets both together;
 // with anybody else's both are proposed, and neither may be applied.
 func TestScalePoint(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(4, "foreign", "owned")
 	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
 		percent := int32(50)
@@ -169,7 +169,7 @@ func TestScalePoint(t *testing.T) {
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "mine", UID: "u", Controller: &yes,
 	}}
 	rule := w.rule("point", "Resource", "HPA", "Replicas")
-	w.make(hpa("foreign"), mine, rule)
+	w.create(hpa("foreign"), mine, rule)
 	w.start(setup{})
 	w.complete(rule, "RoundCompleted")
 	all := w.recommendations()

@@ -25,15 +25,15 @@ import (
 
 // TestAskedFor: lowering the run number of one Recommendation has that one evaluated, at once, and no other.
 func TestAskedFor(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web", "api")
 	rule := w.rule("asked", "Resource")
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{})
 	w.complete(rule, "RoundCompleted")
 	before := w.recommendations()
-	w.past.set(func(p *past) {
+	w.past.set(func(p *history) {
 		for i := range p.uses {
 			p.uses[i].low, p.uses[i].high = 0.4, 0.4
 		}
@@ -66,8 +66,8 @@ func TestAskedFor(t *testing.T) {
 
 // TestAnalytics: an Analytics has a rule while it is there, with its settings, and none when it is gone.
 func TestAnalytics(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	seconds := int64(7200)
 	analytics := &analysisv1alpha1.Analytics{
@@ -79,7 +79,7 @@ func TestAnalytics(t *testing.T) {
 			Config:             map[string]string{"cpu-request-margin-fraction": "0.15"},
 		},
 	}
-	w.make(analytics)
+	w.create(analytics)
 	w.start(setup{})
 	found := &analysisv1alpha1.RecommendationRule{}
 	find := func(ctx context.Context) error {
@@ -138,8 +138,8 @@ func TestAnalytics(t *testing.T) {
 // TestConfigurationReloaded: a changed file counts without a restart, for rules that had to wait for it at once; a bad one
 // leaves the old one in force and is told in a metric.
 func TestConfigurationReloaded(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
@@ -158,7 +158,7 @@ func TestConfigurationReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := w.rule("config", "Resource")
-	w.make(rule)
+	w.create(rule)
 	w.start(setup{settings: file})
 	w.complete(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}], config: {cpu-request-percentile: \"2\"}}\n")
@@ -179,12 +179,12 @@ func TestConfigurationReloaded(t *testing.T) {
 // TestChangedDuringItsRun: a rule that changes while it runs is run as it then is; nothing of the old one is taken for the
 // new one's.
 func TestChangedDuringItsRun(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	rule := w.rule("changed", "Resource")
 	rule.Spec.Recommenders[0].Config = map[string]string{"cpu-request-margin-fraction": "0.15"}
-	w.make(rule)
+	w.create(rule)
 	changed := false
 	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
 		if changed {
@@ -215,11 +215,11 @@ func TestChangedDuringItsRun(t *testing.T) {
 
 // TestTwoRules: rules that look at one workload do not stand in each other's way, and metrics tell of it once.
 func TestTwoRules(t *testing.T) {
-	w := newWorld(t)
-	w.past.uses = []used{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	one, two := w.rule("one", "Resource"), w.rule("two", "Resource")
-	w.make(one, two)
+	w.create(one, two)
 	w.start(setup{})
 	w.complete(one, "RoundCompleted")
 	w.complete(two, "RoundCompleted")

@@ -101,7 +101,7 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 		t.Fatal(err)
 	}
 	chain := podwebhook.NewChain(nil)
-	endpoints, err := admission.Endpoints(admission.ClusterFacts{Namespace: namespace}, chain)
+	endpoints, err := admission.Endpoints(admission.CachedFacts{Namespace: namespace}, chain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +110,14 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 		Targets: []certificates.Target{
 			certificates.ValidatingWebhooks("crane"), certificates.MutatingWebhooks("crane"), certificates.MutatingWebhooks("crane-pods"),
 		},
-		Lives: certificates.Lives{
+		Lifetimes: certificates.Lifetimes{
 			Authority: 40 * time.Minute, AuthorityRenewal: 20 * time.Minute, Serving: 12 * time.Minute, ServingRenewal: 6 * time.Minute, Overlap: 3 * time.Minute,
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := admission.NewServer(admission.ServerOptions{Host: host, Port: n, Keeper: keeper}, endpoints)
+	server := admission.NewServer(admission.ServerOptions{Host: host, Port: n, Rotator: keeper}, endpoints)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()

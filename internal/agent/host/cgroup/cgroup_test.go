@@ -24,8 +24,8 @@ const (
 	static     = "0d1f2e3c4b5a69788796a5b4c3d2e1f0"
 )
 
-// open writes a recording and reads it.
-func open(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
+// openRecording writes a recording and reads it.
+func openRecording(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
 	t.Helper()
 	rec := kernel.ForTest(t, name)
 	layout, err := Detect(host.Root(rec.Dir))
@@ -37,7 +37,7 @@ func open(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
 	return rec, rec.Dir, layout, tree
 }
 
-func look(t *testing.T, tree *Tree) map[string]*Pod {
+func readPods(t *testing.T, tree *Tree) map[string]*Pod {
 	t.Helper()
 	if err := tree.Scan(); err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func TestDetect(t *testing.T) {
 		"v1-systemd-crio":        {Version: V1, Driver: Systemd, Pods: "kubepods.slice"},
 		"v2-cgroupfs-crio":       {Version: V2, Driver: CgroupFS, Pods: "kubepods"},
 	} {
-		_, _, got, _ := open(t, name)
-		if got.Version != want.Version || got.Driver != want.Driver || got.Pods != want.Pods || got.Missing("cpu") != "" || got.Missing("memory") != "" {
+		_, _, got, _ := openRecording(t, name)
+		if got.Version != want.Version || got.Driver != want.Driver || got.Pods != want.Pods || got.MissingReason("cpu") != "" || got.MissingReason("memory") != "" {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -93,7 +93,7 @@ func TestDetectOthers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, mountPoint, "cgroup.controllers"), []byte("hugetlb\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = Detect(host.Root(dir)); err != nil || l.Missing("cpu") == "" || l.Missing("memory") == "" || l.Pods != "" {
+	if l, err = Detect(host.Root(dir)); err != nil || l.MissingReason("cpu") == "" || l.MissingReason("memory") == "" || l.Pods != "" {
 		t.Errorf("v2 without controllers: %+v, %v", l, err)
 	}
 }
@@ -106,8 +106,8 @@ func TestPods(t *testing.T) {
 			runtime = "cri-o"
 		}
 		t.Run(name, func(t *testing.T) {
-			_, _, _, tree := open(t, name)
-			pods := look(t, tree)
+			_, _, _, tree := openRecording(t, name)
+			pods := readPods(t, tree)
 			want := map[string]Class{guaranteed: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
 			if strings.HasPrefix(name, "v2") {
 				want[static] = Burstable
@@ -147,8 +147,8 @@ func TestPods(t *testing.T) {
 
 // TestHigh: v2 alone has a limit of memory that nobody is killed for; what is no limit is not taken for one.
 func TestHigh(t *testing.T) {
-	rec, _, _, tree := open(t, "v2-systemd-containerd")
-	look(t, tree)
+	rec, _, _, tree := openRecording(t, "v2-systemd-containerd")
+	readPods(t, tree)
 	file := ""
 	for path := range rec.Moments[0].Files {
 		if strings.Contains(path, "besteffort-pod") && strings.HasSuffix(path, ".scope/memory.high") {
@@ -168,8 +168,8 @@ func TestHigh(t *testing.T) {
 			t.Errorf("%q: %+v, %v", content, s, err)
 		}
 	}
-	_, _, _, old := open(t, "hybrid-cgroupfs")
-	look(t, old)
+	_, _, _, old := openRecording(t, "hybrid-cgroupfs")
+	readPods(t, old)
 	if err := old.Read(0, High); err != nil || findPod(old, bestEffort).Containers[0].Stat.Has != 0 {
 		t.Errorf("v1: %v", err)
 	}
@@ -189,10 +189,10 @@ func TestRates(t *testing.T) {
 	for name, want := range map[string]struct{ cores, tolerance float64 }{
 		"hybrid-cgroupfs": {0.5, 0.05}, "v1-systemd-crio": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}, "v2-cgroupfs-crio": {0.5, 1e-9},
 	} {
-		rec, _, _, tree := open(t, name)
-		before := look(t, tree)[guaranteed].Stat
+		rec, _, _, tree := openRecording(t, name)
+		before := readPods(t, tree)[guaranteed].Stat
 		rec.To(1)
-		after := look(t, tree)[guaranteed].Stat
+		after := readPods(t, tree)[guaranteed].Stat
 		cores := float64(after.CPUTime-before.CPUTime) / float64(rec.Moments[1].At)
 		if math.Abs(cores-want.cores) > want.tolerance {
 			t.Errorf("%s: %g cores, want %g", name, cores, want.cores)
@@ -205,8 +205,8 @@ func TestRates(t *testing.T) {
 
 // TestVanish: a pod that goes between list and read is no error and has no figures; the next scan forgets it and its files.
 func TestVanish(t *testing.T) {
-	_, dir, layout, tree := open(t, "v2-systemd-containerd")
-	pods := look(t, tree)
+	_, dir, layout, tree := openRecording(t, "v2-systemd-containerd")
+	pods := readPods(t, tree)
 	if err := os.RemoveAll(filepath.Join(dir, mountPoint, pods[bestEffort].Path)); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestVanish(t *testing.T) {
 	if gone.Stat.Has != 0 {
 		t.Errorf("a pod that vanished has %+v", gone.Stat)
 	}
-	if pods = look(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
+	if pods = readPods(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
 		t.Errorf("%d pods, want 3", len(pods))
 	}
 	// Another comes.
@@ -226,15 +226,15 @@ func TestVanish(t *testing.T) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if pods = look(t, tree); pods["11111111-2222-3333-4444-555555555555"] == nil || pods["11111111-2222-3333-4444-555555555555"].Stat.Has != 0 {
+	if pods = readPods(t, tree); pods["11111111-2222-3333-4444-555555555555"] == nil || pods["11111111-2222-3333-4444-555555555555"].Stat.Has != 0 {
 		t.Errorf("a new pod without files: %+v", pods)
 	}
 }
 
 // TestBadFiles: what one file lacks costs that part and no other.
 func TestBadFiles(t *testing.T) {
-	_, dir, _, tree := open(t, "v2-systemd-containerd")
-	pod := look(t, tree)[guaranteed]
+	_, dir, _, tree := openRecording(t, "v2-systemd-containerd")
+	pod := readPods(t, tree)[guaranteed]
 	const all = CPU | Quota | Memory | Pressure
 	for name, lost := range map[string]Part{"cpu.stat": CPU, "cpu.max": Quota, "memory.current": Memory, "memory.stat": Memory, "io.pressure": Pressure} {
 		file := filepath.Join(dir, mountPoint, pod.Path, name)
@@ -282,10 +282,10 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, d := range []Driver{CgroupFS, Systemd} {
-			if uid := podUID([]byte(name), d); uid != nil && (len(uid) == 0 || strings.ContainsAny(string(uid), "/_ \n")) {
+			if uid := parsePodUID([]byte(name), d); uid != nil && (len(uid) == 0 || strings.ContainsAny(string(uid), "/_ \n")) {
 				t.Errorf("%q is the pod %q", name, uid)
 			}
-			runtime, id := containerID([]byte(name), d)
+			runtime, id := parseContainerID([]byte(name), d)
 			if (runtime == "") != (id == nil) || id != nil && len(id) != idLength {
 				t.Errorf("%q is the container %q of %q", name, id, runtime)
 			}

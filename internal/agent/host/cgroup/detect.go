@@ -65,11 +65,11 @@ var podRoots = []struct {
 func Detect(root host.Root) (Layout, error) {
 	base := root.Path(mountPoint)
 	var l Layout
-	if exists(filepath.Join(base, "cgroup.controllers")) {
+	if pathExists(filepath.Join(base, "cgroup.controllers")) {
 		l = Layout{Version: V2, cpu: base, cpuacct: base, cpuset: base, memory: base, unified: base}
 	} else {
-		l = Layout{Version: V1, cpu: v1Root(base, "cpu"), cpuacct: v1Root(base, "cpuacct"), cpuset: v1Root(base, "cpuset"), memory: v1Root(base, "memory")}
-		if unified := filepath.Join(base, "unified"); exists(filepath.Join(unified, "cgroup.controllers")) {
+		l = Layout{Version: V1, cpu: findV1Root(base, "cpu"), cpuacct: findV1Root(base, "cpuacct"), cpuset: findV1Root(base, "cpuset"), memory: findV1Root(base, "memory")}
+		if unified := filepath.Join(base, "unified"); pathExists(filepath.Join(unified, "cgroup.controllers")) {
 			l.Version, l.unified = Hybrid, unified
 		}
 		if l.cpu == "" {
@@ -77,7 +77,7 @@ func Detect(root host.Root) (Layout, error) {
 		}
 	}
 	for _, r := range podRoots {
-		if exists(filepath.Join(l.cpu, r.path)) {
+		if pathExists(filepath.Join(l.cpu, r.path)) {
 			l.Pods, l.Driver = r.path, r.driver
 			break
 		}
@@ -85,8 +85,8 @@ func Detect(root host.Root) (Layout, error) {
 	return l, nil
 }
 
-// v1Root is the directory of the hierarchy that has a controller, which may be mounted with others: cpu,cpuacct.
-func v1Root(base, controller string) string {
+// findV1Root is the directory of the hierarchy that has a controller, which may be mounted with others: cpu,cpuacct.
+func findV1Root(base, controller string) string {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return ""
@@ -99,13 +99,13 @@ func v1Root(base, controller string) string {
 	return ""
 }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// controls tells whether the kernel can limit cpu of pods: v2 may be mounted without its controllers.
-func (l Layout) controls(controller string) bool {
+// hasController tells whether the kernel can limit cpu of pods: v2 may be mounted without its controllers.
+func (l Layout) hasController(controller string) bool {
 	if l.Version != V2 {
 		return controller != "memory" || l.memory != ""
 	}
@@ -113,19 +113,19 @@ func (l Layout) controls(controller string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(content)), controller)
 }
 
-// Missing says why a controller cannot be used, empty where it can.
-func (l Layout) Missing(controller string) string {
-	if l.controls(controller) {
+// MissingReason says why a controller cannot be used, empty where it can.
+func (l Layout) MissingReason(controller string) string {
+	if l.hasController(controller) {
 		return ""
 	}
 	return fmt.Sprintf("cgroup %s has no controller %s", l.Version, controller)
 }
 
-// Has tells whether the groups of pods, or the root where there are none, have a file of a controller.
-func (l Layout) Has(controller, file string) bool {
+// HasFile tells whether the groups of pods, or the root where there are none, have a file of a controller.
+func (l Layout) HasFile(controller, file string) bool {
 	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "cpuset": l.cpuset, "memory": l.memory, "unified": l.unified}[controller]
 	if dir == "" {
 		return false
 	}
-	return exists(filepath.Join(dir, l.Pods, file))
+	return pathExists(filepath.Join(dir, l.Pods, file))
 }

@@ -62,9 +62,9 @@ func (b Bandwidth) Cores() float64 { return float64(b.Quota) / float64(b.Period)
 
 // group is the open files of a cgroup.
 type group struct {
-	path  string
-	files [fileCount]host.File
-	gone  [fileCount]bool // files that this kernel does not have
+	path    string
+	files   [fileCount]host.File
+	missing [fileCount]bool // files that this kernel does not have
 }
 
 const (
@@ -81,18 +81,18 @@ const (
 	fileCount
 )
 
-func (l Layout) group(path string) *group {
+func (l Layout) openGroup(path string) *group {
 	g := &group{path: path}
 	at := func(file int, dir, name string) {
 		if dir == "" {
-			g.gone[file] = true
+			g.missing[file] = true
 			return
 		}
 		g.files[file] = host.NewFile(filepath.Join(dir, path, name))
 	}
 	at(fileCPUStat, l.cpu, "cpu.stat")
 	if l.Version == V2 {
-		g.gone[fileCPUUsage], g.gone[filePeriod] = true, true
+		g.missing[fileCPUUsage], g.missing[filePeriod] = true, true
 		at(fileQuota, l.cpu, "cpu.max")
 		at(fileMemoryUsed, l.memory, "memory.current")
 		at(fileMemoryHigh, l.memory, FileHigh)
@@ -101,7 +101,7 @@ func (l Layout) group(path string) *group {
 		at(fileQuota, l.cpu, "cpu.cfs_quota_us")
 		at(filePeriod, l.cpu, "cpu.cfs_period_us")
 		at(fileMemoryUsed, l.memory, "memory.usage_in_bytes")
-		g.gone[fileMemoryHigh] = true
+		g.missing[fileMemoryHigh] = true
 	}
 	at(fileMemoryStat, l.memory, "memory.stat")
 	at(filePressureCPU, l.unified, "cpu.pressure")
@@ -116,9 +116,9 @@ func (g *group) close() {
 	}
 }
 
-// read fills s with the wanted parts. What cannot be read is left out of s.Has, and the first error, other than that of a file which
+// readParts fills s with the wanted parts. What cannot be read is left out of s.Has, and the first error, other than that of a file which
 // is not there, is returned beside the parts that could.
-func (g *group) read(r *host.Reader, version Version, want Part, s *Stat) error {
+func (g *group) readParts(r *host.Reader, version Version, want Part, s *Stat) error {
 	*s = Stat{}
 	var first error
 	for _, part := range [...]struct {
@@ -138,8 +138,8 @@ func (g *group) read(r *host.Reader, version Version, want Part, s *Stat) error 
 	return first
 }
 
-func (g *group) content(r *host.Reader, file int) ([]byte, error) {
-	if g.gone[file] {
+func (g *group) readFile(r *host.Reader, file int) ([]byte, error) {
+	if g.missing[file] {
 		return nil, host.ErrGone
 	}
 	return r.Read(&g.files[file])

@@ -22,7 +22,7 @@ func (l Layout) LimitFiles(group string) (quota, burst string) {
 // ReadLimit reads a group's quota and burst, once. Kernels before 5.14 have no burst; it is 0 then. The error is host.ErrGone where
 // the group is.
 func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duration, error) {
-	g := l.group(group)
+	g := l.openGroup(group)
 	defer g.close()
 	var s Stat
 	if err := readQuota(g, r, l.Version, &s); err != nil {
@@ -38,9 +38,9 @@ func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duratio
 	if err != nil {
 		return Bandwidth{}, 0, err
 	}
-	burst, err := host.Single(content)
+	burst, err := host.ParseSingle(content)
 	if err != nil {
 		return Bandwidth{}, 0, err
 	}
-	return s.Limit, duration(burst, time.Microsecond), nil
+	return s.Limit, toDuration(burst, time.Microsecond), nil
 }

@@ -18,9 +18,9 @@ const (
 	BestEffort Class = "BestEffort"
 )
 
-// classDirs are the directories below the one of all pods in which the kubelet puts the pods of a class; those of class Guaranteed
+// listClassDirs are the directories below the one of all pods in which the kubelet puts the pods of a class; those of class Guaranteed
 // lie beside them.
-func classDirs(pods string, d Driver) [2]struct {
+func listClassDirs(pods string, d Driver) [2]struct {
 	dir   string
 	class Class
 } {
@@ -36,9 +36,9 @@ func classDirs(pods string, d Driver) [2]struct {
 	}{{burstable, Burstable}, {bestEffort, BestEffort}}
 }
 
-// podUID reads the UID out of the name of a pod's directory: pod<uid>, or kubepods-burstable-pod<uid>.slice, where the UID's dashes
+// parsePodUID reads the UID out of the name of a pod's directory: pod<uid>, or kubepods-burstable-pod<uid>.slice, where the UID's dashes
 // are underscores. It returns nil for any other directory. The result shares name's bytes, with underscores made dashes.
-func podUID(name []byte, d Driver) []byte {
+func parsePodUID(name []byte, d Driver) []byte {
 	var uid []byte
 	if d == Systemd {
 		rest, ok := bytes.CutSuffix(name, []byte(".slice"))
@@ -75,9 +75,9 @@ const idLength = 64
 // runtimes are the prefixes of a container's directory by runtime.
 var runtimes = map[string]string{"": "containerd", "cri-containerd": "containerd", "crio": "cri-o", "docker": "docker"}
 
-// containerID reads runtime and id out of the name of a directory in a pod's: <id>, crio-<id> or cri-containerd-<id>.scope. It
+// parseContainerID reads runtime and id out of the name of a directory in a pod's: <id>, crio-<id> or cri-containerd-<id>.scope. It
 // returns an empty id for others, such as crio-conmon-<id>.scope, which is CRI-O's own process.
-func containerID(name []byte, d Driver) (runtime string, id []byte) {
+func parseContainerID(name []byte, d Driver) (runtime string, id []byte) {
 	if d == Systemd {
 		var ok bool
 		if name, ok = bytes.CutSuffix(name, []byte(".scope")); !ok {

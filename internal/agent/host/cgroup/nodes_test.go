@@ -11,15 +11,15 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// alone is the pod with a CPU for itself.
-const alone = "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504"
+// exclusive is the pod with a CPU for itself.
+const exclusive = "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504"
 
 // TestNodes: what real nodes were recorded with is found and read, whoever made their groups, and nothing else of them is taken for a pod:
 // not the kubelet's own service, not systemd's scopes and mounts, not the monitors of a runtime.
 func TestNodes(t *testing.T) {
 	for _, name := range kernel.Nodes() {
 		t.Run(name, func(t *testing.T) {
-			rec, _, layout, tree := open(t, name)
+			rec, _, layout, tree := openRecording(t, name)
 			want := Layout{Version: V2, Driver: CgroupFS, Pods: "kubepods"}
 			if strings.Contains(name, "-systemd-") {
 				want.Driver, want.Pods = Systemd, "kubepods.slice"
@@ -27,7 +27,7 @@ func TestNodes(t *testing.T) {
 			if strings.Contains(name, "-hybrid-") {
 				want.Version = Hybrid
 			}
-			if layout.Version != want.Version || layout.Driver != want.Driver || layout.Pods != want.Pods || layout.Missing("cpu") != "" || layout.Missing("memory") != "" {
+			if layout.Version != want.Version || layout.Driver != want.Driver || layout.Pods != want.Pods || layout.MissingReason("cpu") != "" || layout.MissingReason("memory") != "" {
 				t.Errorf("%+v, want %+v", layout, want)
 			}
 			runtime, containers := "containerd", 2 // with the sandbox
@@ -37,8 +37,8 @@ func TestNodes(t *testing.T) {
 					containers = 1 // the sandbox's group has a name without .scope
 				}
 			}
-			pods := look(t, tree)
-			classes := map[string]Class{guaranteed: Guaranteed, alone: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
+			pods := readPods(t, tree)
+			classes := map[string]Class{guaranteed: Guaranteed, exclusive: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
 			if len(pods) != len(classes) {
 				t.Errorf("%d pods, want %d", len(pods), len(classes))
 			}
@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 				t.Errorf("the pod with files: %+v", s)
 			}
 			rec.To(1)
-			after := look(t, tree)
-			for uid, want := range map[string]float64{guaranteed: 0.5, alone: 1, bestEffort: 0} {
+			after := readPods(t, tree)
+			for uid, want := range map[string]float64{guaranteed: 0.5, exclusive: 1, bestEffort: 0} {
 				cores := float64(after[uid].Stat.CPUTime-before[uid].CPUTime) / float64(rec.Moments[1].At)
 				// The whole machine was emulated, on a host with other work; to read it once took a second or more of the ten between.
 				if math.Abs(cores-want) > 0.2 {

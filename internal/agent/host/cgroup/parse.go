@@ -16,7 +16,7 @@ import (
 // readCPU reads cpu.stat, and on v1 cpuacct.usage for the time used. v1 counts in nanoseconds, v2 in microseconds
 // (Documentation/admin-guide/cgroup-v1/cpuacct.rst, Documentation/scheduler/sched-bwc.rst, cgroup-v2.rst).
 func readCPU(g *group, r *host.Reader, v Version, s *Stat) error {
-	content, err := g.content(r, fileCPUStat)
+	content, err := g.readFile(r, fileCPUStat)
 	if err != nil {
 		return err
 	}
@@ -26,31 +26,31 @@ func readCPU(g *group, r *host.Reader, v Version, s *Stat) error {
 	if v == V2 {
 		return nil
 	}
-	if content, err = g.content(r, fileCPUUsage); err != nil {
+	if content, err = g.readFile(r, fileCPUUsage); err != nil {
 		return err
 	}
-	used, err := host.Single(content)
+	used, err := host.ParseSingle(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.files[fileCPUUsage].Path(), err)
 	}
-	s.CPUTime = duration(used, time.Nanosecond)
+	s.CPUTime = toDuration(used, time.Nanosecond)
 	return nil
 }
 
 func parseCPUStat(content []byte, v Version, s *Stat) error {
 	used := v != V2
-	err := host.Keyed(content, func(key []byte, n uint64) {
+	err := host.ParseKeyValues(content, func(key []byte, n uint64) {
 		switch string(key) {
 		case "usage_usec":
-			s.CPUTime, used = duration(n, time.Microsecond), true
+			s.CPUTime, used = toDuration(n, time.Microsecond), true
 		case "nr_periods":
 			s.Periods = n
 		case "nr_throttled":
 			s.Throttled = n
 		case "throttled_time":
-			s.ThrottledTime = duration(n, time.Nanosecond)
+			s.ThrottledTime = toDuration(n, time.Nanosecond)
 		case "throttled_usec":
-			s.ThrottledTime = duration(n, time.Microsecond)
+			s.ThrottledTime = toDuration(n, time.Microsecond)
 		}
 	})
 	if err == nil && !used {
@@ -59,36 +59,36 @@ func parseCPUStat(content []byte, v Version, s *Stat) error {
 	return err
 }
 
-// duration is n units, at most the longest there is.
-func duration(n uint64, unit time.Duration) time.Duration {
+// toDuration is n units, at most the longest there is.
+func toDuration(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(math.MaxInt64/unit))) * unit
 }
 
 func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
-	content, err := g.content(r, fileQuota)
+	content, err := g.readFile(r, fileQuota)
 	if err != nil {
 		return err
 	}
 	if v == V2 {
 		s.Limit, err = ParseCPUMax(content)
-		return wrap(g, fileQuota, err)
+		return wrapFileError(g, fileQuota, err)
 	}
 	quota, err := parseQuotaV1(content)
 	if err != nil {
-		return wrap(g, fileQuota, err)
+		return wrapFileError(g, fileQuota, err)
 	}
-	if content, err = g.content(r, filePeriod); err != nil {
+	if content, err = g.readFile(r, filePeriod); err != nil {
 		return err
 	}
-	period, err := host.Single(content)
+	period, err := host.ParseSingle(content)
 	if err == nil && period == 0 {
 		err = errors.New("a period of 0")
 	}
-	s.Limit = Bandwidth{Quota: quota, Period: duration(period, time.Microsecond)}
-	return wrap(g, filePeriod, err)
+	s.Limit = Bandwidth{Quota: quota, Period: toDuration(period, time.Microsecond)}
+	return wrapFileError(g, filePeriod, err)
 }
 
-func wrap(g *group, file int, err error) error {
+func wrapFileError(g *group, file int, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func parseQuotaV1(content []byte) (time.Duration, error) {
 		if n < 0 {
 			quota = -1
 		} else {
-			quota = duration(uint64(n), time.Microsecond)
+			quota = toDuration(uint64(n), time.Microsecond)
 		}
 		return err
 	})
@@ -120,12 +120,12 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 		if err != nil || p == 0 {
 			return fmt.Errorf("period %.40q is no number above 0", period)
 		}
-		b = Bandwidth{Quota: -1, Period: duration(p, time.Microsecond)}
+		b = Bandwidth{Quota: -1, Period: toDuration(p, time.Microsecond)}
 		if string(quota) == "max" {
 			return nil
 		}
 		q, err := host.Uint(quota)
-		b.Quota = duration(q, time.Microsecond)
+		b.Quota = toDuration(q, time.Microsecond)
 		return err
 	})
 	return b, err
@@ -133,20 +133,20 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 
 // readMemory reads what is used. The working set is the kubelet's: all without inactive files.
 func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
-	content, err := g.content(r, fileMemoryUsed)
+	content, err := g.readFile(r, fileMemoryUsed)
 	if err != nil {
 		return err
 	}
-	used, err := host.Single(content)
+	used, err := host.ParseSingle(content)
 	if err != nil {
-		return wrap(g, fileMemoryUsed, err)
+		return wrapFileError(g, fileMemoryUsed, err)
 	}
-	if content, err = g.content(r, fileMemoryStat); err != nil {
+	if content, err = g.readFile(r, fileMemoryStat); err != nil {
 		return err
 	}
 	inactive, err := parseMemoryStat(content, v, s)
 	if err != nil {
-		return wrap(g, fileMemoryStat, err)
+		return wrapFileError(g, fileMemoryStat, err)
 	}
 	s.Used = toBytes(used)
 	s.WorkingSet = toBytes(used - min(used, inactive))
@@ -160,7 +160,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 		rss, cache, idle = "anon", "file", "inactive_file"
 	}
 	seen := 0
-	err = host.Keyed(content, func(key []byte, n uint64) {
+	err = host.ParseKeyValues(content, func(key []byte, n uint64) {
 		switch string(key) {
 		case rss:
 			s.RSS = toBytes(n)
@@ -181,7 +181,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 
 // readHigh reads memory.high: bytes, or max.
 func readHigh(g *group, r *host.Reader, _ Version, s *Stat) error {
-	content, err := g.content(r, fileMemoryHigh)
+	content, err := g.readFile(r, fileMemoryHigh)
 	if err != nil {
 		return err
 	}
@@ -189,9 +189,9 @@ func readHigh(g *group, r *host.Reader, _ Version, s *Stat) error {
 		s.High = math.MaxInt64
 		return nil
 	}
-	n, err := host.Single(content)
+	n, err := host.ParseSingle(content)
 	s.High = toBytes(n)
-	return wrap(g, fileMemoryHigh, err)
+	return wrapFileError(g, fileMemoryHigh, err)
 }
 
 func toBytes(n uint64) series.Bytes { return series.Bytes(min(n, math.MaxInt64)) }
@@ -201,12 +201,12 @@ func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 		file int
 		into *host.Pressure
 	}{{filePressureCPU, &s.Stalled.CPU}, {filePressureMemory, &s.Stalled.Memory}, {filePressureIO, &s.Stalled.IO}} {
-		content, err := g.content(r, f.file)
+		content, err := g.readFile(r, f.file)
 		if err != nil {
 			return err
 		}
 		if *f.into, err = host.ParsePressure(content); err != nil {
-			return wrap(g, f.file, err)
+			return wrapFileError(g, f.file, err)
 		}
 	}
 	return nil

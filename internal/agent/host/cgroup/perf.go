@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// PerfGroup is the directory of a group in the hierarchy of perf events: that of v1 where it is mounted, else v2's, where they need no
+// PerfDir is the directory of a group in the hierarchy of perf events: that of v1 where it is mounted, else v2's, where they need no
 // controller (Documentation/admin-guide/cgroup-v2.rst, perf_event). The error says that there is neither.
-func (l Layout) PerfGroup(group string) (string, error) {
+func (l Layout) PerfDir(group string) (string, error) {
 	if !filepath.IsLocal(group) {
 		return "", fmt.Errorf("group %.80q is not below the root", group)
 	}
 	root := l.unified
 	if l.Version != V2 {
-		if v1 := v1Root(filepath.Dir(l.cpu), "perf_event"); v1 != "" {
+		if v1 := findV1Root(filepath.Dir(l.cpu), "perf_event"); v1 != "" {
 			root = v1
 		}
 	}

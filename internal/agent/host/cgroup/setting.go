@@ -30,18 +30,18 @@ const (
 	FileMemoryV1 = "memory.limit_in_bytes"
 )
 
-// settings are the files above by version: v2, and v1 and hybrid.
-func settings(v Version) []string {
+// settingFiles are the files above by version: v2, and v1 and hybrid.
+func settingFiles(v Version) []string {
 	if v == V2 {
 		return []string{FileMax, FileMaxBurst, FileWeight, FileIdle, FileCPUs, FileMems, FileHigh, FileMemory}
 	}
 	return []string{FileQuotaV1, FilePeriodV1, FileBurstV1, FileSharesV1, FileIdle, FileCPUs, FileMems, FileMemoryV1}
 }
 
-// Setting is the path of a file that holds what a group is set to. The error says that there is none of that name in this version of
+// SettingFile is the path of a file that holds what a group is set to. The error says that there is none of that name in this version of
 // cgroups, that the host has no such hierarchy, or that the group is not below its root.
-func (l Layout) Setting(group, file string) (string, error) {
-	if !slices.Contains(settings(l.Version), file) {
+func (l Layout) SettingFile(group, file string) (string, error) {
+	if !slices.Contains(settingFiles(l.Version), file) {
 		return "", fmt.Errorf("cgroup %s has no setting %.40q", l.Version, file)
 	}
 	controller, _, _ := strings.Cut(file, ".")
@@ -55,18 +55,18 @@ func (l Layout) Setting(group, file string) (string, error) {
 	return filepath.Join(dir, group, file), nil
 }
 
-// Reclaim is the path of the file of a group to which an amount of memory is written that is to be had back; false where this version of
+// ReclaimFile is the path of the file of a group to which an amount of memory is written that is to be had back; false where this version of
 // cgroups has none.
-func (l Layout) Reclaim(group string) (string, bool) {
+func (l Layout) ReclaimFile(group string) (string, bool) {
 	if l.Version != V2 || !filepath.IsLocal(group) {
 		return "", false
 	}
 	return filepath.Join(l.memory, group, "memory.reclaim"), true
 }
 
-// SameSetting tells whether a file reads the same after either value was written: the kernel writes lists of CPUs its own way, rounds
+// EqualSettings tells whether a file reads the same after either value was written: the kernel writes lists of CPUs its own way, rounds
 // memory down to pages, and takes any quota below 0 of v1 for none.
-func SameSetting(file, a, b string) bool {
+func EqualSettings(file, a, b string) bool {
 	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
 	if a == b {
 		return true

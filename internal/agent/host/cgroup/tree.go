@@ -17,9 +17,9 @@ const (
 	// maxPods and maxContainers bound what is kept of a tree, whatever somebody makes in it. A kubelet runs 110 pods by default.
 	maxPods       = 1000
 	maxContainers = 100
-	// rescan is the number of scans after which a pod's containers are looked for again. A container that is new in an old pod, as
+	// scansPerRescan is the number of scans after which a pod's containers are looked for again. A container that is new in an old pod, as
 	// after a restart, is seen that much later; the pod's own figures have it at once.
-	rescan = 5
+	scansPerRescan = 5
 )
 
 // Container is a container's group, or a pod's sandbox, which looks the same.
@@ -32,8 +32,8 @@ type Container struct {
 	Path string
 	Stat Stat
 
-	group *group
-	seen  uint64
+	group    *group
+	lastScan uint64
 }
 
 // Pod is a pod's group.
@@ -46,27 +46,27 @@ type Pod struct {
 	// Containers are in the order of their ids.
 	Containers []*Container
 
-	name  string
-	dir   string
-	group *group
-	seen  uint64
-	age   uint64
-	links uint64 // of the directory when its containers were looked for; 0 for not known
+	name      string
+	dir       string
+	group     *group
+	lastScan  uint64
+	firstScan uint64
+	links     uint64 // of the directory when its containers were looked for; 0 for not known
 }
 
 // Tree is the groups of all pods, whose files stay open from one scan to the next. It is not safe for concurrent use.
 type Tree struct {
-	layout Layout
-	reader *host.Reader
-	pods   map[string]*Pod // by the path
-	sorted []*Pod
-	scans  uint64
-	dirs   []podDir
-	key    []byte
-	// changes counts scans that saw a pod or a container come or go.
-	changes uint64
-	// closely and all tell of which pods the containers are looked for.
-	closely, all bool
+	layout     Layout
+	reader     *host.Reader
+	pods       map[string]*Pod // by the path
+	sorted     []*Pod
+	scans      uint64
+	dirs       []podDir
+	pathBuffer []byte
+	// version counts scans that saw a pod or a container come or go.
+	version uint64
+	// checkLinks and all tell of which pods the containers are looked for.
+	checkLinks, rescanAll bool
 }
 
 type podDir struct {
@@ -79,22 +79,22 @@ func NewTree(layout Layout, reader *host.Reader) *Tree {
 	t := &Tree{layout: layout, reader: reader, pods: map[string]*Pod{}}
 	if layout.Pods != "" {
 		t.dirs = append(t.dirs, podDir{layout.Pods, Guaranteed})
-		for _, c := range classDirs(layout.Pods, layout.Driver) {
+		for _, c := range listClassDirs(layout.Pods, layout.Driver) {
 			t.dirs = append(t.dirs, podDir{filepath.Join(layout.Pods, c.dir), c.class})
 		}
 	}
 	return t
 }
 
-// LookClosely lets each scan look for containers of pods that have more or less of them than before, also of those that are there for long,
-// at the price of a stat(2) for each. One that took the place of another between two scans is seen as late as without, or after LookAtAll.
-func (t *Tree) LookClosely() { t.closely = true }
+// CheckLinks lets each scan look for containers of pods that have more or less of them than before, also of those that are there for long,
+// at the price of a stat(2) for each. One that took the place of another between two scans is seen as late as without, or after RescanAll.
+func (t *Tree) CheckLinks() { t.checkLinks = true }
 
-// LookAtAll lets the next scan look for the containers of all pods.
-func (t *Tree) LookAtAll() { t.all = true }
+// RescanAll lets the next scan look for the containers of all pods.
+func (t *Tree) RescanAll() { t.rescanAll = true }
 
-// Changes is another number after a scan that saw pods or containers come or go.
-func (t *Tree) Changes() uint64 { return t.changes }
+// Version is another number after a scan that saw pods or containers come or go.
+func (t *Tree) Version() uint64 { return t.version }
 
 // Pods are those of the last scan, in the order of their UIDs. They are changed by the next.
 func (t *Tree) Pods() []*Pod { return t.sorted }
@@ -115,7 +115,7 @@ func (t *Tree) Scan() error {
 	var errs []error
 	for _, d := range t.dirs {
 		err := t.reader.Subdirectories(filepath.Join(t.layout.cpu, d.dir), func(name []byte) {
-			changed = t.see(d, name) || changed
+			changed = t.visitDir(d, name) || changed
 		})
 		if err != nil && !errors.Is(err, host.ErrGone) {
 			errs = append(errs, err)
@@ -126,14 +126,14 @@ func (t *Tree) Scan() error {
 		return errors.Join(errs...)
 	}
 	for path, p := range t.pods {
-		if p.seen != t.scans {
+		if p.lastScan != t.scans {
 			p.close()
 			delete(t.pods, path)
 			changed = true
 		}
 	}
 	if changed {
-		t.changes++
+		t.version++
 		t.sorted = t.sorted[:0]
 		for _, p := range t.pods {
 			t.sorted = append(t.sorted, p)
@@ -141,18 +141,18 @@ func (t *Tree) Scan() error {
 		slices.SortFunc(t.sorted, func(a, b *Pod) int { return strings.Compare(a.UID+a.Path, b.UID+b.Path) })
 	}
 	for _, p := range t.sorted {
-		if t.due(p) {
-			t.containers(p)
+		if t.needsRescan(p) {
+			t.scanContainers(p)
 		}
 	}
-	t.all = false
+	t.rescanAll = false
 	return nil
 }
 
-// due tells whether a pod's containers are to be looked for. Its directory has a link for each that is in it.
-func (t *Tree) due(p *Pod) bool {
-	due := t.all || (t.scans-p.age)%rescan == 0
-	if !t.closely {
+// needsRescan tells whether a pod's containers are to be looked for. Its directory has a link for each that is in it.
+func (t *Tree) needsRescan(p *Pod) bool {
+	due := t.rescanAll || (t.scans-p.firstScan)%scansPerRescan == 0
+	if !t.checkLinks {
 		return due || p.Stat.Has == 0
 	}
 	links, err := host.Links(p.dir)
@@ -161,32 +161,32 @@ func (t *Tree) due(p *Pod) bool {
 	return due
 }
 
-// see takes note of a directory among the pods and tells whether it is a new pod.
-func (t *Tree) see(d podDir, name []byte) bool {
-	t.key = append(append(append(t.key[:0], d.dir...), '/'), name...)
-	if p, ok := t.pods[string(t.key)]; ok {
-		p.seen = t.scans
+// visitDir takes note of a directory among the pods and tells whether it is a new pod.
+func (t *Tree) visitDir(d podDir, name []byte) bool {
+	t.pathBuffer = append(append(append(t.pathBuffer[:0], d.dir...), '/'), name...)
+	if p, ok := t.pods[string(t.pathBuffer)]; ok {
+		p.lastScan = t.scans
 		return false
 	}
-	path, dir := string(t.key), string(name)
-	uid := podUID(name, t.layout.Driver) // changes name
+	path, dir := string(t.pathBuffer), string(name)
+	uid := parsePodUID(name, t.layout.Driver) // changes name
 	if uid == nil || len(t.pods) >= maxPods {
 		return false
 	}
-	t.pods[path] = &Pod{UID: string(uid), Class: d.class, Path: path, name: dir, dir: filepath.Join(t.layout.cpu, path), group: t.layout.group(path), seen: t.scans, age: t.scans}
+	t.pods[path] = &Pod{UID: string(uid), Class: d.class, Path: path, name: dir, dir: filepath.Join(t.layout.cpu, path), group: t.layout.openGroup(path), lastScan: t.scans, firstScan: t.scans}
 	return true
 }
 
-func (t *Tree) containers(p *Pod) {
+func (t *Tree) scanContainers(p *Pod) {
 	changed := false
 	err := t.reader.Subdirectories(p.dir, func(name []byte) {
-		runtime, id := containerID(name, t.layout.Driver)
+		runtime, id := parseContainerID(name, t.layout.Driver)
 		if id == nil {
 			return
 		}
 		for _, c := range p.Containers {
 			if c.ID == string(id) {
-				c.seen = t.scans
+				c.lastScan = t.scans
 				return
 			}
 		}
@@ -194,7 +194,7 @@ func (t *Tree) containers(p *Pod) {
 			return
 		}
 		path := p.Path + "/" + string(name)
-		p.Containers = append(p.Containers, &Container{ID: string(id), Runtime: runtime, Path: path, group: t.layout.group(path), seen: t.scans})
+		p.Containers = append(p.Containers, &Container{ID: string(id), Runtime: runtime, Path: path, group: t.layout.openGroup(path), lastScan: t.scans})
 		changed = true
 	})
 	if err != nil {
@@ -203,14 +203,14 @@ func (t *Tree) containers(p *Pod) {
 	}
 	before := len(p.Containers)
 	p.Containers = slices.DeleteFunc(p.Containers, func(c *Container) bool {
-		if c.seen != t.scans {
+		if c.lastScan != t.scans {
 			c.group.close()
 			return true
 		}
 		return false
 	})
 	if changed || len(p.Containers) != before {
-		t.changes++
+		t.version++
 	}
 	if changed {
 		slices.SortFunc(p.Containers, func(a, b *Container) int { return strings.Compare(a.ID, b.ID) })
@@ -238,9 +238,9 @@ func (t *Tree) Read(ofPods, ofContainers Part) error {
 		}
 	}
 	for _, p := range t.sorted {
-		count(p.group.read(t.reader, t.layout.Version, ofPods, &p.Stat))
+		count(p.group.readParts(t.reader, t.layout.Version, ofPods, &p.Stat))
 		for _, c := range p.Containers {
-			count(c.group.read(t.reader, t.layout.Version, ofContainers, &c.Stat))
+			count(c.group.readParts(t.reader, t.layout.Version, ofContainers, &c.Stat))
 		}
 	}
 	if first != nil {

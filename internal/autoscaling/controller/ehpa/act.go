@@ -32,17 +32,17 @@ const (
 	eventFailed   = "Failed"
 )
 
-// errTaken means that an object of the name belongs to somebody else.
-var errTaken = errors.New("an object of this name belongs to somebody else")
+// errNameTaken means that an object of the name belongs to somebody else.
+var errNameTaken = errors.New("an object of this name belongs to somebody else")
 
 // act brings the cluster in line with the plan. What fails is said in the plan's conditions; the error is what another try may
 // mend.
 func (r *Reconciler) act(ctx context.Context, o *observation, p *plan) error {
-	if p.hold {
-		return o.transient()
+	if p.keepObjects {
+		return o.retryableTargetError()
 	}
 	var failed []error
-	note := func(into **state, reason string, err error) bool {
+	note := func(into **conditionState, reason string, err error) bool {
 		if err == nil {
 			return true
 		}
@@ -50,69 +50,69 @@ func (r *Reconciler) act(ctx context.Context, o *observation, p *plan) error {
 			failed = append(failed, err)
 			return false
 		}
-		*into = &state{reason: reason, message: err.Error()}
-		if !errors.Is(err, errTaken) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		*into = &conditionState{reason: reason, message: err.Error()}
+		if !errors.Is(err, errNameTaken) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			failed = append(failed, err)
 		} else {
-			p.soon(o.now.Add(retryMissing))
+			p.checkAt(o.now.Add(missingTargetRetry))
 		}
 		return false
 	}
 	// Before the HPA what it stands on, after it what it no longer needs: at no time does it point at nothing.
 	fine := true
 	if p.substitute != nil {
-		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, put(ctx, r, o, p.substitute, o.substitute, substituteDiffers))
+		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, createOrPatch(ctx, r, o, p.substitute, o.substitute, substituteDiffers))
 	}
 	if p.tsp != nil {
-		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, put(ctx, r, o, p.tsp, o.tsp, tspDiffers))
+		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, createOrPatch(ctx, r, o, p.tsp, o.tsp, tspDiffers))
 	}
 	if fine {
-		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileHPA, r.actHPA(ctx, o, p))
+		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileHPA, r.applyHPA(ctx, o, p))
 	}
 	if p.substitute == nil && o.substitute != nil && fine {
-		note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.remove(ctx, o, o.substitute))
+		note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.deleteOwned(ctx, o, o.substitute))
 	}
 	if p.tsp == nil && o.tsp != nil && fine {
-		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, r.remove(ctx, o, o.tsp))
+		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, r.deleteOwned(ctx, o, o.tsp))
 	}
-	if p.scaleTo != nil && fine {
-		scaled, err := r.scale(ctx, o, *p.scaleTo)
+	if p.replicas != nil && fine {
+		scaled, err := r.setReplicas(ctx, o, *p.replicas)
 		note(&p.ready, autoscalingv1alpha1.ReasonFailedScale, err)
 		p.scaled = scaled
 	}
-	return errors.Join(append(failed, o.transient())...)
+	return errors.Join(append(failed, o.retryableTargetError())...)
 }
 
-// transient is the error of the target that another try may mend.
-func (o *observation) transient() error {
+// retryableTargetError is the error of the target that another try may mend.
+func (o *observation) retryableTargetError() error {
 	if o.targetErr == nil || errors.Is(o.targetErr, workload.ErrNoTarget) || errors.Is(o.targetErr, workload.ErrNoScale) {
 		return nil
 	}
 	return o.targetErr
 }
 
-// actHPA brings the HPA in line, and gives back what is not wanted any more.
-func (r *Reconciler) actHPA(ctx context.Context, o *observation, p *plan) error {
-	for _, hpa := range o.release {
+// applyHPA brings the HPA in line, and gives back what is not wanted any more.
+func (r *Reconciler) applyHPA(ctx context.Context, o *observation, p *plan) error {
+	for _, hpa := range o.adoptedToRelease {
 		if err := r.release(ctx, o, hpa); err != nil {
 			return err
 		}
 	}
 	have := o.hpa
 	if p.hpa != nil {
-		if o.adopt != nil && p.hpa.Name == o.adopt.Name {
-			have = o.adopt
+		if o.adoptable != nil && p.hpa.Name == o.adoptable.Name {
+			have = o.adoptable
 		}
-		if err := put(ctx, r, o, p.hpa, have, hpaDiffers); err != nil {
+		if err := createOrPatch(ctx, r, o, p.hpa, have, hpaDiffers); err != nil {
 			return err
 		}
-		if have == o.adopt && have != nil {
-			r.eventf(o, corev1.EventTypeNormal, eventAdopted, "took over HorizontalPodAutoscaler %s", have.Name)
+		if have == o.adoptable && have != nil {
+			r.recordEvent(o, corev1.EventTypeNormal, eventAdopted, "took over HorizontalPodAutoscaler %s", have.Name)
 		}
 	}
-	for _, hpa := range append(o.surplus, o.hpa) {
+	for _, hpa := range append(o.duplicates, o.hpa) {
 		if hpa != nil && (p.hpa == nil || hpa.Name != p.hpa.Name) {
-			if err := r.remove(ctx, o, hpa); err != nil {
+			if err := r.deleteOwned(ctx, o, hpa); err != nil {
 				return err
 			}
 		}
@@ -120,14 +120,14 @@ func (r *Reconciler) actHPA(ctx context.Context, o *observation, p *plan) error 
 	return nil
 }
 
-// put creates an object, or changes the one that is there; where nothing differs it sends nothing.
-func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, want, have T, differs func(a, b T) bool) error {
-	kind := kindOf(want)
+// createOrPatch creates an object, or changes the one that is there; where nothing differs it sends nothing.
+func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o *observation, want, have T, differs func(a, b T) bool) error {
+	kind := eventKind(want)
 	if any(have) == any(*new(T)) {
 		if err := r.create(ctx, o, want); err != nil {
 			return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 		}
-		r.eventf(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
+		r.recordEvent(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
 		return nil
 	}
 	if !differs(want, have) && equality.Semantic.DeepEqual(want.GetLabels(), have.GetLabels()) &&
@@ -139,11 +139,11 @@ func put[T client.Object](ctx context.Context, r *Reconciler, o *observation, wa
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
-	r.eventf(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
+	r.recordEvent(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
 	return nil
 }
 
-func kindOf(o client.Object) string {
+func eventKind(o client.Object) string {
 	switch o.(type) {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return "HPA"
@@ -171,17 +171,17 @@ func (r *Reconciler) create(ctx context.Context, o *observation, want client.Obj
 	if metav1.IsControlledBy(found, o.ehpa) {
 		return nil
 	}
-	return errTaken
+	return errNameTaken
 }
 
-func (r *Reconciler) remove(ctx context.Context, o *observation, have client.Object) error {
+func (r *Reconciler) deleteOwned(ctx context.Context, o *observation, have client.Object) error {
 	uid := have.GetUID()
 	err := r.Client.Delete(ctx, have, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s %s: %w", kindOf(have), have.GetName(), err)
+		return fmt.Errorf("deleting %s %s: %w", eventKind(have), have.GetName(), err)
 	}
 	if err == nil {
-		r.eventf(o, corev1.EventTypeNormal, kindOf(have)+eventDeleted, "deleted %s %s", kindOf(have), have.GetName())
+		r.recordEvent(o, corev1.EventTypeNormal, eventKind(have)+eventDeleted, "deleted %s %s", eventKind(have), have.GetName())
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscal
 	}
 	want.Spec = before
 	delete(want.Annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
-	for label := range labelsOf(o.ehpa, have.Name) {
+	for label := range managedLabels(o.ehpa, have.Name) {
 		delete(want.Labels, label)
 	}
 	var owners []metav1.OwnerReference
@@ -208,22 +208,22 @@ func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscal
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("giving HorizontalPodAutoscaler %s back: %w", have.Name, err)
 	}
-	r.eventf(o, corev1.EventTypeNormal, eventReleased, "gave HorizontalPodAutoscaler %s back", have.Name)
+	r.recordEvent(o, corev1.EventTypeNormal, eventReleased, "gave HorizontalPodAutoscaler %s back", have.Name)
 	return nil
 }
 
-// scale sets the target to a fixed number, and tells whether that was needed.
-func (r *Reconciler) scale(ctx context.Context, o *observation, replicas int32) (bool, error) {
-	ref := refOf(o.ehpa)
+// setReplicas sets the target to a fixed number, and tells whether that was needed.
+func (r *Reconciler) setReplicas(ctx context.Context, o *observation, replicas int32) (bool, error) {
+	ref := targetRef(o.ehpa)
 	from, err := r.Targets.Set(ctx, ref, replicas)
 	if err != nil || from == replicas { // The cache may be behind.
 		return false, err
 	}
-	r.eventf(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
+	r.recordEvent(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
 	return true, nil
 }
 
-func (r *Reconciler) eventf(o *observation, kind, reason, format string, args ...any) {
+func (r *Reconciler) recordEvent(o *observation, kind, reason, format string, args ...any) {
 	r.Events.Eventf(o.ehpa, nil, kind, reason, "Scale", format, args...)
 }
 

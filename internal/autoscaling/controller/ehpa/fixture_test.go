@@ -75,60 +75,60 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// writes counts what is sent to the API server that may change something.
-type writes struct{ n int }
+// writeCounter counts what is sent to the API server that may change something.
+type writeCounter struct{ count int }
 
-func (w *writes) funcs() interceptor.Funcs {
+func (w *writeCounter) funcs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			w.n++
+			w.count++
 			o.SetUID(types.UID("uid-of-" + o.GetName()))
 			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			w.n++
+			w.count++
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			w.n++
+			w.count++
 			return c.Delete(ctx, o, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			w.n++
+			w.count++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	}
 }
 
-// readings are what metrics are for a preview.
-type readings map[string]Value
+// fakeMetrics are what metrics are for a preview.
+type fakeMetrics map[string]MetricValue
 
-func (r readings) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (Value, error) {
-	v, ok := r[identifier(m)]
+func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (MetricValue, error) {
+	v, ok := r[resourceIdentifier(m)]
 	if !ok {
-		return Value{}, scaling.ErrNoMetric
+		return MetricValue{}, scaling.ErrNoMetric
 	}
 	return v, nil
 }
 
-// bench is a reconciler on a fake cluster.
-type bench struct {
+// fixture is a reconciler on a fake cluster.
+type fixture struct {
 	*Reconciler
-	clock  *clocktesting.FakeClock
-	served Served
-	writes writes
-	values readings
-	rules  *promadapter.Rules
-	unread bool
+	clock       *clocktesting.FakeClock
+	served      MetricAvailability
+	writes      writeCounter
+	values      fakeMetrics
+	rules       *promadapter.Rules
+	rulesUnread bool
 }
 
-func newBench(t testing.TB, objects ...client.Object) *bench {
+func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{clock: clocktesting.NewFakeClock(noon()), served: Served{Now: true}, values: readings{}}
+	b := &fixture{clock: clocktesting.NewFakeClock(noon()), served: MetricAvailability{Served: true}, values: fakeMetrics{}}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(b.writes.funcs()).
 		WithStatusSubresource(&scaler{}, &predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.Substitute{}, &autoscalingv2.HorizontalPodAutoscaler{})
 	if err := AddIndexes(t.Context(), indexer{builder}); err != nil {
@@ -136,8 +136,8 @@ func newBench(t testing.TB, objects ...client.Object) *bench {
 	}
 	c := builder.Build()
 	b.Reconciler = &Reconciler{
-		Client: c, Live: c, Targets: &workload.Scales{Cached: c, Live: c, Client: c},
-		Queries: &Queries{
+		Client: c, Live: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c},
+		Queries: &QueryBuilder{
 			Selector: func(metric string, own ...prometheus.Matcher) (string, error) {
 				texts := make([]string, len(own))
 				for i, m := range own {
@@ -145,9 +145,9 @@ func newBench(t testing.TB, objects ...client.Object) *bench {
 				}
 				return metric + "{" + strings.Join(texts, ",") + "}", nil
 			},
-			Pods: prometheus.PodsOf, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.unread },
+			Pods: prometheus.PodMatchers, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.rulesUnread },
 		},
-		Served: func() Served { return b.served }, Preview: &Previews{Values: b.values}, Events: events.NewFakeRecorder(10_000), Clock: b.clock,
+		Availability: func() MetricAvailability { return b.served }, Preview: &PreviewCalculator{Metrics: b.values}, Events: events.NewFakeRecorder(10_000), Clock: b.clock,
 	}
 	return b
 }
@@ -161,9 +161,9 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, f 
 }
 
 // reconcile looks at an autoscaler once and returns it, with how many writes that took.
-func (b *bench) reconcile(t testing.TB, name string) (*scaler, int) {
+func (b *fixture) reconcile(t testing.TB, name string) (*scaler, int) {
 	t.Helper()
-	before := b.writes.n
+	before := b.writes.count
 	key := types.NamespacedName{Namespace: "shop", Name: name}
 	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
@@ -172,11 +172,11 @@ func (b *bench) reconcile(t testing.TB, name string) (*scaler, int) {
 	if err := b.Client.Get(t.Context(), key, e); err != nil {
 		t.Fatal(err)
 	}
-	return e, b.writes.n - before
+	return e, b.writes.count - before
 }
 
 // hpa returns an HPA, nil where there is none.
-func (b *bench) hpa(t testing.TB, name string) *autoscalingv2.HorizontalPodAutoscaler {
+func (b *fixture) hpa(t testing.TB, name string) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
 	h := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, h); err != nil {

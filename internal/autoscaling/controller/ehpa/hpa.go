@@ -15,9 +15,9 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
 
-// metricsOf are the metrics that the autoscaler is about; without any the API server's default, written out so that status
+// metricSpecs are the metrics that the autoscaler is about; without any the API server's default, written out so that status
 // and forecast know it.
-func metricsOf(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
+func metricSpecs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
 	if len(ehpa.Spec.Metrics) > 0 {
 		return ehpa.Spec.Metrics
 	}
@@ -39,9 +39,9 @@ func minReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) int
 	return *ehpa.Spec.MinReplicas
 }
 
-// predictionMetric is the external metric that carries a forecast to the HPA: its value in all pods together, over what one
+// forecastMetricSpec is the external metric that carries a forecast to the HPA: its value in all pods together, over what one
 // pod should have of it.
-func predictionMetric(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, p predictable) autoscalingv2.MetricSpec {
+func forecastMetricSpec(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, p predictedMetric) autoscalingv2.MetricSpec {
 	key := scalingmetric.Key{
 		TargetKind: ehpa.Spec.ScaleTargetRef.Kind, TargetName: ehpa.Spec.ScaleTargetRef.Name,
 		TargetNamespace: ehpa.Namespace, Identifier: p.identifier,
@@ -58,25 +58,25 @@ func predictionMetric(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	}
 }
 
-// hpaSpec is what the HPA should be. floor is what the open cron windows ask for.
-func hpaSpec(
-	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, ref autoscalingv2.CrossVersionObjectReference, floor int32, predictions []predictable,
+// newHPASpec is what the HPA should be. floor is what the open cron windows ask for.
+func newHPASpec(
+	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, ref autoscalingv2.CrossVersionObjectReference, floor int32, predictions []predictedMetric,
 ) autoscalingv2.HorizontalPodAutoscalerSpec {
 	least := min(max(minReplicas(ehpa), floor), ehpa.Spec.MaxReplicas)
 	spec := autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: ref, MinReplicas: &least, MaxReplicas: ehpa.Spec.MaxReplicas, Behavior: behaviorOf(ehpa.Spec.Behavior),
+		ScaleTargetRef: ref, MinReplicas: &least, MaxReplicas: ehpa.Spec.MaxReplicas, Behavior: defaultedBehavior(ehpa.Spec.Behavior),
 	}
-	for _, m := range metricsOf(ehpa) {
+	for _, m := range metricSpecs(ehpa) {
 		spec.Metrics = append(spec.Metrics, *m.DeepCopy())
 	}
 	for _, p := range predictions {
-		spec.Metrics = append(spec.Metrics, predictionMetric(ehpa, p))
+		spec.Metrics = append(spec.Metrics, forecastMetricSpec(ehpa, p))
 	}
 	return spec
 }
 
-// behaviorOf fills in what the API server fills in, so that what is wanted and what is there can be compared.
-func behaviorOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *autoscalingv2.HorizontalPodAutoscalerBehavior {
+// defaultedBehavior fills in what the API server fills in, so that what is wanted and what is there can be compared.
+func defaultedBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *autoscalingv2.HorizontalPodAutoscalerBehavior {
 	if b == nil {
 		return nil
 	}
@@ -85,12 +85,12 @@ func behaviorOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *autoscalingv2
 	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: period}
 	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: period}
 	return &autoscalingv2.HorizontalPodAutoscalerBehavior{
-		ScaleUp:   rulesOf(b.ScaleUp, &none, []autoscalingv2.HPAScalingPolicy{pods, percent}),
-		ScaleDown: rulesOf(b.ScaleDown, nil, []autoscalingv2.HPAScalingPolicy{percent}),
+		ScaleUp:   defaultedRules(b.ScaleUp, &none, []autoscalingv2.HPAScalingPolicy{pods, percent}),
+		ScaleDown: defaultedRules(b.ScaleDown, nil, []autoscalingv2.HPAScalingPolicy{percent}),
 	}
 }
 
-func rulesOf(r *autoscalingv2.HPAScalingRules, window *int32, policies []autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
+func defaultedRules(r *autoscalingv2.HPAScalingRules, window *int32, policies []autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
 	most := autoscalingv2.MaxChangePolicySelect
 	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: window, SelectPolicy: &most, Policies: policies}
 	if r == nil {
@@ -109,15 +109,15 @@ func rulesOf(r *autoscalingv2.HPAScalingRules, window *int32, policies []autosca
 	return out
 }
 
-// hpaOf is the HPA that there should be: have, or a new one, with its spec, owner, labels and annotations.
-func hpaOf(o *observation, spec autoscalingv2.HorizontalPodAutoscalerSpec, propagate Propagation) *autoscalingv2.HorizontalPodAutoscaler {
+// desiredHPA is the HPA that there should be: have, or a new one, with its spec, owner, labels and annotations.
+func desiredHPA(o *observation, spec autoscalingv2.HorizontalPodAutoscalerSpec, propagate Propagation) *autoscalingv2.HorizontalPodAutoscaler {
 	ehpa := o.ehpa
-	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: objectName(ehpa.Name)}}
-	ownLabels, ownAnnotations := labelsOf(ehpa, out.Name), map[string]string(nil)
+	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}}
+	ownLabels, ownAnnotations := managedLabels(ehpa, out.Name), map[string]string(nil)
 	switch {
-	case o.adopt != nil:
-		out = o.adopt.DeepCopy()
-		ownLabels = labelsOf(ehpa, out.Name)
+	case o.adoptable != nil:
+		out = o.adoptable.DeepCopy()
+		ownLabels = managedLabels(ehpa, out.Name)
 		if _, kept := out.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; !kept && !metav1.IsControlledBy(out, ehpa) {
 			if before, err := json.Marshal(out.Spec); err == nil {
 				ownAnnotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: string(before)}
@@ -125,17 +125,17 @@ func hpaOf(o *observation, spec autoscalingv2.HorizontalPodAutoscalerSpec, propa
 		}
 	case o.hpa != nil:
 		out = o.hpa.DeepCopy()
-		ownLabels = labelsOf(ehpa, out.Name)
+		ownLabels = managedLabels(ehpa, out.Name)
 	}
 	out.Spec = spec
-	out.Labels = merged(out.Labels, ehpa.Labels, propagate.Labels, propagate.LabelPrefixes, ownLabels)
-	out.Annotations = merged(out.Annotations, ehpa.Annotations, propagate.Annotations, propagate.AnnotationPrefixes, ownAnnotations)
-	own(out, ehpa)
+	out.Labels = mergedMetadata(out.Labels, ehpa.Labels, propagate.Labels, propagate.LabelPrefixes, ownLabels)
+	out.Annotations = mergedMetadata(out.Annotations, ehpa.Annotations, propagate.Annotations, propagate.AnnotationPrefixes, ownAnnotations)
+	setController(out, ehpa)
 	return out
 }
 
-// labelsOf are gocrane's labels on what is made for an autoscaler.
-func labelsOf(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name string) map[string]string {
+// managedLabels are gocrane's labels on what is made for an autoscaler.
+func managedLabels(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name string) map[string]string {
 	return map[string]string{
 		autoscalingv1alpha1.LabelName:            labelValue(name),
 		autoscalingv1alpha1.LabelPartOf:          labelValue(ehpa.Name),
@@ -144,8 +144,8 @@ func labelsOf(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name s
 	}
 }
 
-// own makes the autoscaler the controller of an object, so that both go together.
-func own(o metav1.Object, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
+// setController makes the autoscaler the controller of an object, so that both go together.
+func setController(o metav1.Object, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
 	if metav1.IsControlledBy(o, ehpa) {
 		return
 	}
@@ -156,8 +156,8 @@ func own(o metav1.Object, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutosc
 	}))
 }
 
-// predictable is a metric that can be forecast: its resourceIdentifier, and what one pod should have of it.
-type predictable struct {
+// predictedMetric is a metric that can be forecast: its resourceIdentifier, and what one pod should have of it.
+type predictedMetric struct {
 	identifier string
 	perPod     resource.Quantity
 }

@@ -25,8 +25,8 @@ func NewScaledObjects(live client.Reader, mapper meta.RESTMapper) *ScaledObjects
 	return &ScaledObjects{optionalcrd.New(schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}, live, mapper)}
 }
 
-// On returns the name of a ScaledObject on a target; empty for none, and where the cluster knows no such kind.
-func (s *ScaledObjects) On(ctx context.Context, now time.Time, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
+// Find returns the name of a ScaledObject on a target; empty for none, and where the cluster knows no such kind.
+func (s *ScaledObjects) Find(ctx context.Context, now time.Time, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
 	list, err := s.kind.List(ctx, namespace, now)
 	if err != nil {
 		return "", err

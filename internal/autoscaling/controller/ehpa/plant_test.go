@@ -51,7 +51,7 @@ func TestPlantOf(t *testing.T) {
 		"a target below nothing":   {func(*scaler) {}, average, "-1", plant{}, "a target of -1 a pod"},
 		"an annotation of nothing": {startup(""), average, "35", plant{}, "want a duration"},
 	} {
-		got, err := plantOf(web(c.edit), &c.metric, resource.MustParse(c.perPod))
+		got, err := scalingPlant(web(c.edit), &c.metric, resource.MustParse(c.perPod))
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 			t.Errorf("%s: error %v, want %q", name, err, c.err)
@@ -61,8 +61,8 @@ func TestPlantOf(t *testing.T) {
 	}
 }
 
-// account changes what the account of the forecast says.
-func (b *bench) account(t *testing.T, edit func(*predictionv1alpha1.ScalingChoice)) {
+// editChoice changes what the account of the forecast says.
+func (b *fixture) editChoice(t *testing.T, edit func(*predictionv1alpha1.ScalingChoice)) {
 	t.Helper()
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
@@ -76,14 +76,14 @@ func (b *bench) account(t *testing.T, edit func(*predictionv1alpha1.ScalingChoic
 
 // TestForecastThatIsNotWorthIt: it is taken from the HPA, and said with the reason; one that is worth it says which part counts.
 func TestForecastThatIsNotWorthIt(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
+	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
-	b.forecast(t, "ehpa-web", "0.5", 1.5)
+	b.writeForecast(t, "ehpa-web", "0.5", 1.5)
 	b.reconcile(t, "web")
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
 		t.Fatalf("%d metrics with a forecast that is worth it", n)
 	}
-	b.account(t, func(c *predictionv1alpha1.ScalingChoice) {
+	b.editChoice(t, func(c *predictionv1alpha1.ScalingChoice) {
 		c.Use, c.Why = false, "the HPA alone was never under capacity"
 	})
 	e, _ := b.reconcile(t, "web")
@@ -98,9 +98,9 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 
 // TestPodStartupThatCannotBeRead: the forecast takes no part and the reason is told; the account is kept for when it can.
 func TestPodStartupThatCannotBeRead(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
+	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
-	b.forecast(t, "ehpa-web", "0.5", 1.5)
+	b.writeForecast(t, "ehpa-web", "0.5", 1.5)
 	e, _ := b.reconcile(t, "web")
 	e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "soon"}
 	if err := b.Client.Update(t.Context(), e); err != nil {

@@ -16,23 +16,23 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// Previews runs the algorithm of the HPA for autoscalers that may have none, and keeps what it remembers between rounds.
-type Previews struct {
-	// Values reads the metrics APIs as the HPA controller does.
-	Values Values
+// PreviewCalculator runs the algorithm of the HPA for autoscalers that may have none, and keeps what it remembers between rounds.
+type PreviewCalculator struct {
+	// Metrics reads the metrics APIs as the HPA controller does.
+	Metrics MetricReader
 
 	mu     sync.Mutex
-	byName map[types.NamespacedName]*memory
+	states map[types.NamespacedName]*previewState
 }
 
-// Values reads what metrics are now.
-type Values interface {
+// MetricReader reads what metrics are now.
+type MetricReader interface {
 	// Read returns a metric of the pods that a selector selects, as the HPA controller would see it.
-	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (Value, error)
+	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (MetricValue, error)
 }
 
-// Value is a metric as it is now.
-type Value struct {
+// MetricValue is a metric as it is now.
+type MetricValue struct {
 	// Pods are the samples of a metric per pod.
 	Pods []scaling.Pod
 	// Sum is the value of a metric of an object or from outside.
@@ -41,69 +41,69 @@ type Value struct {
 	Ready int32
 }
 
-// memory is what is kept of one autoscaler; history is dropped when the spec changes.
-type memory struct {
+// previewState is what is kept of one autoscaler; history is dropped when the spec changes.
+type previewState struct {
 	generation int64
-	at         time.Time
+	computedAt time.Time
 	history    scaling.History
 	last       preview
 }
 
 // preview is what an HPA would do.
 type preview struct {
-	expected  int32
+	replicas  int32
 	winner    string
-	why       string
+	reason    string
 	proposals []autoscalingv1alpha1.ReplicaProposal
 }
 
 // fill writes the preview into a status.
 func (p *preview) fill(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus) {
-	expected := p.expected
-	out.ExpectReplicas, out.Winner, out.Why, out.Proposals = &expected, p.winner, p.why, p.proposals
+	expected := p.replicas
+	out.ExpectReplicas, out.Winner, out.Why, out.Proposals = &expected, p.winner, p.reason, p.proposals
 }
 
 // Forget drops what is remembered of an autoscaler.
-func (s *Previews) Forget(name types.NamespacedName) {
+func (s *PreviewCalculator) Forget(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byName, name)
+	delete(s.states, name)
 }
 
-// Decide returns what an HPA would do. Within a sync period of the last time it returns the same.
-func (s *Previews) Decide(ctx context.Context, o *observation, p plan) *preview {
+// Compute returns what an HPA would do. Within a sync period of the last time it returns the same.
+func (s *PreviewCalculator) Compute(ctx context.Context, o *observation, p plan) *preview {
 	name := client.ObjectKeyFromObject(o.ehpa)
 	s.mu.Lock()
-	m := s.byName[name]
+	m := s.states[name]
 	if m == nil || m.generation != o.ehpa.Generation {
-		m = &memory{generation: o.ehpa.Generation}
-		if s.byName == nil {
-			s.byName = map[types.NamespacedName]*memory{}
+		m = &previewState{generation: o.ehpa.Generation}
+		if s.states == nil {
+			s.states = map[types.NamespacedName]*previewState{}
 		}
-		s.byName[name] = m
+		s.states[name] = m
 	}
 	s.mu.Unlock()
 	// One worker looks at an autoscaler at a time: the queue sees to that.
-	if m.at.IsZero() || o.now.Sub(m.at) >= previewEvery {
-		m.last, m.at = s.round(ctx, &m.history, o, &p), o.now
+	if m.computedAt.IsZero() || o.now.Sub(m.computedAt) >= previewInterval {
+		m.last, m.computedAt = s.computeOnce(ctx, &m.history, o, &p), o.now
 	}
 	out := m.last
 	return &out
 }
 
-// round is one sync of the HPA.
-func (s *Previews) round(ctx context.Context, h *scaling.History, o *observation, p *plan) preview {
-	metrics := metricsOf(o.ehpa)
-	names := identifiers(metrics)
-	tolerance := toleranceOf(o.ehpa.Spec.Behavior)
+// computeOnce is one sync of the HPA.
+func (s *PreviewCalculator) computeOnce(ctx context.Context, h *scaling.History, o *observation, p *plan) preview {
+	metrics := metricSpecs(o.ehpa)
+	names := resourceIdentifiers(metrics)
+	tolerance := scalingTolerance(o.ehpa.Spec.Behavior)
 	var asked []scaling.Proposal
 	var out preview
 	for i := range metrics {
-		v, err := s.Values.Read(ctx, o.ehpa.Namespace, o.target.Selector, &metrics[i], o.now)
+		v, err := s.Metrics.Read(ctx, o.ehpa.Namespace, o.target.Selector, &metrics[i], o.now)
 		one := scaling.Proposal{Metric: names[i], Err: err}
 		said := autoscalingv1alpha1.ReplicaProposal{Name: names[i]}
 		if err == nil {
-			one.Replicas, said.Current, said.Target, one.Err = ask(&metrics[i], v, o.target, tolerance)
+			one.Replicas, said.Current, said.Target, one.Err = replicasFor(&metrics[i], v, o.target, tolerance)
 		}
 		out.add(&asked, one, said)
 	}
@@ -111,22 +111,22 @@ func (s *Previews) round(ctx context.Context, h *scaling.History, o *observation
 		c := &p.candidates[i]
 		said := autoscalingv1alpha1.ReplicaProposal{Name: proposalPrediction + c.identifier}
 		if c.err != nil {
-			said.Message = sentence(c.err.Error())
+			said.Message = boundedMessage(c.err.Error())
 			out.proposals = append(out.proposals, said)
 			continue
 		}
 		one := scaling.Proposal{Metric: said.Name}
-		one.Replicas, one.Err = scaling.Total(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, tolerance)
-		said.Current, said.Target, said.Message = number(c.forecast.Value), c.perPod.String(), sentence(c.forecast.Why)
+		one.Replicas, one.Err = scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, tolerance)
+		said.Current, said.Target, said.Message = formatNumber(c.forecast.Value), c.perPod.String(), boundedMessage(c.forecast.Reason)
 		out.add(&asked, one, said)
 	}
 	out.proposals = append(out.proposals, cronProposals(p)...)
 	least := min(max(minReplicas(o.ehpa), p.floor.Replicas), o.ehpa.Spec.MaxReplicas)
 	bounds := scaling.Bounds{Min: least, Max: o.ehpa.Spec.MaxReplicas}
-	d, err := scaling.Decide(h, behaviorFor(o.ehpa.Spec.Behavior), bounds, o.now, o.target.Replicas, asked)
-	out.expected, out.winner, out.why = d.Replicas, d.Winner, d.Why
+	d, err := scaling.Decide(h, scalingBehavior(o.ehpa.Spec.Behavior), bounds, o.now, o.target.Replicas, asked)
+	out.replicas, out.winner, out.reason = d.Replicas, d.Winner, d.Reason
 	if err != nil {
-		out.why = sentence("replicas stay: " + err.Error())
+		out.reason = boundedMessage("replicas stay: " + err.Error())
 	}
 	return out
 }
@@ -134,33 +134,33 @@ func (s *Previews) round(ctx context.Context, h *scaling.History, o *observation
 // add books what one metric asks for.
 func (p *preview) add(asked *[]scaling.Proposal, one scaling.Proposal, said autoscalingv1alpha1.ReplicaProposal) {
 	if one.Err != nil {
-		said.Message = sentence(one.Err.Error())
+		said.Message = boundedMessage(one.Err.Error())
 	} else {
 		n := one.Replicas
 		said.Replicas = &n
-		one.Why = said.Name + " is " + said.Current + ", the target " + said.Target
+		one.Reason = said.Name + " is " + said.Current + ", the target " + said.Target
 	}
 	*asked = append(*asked, one)
 	p.proposals = append(p.proposals, said)
 }
 
-// behaviorFor translates the behavior of an HPA; what is not said is what the controller does by default.
-func behaviorFor(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Behavior {
+// scalingBehavior translates the behavior of an HPA; what is not said is what the controller does by default.
+func scalingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Behavior {
 	const stabilisation = 5 * time.Minute
 	out := scaling.DefaultBehavior(stabilisation)
-	full := behaviorOf(b)
+	full := defaultedBehavior(b)
 	if full == nil {
 		return out
 	}
-	out.Up = rulesFor(full.ScaleUp, 0)
-	out.Down = rulesFor(full.ScaleDown, stabilisation)
+	out.Up = scalingRules(full.ScaleUp, 0)
+	out.Down = scalingRules(full.ScaleDown, stabilisation)
 	return out
 }
 
-func rulesFor(r *autoscalingv2.HPAScalingRules, stabilisation time.Duration) scaling.Rules {
-	out := scaling.Rules{Stabilisation: stabilisation}
+func scalingRules(r *autoscalingv2.HPAScalingRules, stabilisation time.Duration) scaling.DirectionRules {
+	out := scaling.DirectionRules{StabilizationWindow: stabilisation}
 	if r.StabilizationWindowSeconds != nil {
-		out.Stabilisation = time.Duration(*r.StabilizationWindowSeconds) * time.Second
+		out.StabilizationWindow = time.Duration(*r.StabilizationWindowSeconds) * time.Second
 	}
 	switch *r.SelectPolicy {
 	case autoscalingv2.MinChangePolicySelect:

@@ -16,10 +16,10 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// fromHPA says what the HPA decided and what each of its metrics asked for.
-func fromHPA(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus, o *observation, p *plan) {
+// fillFromHPA says what the HPA decided and what each of its metrics asked for.
+func fillFromHPA(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus, o *observation, p *plan) {
 	hpa := o.hpa
-	if hpa.Status.LastScaleTime != nil && !previews(o.ehpa) {
+	if hpa.Status.LastScaleTime != nil && !isPreview(o.ehpa) {
 		out.LastScaleTime = hpa.Status.LastScaleTime
 	}
 	if hpa.Status.ObservedGeneration == nil && len(hpa.Status.Conditions) == 0 {
@@ -28,24 +28,24 @@ func fromHPA(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus, o 
 	}
 	expected := hpa.Status.DesiredReplicas
 	out.ExpectReplicas = &expected
-	out.Proposals = proposals(o, p)
+	out.Proposals = hpaProposals(o, p)
 	out.Winner, out.Why = winner(out.Proposals, expected, hpa)
 }
 
-// proposals says what each metric of the HPA asks for, by the algorithm of the HPA on the values that it saw.
-func proposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
+// hpaProposals says what each metric of the HPA asks for, by the algorithm of the HPA on the values that it saw.
+func hpaProposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
 	hpa := o.hpa
-	names := hpaNames(hpa.Spec.Metrics)
+	names := proposalNames(hpa.Spec.Metrics)
 	var out []autoscalingv1alpha1.ReplicaProposal
 	replicas := hpa.Status.CurrentReplicas
 	for i := range hpa.Spec.Metrics {
 		m := &hpa.Spec.Metrics[i]
 		one := autoscalingv1alpha1.ReplicaProposal{Name: names[i]}
-		status := statusOfMetric(hpa, i)
-		r := readingOf(m, status)
+		status := metricStatus(hpa, i)
+		r := newReading(m, status)
 		if c := p.candidate(names[i]); c != nil && r.err == nil {
-			r = reading{current: amount{c.forecast.Value, number(c.forecast.Value)}, target: quantity(c.perPod), total: true, whole: true}
-			one.Message = sentence(c.forecast.Why)
+			r = reading{current: amount{c.forecast.Value, formatNumber(c.forecast.Value)}, target: quantityAmount(c.perPod), totalMetric: true, totalValue: true}
+			one.Message = boundedMessage(c.forecast.Reason)
 		}
 		one.Target = r.target.text
 		if r.err != nil {
@@ -54,21 +54,21 @@ func proposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
 			continue
 		}
 		one.Current = r.current.text
-		asked, err := r.ask(replicas, toleranceOf(hpa.Spec.Behavior))
+		asked, err := r.replicas(replicas, scalingTolerance(hpa.Spec.Behavior))
 		if err != nil {
-			one.Message = sentence(err.Error())
+			one.Message = boundedMessage(err.Error())
 		} else {
 			one.Replicas = &asked
 		}
 		out = append(out, one)
 	}
-	out = append(out, ignored(p, names)...)
+	out = append(out, ignoredForecasts(p, names)...)
 	return append(out, cronProposals(p)...)
 }
 
 // candidate is the forecast that a proposal is about; nil where it is about none, or where the forecast takes no part. What the
 // HPA shows of it is rounded.
-func (p *plan) candidate(proposal string) *candidate {
+func (p *plan) candidate(proposal string) *forecastCandidate {
 	for i := range p.candidates {
 		if c := &p.candidates[i]; c.err == nil && proposalPrediction+c.identifier == proposal {
 			return c
@@ -77,8 +77,8 @@ func (p *plan) candidate(proposal string) *candidate {
 	return nil
 }
 
-// ignored lists the forecasts that take no part.
-func ignored(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
+// ignoredForecasts lists the forecasts that take no part.
+func ignoredForecasts(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
 	var out []autoscalingv1alpha1.ReplicaProposal
 	for _, c := range p.candidates {
 		name := proposalPrediction + c.identifier
@@ -88,9 +88,9 @@ func ignored(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
 		one := autoscalingv1alpha1.ReplicaProposal{Name: name}
 		switch {
 		case c.err != nil:
-			one.Message = sentence(c.err.Error())
+			one.Message = boundedMessage(c.err.Error())
 		case p.prediction != nil:
-			one.Message = sentence(p.prediction.message)
+			one.Message = boundedMessage(p.prediction.message)
 		}
 		out = append(out, one)
 	}
@@ -99,16 +99,16 @@ func ignored(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
 
 func cronProposals(p *plan) []autoscalingv1alpha1.ReplicaProposal {
 	var out []autoscalingv1alpha1.ReplicaProposal
-	for _, name := range p.floor.Open {
+	for _, name := range p.floor.OpenWindows {
 		floor := p.floor.Replicas
 		out = append(out, autoscalingv1alpha1.ReplicaProposal{Name: proposalCron + name, Replicas: &floor})
 	}
 	return out
 }
 
-// hpaNames names the metrics of an HPA as the proposals do.
-func hpaNames(metrics []autoscalingv2.MetricSpec) []string {
-	names := identifiers(metrics)
+// proposalNames names the metrics of an HPA as the proposals do.
+func proposalNames(metrics []autoscalingv2.MetricSpec) []string {
+	names := resourceIdentifiers(metrics)
 	for i := range metrics {
 		if e := metrics[i].External; e != nil && e.Metric.Name == autoscalingv1alpha1.MetricPrediction && e.Metric.Selector != nil {
 			names[i] = proposalPrediction + e.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier]
@@ -117,9 +117,9 @@ func hpaNames(metrics []autoscalingv2.MetricSpec) []string {
 	return names
 }
 
-// statusOfMetric is what the HPA saw of its i-th metric; nil where it could not read it. The HPA controller keeps the order of
+// metricStatus is what the HPA saw of its i-th metric; nil where it could not read it. The HPA controller keeps the order of
 // the spec and leaves a hole where a metric failed.
-func statusOfMetric(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) *autoscalingv2.MetricStatus {
+func metricStatus(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) *autoscalingv2.MetricStatus {
 	if i >= len(hpa.Status.CurrentMetrics) || hpa.Status.CurrentMetrics[i].Type != hpa.Spec.Metrics[i].Type {
 		return nil
 	}
@@ -129,9 +129,9 @@ func statusOfMetric(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) *autoscal
 // reading is a metric with its value: how it asks for replicas depends on what the target is about.
 type reading struct {
 	current, target amount
-	// total: the metric is one of all pods together; whole: so is the value, else it is the share of one pod.
-	total, whole bool
-	err          error
+	// totalMetric: the metric is one of all pods together; whole: so is the value, else it is the share of one pod.
+	totalMetric, totalValue bool
+	err                     error
 }
 
 // amount is a value and how it is written.
@@ -140,35 +140,35 @@ type amount struct {
 	text  string
 }
 
-func percent(p int32) amount { return amount{float64(p), strconv.Itoa(int(p))} }
+func percentAmount(p int32) amount { return amount{float64(p), strconv.Itoa(int(p))} }
 
-func quantity(q resource.Quantity) amount { return amount{q.AsApproximateFloat64(), q.String()} }
+func quantityAmount(q resource.Quantity) amount { return amount{q.AsApproximateFloat64(), q.String()} }
 
-// readingOf pairs what a metric aims for with what was seen.
-func readingOf(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) reading {
-	target, external := aimOf(m)
+// newReading pairs what a metric aims for with what was seen.
+func newReading(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) reading {
+	target, external := metricTarget(m)
 	var r reading
 	var current *autoscalingv2.MetricValueStatus
 	if s != nil {
-		current = valueOf(s)
+		current = currentValue(s)
 	}
 	switch {
 	case target.AverageUtilization != nil:
-		r.target = percent(*target.AverageUtilization)
+		r.target = percentAmount(*target.AverageUtilization)
 		if current != nil && current.AverageUtilization != nil {
-			r.current = percent(*current.AverageUtilization)
+			r.current = percentAmount(*current.AverageUtilization)
 			return r
 		}
 	case target.AverageValue != nil:
-		r.target, r.total = quantity(*target.AverageValue), external
+		r.target, r.totalMetric = quantityAmount(*target.AverageValue), external
 		if current != nil && current.AverageValue != nil {
-			r.current = quantity(*current.AverageValue)
+			r.current = quantityAmount(*current.AverageValue)
 			return r
 		}
 	case target.Value != nil:
-		r.target = quantity(*target.Value)
+		r.target = quantityAmount(*target.Value)
 		if current != nil && current.Value != nil {
-			r.current = quantity(*current.Value)
+			r.current = quantityAmount(*current.Value)
 			return r
 		}
 	}
@@ -176,7 +176,7 @@ func readingOf(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) readi
 	return r
 }
 
-func aimOf(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarget, external bool) {
+func metricTarget(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarget, external bool) {
 	switch {
 	case m.Resource != nil:
 		return m.Resource.Target, false
@@ -192,7 +192,7 @@ func aimOf(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarget, exte
 	return autoscalingv2.MetricTarget{}, false
 }
 
-func valueOf(s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
+func currentValue(s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
 	switch {
 	case s.Resource != nil:
 		return &s.Resource.Current
@@ -208,20 +208,20 @@ func valueOf(s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
 	return nil
 }
 
-// ask is what the reading asks for at a number of replicas.
-func (r reading) ask(replicas int32, tolerance scaling.Tolerance) (int32, error) {
+// replicas is what the reading asks for at a number of replicas.
+func (r reading) replicas(replicas int32, tolerance scaling.Tolerance) (int32, error) {
 	switch {
-	case r.whole:
-		return scaling.Total(r.current.value, r.target.value, replicas, tolerance)
-	case r.total:
+	case r.totalValue:
+		return scaling.ReplicasForTotal(r.current.value, r.target.value, replicas, tolerance)
+	case r.totalMetric:
 		// The HPA shows the share of a pod, rounded up to the thousandth.
 		const half = 0.0005
-		return scaling.Total(max(0, r.current.value-half)*float64(replicas), r.target.value, replicas, tolerance)
+		return scaling.ReplicasForTotal(max(0, r.current.value-half)*float64(replicas), r.target.value, replicas, tolerance)
 	}
-	return scaling.Ratio(r.current.value, r.target.value, replicas, replicas, tolerance)
+	return scaling.ReplicasForValue(r.current.value, r.target.value, replicas, replicas, tolerance)
 }
 
-func toleranceOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Tolerance {
+func scalingTolerance(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Tolerance {
 	t := scaling.DefaultTolerance()
 	if b != nil && b.ScaleUp != nil && b.ScaleUp.Tolerance != nil {
 		t.Up = b.ScaleUp.Tolerance.AsApproximateFloat64()
@@ -257,5 +257,5 @@ func winner(all []autoscalingv1alpha1.ReplicaProposal, expected int32, hpa *auto
 	if len(limits) > 0 {
 		why += ": " + strings.Join(limits, "; ")
 	}
-	return name, sentence(why)
+	return name, boundedMessage(why)
 }

@@ -20,9 +20,9 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Queries says where the past of a metric is found: by the annotation of the user, by a rule of prometheus-adapter's
+// QueryBuilder says where the past of a metric is found: by the annotation of the user, by a rule of prometheus-adapter's
 // configuration, or by what is usual.
-type Queries struct {
+type QueryBuilder struct {
 	// Selector writes a selector of the source, with the conditions of the configuration added.
 	Selector func(metric string, own ...prometheus.Matcher) (string, error)
 	// Pods are conditions that select the pods of a workload by their names.
@@ -32,83 +32,83 @@ type Queries struct {
 	Rules func() (rules *promadapter.Rules, known bool)
 }
 
-// of returns the query of a metric; resourceIdentifier and algorithm are left to the caller. An error is a sentence.
-func (q *Queries) of(
+// build returns the query of a metric; resourceIdentifier and algorithm are left to the caller. An error is a sentence.
+func (q *QueryBuilder) build(
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
 ) (predictionv1alpha1.PredictionMetric, error) {
 	if m.Type == autoscalingv2.ObjectMetricSourceType {
-		return predictionv1alpha1.PredictionMetric{}, errObject
+		return predictionv1alpha1.PredictionMetric{}, errObjectMetric
 	}
 	if text := strings.TrimSpace(ehpa.Annotations[autoscalingv1alpha1.AnnotationMetricQueryPrefix+identifier]); text != "" {
-		return expression(text), nil
+		return expressionQuery(text), nil
 	}
-	ref := fullRef(ehpa.Spec.ScaleTargetRef)
+	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	pods := q.Pods(ehpa.Namespace, ref.Kind, ref.Name)
 	if rules, _ := q.Rules(); rules != nil {
-		text, found, err := byRule(rules, m, ehpa.Namespace, pods)
+		text, found, err := ruleQuery(rules, m, ehpa.Namespace, pods)
 		if err != nil {
 			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("the rule of prometheus-adapter's configuration: %w", err)
 		}
 		if found {
-			return expression(text), nil
+			return expressionQuery(text), nil
 		}
 	}
-	return q.usual(m, pods)
+	return q.defaultQuery(m, pods)
 }
 
-func expression(text string) predictionv1alpha1.PredictionMetric {
+func expressionQuery(text string) predictionv1alpha1.PredictionMetric {
 	return predictionv1alpha1.PredictionMetric{
 		Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
 	}
 }
 
-// byRule asks the configuration of prometheus-adapter.
-func byRule(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (string, bool, error) {
-	ask := promadapter.Question{Namespace: namespace, Matchers: pods}
+// ruleQuery asks the configuration of prometheus-adapter.
+func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (string, bool, error) {
+	ask := promadapter.MetricQuery{Namespace: namespace, Matchers: pods}
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
-		return rules.Resource(string(m.Resource.Name), ask)
+		return rules.ResourceSum(string(m.Resource.Name), ask)
 	case autoscalingv2.ContainerResourceMetricSourceType:
 		ask.Container = m.ContainerResource.Container
-		return rules.Resource(string(m.ContainerResource.Name), ask)
+		return rules.ResourceSum(string(m.ContainerResource.Name), ask)
 	case autoscalingv2.PodsMetricSourceType:
-		more, err := matchers(m.Pods.Metric.Selector)
+		more, err := selectorMatchers(m.Pods.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
 		ask.Matchers = slices.Concat(ask.Matchers, more)
-		return rules.Custom(m.Pods.Metric.Name, ask)
+		return rules.CustomSum(m.Pods.Metric.Name, ask)
 	case autoscalingv2.ExternalMetricSourceType:
-		more, err := matchers(m.External.Metric.Selector)
+		more, err := selectorMatchers(m.External.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
 		ask.Matchers = more
-		return rules.External(m.External.Metric.Name, ask)
+		return rules.ExternalSum(m.External.Metric.Name, ask)
 	}
 	return "", false, nil
 }
 
-// usual is what is forecast where nobody says how: the use of the workload, or the sum of the metric.
-func (q *Queries) usual(m *autoscalingv2.MetricSpec, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+// defaultQuery is what is forecast where nobody says how: the use of the workload, or the sum of the metric.
+func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
 		name := m.Resource.Name
-		if err := knownResource(name); err != nil {
+		if err := checkResource(name); err != nil {
 			return predictionv1alpha1.PredictionMetric{}, err
 		}
 		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &name}, nil
 	case autoscalingv2.ContainerResourceMetricSourceType:
-		return q.container(m.ContainerResource, pods)
+		return q.containerQuery(m.ContainerResource, pods)
 	case autoscalingv2.PodsMetricSourceType:
-		return q.sum(m.Pods.Metric, pods)
+		return q.sumQuery(m.Pods.Metric, pods)
 	case autoscalingv2.ExternalMetricSourceType:
-		return q.sum(m.External.Metric, nil)
+		return q.sumQuery(m.External.Metric, nil)
 	}
 	return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metrics of type %s are not forecast", m.Type)
 }
 
-func knownResource(name corev1.ResourceName) error {
+func checkResource(name corev1.ResourceName) error {
 	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
 		return nil
 	}
@@ -116,9 +116,9 @@ func knownResource(name corev1.ResourceName) error {
 		name, autoscalingv1alpha1.AnnotationMetricQueryPrefix, prefixResource, name)
 }
 
-// container sums the use of one container over the pods; a container that two jobs scrape counts once.
-func (q *Queries) container(m *autoscalingv2.ContainerResourceMetricSource, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
-	if err := knownResource(m.Name); err != nil {
+// containerQuery sums the use of one container over the pods; a container that two jobs scrape counts once.
+func (q *QueryBuilder) containerQuery(m *autoscalingv2.ContainerResourceMetricSource, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+	if err := checkResource(m.Name); err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
 	pods = append(slices.Clone(pods), prometheus.Matcher{Label: "container", Op: "=", Value: m.Container})
@@ -130,12 +130,12 @@ func (q *Queries) container(m *autoscalingv2.ContainerResourceMetricSource, pods
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("container %s: %w", m.Container, err)
 	}
-	return expression(fmt.Sprintf(form, text)), nil
+	return expressionQuery(fmt.Sprintf(form, text)), nil
 }
 
-// sum is the metric summed up.
-func (q *Queries) sum(m autoscalingv2.MetricIdentifier, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
-	more, err := matchers(m.Selector)
+// sumQuery is the metric summed up.
+func (q *QueryBuilder) sumQuery(m autoscalingv2.MetricIdentifier, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+	more, err := selectorMatchers(m.Selector)
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
@@ -143,11 +143,11 @@ func (q *Queries) sum(m autoscalingv2.MetricIdentifier, pods []prometheus.Matche
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metric %s: %w", m.Name, err)
 	}
-	return expression("sum(" + text + ")"), nil
+	return expressionQuery("sum(" + text + ")"), nil
 }
 
-// matchers writes a label selector as conditions, in an order that stays.
-func matchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, error) {
+// selectorMatchers writes a label selector as conditions, in an order that stays.
+func selectorMatchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, error) {
 	if selector == nil {
 		return nil, nil
 	}

@@ -34,24 +34,24 @@ type Reconciler struct {
 	Client client.Client
 	// Live confirms what the cache does not have before something is made.
 	Live    client.Reader
-	Targets *workload.Scales
-	Queries *Queries
+	Targets *workload.ScaleClient
+	Queries *QueryBuilder
 	// KEDA finds autoscalers that have no HPA; nil where nobody looks.
 	KEDA *ScaledObjects
-	// Served tells whether the HPA controller can read forecasts.
-	Served func() Served
+	// Availability tells whether the HPA controller can read forecasts.
+	Availability func() MetricAvailability
 	// Preview computes what an HPA would do where none may be made.
-	Preview  *Previews
+	Preview  *PreviewCalculator
 	Events   events.EventRecorder
 	Settings Settings
 	Clock    clock.PassiveClock
 }
 
 const (
-	// retryMissing is when to look again for a target that does not exist, of a kind that is not watched.
-	retryMissing = time.Minute
-	// previewEvery is the time between two computations of a preview: the HPA controller's sync period.
-	previewEvery = 15 * time.Second
+	// missingTargetRetry is when to look again for a target that does not exist, of a kind that is not watched.
+	missingTargetRetry = time.Minute
+	// previewInterval is the time between two computations of a preview: the HPA controller's sync period.
+	previewInterval = 15 * time.Second
 )
 
 // observation is what was seen of an autoscaler and what is around it.
@@ -65,15 +65,15 @@ type observation struct {
 	hpa        *autoscalingv2.HorizontalPodAutoscaler
 	tsp        *predictionv1alpha1.TimeSeriesPrediction
 	substitute *autoscalingv1alpha1.Substitute
-	// adopt is the HPA that is to be taken over, beside or in place of hpa.
-	adopt *autoscalingv2.HorizontalPodAutoscaler
-	// release are HPAs that were taken over and are to be given back; surplus are own ones beside hpa.
-	release, surplus []*autoscalingv2.HorizontalPodAutoscaler
-	// foreign names who else scales the target; elder another EffectiveHorizontalPodAutoscaler that has it.
-	foreign, elder string
-	// unwatched tells that nobody tells when foreign goes.
-	unwatched bool
-	served    Served
+	// adoptable is the HPA that is to be taken over, beside or in place of hpa.
+	adoptable *autoscalingv2.HorizontalPodAutoscaler
+	// adoptedToRelease are HPAs that were taken over and are to be given back; surplus are own ones beside hpa.
+	adoptedToRelease, duplicates []*autoscalingv2.HorizontalPodAutoscaler
+	// foreignScaler names who else scales the target; elder another EffectiveHorizontalPodAutoscaler that has it.
+	foreignScaler, olderSibling string
+	// foreignUnwatched tells that nobody tells when foreign goes.
+	foreignUnwatched bool
+	availability     MetricAvailability
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -92,37 +92,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := decide(o, r.Queries, r.Settings)
-	if p.compute {
-		p.preview = r.Preview.Decide(ctx, o, p)
+	if p.computePreview {
+		p.preview = r.Preview.Compute(ctx, o, p)
 	} else {
 		r.Preview.Forget(req.NamespacedName)
 	}
 	failed := r.act(ctx, o, &p)
-	if err := r.report(ctx, o, &p); err != nil {
+	if err := r.updateStatus(ctx, o, &p); err != nil {
 		failed = errors.Join(failed, err)
 	}
 	if failed != nil {
 		return ctrl.Result{}, failed
 	}
-	return ctrl.Result{RequeueAfter: p.again(o)}, nil
+	return ctrl.Result{RequeueAfter: p.requeueAfter(o)}, nil
 }
 
 // observe gathers. An error is one that another try may mend.
 func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (*observation, error) {
-	o := &observation{ehpa: ehpa, now: r.Clock.Now(), served: r.Served()}
-	o.target, o.targetErr = r.Targets.Get(ctx, refOf(ehpa))
+	o := &observation{ehpa: ehpa, now: r.Clock.Now(), availability: r.Availability()}
+	o.target, o.targetErr = r.Targets.Get(ctx, targetRef(ehpa))
 	if err := r.observeAutoscalers(ctx, o); err != nil {
 		return nil, err
 	}
-	key := client.ObjectKey{Namespace: ehpa.Namespace, Name: objectName(ehpa.Name)}
+	key := client.ObjectKey{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if found, err := r.ours(ctx, ehpa, key, tsp); err != nil {
+	if found, err := r.getOwned(ctx, ehpa, key, tsp); err != nil {
 		return nil, err
 	} else if found {
 		o.tsp = tsp
 	}
 	substitute := &autoscalingv1alpha1.Substitute{}
-	if found, err := r.ours(ctx, ehpa, key, substitute); err != nil {
+	if found, err := r.getOwned(ctx, ehpa, key, substitute); err != nil {
 		return nil, err
 	} else if found {
 		o.substitute = substitute
@@ -130,8 +130,8 @@ func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.Effe
 	return o, nil
 }
 
-// ours reads an object of the autoscaler; one of somebody else under the name is as none.
-func (r *Reconciler) ours(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, key client.ObjectKey, into client.Object) (bool, error) {
+// getOwned reads an object of the autoscaler; one of somebody else under the name is as none.
+func (r *Reconciler) getOwned(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, key client.ObjectKey, into client.Object) (bool, error) {
 	switch err := r.Client.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):
 		return false, nil
@@ -145,61 +145,61 @@ func (r *Reconciler) ours(ctx context.Context, ehpa *autoscalingv1alpha1.Effecti
 func (r *Reconciler) observeAutoscalers(ctx context.Context, o *observation) error {
 	ehpa := o.ehpa
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, client.InNamespace(ehpa.Namespace), client.MatchingFields{indexOwner: string(ehpa.UID)}); err != nil {
+	if err := r.Client.List(ctx, &hpas, client.InNamespace(ehpa.Namespace), client.MatchingFields{ownerIndex: string(ehpa.UID)}); err != nil {
 		return fmt.Errorf("listing the HPAs of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
 	for i := range hpas.Items {
-		o.sortOwn(&hpas.Items[i])
+		o.classifyOwned(&hpas.Items[i])
 	}
 	key := targetKey(ehpa.Spec.ScaleTargetRef)
 	var others autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &others, client.InNamespace(ehpa.Namespace), client.MatchingFields{indexTarget: key}); err != nil {
+	if err := r.Client.List(ctx, &others, client.InNamespace(ehpa.Namespace), client.MatchingFields{targetIndex: key}); err != nil {
 		return fmt.Errorf("listing the HPAs of %s: %w", key, err)
 	}
 	for i := range others.Items {
-		o.classify(&others.Items[i])
+		o.classifyOther(&others.Items[i])
 	}
-	if r.KEDA != nil && o.hpa == nil && o.foreign == "" {
-		found, err := r.KEDA.On(ctx, o.now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
+	if r.KEDA != nil && o.hpa == nil && o.foreignScaler == "" {
+		found, err := r.KEDA.Find(ctx, o.now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
 		if err != nil {
 			return err
 		}
-		o.foreign, o.unwatched = found, found != ""
+		o.foreignScaler, o.foreignUnwatched = found, found != ""
 	}
 	var siblings autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &siblings, client.InNamespace(ehpa.Namespace), client.MatchingFields{indexTarget: key}); err != nil {
+	if err := r.Client.List(ctx, &siblings, client.InNamespace(ehpa.Namespace), client.MatchingFields{targetIndex: key}); err != nil {
 		return fmt.Errorf("listing the autoscalers of %s: %w", key, err)
 	}
 	for i := range siblings.Items {
-		if other := &siblings.Items[i]; yieldsTo(ehpa, other) && (o.elder == "" || other.Name < o.elder) {
-			o.elder = other.Name
+		if other := &siblings.Items[i]; yieldsTo(ehpa, other) && (o.olderSibling == "" || other.Name < o.olderSibling) {
+			o.olderSibling = other.Name
 		}
 	}
 	return nil
 }
 
-// sortOwn says what becomes of an HPA that belongs to the autoscaler. Of two, which a crash in the middle of an adoption may
+// classifyOwned says what becomes of an HPA that belongs to the autoscaler. Of two, which a crash in the middle of an adoption may
 // leave, the adopted one stays.
-func (o *observation) sortOwn(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+func (o *observation) classifyOwned(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	_, adopted := hpa.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]
 	named := hpa.Name == o.ehpa.Annotations[autoscalingv1alpha1.AnnotationAdoptHPA]
 	switch {
 	case hpa.DeletionTimestamp != nil:
-	case adopted && (!named || previews(o.ehpa)):
-		o.release = append(o.release, hpa)
-		o.foreign = "HorizontalPodAutoscaler " + hpa.Name
+	case adopted && (!named || isPreview(o.ehpa)):
+		o.adoptedToRelease = append(o.adoptedToRelease, hpa)
+		o.foreignScaler = "HorizontalPodAutoscaler " + hpa.Name
 	case o.hpa == nil:
 		o.hpa = hpa
 	case named:
-		o.surplus = append(o.surplus, o.hpa)
+		o.duplicates = append(o.duplicates, o.hpa)
 		o.hpa = hpa
 	default:
-		o.surplus = append(o.surplus, hpa)
+		o.duplicates = append(o.duplicates, hpa)
 	}
 }
 
-// classify says what an HPA of the target is to the autoscaler.
-func (o *observation) classify(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+// classifyOther says what an HPA of the target is to the autoscaler.
+func (o *observation) classifyOther(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	if metav1.IsControlledBy(hpa, o.ehpa) || hpa.DeletionTimestamp != nil {
 		return
 	}
@@ -208,15 +208,15 @@ func (o *observation) classify(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 		return // A sibling's; which of the two gives way is decided among them.
 	}
 	if controller == nil && hpa.Name == o.ehpa.Annotations[autoscalingv1alpha1.AnnotationAdoptHPA] {
-		o.adopt = hpa
+		o.adoptable = hpa
 		return
 	}
 	name := "HorizontalPodAutoscaler " + hpa.Name
 	if controller != nil {
 		name += fmt.Sprintf(" of %s %s", controller.Kind, controller.Name)
 	}
-	if o.foreign == "" || name < o.foreign {
-		o.foreign = name
+	if o.foreignScaler == "" || name < o.foreignScaler {
+		o.foreignScaler = name
 	}
 }
 
@@ -226,8 +226,8 @@ func yieldsTo(a, b *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	if a.UID == b.UID || b.DeletionTimestamp != nil {
 		return false
 	}
-	if previews(a) != previews(b) {
-		return previews(a)
+	if isPreview(a) != isPreview(b) {
+		return isPreview(a)
 	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
@@ -235,6 +235,6 @@ func yieldsTo(a, b *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	return b.Name < a.Name
 }
 
-func previews(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
+func isPreview(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	return ehpa.Spec.ScaleStrategy == autoscalingv1alpha1.ScaleStrategyPreview
 }

@@ -38,8 +38,8 @@ func condition(e *scaler, kind string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-// forecast writes a flat forecast from the clock's time on.
-func (b *bench) forecast(t testing.TB, name, skill string, value float64) {
+// writeForecast writes a flat forecast from the clock's time on.
+func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64) {
 	t.Helper()
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
@@ -64,8 +64,8 @@ func (b *bench) forecast(t testing.TB, name, skill string, value float64) {
 	}
 }
 
-// decides writes what the HPA controller would.
-func (b *bench) decides(t testing.TB, name string, current, desired, percent int32) {
+// writeHPAStatus writes what the HPA controller would.
+func (b *fixture) writeHPAStatus(t testing.TB, name string, current, desired, percent int32) {
 	t.Helper()
 	h := b.hpa(t, name)
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
@@ -82,13 +82,13 @@ func (b *bench) decides(t testing.TB, name string, current, desired, percent int
 
 // TestSteadyStateWritesNothing: what has not changed is not written, though the clock goes on and values move a little.
 func TestSteadyStateWritesNothing(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web(func(e *scaler) {
+	b := newFixture(t, deployment("web", 4), web(func(e *scaler) {
 		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(60))}}
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "night", Start: "0 22 * * *", End: "0 6 * * *", TargetReplicas: 3}}
 	}))
 	b.reconcile(t, "web")
-	b.forecast(t, "ehpa-web", "0.5", 0.3)
-	b.decides(t, "ehpa-web", 4, 4, 58)
+	b.writeForecast(t, "ehpa-web", "0.5", 0.3)
+	b.writeHPAStatus(t, "ehpa-web", 4, 4, 58)
 	b.reconcile(t, "web")
 	e, _ := b.reconcile(t, "web")
 	if condition(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || condition(e, "PredictionReady") != "True/Predicting" {
@@ -97,12 +97,12 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	since := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime
 	for i := range 40 {
 		b.clock.Step(15 * time.Second)
-		b.decides(t, "ehpa-web", 4, 4, 57+int32(i%4))
+		b.writeHPAStatus(t, "ehpa-web", 4, 4, 57+int32(i%4))
 		if _, n := b.reconcile(t, "web"); n > 0 {
 			t.Fatalf("round %d: %d writes", i, n)
 		}
 	}
-	b.decides(t, "ehpa-web", 4, 6, 90)
+	b.writeHPAStatus(t, "ehpa-web", 4, 6, 90)
 	e, n := b.reconcile(t, "web")
 	if n == 0 || *e.Status.ExpectReplicas != 6 || e.Status.Winner != "resource.cpu" {
 		t.Errorf("%d writes, status %+v", n, e.Status)
@@ -114,9 +114,9 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 
 // TestForecastRunsOut: an autoscaler whose forecast is not made anew drops it when it ends, by the clock alone.
 func TestForecastRunsOut(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
+	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
-	b.forecast(t, "ehpa-web", "0.5", 3)
+	b.writeForecast(t, "ehpa-web", "0.5", 3)
 	b.reconcile(t, "web")
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
 		t.Fatalf("%d metrics", n)
@@ -130,20 +130,20 @@ func TestForecastRunsOut(t *testing.T) {
 
 // TestAdapterAway: a forecast is given to no HPA while nobody serves it, and taken from one only when that lasts.
 func TestAdapterAway(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
-	b.served = Served{}
+	b := newFixture(t, deployment("web", 4), web())
+	b.served = MetricAvailability{}
 	b.reconcile(t, "web")
-	b.forecast(t, "ehpa-web", "0.5", 3)
+	b.writeForecast(t, "ehpa-web", "0.5", 3)
 	for _, c := range []struct {
-		served Served
+		served MetricAvailability
 		want   int
 		says   string
 	}{
-		{Served{}, 1, "False/MetricsAPIMissing"},
-		{Served{Now: true}, 2, "True/Predicting"},
-		{Served{}, 2, "True/Predicting"},
-		{Served{Gone: true}, 1, "False/MetricsAPIMissing"},
-		{Served{}, 1, "False/MetricsAPIMissing"},
+		{MetricAvailability{}, 1, "False/MetricsAPIMissing"},
+		{MetricAvailability{Served: true}, 2, "True/Predicting"},
+		{MetricAvailability{}, 2, "True/Predicting"},
+		{MetricAvailability{Expired: true}, 1, "False/MetricsAPIMissing"},
+		{MetricAvailability{}, 1, "False/MetricsAPIMissing"},
 	} {
 		b.served = c.served
 		e, _ := b.reconcile(t, "web")
@@ -155,7 +155,7 @@ func TestAdapterAway(t *testing.T) {
 
 // TestContradictoryBounds: what the schema refuses may be stored from before; then nothing is touched.
 func TestContradictoryBounds(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
+	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
 	e, _ := b.reconcile(t, "web")
 	e.Spec.MaxReplicas = 1
@@ -170,7 +170,7 @@ func TestContradictoryBounds(t *testing.T) {
 
 // TestTargetThatMovesOn: when the new target does not exist, the HPA of the old one goes: nobody asks for it any more.
 func TestTargetThatMovesOn(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web())
+	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
 	e, _ := b.reconcile(t, "web")
 	e.Spec.ScaleTargetRef.Name = "gone"
@@ -186,7 +186,7 @@ func TestTargetThatMovesOn(t *testing.T) {
 // TestOneForecastForATarget: of two autoscalers of a target, only the prediction of the one that scales is found by the metric
 // adapter.
 func TestOneForecastForATarget(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web(), web(func(e *scaler) {
+	b := newFixture(t, deployment("web", 4), web(), web(func(e *scaler) {
 		e.Name, e.UID, e.CreationTimestamp = "young", "uid-of-young", metav1.NewTime(noon().Add(time.Hour))
 	}))
 	key := scalingmetric.Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
@@ -217,7 +217,7 @@ func TestOneForecastForATarget(t *testing.T) {
 
 // TestCronFloor: the floor is that of the highest open window, within maxReplicas, and the next look is when it changes.
 func TestCronFloor(t *testing.T) {
-	b := newBench(t, deployment("web", 4), web(func(e *scaler) {
+	b := newFixture(t, deployment("web", 4), web(func(e *scaler) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			{CronName: "noon", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 8},
 			{CronName: "peak", Start: "30 12 * * *", End: "0 13 * * *", TargetReplicas: 90},
@@ -238,7 +238,7 @@ func TestCronFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := decide(o, b.Queries, Settings{})
-	if got := p.again(o); got != 29*time.Minute {
+	if got := p.requeueAfter(o); got != 29*time.Minute {
 		t.Errorf("looks again in %s, want 29m", got)
 	}
 }
@@ -249,29 +249,29 @@ func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 40 {
 		current, use, cores := 1+r.Int32N(20), r.Float64(), 6*r.Float64()
-		with := previewOf(t, current, use, &cores)
-		without := previewOf(t, current, use, nil)
-		if with.expected < without.expected {
-			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, with.expected, without.expected)
+		with := computePreview(t, current, use, &cores)
+		without := computePreview(t, current, use, nil)
+		if with.replicas < without.replicas {
+			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, with.replicas, without.replicas)
 		}
 	}
 }
 
-// previewOf computes one round for pods that use a share of 250m, with a forecast in cores.
-func previewOf(t *testing.T, current int32, use float64, forecast *float64) *preview {
+// computePreview computes one round for pods that use a share of 250m, with a forecast in cores.
+func computePreview(t *testing.T, current int32, use float64, forecast *float64) *preview {
 	t.Helper()
 	var pods []scaling.Pod
 	for range current {
-		pods = append(pods, scaling.Pod{Use: use * 0.25, Request: 0.25})
+		pods = append(pods, scaling.Pod{Usage: use * 0.25, Request: 0.25})
 	}
 	e := web(func(e *scaler) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview })
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
 	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
-	b := newBench(t, deployment("web", current), e, theirs)
-	b.values["resource.cpu"] = Value{Pods: pods}
+	b := newFixture(t, deployment("web", current), e, theirs)
+	b.values["resource.cpu"] = MetricValue{Pods: pods}
 	b.reconcile(t, "web")
 	if forecast != nil {
-		b.forecast(t, "ehpa-web", "0.5", *forecast)
+		b.writeForecast(t, "ehpa-web", "0.5", *forecast)
 	}
 	b.clock.Step(time.Minute)
 	o, err := b.observe(t.Context(), e)
@@ -279,16 +279,16 @@ func previewOf(t *testing.T, current int32, use float64, forecast *float64) *pre
 		t.Fatal(err)
 	}
 	p := decide(o, b.Queries, b.Settings)
-	if !p.compute {
+	if !p.computePreview {
 		t.Fatalf("nothing is computed: %+v", p.ready)
 	}
-	return b.Preview.Decide(t.Context(), o, p)
+	return b.Preview.Compute(t.Context(), o, p)
 }
 
 func TestPreviewSaysWhy(t *testing.T) {
 	cores := 1.8
-	p := previewOf(t, 4, 0.3, &cores)
-	if p.expected != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.why, "limited to 8") {
+	p := computePreview(t, 4, 0.3, &cores)
+	if p.replicas != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.reason, "limited to 8") {
 		t.Errorf("%+v", p)
 	}
 	if len(p.proposals) != 2 || *p.proposals[0].Replicas != 2 || *p.proposals[1].Replicas != 12 || p.proposals[1].Target != "150m" {
@@ -297,32 +297,32 @@ func TestPreviewSaysWhy(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var list *metav1.APIResourceList
 	var err error
-	p := &Probe{List: func() (*metav1.APIResourceList, error) { return list, err }, Grace: time.Minute, Clock: b.clock}
+	p := &MetricProbe{ListMetrics: func() (*metav1.APIResourceList, error) { return list, err }, GracePeriod: time.Minute, Clock: b.clock}
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "")
 	served := &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "other"}, {Name: autoscalingv1alpha1.MetricPrediction}}}
 	for i, c := range []struct {
 		list *metav1.APIResourceList
 		err  error
 		step time.Duration
-		want Served
+		want MetricAvailability
 	}{
-		{served, nil, 0, Served{Now: true}},
-		{nil, errors.New("connection refused"), time.Hour, Served{Now: true}},
-		{nil, notFound, 0, Served{}},
-		{nil, apierrors.NewTooManyRequests("busy", 1), time.Second, Served{}},
-		{nil, apierrors.NewServiceUnavailable("the adapter is gone"), 58 * time.Second, Served{}},
-		{nil, apierrors.NewInternalError(errors.New("etcd")), time.Minute, Served{}},
-		{&metav1.APIResourceList{}, nil, 2 * time.Second, Served{Gone: true}},
-		{served, nil, time.Second, Served{Now: true}},
-		{nil, notFound, time.Hour, Served{}},
+		{served, nil, 0, MetricAvailability{Served: true}},
+		{nil, errors.New("connection refused"), time.Hour, MetricAvailability{Served: true}},
+		{nil, notFound, 0, MetricAvailability{}},
+		{nil, apierrors.NewTooManyRequests("busy", 1), time.Second, MetricAvailability{}},
+		{nil, apierrors.NewServiceUnavailable("the adapter is gone"), 58 * time.Second, MetricAvailability{}},
+		{nil, apierrors.NewInternalError(errors.New("etcd")), time.Minute, MetricAvailability{}},
+		{&metav1.APIResourceList{}, nil, 2 * time.Second, MetricAvailability{Expired: true}},
+		{served, nil, time.Second, MetricAvailability{Served: true}},
+		{nil, notFound, time.Hour, MetricAvailability{}},
 	} {
 		b.clock.Step(c.step)
 		list, err = c.list, c.err
-		p.ask()
-		if got := p.Served(); got != c.want {
+		p.refresh()
+		if got := p.Availability(); got != c.want {
 			t.Errorf("round %d: %+v, want %+v", i, got, c.want)
 		}
 	}
@@ -339,7 +339,7 @@ func TestQueries(t *testing.T) {
 	}}
 	pods := autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "requests"}}}
 	object := autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{}}
-	b := newBench(t)
+	b := newFixture(t)
 	ruled, err := promadapter.Parse([]byte("externalRules: [{seriesQuery: depth, name: {as: queue}, metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>})'}]"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestQueries(t *testing.T) {
 		"objects are not forecast": {object, nil, nil, "", "not forecast"},
 	} {
 		b.rules = c.rules
-		got, err := b.Queries.of(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, identifier(&c.metric))
+		got, err := b.Queries.build(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, resourceIdentifier(&c.metric))
 		text := string(got.Type)
 		if got.ResourceQuery != nil {
 			text += " " + string(*got.ResourceQuery)
@@ -386,7 +386,7 @@ func TestRulesAreReadLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, deployment("web", 2), web())
+	b := newFixture(t, deployment("web", 2), web())
 	query := func() string {
 		t.Helper()
 		b.reconcile(t, "web")
@@ -403,11 +403,11 @@ func TestRulesAreReadLate(t *testing.T) {
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
 		t.Fatalf("by the rule: %q", got)
 	}
-	b.rules, b.unread = nil, true
+	b.rules, b.rulesUnread = nil, true
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
 		t.Errorf("before it is read: %q", got)
 	}
-	b.unread = false
+	b.rulesUnread = false
 	if got := query(); got != "" {
 		t.Errorf("without a rule: %q", got)
 	}
@@ -420,43 +420,43 @@ func TestRulesFollower(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := &RulesFollower{File: path}
-	if _, err := f.look(t.Context()); err == nil {
+	f := &RulesWatcher{File: path}
+	if _, err := f.reload(t.Context()); err == nil {
 		t.Error("a file that is not there is read")
 	}
 	if _, known := f.Current(); known {
 		t.Error("what has not been read is known")
 	}
 	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
-	changed, err := f.look(t.Context())
+	changed, err := f.reload(t.Context())
 	rules, known := f.Current()
 	if err != nil || !changed || !known || rules == nil {
 		t.Errorf("%v, %v, %v", changed, known, err)
 	}
-	if changed, err := f.look(t.Context()); changed || err != nil {
+	if changed, err := f.reload(t.Context()); changed || err != nil {
 		t.Errorf("what is the same has changed: %v", err)
 	}
 	write("externalRules: [{}]")
-	changed, err = f.look(t.Context())
+	changed, err = f.reload(t.Context())
 	if again, _ := f.Current(); changed || err == nil || again != rules {
 		t.Errorf("bad rules are in force: %v", err)
 	}
 
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
-	b := newBench(t, m)
-	f = &RulesFollower{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
-	if changed, err := f.look(t.Context()); !changed || err != nil {
+	b := newFixture(t, m)
+	f = &RulesWatcher{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
+	if changed, err := f.reload(t.Context()); !changed || err != nil {
 		t.Errorf("%v, %v", changed, err)
 	}
 	f.Key = "other"
-	if _, err := f.look(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
+	if _, err := f.reload(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPropagation(t *testing.T) {
 	p := Propagation{Labels: []string{"team"}, AnnotationPrefixes: []string{"cost/"}}
-	b := newBench(t, deployment("web", 2), web(func(e *scaler) {
+	b := newFixture(t, deployment("web", 2), web(func(e *scaler) {
 		e.Labels = map[string]string{"team": "shop", "other": "x"}
 		e.Annotations = map[string]string{"cost/center": "7", "note": "x"}
 	}))
@@ -487,7 +487,7 @@ func TestIdentifiersAreUnique(t *testing.T) {
 	container := func(name string) autoscalingv2.MetricSpec {
 		return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Container: name}}
 	}
-	got := identifiers([]autoscalingv2.MetricSpec{
+	got := resourceIdentifiers([]autoscalingv2.MetricSpec{
 		utilization("cpu", 1), container("a"), container("b"), utilization("cpu", 2), container("b"),
 	})
 	want := []string{"resource.cpu", "container-resource.cpu", "container-resource.cpu.b", "resource.cpu.2", "container-resource.cpu.b.2"}
@@ -498,7 +498,7 @@ func TestIdentifiersAreUnique(t *testing.T) {
 
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	if n := objectName(long); len(n) > 253 || n == objectName(long[1:]) {
+	if n := managedName(long); len(n) > 253 || n == managedName(long[1:]) {
 		t.Errorf("%d characters", len(n))
 	}
 	if v := labelValue(long); len(v) > 63 {
@@ -516,10 +516,10 @@ func BenchmarkReconcileSteady(b *testing.B) {
 			e.Name, e.UID, e.Spec.ScaleTargetRef.Name = name, types.UID("uid-of-"+name), name
 		}))
 	}
-	k := newBench(b, objects...)
+	k := newFixture(b, objects...)
 	k.reconcile(b, "web-0")
-	k.forecast(b, "ehpa-web-0", "0.5", 0.3)
-	k.decides(b, "ehpa-web-0", 4, 4, 58)
+	k.writeForecast(b, "ehpa-web-0", "0.5", 0.3)
+	k.writeHPAStatus(b, "ehpa-web-0", 4, 4, 58)
 	k.reconcile(b, "web-0")
 	b.ReportAllocs()
 	for b.Loop() {

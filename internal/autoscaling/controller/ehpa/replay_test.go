@@ -26,10 +26,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// past serves one series as a source of history does: what is over, and nothing later.
-type past struct{ load series.Series }
+// fakeHistory serves one series as a source of history does: what is over, and nothing later.
+type fakeHistory struct{ load series.Series }
 
-func (p past) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest) (map[string]series.Series, error) {
+func (p fakeHistory) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest) (map[string]series.Series, error) {
 	out := series.Series{Start: r.Window.Start, Step: r.Window.Step}
 	for at := r.Window.Start; at.Before(r.Window.End) && at.Before(time.Now()); at = at.Add(r.Window.Step) {
 		v := series.Gap()
@@ -41,85 +41,85 @@ func (p past) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest) (map[
 	return map[string]series.Series{r.Names[0]: out}, nil
 }
 
-func (past) NodeUsage(context.Context, metrics.NodesRequest) (map[string]series.Series, error) {
+func (fakeHistory) NodeUsage(context.Context, metrics.NodesRequest) (map[string]series.Series, error) {
 	return nil, metrics.ErrUnsupported
 }
 
-func (past) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
+func (fakeHistory) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
 	return nil, metrics.ErrUnsupported
 }
 
-func (past) Instant(context.Context, string, time.Time) ([]metrics.Sample, error) {
+func (fakeHistory) Instant(context.Context, string, time.Time) ([]metrics.Sample, error) {
 	return nil, metrics.ErrUnsupported
 }
 
-// cluster is a way of scaling for the replay that goes through what a cluster has: the owner of models with its reads, the controllers
+// clusterScaler is a way of scaling for the replay that goes through what a cluster has: the owner of models with its reads, the controllers
 // of TimeSeriesPredictions and of EffectiveHorizontalPodAutoscalers, and what the metric adapter makes of their statuses.
-type cluster struct {
+type clusterScaler struct {
 	replay.Reactive
-	t           *testing.T
-	bench       *bench
-	predictions *controller.Reconciler
-	looked      time.Time
-	version     string
-	writes      int
-	replicas    []int32
+	t             *testing.T
+	fixture       *fixture
+	predictions   *controller.Reconciler
+	lastReconcile time.Time
+	version       string
+	writes        int
+	replicas      []int32
 }
 
-func (*cluster) Name() string { return "cluster" }
+func (*clusterScaler) Name() string { return "cluster" }
 
 // Propose lets the virtual time pass, looks at what is due, and asks for replicas as the HPA controller does: of the metrics that the HPA
 // has, with the values that the adapter gives.
-func (c *cluster) Propose(v replay.View) ([]scaling.Proposal, int32) {
+func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32) {
 	c.replicas = append(c.replicas, v.Current)
 	time.Sleep(time.Until(v.Now))
 	synctest.Wait()
-	c.bench.clock.SetTime(v.Now)
+	c.fixture.clock.SetTime(v.Now)
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
-	if v.Now.Sub(c.looked) >= 30*time.Second {
-		c.looked = v.Now
+	if v.Now.Sub(c.lastReconcile) >= 30*time.Second {
+		c.lastReconcile = v.Now
 		if _, err := c.predictions.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	if err := c.bench.Client.Get(c.t.Context(), key, tsp); err != nil {
+	if err := c.fixture.Client.Get(c.t.Context(), key, tsp); err != nil {
 		c.t.Fatal(err)
 	}
 	if tsp.ResourceVersion != c.version {
-		c.bench.reconcile(c.t, "web")
+		c.fixture.reconcile(c.t, "web")
 		c.version = tsp.ResourceVersion
 		c.writes++
 	}
 	out, _ := c.Reactive.Propose(v)
-	for _, m := range c.bench.hpa(c.t, "ehpa-web").Spec.Metrics {
+	for _, m := range c.fixture.hpa(c.t, "ehpa-web").Spec.Metrics {
 		if m.Type != autoscalingv2.ExternalMetricSourceType {
 			continue
 		}
 		one := scaling.Proposal{Metric: m.External.Metric.Name}
-		forecast, err := scalingmetric.Prediction(tsp, m.External.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier], v.Now)
+		forecast, err := scalingmetric.ActionableForecast(tsp, m.External.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier], v.Now)
 		if one.Err = err; err == nil {
-			value := scalingmetric.Amount(forecast.Value)
-			one.Replicas, one.Err = scaling.Total(value.AsApproximateFloat64(), m.External.Target.AverageValue.AsApproximateFloat64(), v.Current, c.Tolerance)
+			value := scalingmetric.NewQuantity(forecast.Value)
+			one.Replicas, one.Err = scaling.ReplicasForTotal(value.AsApproximateFloat64(), m.External.Target.AverageValue.AsApproximateFloat64(), v.Current, c.Tolerance)
 		}
 		out = append(out, one)
 	}
 	return out, 0
 }
 
-// observed notes what replicas a scaler has.
-type observed struct {
+// recordingScaler notes what replicas a scaler has.
+type recordingScaler struct {
 	replay.Scaler
 	replicas []int32
 }
 
-func (o *observed) Propose(v replay.View) ([]scaling.Proposal, int32) {
+func (o *recordingScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32) {
 	o.replicas = append(o.replicas, v.Current)
 	return o.Scaler.Propose(v)
 }
 
-// office is load that is five times as high from nine to five, with noise, that comes within two minutes.
-func office(start time.Time, length time.Duration) series.Series {
+// officeLoad is load that is five times as high from nine to five, with noise, that comes within two minutes.
+func officeLoad(start time.Time, length time.Duration) series.Series {
 	s := series.Series{Start: start, Step: time.Minute}
 	for m := range int(length / time.Minute) {
 		day := float64(m % (24 * 60))
@@ -140,7 +140,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		const morning, hours = 7 * time.Hour, 12
 		const warmup = 7*24*time.Hour + morning
 		time.Sleep(morning)
-		load := office(time.Now().Add(-warmup), warmup+hours*time.Hour)
+		load := officeLoad(time.Now().Add(-warmup), warmup+hours*time.Hour)
 		cfg := replay.Config{
 			Capacity: 0.25, Target: 0.6, Startup: 3 * time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
 			Behavior: scaling.DefaultBehavior(5 * time.Minute), Bounds: scaling.Bounds{Min: 2, Max: 500}, Warmup: warmup,
@@ -150,18 +150,18 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		simulated, err := replay.NewAhead(cfg, auto.NewModel(load.Step))
+		simulated, err := replay.NewPredictive(cfg, auto.NewModel(load.Step))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &observed{Scaler: simulated}
+		want := &recordingScaler{Scaler: simulated}
 		wantScore, err := replay.Run(cfg, load, want)
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		settings := predictor.DefaultConfig()
-		settings.Source = past{load}
+		settings.Source = fakeHistory{load}
 		owner, err := predictor.New(settings)
 		if err != nil {
 			t.Fatal(err)
@@ -169,12 +169,12 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = owner.Start(ctx) }()
-		b := newBench(t, deployment("web", 20), web(func(e *scaler) {
+		b := newFixture(t, deployment("web", 20), web(func(e *scaler) {
 			e.Spec.MaxReplicas = 500
 			e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "3m"}
 		}))
 		b.clock.SetTime(time.Now())
-		got := &cluster{Reactive: reactive, t: t, bench: b, predictions: &controller.Reconciler{
+		got := &clusterScaler{Reactive: reactive, t: t, fixture: b, predictions: &controller.Reconciler{
 			Client: b.Client, Predictor: owner, Metrics: controller.NewMetrics(owner.Accuracy), Frequency: 30 * time.Second, Clock: b.clock,
 		}}
 		b.reconcile(t, "web")
@@ -197,7 +197,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		}
 		share := float64(same) / float64(len(want.replicas))
 		t.Logf("reactive %+v", alone)
-		t.Logf("replay   %+v (%s)", wantScore, simulated.Choice().Why)
+		t.Logf("replay   %+v (%s)", wantScore, simulated.Choice().Reason)
 		t.Logf("cluster  %+v; %.2f %% of %d rounds alike; %d writes of the prediction", gotScore, 100*share, len(want.replicas), got.writes)
 		if share < 0.99 {
 			t.Errorf("%.2f %% of the rounds have the replay's replicas", 100*share)

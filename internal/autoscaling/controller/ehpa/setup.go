@@ -32,25 +32,25 @@ import (
 )
 
 const (
-	// indexOwner finds HPAs by the UID of the EffectiveHorizontalPodAutoscaler that controls them.
-	indexOwner = "crane.io/effective-hpa"
-	// indexTarget finds HPAs and EffectiveHorizontalPodAutoscalers by what they scale.
-	indexTarget = "crane.io/scale-target"
-	// atOnce is how many autoscalers are looked at once.
-	atOnce = 8
-	// probeEvery is the time between two looks at what external metrics are served; probeGrace is longer than an adapter takes
+	// ownerIndex finds HPAs by the UID of the EffectiveHorizontalPodAutoscaler that controls them.
+	ownerIndex = "crane.io/effective-hpa"
+	// targetIndex finds HPAs and EffectiveHorizontalPodAutoscalers by what they scale.
+	targetIndex = "crane.io/scale-target"
+	// maxConcurrentReconciles is how many autoscalers are looked at once.
+	maxConcurrentReconciles = 8
+	// probeInterval is the time between two looks at what external metrics are served; probeGracePeriod is longer than an adapter takes
 	// to be replaced.
-	probeEvery, probeGrace = 30 * time.Second, 3 * time.Minute
+	probeInterval, probeGracePeriod = 30 * time.Second, 3 * time.Minute
 
-	external = "external.metrics.k8s.io/v1beta1"
+	externalMetricsVersion = "external.metrics.k8s.io/v1beta1"
 )
 
 // Config is what the controller needs from outside.
 type Config struct {
 	Settings Settings
-	Queries  *Queries
-	// ProbeEvery and ProbeGrace replace the usual times where they are not 0.
-	ProbeEvery, ProbeGrace time.Duration
+	Queries  *QueryBuilder
+	// ProbeInterval and ProbeGracePeriod replace the usual times where they are not 0.
+	ProbeInterval, ProbeGracePeriod time.Duration
 	// Changed brings word that every autoscaler should be looked at, as when rules have changed. May be nil.
 	Changed chan event.TypedGenericEvent[client.Object]
 	Clock   clock.WithTicker
@@ -68,14 +68,16 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if cfg.Changed == nil {
 		cfg.Changed = make(chan event.TypedGenericEvent[client.Object], 1)
 	}
-	probe := &Probe{
-		List:  func() (*metav1.APIResourceList, error) { return disco.ServerResourcesForGroupVersion(external) },
-		Every: or(cfg.ProbeEvery, probeEvery), Grace: or(cfg.ProbeGrace, probeGrace), Clock: cfg.Clock, Changed: cfg.Changed,
+	probe := &MetricProbe{
+		ListMetrics: func() (*metav1.APIResourceList, error) {
+			return disco.ServerResourcesForGroupVersion(externalMetricsVersion)
+		},
+		Interval: or(cfg.ProbeInterval, probeInterval), GracePeriod: or(cfg.ProbeGracePeriod, probeGracePeriod), Clock: cfg.Clock, Changed: cfg.Changed,
 	}
 	if err := mgr.Add(probe); err != nil {
 		return fmt.Errorf("adding the look at external metrics: %w", err)
 	}
-	previews, err := NewPreviews(mgr)
+	previews, err := NewPreviewCalculator(mgr)
 	if err != nil {
 		return err
 	}
@@ -85,25 +87,25 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Targets: &workload.Scales{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
+		Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 		KEDA:    NewScaledObjects(mgr.GetAPIReader(), mapper),
-		Queries: cfg.Queries, Served: probe.Served, Preview: previews,
+		Queries: cfg.Queries, Availability: probe.Availability, Preview: previews,
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}
 	reader := mgr.GetClient()
 	err = builder.ControllerManagedBy(mgr).
 		Named("effectivehpa").
-		For(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, builder.WithPredicates(asked())).
+		For(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, builder.WithPredicates(changedByOthers())).
 		// When one goes, or changes its target, others of the target may take over.
-		Watches(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(siblings(reader)),
+		Watches(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueSiblings(reader)),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&predictionv1alpha1.TimeSeriesPrediction{}).
 		Owns(&autoscalingv1alpha1.Substitute{}).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(reader))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofTarget(reader, "Deployment")), builder.WithPredicates(ofInterest())).
-		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(ofTarget(reader, "StatefulSet")), builder.WithPredicates(ofInterest())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueForHPA(reader))).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(specChanged())).
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(specChanged())).
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of effective HPAs: %w", err)
@@ -121,7 +123,7 @@ func or(d, usual time.Duration) time.Duration {
 // AddIndexes adds the indexes that the reconciler looks things up by.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
-	if err := indexer.IndexField(ctx, hpa, indexOwner, func(o client.Object) []string {
+	if err := indexer.IndexField(ctx, hpa, ownerIndex, func(o client.Object) []string {
 		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "EffectiveHorizontalPodAutoscaler" {
 			return []string{string(ref.UID)}
 		}
@@ -130,14 +132,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		return fmt.Errorf("indexing HPAs by owner: %w", err)
 	}
 	for _, kind := range []client.Object{hpa, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
-		if err := indexer.IndexField(ctx, kind, indexTarget, targetOf); err != nil {
+		if err := indexer.IndexField(ctx, kind, targetIndex, targetIndexValues); err != nil {
 			return fmt.Errorf("indexing autoscalers by target: %w", err)
 		}
 	}
 	return nil
 }
 
-func targetOf(o client.Object) []string {
+func targetIndexValues(o client.Object) []string {
 	switch o := o.(type) {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return []string{targetKey(o.Spec.ScaleTargetRef)}
@@ -147,8 +149,8 @@ func targetOf(o client.Object) []string {
 	return nil
 }
 
-// asked lets through what somebody else changed: the spec, a label, an annotation other than our own.
-func asked() predicate.Predicate {
+// changedByOthers lets through what somebody else changed: the spec, a label, an annotation other than our own.
+func changedByOthers() predicate.Predicate {
 	theirs := func(o client.Object) map[string]string {
 		out := maps.Clone(o.GetAnnotations())
 		delete(out, autoscalingv1alpha1.AnnotationCurrentMetrics)
@@ -161,8 +163,8 @@ func asked() predicate.Predicate {
 	}}
 }
 
-// ofInterest lets through what changes the scale of a target or what its pods request: both are in its spec.
-func ofInterest() predicate.Predicate {
+// specChanged lets through what changes the scale of a target or what its pods request: both are in its spec.
+func specChanged() predicate.Predicate {
 	return predicate.Funcs{
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -171,24 +173,24 @@ func ofInterest() predicate.Predicate {
 	}
 }
 
-// onTarget lists the autoscalers of a target.
-func onTarget(ctx context.Context, reader client.Reader, namespace, key string) []reconcile.Request {
+// requestsForTarget lists the autoscalers of a target.
+func requestsForTarget(ctx context.Context, reader client.Reader, namespace, key string) []reconcile.Request {
 	return enqueue.List(ctx, reader, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList{},
-		client.InNamespace(namespace), client.MatchingFields{indexTarget: key})
+		client.InNamespace(namespace), client.MatchingFields{targetIndex: key})
 }
 
-func ofTarget(reader client.Reader, kind string) handler.MapFunc {
+func enqueueForTarget(reader client.Reader, kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		ref := autoscalingv2.CrossVersionObjectReference{Kind: kind, Name: o.GetName()}
-		return onTarget(ctx, reader, o.GetNamespace(), targetKey(ref))
+		return requestsForTarget(ctx, reader, o.GetNamespace(), targetKey(ref))
 	}
 }
 
-func siblings(reader client.Reader) handler.MapFunc {
+func enqueueSiblings(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var out []reconcile.Request
-		for _, key := range targetOf(o) {
-			for _, r := range onTarget(ctx, reader, o.GetNamespace(), key) {
+		for _, key := range targetIndexValues(o) {
+			for _, r := range requestsForTarget(ctx, reader, o.GetNamespace(), key) {
 				if r.NamespacedName != client.ObjectKeyFromObject(o) {
 					out = append(out, r)
 				}
@@ -198,15 +200,15 @@ func siblings(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// ofHPA maps an HPA to the autoscaler that controls it, and to those of its target.
-func ofHPA(reader client.Reader) handler.MapFunc {
+// enqueueForHPA maps an HPA to the autoscaler that controls it, and to those of its target.
+func enqueueForHPA(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "EffectiveHorizontalPodAutoscaler" {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}}}
 		}
 		var out []reconcile.Request
-		for _, key := range targetOf(o) {
-			out = append(out, onTarget(ctx, reader, o.GetNamespace(), key)...)
+		for _, key := range targetIndexValues(o) {
+			out = append(out, requestsForTarget(ctx, reader, o.GetNamespace(), key)...)
 		}
 		return out
 	}

@@ -30,40 +30,40 @@ const (
 	reasonTargetNotFound   = "TargetNotFound"
 	reasonTargetUnreadable = "TargetUnreadable"
 	reasonOtherEVPA        = "OtherAutoscalerOfTarget"
-	reasonForeignVPA       = "VerticalPodAutoscalerPresent"
-	reasonAnswering        = "AllAnswer"
-	reasonFailing          = "EstimatorFailed"
+	reasonVPAPresent       = "VerticalPodAutoscalerPresent"
+	reasonAllAnswer        = "AllAnswer"
+	reasonEstimatorFailed  = "EstimatorFailed"
 	reasonOff              = "Off"
 	reasonPending          = "Pending"
 	reasonNotOwned         = "AutoscalerNotOwned"
 )
 
-// state is what a condition says.
-type state struct {
+// conditionState is what a condition says.
+type conditionState struct {
 	kind            string
 	ok              bool
 	reason, message string
 }
 
 // set changes conditions only where something differs; the time of transition moves only with the status.
-func (c state) set(conditions *[]metav1.Condition, generation int64, now time.Time) {
+func (c conditionState) set(conditions *[]metav1.Condition, generation int64, now time.Time) {
 	status := metav1.ConditionFalse
 	if c.ok {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: c.kind, Status: status, Reason: c.reason, Message: sentence(c.message), ObservedGeneration: generation,
+		Type: c.kind, Status: status, Reason: c.reason, Message: boundedMessage(c.message), ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
 }
 
-// conditionsOf says how it stands with an autoscaler that has a target.
-func conditionsOf(s *subject, p *plan) []state {
-	return []state{ready(s, p), estimating(p), applied(s, p)}
+// targetConditions says how it stands with an autoscaler that has a target.
+func targetConditions(s *autoscalerState, p *plan) []conditionState {
+	return []conditionState{readyCondition(s, p), estimatingCondition(p), appliedCondition(s, p)}
 }
 
-func ready(s *subject, p *plan) state {
-	out := state{kind: autoscalingv1alpha1.ConditionReady}
+func readyCondition(s *autoscalerState, p *plan) conditionState {
+	out := conditionState{kind: autoscalingv1alpha1.ConditionReady}
 	if s.modeErr != nil {
 		out.reason, out.message = reasonUnknownMode, s.modeErr.Error()
 		return out
@@ -71,7 +71,7 @@ func ready(s *subject, p *plan) state {
 	silent := ""
 	for _, one := range p.sizings {
 		switch {
-		case one.Faulty:
+		case one.PolicyInvalid:
 			out.reason, out.message = reasonInvalidPolicy, string(one.Resource)+" of "+one.container+": "+one.Reason
 			return out
 		case one.Target > 0:
@@ -91,45 +91,45 @@ func ready(s *subject, p *plan) state {
 	return out
 }
 
-func estimating(p *plan) state {
-	if p.failing != "" {
-		return state{conditionEstimating, false, reasonFailing, p.failing}
+func estimatingCondition(p *plan) conditionState {
+	if p.estimatorFailures != "" {
+		return conditionState{conditionEstimating, false, reasonEstimatorFailed, p.estimatorFailures}
 	}
-	return state{conditionEstimating, true, reasonAnswering, "every estimator answers"}
+	return conditionState{conditionEstimating, true, reasonAllAnswer, "every estimator answers"}
 }
 
-// applied says how far the requests have come. What the adoption controller says of the Recommendation is repeated here.
-func applied(s *subject, p *plan) state {
-	out := state{kind: conditionApplied}
+// appliedCondition says how far the requests have come. What the adoption controller says of the Recommendation is repeated here.
+func appliedCondition(s *autoscalerState, p *plan) conditionState {
+	out := conditionState{kind: conditionApplied}
 	switch {
 	case s.modeErr != nil:
 		out.reason, out.message = reasonUnknownMode, s.modeErr.Error()
-	case s.barred != nil:
-		out.reason, out.message = s.barred.reason, s.barred.message
+	case s.applyProblem != nil:
+		out.reason, out.message = s.applyProblem.reason, s.applyProblem.message
 	case s.mode == autoscalingv1alpha1.UpdateModeOff:
 		out.reason, out.message = reasonOff, "update mode Off computes, and applies nothing"
-	case p.point.foreign != "":
-		out.reason, out.message = reasonNotOwned, p.point.text
-	case s.own == nil:
-		return pending()
+	case p.scalePoint.foreignScaler != "":
+		out.reason, out.message = reasonNotOwned, p.scalePoint.message
+	case s.recommendation == nil:
+		return pendingCondition()
 	default:
-		return adopted(s.own)
+		return adoptedCondition(s.recommendation)
 	}
 	return out
 }
 
-func pending() state {
-	return state{kind: conditionApplied, reason: reasonPending, message: "not taken up by the controller of adoption yet"}
+func pendingCondition() conditionState {
+	return conditionState{kind: conditionApplied, reason: reasonPending, message: "not taken up by the controller of adoption yet"}
 }
 
-func adopted(rec *analysisv1alpha1.Recommendation) state {
-	out := state{kind: conditionApplied}
+func adoptedCondition(rec *analysisv1alpha1.Recommendation) conditionState {
+	out := conditionState{kind: conditionApplied}
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
 		out.reason, out.message = c.Reason, c.Message
 		return out
 	}
 	if rec.Status.Adoption == nil {
-		return pending()
+		return pendingCondition()
 	}
 	out.ok, out.reason, out.message = true, "Adopted", rec.Status.Adoption.Message
 	if phase := rec.Status.Adoption.Phase; phase != "" {

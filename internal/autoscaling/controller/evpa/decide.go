@@ -25,133 +25,133 @@ import (
 // plan is what is to be written of one autoscaler.
 type plan struct {
 	// sizings are what was decided, by container of the target, in its order.
-	sizings []sized
-	// failing says which estimators have no answer although they should; empty where all have.
-	failing string
-	// verb says what becomes of the autoscaler's Recommendation, size what it shall say.
-	verb verb
-	size adoption.Size
-	// point is what an autoscaler of the same pods needs together with that.
-	point scalePoint
+	sizings []containerSizing
+	// estimatorFailures says which estimators have no answer although they should; empty where all have.
+	estimatorFailures string
+	// action says what becomes of the autoscaler's Recommendation, size what it shall say.
+	action recommendationAction
+	size   adoption.Size
+	// scalePoint is what an autoscaler of the same pods needs together with that.
+	scalePoint scalePoint
 	// description says in words what changes.
-	description string
-	conditions  []state
-	again       time.Duration
+	description  string
+	conditions   []conditionState
+	requeueAfter time.Duration
 }
 
-// sized is the decision about one resource of one container.
-type sized struct {
+// containerSizing is the decision about one resource of one container.
+type containerSizing struct {
 	container string
 	vertical.Sizing
 }
 
-// verb is what becomes of a Recommendation.
-type verb int
+// recommendationAction is what becomes of a Recommendation.
+type recommendationAction int
 
 const (
-	leave verb = iota
-	remove
-	write
+	keepRecommendation recommendationAction = iota
+	deleteRecommendation
+	writeRecommendation
 )
 
 // decide decides about one autoscaler. It changes nothing.
-func decide(sc *scene, s *subject) plan {
+func decide(sc *namespaceSnapshot, s *autoscalerState) plan {
 	p := plan{}
-	if s.refused != nil {
-		p.conditions = []state{{autoscalingv1alpha1.ConditionReady, false, s.refused.reason, s.refused.message}}
-		if s.refused.reason == reasonTargetNotFound {
-			p.verb = remove
-			p.conditions = append(p.conditions, state{conditionApplied, false, s.refused.reason, s.refused.message})
+	if s.targetProblem != nil {
+		p.conditions = []conditionState{{autoscalingv1alpha1.ConditionReady, false, s.targetProblem.reason, s.targetProblem.message}}
+		if s.targetProblem.reason == reasonTargetNotFound {
+			p.action = deleteRecommendation
+			p.conditions = append(p.conditions, conditionState{conditionApplied, false, s.targetProblem.reason, s.targetProblem.message})
 		}
 		return p
 	}
-	before := s.before()
-	for _, c := range s.sized() {
+	before := s.lastSize()
+	for _, c := range s.sizedContainers() {
 		for _, r := range vertical.Resources() {
-			one := sized{c.Name, vertical.Decide(s.input(sc, c, r, before))}
+			one := containerSizing{c.Name, vertical.Decide(s.decisionInput(sc, c, r, before))}
 			p.sizings = append(p.sizings, one)
-			if one.Again > 0 && (p.again == 0 || one.Again < p.again) {
-				p.again = one.Again
+			if one.RetryAfter > 0 && (p.requeueAfter == 0 || one.RetryAfter < p.requeueAfter) {
+				p.requeueAfter = one.RetryAfter
 			}
 		}
 	}
-	p.failing = s.failing()
-	acts := s.acts()
+	p.estimatorFailures = s.estimatorFailures()
+	acts := s.applies()
 	switch {
 	case !acts:
-		p.verb = remove
+		p.action = deleteRecommendation
 	default:
-		p.size = sizeOf(p.sizings)
-		s.giveBack(&p, before)
-		p.verb = write
+		p.size = desiredSize(p.sizings)
+		s.restoreUncontrolled(&p, before)
+		p.action = writeRecommendation
 		if p.size.Empty() {
-			p.verb = leave
+			p.action = keepRecommendation
 		}
 	}
-	p.point = scalePointOf(sc, s, p.sizings)
+	p.scalePoint = newScalePoint(sc, s, p.sizings)
 	p.describe()
-	p.conditions = conditionsOf(s, &p)
+	p.conditions = targetConditions(s, &p)
 	return p
 }
 
-// acts tells whether anything is to be brought to pods.
-func (s *subject) acts() bool {
-	return s.mode != autoscalingv1alpha1.UpdateModeOff && s.modeErr == nil && s.barred == nil
+// applies tells whether anything is to be brought to pods.
+func (s *autoscalerState) applies() bool {
+	return s.mode != autoscalingv1alpha1.UpdateModeOff && s.modeErr == nil && s.applyProblem == nil
 }
 
-// before is what was decided last: the value of the autoscaler's own Recommendation. One that somebody made unreadable is as none.
-func (s *subject) before() adoption.Size {
-	if s.own == nil {
+// lastSize is what was decided last: the value of the autoscaler's own Recommendation. One that somebody made unreadable is as none.
+func (s *autoscalerState) lastSize() adoption.Size {
+	if s.recommendation == nil {
 		return adoption.Size{}
 	}
-	size, err := shared.Wanted(s.own)
+	size, err := shared.DesiredSize(s.recommendation)
 	if err != nil {
 		return adoption.Size{}
 	}
 	return size
 }
 
-// input puts together what the decision about one resource needs.
-func (s *subject) input(sc *scene, c workload.Container, r vertical.Resource, before adoption.Size) vertical.Input {
-	now := profile.Current(c)
+// decisionInput puts together what the decision about one resource needs.
+func (s *autoscalerState) decisionInput(sc *namespaceSnapshot, c workload.Container, r vertical.Resource, before adoption.Size) vertical.Input {
+	now := profile.CurrentResources(c)
 	in := vertical.Input{
-		Resource: r, Now: sc.now, Policy: policyOf(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], Moved: s.moved(c.Name, r),
+		Resource: r, Now: sc.now, Policy: containerPolicy(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], LastChanges: s.lastChanges(c.Name, r),
 	}
-	in.Request, in.Limit = requestOf(now, r), limitOf(now, r)
-	in.Node = int64(sc.constraints.MaxCPU)
+	in.Request, in.Limit = requestAmount(now, r), limitAmount(now, r)
+	in.NodeCapacity = int64(sc.constraints.MaxCPU)
 	if r == vertical.Memory {
-		in.Node = int64(sc.constraints.MaxMemory)
+		in.NodeCapacity = int64(sc.constraints.MaxMemory)
 	}
-	if in.Present = requestOf(before.Containers[c.Name], r); in.Present == 0 {
-		in.Present = in.Request
+	if in.Current = requestAmount(before.Containers[c.Name], r); in.Current == 0 {
+		in.Current = in.Request
 	}
 	return in
 }
 
-func requestOf(from rightsize.Resources, r vertical.Resource) int64 {
+func requestAmount(from rightsize.Resources, r vertical.Resource) int64 {
 	if r == vertical.CPU {
-		return value(from.CPURequest)
+		return amountOrZero(from.CPURequest)
 	}
-	return value(from.MemoryRequest)
+	return amountOrZero(from.MemoryRequest)
 }
 
-func limitOf(from rightsize.Resources, r vertical.Resource) int64 {
+func limitAmount(from rightsize.Resources, r vertical.Resource) int64 {
 	if r == vertical.CPU {
-		return value(from.CPULimit)
+		return amountOrZero(from.CPULimit)
 	}
-	return value(from.MemoryLimit)
+	return amountOrZero(from.MemoryLimit)
 }
 
-func value[T ~int64](v *T) int64 {
+func amountOrZero[T ~int64](v *T) int64 {
 	if v == nil {
 		return 0
 	}
 	return int64(*v)
 }
 
-// moved is when a request was changed last, as the status says.
-func (s *subject) moved(container string, r vertical.Resource) vertical.Moves {
-	var out vertical.Moves
+// lastChanges is when a request was changed last, as the status says.
+func (s *autoscalerState) lastChanges(container string, r vertical.Resource) vertical.ChangeTimes {
+	var out vertical.ChangeTimes
 	for _, d := range s.evpa.Status.Decisions {
 		if d.ContainerName != container || d.Resource != corev1.ResourceName(r) {
 			continue
@@ -166,29 +166,29 @@ func (s *subject) moved(container string, r vertical.Resource) vertical.Moves {
 	return out
 }
 
-// sizeOf is what pods shall have.
-func sizeOf(all []sized) adoption.Size {
+// desiredSize is what pods shall have.
+func desiredSize(all []containerSizing) adoption.Size {
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, one := range all {
 		if one.Request > 0 {
-			set(out, one.container, one.Resource, one.Request, one.Limit)
+			setAmounts(out, one.container, one.Resource, one.Request, one.Limit)
 		}
 	}
 	return out
 }
 
-// set puts a request and a limit, 0 for none, into a size.
-func set(size adoption.Size, container string, r vertical.Resource, request, limit int64) {
+// setAmounts puts a request and a limit, 0 for none, into a size.
+func setAmounts(size adoption.Size, container string, r vertical.Resource, request, limit int64) {
 	to := size.Containers[container]
 	if r == vertical.CPU {
-		to.CPURequest, to.CPULimit = pointer[series.MilliCPU](request), pointer[series.MilliCPU](limit)
+		to.CPURequest, to.CPULimit = positiveAmount[series.MilliCPU](request), positiveAmount[series.MilliCPU](limit)
 	} else {
-		to.MemoryRequest, to.MemoryLimit = pointer[series.Bytes](request), pointer[series.Bytes](limit)
+		to.MemoryRequest, to.MemoryLimit = positiveAmount[series.Bytes](request), positiveAmount[series.Bytes](limit)
 	}
 	size.Containers[container] = to
 }
 
-func pointer[T ~int64](v int64) *T {
+func positiveAmount[T ~int64](v int64) *T {
 	if v <= 0 {
 		return nil
 	}
@@ -196,27 +196,27 @@ func pointer[T ~int64](v int64) *T {
 	return &out
 }
 
-// giveBack adds what was set before and is not any more, as a resource that is no longer controlled, as the pod template has it.
-func (s *subject) giveBack(p *plan, before adoption.Size) {
+// restoreUncontrolled adds what was set before and is not any more, as a resource that is no longer controlled, as the pod template has it.
+func (s *autoscalerState) restoreUncontrolled(p *plan, before adoption.Size) {
 	for _, one := range p.sizings {
-		if one.Request > 0 || requestOf(before.Containers[one.container], one.Resource) == 0 {
+		if one.Request > 0 || requestAmount(before.Containers[one.container], one.Resource) == 0 {
 			continue
 		}
 		c, _ := s.target.Container(one.container)
-		now := profile.Current(c)
-		if request := requestOf(now, one.Resource); request > 0 {
-			set(p.size, one.container, one.Resource, request, limitOf(now, one.Resource))
+		now := profile.CurrentResources(c)
+		if request := requestAmount(now, one.Resource); request > 0 {
+			setAmounts(p.size, one.container, one.Resource, request, limitAmount(now, one.Resource))
 		}
 	}
 }
 
-// failing says of each estimator that fails why, once.
-func (s *subject) failing() string {
+// estimatorFailures says of each estimator that fails why, once.
+func (s *autoscalerState) estimatorFailures() string {
 	var out []string
-	for _, c := range s.sized() {
+	for _, c := range s.sizedContainers() {
 		for _, r := range vertical.Resources() {
 			for _, e := range s.estimates[c.Name][r] {
-				if text := e.Estimator + ": " + e.Failed; e.Failed != "" && !slices.Contains(out, text) {
+				if text := e.Estimator + ": " + e.Failure; e.Failure != "" && !slices.Contains(out, text) {
 					out = append(out, text)
 				}
 			}
@@ -235,24 +235,24 @@ func (p *plan) describe() {
 		}
 	}
 	p.description = strings.Join(parts, ". ") + "."
-	if p.point.text != "" {
-		p.description += " " + p.point.text
+	if p.scalePoint.message != "" {
+		p.description += " " + p.scalePoint.message
 	}
 }
 
 // changes tells whether what is to be written differs from what the pod template asks for.
-func (p *plan) changes(s *subject) bool {
+func (p *plan) changes(s *autoscalerState) bool {
 	for _, one := range p.sizings {
 		c, _ := s.target.Container(one.container)
-		if now := requestOf(profile.Current(c), one.Resource); one.Request > 0 && one.Request != now {
+		if now := requestAmount(profile.CurrentResources(c), one.Resource); one.Request > 0 && one.Request != now {
 			return true
 		}
 	}
 	return false
 }
 
-// reachOf is how the value of an update mode reaches pods.
-func reachOf(mode autoscalingv1alpha1.UpdateMode) analysisv1alpha1.AdoptionReach {
+// adoptionReach is how the value of an update mode reaches pods.
+func adoptionReach(mode autoscalingv1alpha1.UpdateMode) analysisv1alpha1.AdoptionReach {
 	switch mode {
 	case autoscalingv1alpha1.UpdateModeInitial:
 		return analysisv1alpha1.AdoptionReachNewPods

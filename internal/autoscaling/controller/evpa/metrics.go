@@ -14,12 +14,12 @@ import (
 // Metrics are about autoscalers that exist: a series goes away with its object.
 type Metrics struct {
 	mu sync.Mutex
-	// targets are what is recommended, by namespace.
-	targets map[string][]measured
+	// recommendations are what is recommended, by namespace.
+	recommendations map[string][]recommendedAmount
 }
 
-// measured is what is recommended for one resource of one container.
-type measured struct {
+// recommendedAmount is what is recommended for one resource of one container.
+type recommendedAmount struct {
 	labels []string
 	value  float64
 }
@@ -30,13 +30,13 @@ var recommendationDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_res
 	[]string{"apiversion", "owner_kind", "namespace", "owner_name", "container", "resource"}, nil)
 
 // NewMetrics returns a collector that knows of no autoscaler yet.
-func NewMetrics() *Metrics { return &Metrics{targets: map[string][]measured{}} }
+func NewMetrics() *Metrics { return &Metrics{recommendations: map[string][]recommendedAmount{}} }
 
-// observe remembers what was decided of a namespace. Of two autoscalers of one target only that one counts which is applied.
-func (m *Metrics) observe(namespace string, subjects []*subject, plans []plan) {
-	var all []measured
+// record remembers what was decided of a namespace. Of two autoscalers of one target only that one counts which is applied.
+func (m *Metrics) record(namespace string, subjects []*autoscalerState, plans []plan) {
+	var all []recommendedAmount
 	for i, s := range subjects {
-		if s.refused != nil || s.barred != nil && s.barred.reason == reasonOtherEVPA {
+		if s.targetProblem != nil || s.applyProblem != nil && s.applyProblem.reason == reasonOtherEVPA {
 			continue
 		}
 		for _, one := range plans[i].sizings {
@@ -47,13 +47,13 @@ func (m *Metrics) observe(namespace string, subjects []*subject, plans []plan) {
 			if one.Resource == vertical.CPU {
 				v /= 1000
 			}
-			all = append(all, measured{[]string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)}, v})
+			all = append(all, recommendedAmount{[]string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)}, v})
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.targets[namespace] = all; len(all) == 0 {
-		delete(m.targets, namespace)
+	if m.recommendations[namespace] = all; len(all) == 0 {
+		delete(m.recommendations, namespace)
 	}
 }
 
@@ -64,7 +64,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { ch <- recommendationDes
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, all := range m.targets {
+	for _, all := range m.recommendations {
 		for _, one := range all {
 			ch <- prometheus.MustNewConstMetric(recommendationDesc, prometheus.GaugeValue, one.value, one.labels...)
 		}

@@ -28,10 +28,10 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// scene is a namespace in one look.
-type scene struct {
+// namespaceSnapshot is a namespace in one look.
+type namespaceSnapshot struct {
 	now         time.Time
-	subjects    []*subject
+	autoscalers []*autoscalerState
 	constraints workload.Constraints
 	// usage is nil where it could not be read; usageErr says why.
 	usage    *profile.Usage
@@ -41,91 +41,91 @@ type scene struct {
 	killsErr error
 }
 
-// subject is one autoscaler in one look.
-type subject struct {
+// autoscalerState is one autoscaler in one look.
+type autoscalerState struct {
 	evpa    *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
 	mode    autoscalingv1alpha1.UpdateMode
 	modeErr error
 	// target is what is sized; refused says why it is not.
-	target  workload.Workload
-	refused *finding
-	// barred says why nothing may be applied, although it can be computed.
-	barred     *finding
-	estimators estimators
+	target        workload.Workload
+	targetProblem *problem
+	// applyProblem says why nothing may be applied, although it can be computed.
+	applyProblem *problem
+	estimators   estimatorSettings
 	// estimates are the answers of the estimators that are asked over the network, by container and resource.
-	estimates answers
-	// own is the autoscaler's Recommendation; nil where there is none.
-	own *analysisv1alpha1.Recommendation
+	estimates estimateSet
+	// recommendation is the autoscaler's Recommendation; nil where there is none.
+	recommendation *analysisv1alpha1.Recommendation
 }
 
-// finding is a reason with its sentence.
-type finding struct{ reason, message string }
+// problem is a reason with its sentence.
+type problem struct{ reason, message string }
 
-// answers are estimates by container and resource.
-type answers map[string]map[vertical.Resource][]vertical.Estimate
+// estimateSet are estimates by container and resource.
+type estimateSet map[string]map[vertical.Resource][]vertical.Estimate
 
-func (a answers) add(container string, r vertical.Resource, e vertical.Estimate) {
+func (a estimateSet) add(container string, r vertical.Resource, e vertical.Estimate) {
 	if a[container] == nil {
 		a[container] = map[vertical.Resource][]vertical.Estimate{}
 	}
-	a[container][r] = append(a[container][r], e.Checked(r))
+	a[container][r] = append(a[container][r], e.Validated(r))
 }
 
 // observe reads all that decisions about a namespace need. An error is one that another try may mend.
-func (r *Reconciler) observe(ctx context.Context, namespace string, all []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*scene, error) {
+func (r *Reconciler) observe(ctx context.Context, namespace string, all []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*namespaceSnapshot, error) {
 	// The oldest of a target comes first: it is the one that counts.
 	slices.SortFunc(all, func(a, b *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	s := &scene{now: r.Clock.Now()}
-	others, err := r.Others.In(ctx, namespace, s.now)
+	s := &namespaceSnapshot{now: r.Clock.Now()}
+	others, err := r.VPAs.Find(ctx, namespace, s.now)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[targetindex.Key]string{}
 	for _, e := range all {
-		one := &subject{evpa: e, estimators: estimatorsOf(e), estimates: answers{}}
-		one.mode, one.modeErr = modeOf(e)
+		one := &autoscalerState{evpa: e, estimators: parseEstimators(e), estimates: estimateSet{}}
+		one.mode, one.modeErr = updateMode(e)
 		if err := r.readTarget(ctx, one); err != nil {
 			return nil, err
 		}
-		key := keyOf(e)
+		key := autoscalerTargetKey(e)
 		switch elder, other := taken[key], others[key]; {
 		case elder != "":
-			one.barred = &finding{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", elder)}
+			one.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", elder)}
 		case other != "":
-			one.barred = &finding{reasonForeignVPA, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane leaves them to it until it is gone or its update mode is Off", other)}
+			one.applyProblem = &problem{reasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane leaves them to it until it is gone or its update mode is Off", other)}
 		}
 		if taken[key] == "" {
 			taken[key] = e.Name
 		}
-		if one.own, err = r.readOwn(ctx, e); err != nil {
+		if one.recommendation, err = r.readRecommendation(ctx, e); err != nil {
 			return nil, err
 		}
-		s.subjects = append(s.subjects, one)
+		s.autoscalers = append(s.autoscalers, one)
 	}
-	if err := r.readNeeds(ctx, namespace, s); err != nil {
+	if err := r.readNamespace(ctx, namespace, s); err != nil {
 		return nil, err
 	}
-	for _, one := range s.subjects {
-		if one.refused == nil {
-			r.ask(ctx, s, one)
+	for _, one := range s.autoscalers {
+		if one.targetProblem == nil {
+			r.collectEstimates(ctx, s, one)
 		}
 	}
 	return s, nil
 }
 
-// keyOf names the target of an autoscaler.
-func keyOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) targetindex.Key {
-	return keyFor(e.Namespace, e.Spec.TargetRef)
+// autoscalerTargetKey names the target of an autoscaler.
+func autoscalerTargetKey(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) targetindex.Key {
+	return targetKey(e.Namespace, e.Spec.TargetRef)
 }
 
-func keyFor(namespace string, ref autoscalingv2.CrossVersionObjectReference) targetindex.Key {
-	return targetindex.Key{Group: kindOf(ref).Group, Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
+func targetKey(namespace string, ref autoscalingv2.CrossVersionObjectReference) targetindex.Key {
+	return targetindex.Key{Group: targetKind(ref).Group, Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
 }
 
-// kindOf completes the kind of a target: everybody means the built-in one where no version is given.
-func kindOf(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKind {
+// targetKind completes the kind of a target: everybody means the built-in one where no version is given.
+func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err == nil && ref.APIVersion != "" {
 		return gv.WithKind(ref.Kind)
@@ -139,42 +139,42 @@ func kindOf(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKi
 }
 
 // readTarget reads what is sized.
-func (r *Reconciler) readTarget(ctx context.Context, s *subject) error {
+func (r *Reconciler) readTarget(ctx context.Context, s *autoscalerState) error {
 	ref := s.evpa.Spec.TargetRef
-	kind := kindOf(ref)
+	kind := targetKind(ref)
 	if kind.Version == "" {
-		s.refused = &finding{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: kind %s alone says nothing", ref.Kind)}
+		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: kind %s alone says nothing", ref.Kind)}
 		return nil
 	}
 	var err error
 	s.target, err = r.Lister.Get(ctx, kind, client.ObjectKey{Namespace: s.evpa.Namespace, Name: ref.Name})
 	switch {
 	case errors.Is(err, workload.ErrNoTemplate): // It is there, whatever is said of its scale.
-		s.refused = &finding{reasonTargetUnreadable, err.Error()}
+		s.targetProblem = &problem{reasonTargetUnreadable, err.Error()}
 	case apierrors.IsNotFound(err):
-		s.refused = &finding{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
+		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
 	case meta.IsNoMatchError(err):
-		s.refused = &finding{reasonTargetNotFound, fmt.Sprintf("the API server has no kind %s of %s", ref.Kind, ref.APIVersion)}
+		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("the API server has no kind %s of %s", ref.Kind, ref.APIVersion)}
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		s.refused = &finding{reasonTargetUnreadable, err.Error()}
+		s.targetProblem = &problem{reasonTargetUnreadable, err.Error()}
 	case s.target.Deleting:
-		s.refused = &finding{reasonTargetNotFound, fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}
-	case s.target.Part:
-		s.refused = &finding{reasonTargetUnreadable, fmt.Sprintf("%s %s belongs to another object: name that one as the target", ref.Kind, ref.Name)}
+		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}
+	case s.target.Owned:
+		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("%s %s belongs to another object: name that one as the target", ref.Kind, ref.Name)}
 	case len(s.target.Containers) == 0:
-		s.refused = &finding{reasonTargetUnreadable, fmt.Sprintf("nothing is known of the containers of %s %s: it has no pod template, and no pod runs", ref.Kind, ref.Name)}
+		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("nothing is known of the containers of %s %s: it has no pod template, and no pod runs", ref.Kind, ref.Name)}
 	}
 	return nil
 }
 
-// readNeeds reads what is read once for the namespace: nodes and autoscalers, use, and kills.
-func (r *Reconciler) readNeeds(ctx context.Context, namespace string, s *scene) error {
+// readNamespace reads what is read once for the namespace: nodes and autoscalers, use, and kills.
+func (r *Reconciler) readNamespace(ctx context.Context, namespace string, s *namespaceSnapshot) error {
 	var sized []workload.Workload
 	window := time.Duration(0)
-	for _, one := range s.subjects {
-		if one.refused == nil && one.estimators.percentileErr == nil {
+	for _, one := range s.autoscalers {
+		if one.targetProblem == nil && one.estimators.percentileErr == nil {
 			sized = append(sized, one.target)
 			window = max(window, one.estimators.percentile.Window())
 		}
@@ -184,11 +184,11 @@ func (r *Reconciler) readNeeds(ctx context.Context, namespace string, s *scene) 
 		return fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}
 	if len(sized) > 0 {
-		s.usage, s.usageErr = r.uses.of(ctx, r.History, namespace, sized, horizon{
-			now: s.now, window: window, fresh: r.Fresh, groups: s.constraints.Nodes.Of,
+		s.usage, s.usageErr = r.usageCache.get(ctx, r.History, namespace, sized, usageQuery{
+			now: s.now, window: window, maxAge: r.HistoryMaxAge, groups: s.constraints.Nodes.Of,
 		})
 		if s.usageErr == nil {
-			s.usage.Constrain(s.constraints)
+			s.usage.SetConstraints(s.constraints)
 		}
 	}
 	if r.Kills == nil {
@@ -204,8 +204,8 @@ func (r *Reconciler) readNeeds(ctx context.Context, namespace string, s *scene) 
 	return nil
 }
 
-// killsOf are the kills of a container of a target: those recorded, and those that the source of history saw.
-func (s *scene) killsOf(one *subject, container string, seen []rightsize.OOM) []rightsize.OOM {
+// containerKills are the kills of a container of a target: those recorded, and those that the source of history saw.
+func (s *namespaceSnapshot) containerKills(one *autoscalerState, container string, seen []rightsize.OOM) []rightsize.OOM {
 	out := slices.Clone(seen)
 	for _, k := range s.kills {
 		if k.Container != container {
@@ -221,8 +221,8 @@ func (s *scene) killsOf(one *subject, container string, seen []rightsize.OOM) []
 	return out
 }
 
-// readOwn reads the Recommendation of an autoscaler; one of somebody else under the name is as none.
-func (r *Reconciler) readOwn(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*analysisv1alpha1.Recommendation, error) {
+// readRecommendation reads the Recommendation of an autoscaler; one of somebody else under the name is as none.
+func (r *Reconciler) readRecommendation(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*analysisv1alpha1.Recommendation, error) {
 	rec := &analysisv1alpha1.Recommendation{}
 	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: recommendationName(e.Name)}, rec); {
 	case apierrors.IsNotFound(err):
@@ -236,8 +236,8 @@ func (r *Reconciler) readOwn(ctx context.Context, e *autoscalingv1alpha1.Effecti
 	return rec, nil
 }
 
-// reference is the target as a Recommendation names it.
-func (s *subject) reference() corev1.ObjectReference {
+// targetReference is the target as a Recommendation names it.
+func (s *autoscalerState) targetReference() corev1.ObjectReference {
 	w := s.target
 	return corev1.ObjectReference{APIVersion: w.APIVersion, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID}
 }

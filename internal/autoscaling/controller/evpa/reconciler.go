@@ -33,22 +33,22 @@ type Reconciler struct {
 	// History is what containers used.
 	History profile.Source
 	// Kills are the recorded kills for lack of memory; nil where nobody records them.
-	Kills Ledger
-	// Others finds VerticalPodAutoscalers of somebody else.
-	Others Others
+	Kills KillReader
+	// VPAs finds VerticalPodAutoscalers of somebody else.
+	VPAs VPAFinder
 	// External reads external metrics.
-	External ExternalMetrics
+	External ExternalMetricReader
 	Events   events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
-	// Every is the time between two looks, Fresh how long what was read of history counts.
-	Every, Fresh time.Duration
+	// Interval is the time between two looks, Fresh how long what was read of history counts.
+	Interval, HistoryMaxAge time.Duration
 
-	uses uses
+	usageCache usageCache
 }
 
-// Ledger holds the recorded kills.
-type Ledger interface {
+// KillReader holds the recorded kills.
+type KillReader interface {
 	Kills(ctx context.Context) ([]oom.Kill, error)
 }
 
@@ -63,36 +63,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for i := range list.Items {
 		e := &list.Items[i]
 		if e.DeletionTimestamp != nil {
-			errs = append(errs, r.release(ctx, e))
+			errs = append(errs, r.removeFinalizer(ctx, e))
 			continue
 		}
 		alive = append(alive, e)
 	}
 	if len(alive) == 0 {
-		r.uses.forget(req.Name)
-		r.Metrics.observe(req.Name, nil, nil)
+		r.usageCache.forget(req.Name)
+		r.Metrics.record(req.Name, nil, nil)
 		return ctrl.Result{}, errors.Join(errs...)
 	}
 	scene, err := r.observe(ctx, req.Name, alive)
 	if err != nil {
 		return ctrl.Result{}, errors.Join(append(errs, err)...)
 	}
-	again := r.Every
-	plans := make([]plan, len(scene.subjects))
-	for i, s := range scene.subjects {
+	again := r.Interval
+	plans := make([]plan, len(scene.autoscalers))
+	for i, s := range scene.autoscalers {
 		plans[i] = decide(scene, s)
-		errs = append(errs, r.act(ctx, s, &plans[i]))
-		if wait := plans[i].again; wait > 0 {
+		errs = append(errs, r.apply(ctx, s, &plans[i]))
+		if wait := plans[i].requeueAfter; wait > 0 {
 			again = min(again, max(wait, time.Second))
 		}
 	}
-	r.Metrics.observe(req.Name, scene.subjects, plans)
+	r.Metrics.record(req.Name, scene.autoscalers, plans)
 	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// release takes gocrane's finalizer off an autoscaler that is being deleted. What it owns goes with it, by the garbage collector,
+// removeFinalizer takes gocrane's finalizer off an autoscaler that is being deleted. What it owns goes with it, by the garbage collector,
 // and adoption gives back what it gave.
-func (r *Reconciler) release(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+func (r *Reconciler) removeFinalizer(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 	if !slices.Contains(e.Finalizers, gocraneFinalizer) {
 		return nil
 	}

@@ -42,15 +42,15 @@ import (
 
 const ns = "shop"
 
-// past is a history of constant use of the container app of Deployment web.
-type past struct {
+// fakeHistory is a history of constant use of the container app of Deployment web.
+type fakeHistory struct {
 	cores, bytes float64
 	err          error
-	asked        int
+	queries      int
 }
 
-func (p *past) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	p.asked++
+func (p *fakeHistory) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	p.queries++
 	v := p.cores
 	switch req.Resource {
 	case metrics.CPU:
@@ -77,34 +77,34 @@ func (p *past) Usage(_ context.Context, req metrics.UsageRequest, visit func(met
 	return nil
 }
 
-type nobody map[targetindex.Key]string
+type fakeVPAs map[targetindex.Key]string
 
-func (n nobody) In(context.Context, string, time.Time) (map[targetindex.Key]string, error) {
+func (n fakeVPAs) Find(context.Context, string, time.Time) (map[targetindex.Key]string, error) {
 	return n, nil
 }
 
-type ledger []oom.Kill
+type fakeKills []oom.Kill
 
-func (l *ledger) Kills(context.Context) ([]oom.Kill, error) { return *l, nil }
+func (l *fakeKills) Kills(context.Context) ([]oom.Kill, error) { return *l, nil }
 
-type metric struct {
+type fakeMetric struct {
 	value float64
 	err   error
 }
 
-func (m *metric) Value(context.Context, string, string, string, time.Time) (float64, error) {
+func (m *fakeMetric) ReadValue(context.Context, string, string, string, time.Time) (float64, error) {
 	return m.value, m.err
 }
 
 // fixture is a reconciler on an API server that is made up.
 type fixture struct {
 	*Reconciler
-	t      *testing.T
-	past   *past
-	kills  *ledger
-	metric *metric
-	clock  *clocktesting.FakePassiveClock
-	writes int
+	t       *testing.T
+	history *fakeHistory
+	kills   *fakeKills
+	metric  *fakeMetric
+	clock   *clocktesting.FakePassiveClock
+	writes  int
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -115,7 +115,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, past: &past{cores: 0.2, bytes: 100 << 20}, kills: &ledger{}, metric: &metric{err: errors.New("nobody serves it")},
+		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("nobody serves it")},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -139,15 +139,15 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			},
 		}).Build()
 	f.Reconciler = &Reconciler{
-		Client: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
-		History: profile.Source{Usage: f.past}, Kills: f.kills, Others: nobody{}, External: f.metric,
-		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Every: time.Minute, Fresh: 15 * time.Minute,
+		Client: c, Lister: &workload.Lister{Sources: workloadSources(c, c), Scales: c, Scheme: scheme},
+		History: profile.Source{Usage: f.history}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
+		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Interval: time.Minute, HistoryMaxAge: 15 * time.Minute,
 	}
 	return f
 }
 
-// look reconciles once and returns the autoscaler.
-func (f *fixture) look() *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+// reconcile reconciles once and returns the autoscaler.
+func (f *fixture) reconcile() *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 	f.t.Helper()
 	if _, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
 		f.t.Fatal(err)
@@ -159,11 +159,11 @@ func (f *fixture) look() *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 	return e
 }
 
-// pass lets time go by.
-func (f *fixture) pass(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+// advance lets time go by.
+func (f *fixture) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-// own is the autoscaler's Recommendation; nil for none.
-func (f *fixture) own() *analysisv1alpha1.Recommendation {
+// recommendation is the autoscaler's Recommendation; nil for none.
+func (f *fixture) recommendation() *analysisv1alpha1.Recommendation {
 	f.t.Helper()
 	rec := &analysisv1alpha1.Recommendation{}
 	err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: ns, Name: "evpa-web"}, rec)
@@ -197,7 +197,7 @@ func deployment(cpu, memory string) *appsv1.Deployment {
 	}
 }
 
-func vpa(mode autoscalingv1alpha1.UpdateMode, edit ...func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+func newAutoscaler(mode autoscalingv1alpha1.UpdateMode, edit ...func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", UID: "evpa-uid"},
 		Spec: autoscalingv1alpha1.EffectiveVerticalPodAutoscalerSpec{
@@ -214,7 +214,7 @@ func vpa(mode autoscalingv1alpha1.UpdateMode, edit ...func(*autoscalingv1alpha1.
 	return e
 }
 
-func decisionOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1.ResourceName) autoscalingv1alpha1.VerticalDecision {
+func findDecision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1.ResourceName) autoscalingv1alpha1.VerticalDecision {
 	for _, d := range e.Status.Decisions {
 		if d.Resource == name {
 			return d
@@ -234,19 +234,19 @@ func wantCondition(t *testing.T, e *autoscalingv1alpha1.EffectiveVerticalPodAuto
 // TestNothingNewNothingWritten: while nothing changes, no look writes anything, and history is read as often as it counts as new.
 func TestNothingNewNothingWritten(t *testing.T) {
 	for _, mode := range []autoscalingv1alpha1.UpdateMode{autoscalingv1alpha1.UpdateModeOff, autoscalingv1alpha1.UpdateModeAuto} {
-		f := newFixture(t, deployment("1", "512Mi"), vpa(mode))
-		f.look()
-		f.pass(time.Second)
-		f.look()
-		f.writes, f.past.asked = 0, 0
+		f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(mode))
+		f.reconcile()
+		f.advance(time.Second)
+		f.reconcile()
+		f.writes, f.history.queries = 0, 0
 		for range 60 {
-			f.pass(time.Minute)
-			f.look()
+			f.advance(time.Minute)
+			f.reconcile()
 		}
 		if f.writes > 0 {
 			t.Errorf("%s: %d writes in an hour without a change", mode, f.writes)
 		}
-		if asked := f.past.asked; asked < 4 || asked > 20 {
+		if asked := f.history.queries; asked < 4 || asked > 20 {
 			t.Errorf("%s: history was asked for %d times in an hour", mode, asked)
 		}
 	}
@@ -254,10 +254,10 @@ func TestNothingNewNothingWritten(t *testing.T) {
 
 // TestMetrics: what is recommended is a gauge under gocrane's name, once for each target, and goes with the autoscaler.
 func TestMetrics(t *testing.T) {
-	second := vpa(autoscalingv1alpha1.UpdateModeOff)
+	second := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
-	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeOff), second)
-	e := f.look()
+	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff), second)
+	e := f.reconcile()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(f.Metrics)
 	gathered := func() string {
@@ -291,21 +291,21 @@ func TestModes(t *testing.T) {
 		autoscalingv1alpha1.UpdateModeInPlace: analysisv1alpha1.AdoptionReachInPlace, autoscalingv1alpha1.UpdateModeAuto: analysisv1alpha1.AdoptionReachInPlaceOrRecreate,
 	} {
 		three := int32(3)
-		f := newFixture(t, deployment("1", "512Mi"), vpa(mode, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.UpdatePolicy.MinReplicas = &three }))
-		f.look()
-		rec := f.own()
+		f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(mode, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.UpdatePolicy.MinReplicas = &three }))
+		f.reconcile()
+		rec := f.recommendation()
 		if rec == nil || rec.Spec.Adoption.Reach != reach || *rec.Spec.Adoption.MinReplicas != 3 || rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto ||
 			!strings.Contains(rec.Status.RecommendedValue, "cpu: 23") || rec.Spec.TargetRef.APIVersion != "apps/v1" {
 			t.Fatalf("%s: %+v", mode, rec)
 		}
-		e := f.look()
+		e := f.reconcile()
 		off := autoscalingv1alpha1.UpdateModeOff
 		e.Spec.UpdatePolicy.UpdateMode = &off
 		if err := f.Client.Update(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		f.look()
-		if rec := f.own(); rec != nil {
+		f.reconcile()
+		if rec := f.recommendation(); rec != nil {
 			t.Errorf("%s, then Off: %+v", mode, rec)
 		}
 	}
@@ -313,58 +313,58 @@ func TestModes(t *testing.T) {
 
 // TestUnknownMode: what an API server of another version may have let through is told, and nothing is applied.
 func TestUnknownMode(t *testing.T) {
-	f := newFixture(t, deployment("1", "512Mi"), vpa("InPlaceOrRecreate"))
-	e := f.look()
+	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler("InPlaceOrRecreate"))
+	e := f.reconcile()
 	wantCondition(t, e, "Ready", "UnknownUpdateMode", `"InPlaceOrRecreate" is not known`)
-	if f.own() != nil || e.Status.Recommendation == nil {
-		t.Errorf("%+v, %+v", f.own(), e.Status)
+	if f.recommendation() != nil || e.Status.Recommendation == nil {
+		t.Errorf("%+v, %+v", f.recommendation(), e.Status)
 	}
 }
 
 // TestSourceFails: what was decided stays in force, the last recommendation stays in the status, and the failure is a condition.
 func TestSourceFails(t *testing.T) {
-	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
-	before := f.look()
-	value := f.own().Status.RecommendedValue
-	f.past.err = errors.New("connection refused")
-	f.pass(time.Hour)
-	e := f.look()
+	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
+	before := f.reconcile()
+	value := f.recommendation().Status.RecommendedValue
+	f.history.err = errors.New("connection refused")
+	f.advance(time.Hour)
+	e := f.reconcile()
 	wantCondition(t, e, "Estimating", "EstimatorFailed", "connection refused")
 	wantCondition(t, e, "Ready", "NoEstimate", "connection refused")
 	if fmt.Sprint(e.Status.Recommendation) != fmt.Sprint(before.Status.Recommendation) || len(e.Status.ResourceEstimators) != 1 {
 		t.Errorf("%+v, before %+v", e.Status, before.Status)
 	}
-	rec := f.own()
+	rec := f.recommendation()
 	if rec == nil || rec.Status.RecommendedValue != value || !meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
 		t.Errorf("%+v", rec)
 	}
-	f.past.err = nil
-	e = f.look()
+	f.history.err = nil
+	e = f.reconcile()
 	wantCondition(t, e, "Estimating", "AllAnswer", "")
-	if rec := f.own(); meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) != nil || rec.Status.RecommendedValue != value {
+	if rec := f.recommendation(); meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) != nil || rec.Status.RecommendedValue != value {
 		t.Errorf("%+v", rec)
 	}
 }
 
 // TestExternal: a metric is asked for what it says, and NaN, nothing and an error are failures.
 func TestExternal(t *testing.T) {
-	f := newFixture(t, deployment("1", "512Mi"), vpa(autoscalingv1alpha1.UpdateModeOff, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators, autoscalingv1alpha1.ResourceEstimator{
 			Type: "External", Priority: 1, Config: map[string]string{"cpu-metric-name": "need", "margin-fraction": "0.5", "metric-selector": "a=b"},
 		})
 	}))
 	for name, c := range map[string]struct {
-		metric metric
+		metric fakeMetric
 		wins   string
 		failed bool
 	}{
-		"a value": {metric{value: 2}, "External", false}, "NaN": {metric{value: math.NaN()}, "Percentile", true}, "zero": {metric{}, "Percentile", true},
-		"negative": {metric{value: -1}, "Percentile", true}, "infinite": {metric{value: math.Inf(1)}, "Percentile", true},
-		"an error": {metric{err: errors.New("not found")}, "Percentile", true},
+		"a value": {fakeMetric{value: 2}, "External", false}, "NaN": {fakeMetric{value: math.NaN()}, "Percentile", true}, "zero": {fakeMetric{}, "Percentile", true},
+		"negative": {fakeMetric{value: -1}, "Percentile", true}, "infinite": {fakeMetric{value: math.Inf(1)}, "Percentile", true},
+		"an error": {fakeMetric{err: errors.New("not found")}, "Percentile", true},
 	} {
 		*f.metric = c.metric
-		e := f.look()
-		d := decisionOf(e, corev1.ResourceCPU)
+		e := f.reconcile()
+		d := findDecision(e, corev1.ResourceCPU)
 		if d.Estimator != c.wins || meta.IsStatusConditionFalse(e.Status.Conditions, "Estimating") != c.failed {
 			t.Errorf("%s: %+v, %+v", name, d, e.Status.Conditions)
 		}
@@ -390,7 +390,7 @@ func TestOneValue(t *testing.T) {
 		"one": {[]externalv1beta1.ExternalMetricValue{at(time.Minute)}, 1.5}, "none": {nil, 0}, "two": {[]externalv1beta1.ExternalMetricValue{at(0), at(0)}, 0},
 		"old": {[]externalv1beta1.ExternalMetricValue{at(time.Hour)}, 0},
 	} {
-		if got, err := only(c.list, now); got != c.want || (err == nil) != (c.want > 0) {
+		if got, err := singleValue(c.list, now); got != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -398,44 +398,44 @@ func TestOneValue(t *testing.T) {
 
 // TestKillRaisesBeforeTheWindowOfLowering: a kill counts at once, and nothing is lowered in the window after it.
 func TestKillRaises(t *testing.T) {
-	f := newFixture(t, deployment("230m", "120Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
-	f.look()
-	*f.kills = ledger{{
+	f := newFixture(t, deployment("230m", "120Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
+	f.reconcile()
+	*f.kills = fakeKills{{
 		Namespace: ns, Pod: "web-1", Container: "app", Memory: 120 << 20, At: f.clock.Now(), Owner: oom.Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 	}}
-	f.pass(time.Minute)
-	e := f.look()
-	d := decisionOf(e, corev1.ResourceMemory)
+	f.advance(time.Minute)
+	e := f.reconcile()
+	d := findDecision(e, corev1.ResourceMemory)
 	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 220<<20 || d.RaisedAt == nil {
 		t.Fatalf("%+v", d)
 	}
-	if !strings.Contains(f.own().Status.RecommendedValue, "220Mi") {
-		t.Errorf("%s", f.own().Status.RecommendedValue)
+	if !strings.Contains(f.recommendation().Status.RecommendedValue, "220Mi") {
+		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
 	}
 	*f.kills = nil
-	f.pass(time.Hour)
-	if d := decisionOf(f.look(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
+	f.advance(time.Hour)
+	if d := findDecision(f.reconcile(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
 		t.Errorf("%+v", d)
 	}
 }
 
 // TestGivesBackWhatIsNoLongerControlled: memory that was set and is left to the owner again goes back to what the template says.
 func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
-	f := newFixture(t, deployment("1", "64Mi"), vpa(autoscalingv1alpha1.UpdateModeAuto))
-	f.look()
-	if !strings.Contains(f.own().Status.RecommendedValue, "memory: 11") {
-		t.Fatalf("%s", f.own().Status.RecommendedValue)
+	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
+	f.reconcile()
+	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 11") {
+		t.Fatalf("%s", f.recommendation().Status.RecommendedValue)
 	}
-	e := f.look()
+	e := f.reconcile()
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
 		ContainerName: "*", ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 	}}}
 	if err := f.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	f.look()
-	if !strings.Contains(f.own().Status.RecommendedValue, "memory: 64Mi") {
-		t.Errorf("%s", f.own().Status.RecommendedValue)
+	f.reconcile()
+	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 64Mi") {
+		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
 	}
 }
 
@@ -454,20 +454,20 @@ func TestBadTargets(t *testing.T) {
 			Namespace: ns, Name: "web-1",
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web-uid", Controller: &controller}},
 		}, Spec: appsv1.ReplicaSetSpec{Template: deployment("1", "").Spec.Template}}
-		f := newFixture(t, deployment("1", "512Mi"), part, vpa(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		f := newFixture(t, deployment("1", "512Mi"), part, newAutoscaler(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 			e.Spec.TargetRef = c.target
 		}))
-		e := f.look()
+		e := f.reconcile()
 		wantCondition(t, e, "Ready", c.reason, c.text)
-		if f.own() != nil {
-			t.Errorf("%s: %+v", name, f.own())
+		if f.recommendation() != nil {
+			t.Errorf("%s: %+v", name, f.recommendation())
 		}
 	}
 }
 
 // TestReleases takes gocrane's finalizer off, so that its objects can go.
 func TestReleases(t *testing.T) {
-	e := vpa(autoscalingv1alpha1.UpdateModeOff)
+	e := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	e.Finalizers = []string{gocraneFinalizer}
 	f := newFixture(t, deployment("1", "512Mi"), e)
 	if err := f.Client.Delete(t.Context(), e); err != nil {

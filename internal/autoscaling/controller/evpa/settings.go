@@ -20,8 +20,8 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// modeOf is the update mode; one that is not known is an error, and counts as Off.
-func modeOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscalingv1alpha1.UpdateMode, error) {
+// updateMode is the update mode; one that is not known is an error, and counts as Off.
+func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscalingv1alpha1.UpdateMode, error) {
 	if e.Spec.UpdatePolicy == nil || e.Spec.UpdatePolicy.UpdateMode == nil {
 		return autoscalingv1alpha1.UpdateModeOff, nil
 	}
@@ -34,8 +34,8 @@ func modeOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscalingv
 	}
 }
 
-// policyOf is the policy of a container: its own, else that of all, else the defaults.
-func policyOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container string) vertical.Policy {
+// containerPolicy is the policy of a container: its own, else that of all, else the defaults.
+func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container string) vertical.Policy {
 	var found *autoscalingv1alpha1.ContainerResourcePolicy
 	if p := e.Spec.ResourcePolicy; p != nil {
 		for i := range p.ContainerPolicies {
@@ -51,9 +51,9 @@ func policyOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container s
 	if found == nil {
 		return out
 	}
-	direction(&out.Up, found.ScaleUpPolicy)
-	direction(&out.Down, found.ScaleDownPolicy)
-	out.Min, out.Max = amounts(found.MinAllowed), amounts(found.MaxAllowed)
+	applyScalingPolicy(&out.Up, found.ScaleUpPolicy)
+	applyScalingPolicy(&out.Down, found.ScaleDownPolicy)
+	out.Min, out.Max = boundAmounts(found.MinAllowed), boundAmounts(found.MaxAllowed)
 	out.RequestsOnly = found.ControlledValues != nil && *found.ControlledValues == autoscalingv1alpha1.ControlledValuesRequestsOnly
 	if found.ControlledResources != nil {
 		out.Controlled = nil
@@ -64,8 +64,8 @@ func policyOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container s
 	return out
 }
 
-// direction lays what a user has set over the defaults.
-func direction(d *vertical.Direction, set *autoscalingv1alpha1.ContainerScalingPolicy) {
+// applyScalingPolicy lays what a user has set over the defaults.
+func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.ContainerScalingPolicy) {
 	if set == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func direction(d *vertical.Direction, set *autoscalingv1alpha1.ContainerScalingP
 	}
 }
 
-func amounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
+func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	out := vertical.Amounts{}
 	if q, ok := list[corev1.ResourceCPU]; ok {
 		out[vertical.CPU] = q.MilliValue()
@@ -91,19 +91,19 @@ func amounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	return out
 }
 
-// estimators are those of an autoscaler with their settings. The error of one that cannot run stands in its place.
-type estimators struct {
-	percentile    vertical.Percentile
+// estimatorSettings are those of an autoscaler with their settings. The error of one that cannot run stands in its place.
+type estimatorSettings struct {
+	percentile    vertical.PercentileEstimator
 	percentileErr error
-	oom           vertical.OOM
+	oom           vertical.OOMEstimator
 	oomErr        error
 	// priorities are those of Percentile and OOM, which are always there.
 	priorities map[string]int
 	forecast   *forecastSettings
 	external   *externalSettings
 	foreign    []foreignSettings
-	// broken are those whose settings cannot be read, by type.
-	broken map[string]error
+	// invalid are those whose settings cannot be read, by type.
+	invalid map[string]error
 }
 
 // foreignSettings are those of an estimator of somebody else.
@@ -136,13 +136,13 @@ type externalSettings struct {
 
 const (
 	defaultMargin = 0.15
-	// defaultMaxAge is the age from which the answer of somebody else's estimator no longer counts.
-	defaultMaxAge = time.Hour
+	// defaultForeignMaxAge is the age from which the answer of somebody else's estimator no longer counts.
+	defaultForeignMaxAge = time.Hour
 )
 
-// estimatorsOf reads the estimators of an autoscaler.
-func estimatorsOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimators {
-	out := estimators{priorities: map[string]int{}, broken: map[string]error{}}
+// parseEstimators reads the estimators of an autoscaler.
+func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimatorSettings {
+	out := estimatorSettings{priorities: map[string]int{}, invalid: map[string]error{}}
 	configs := map[string]map[string]string{}
 	seen := map[string]bool{}
 	for _, r := range e.Spec.ResourceEstimators {
@@ -159,33 +159,33 @@ func estimatorsOf(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimat
 		case vertical.TypeExternal:
 			out.external, err = parseExternal(r.Config, r.Priority)
 		default:
-			f := foreignSettings{name: r.Type, priority: r.Priority, maxAge: defaultMaxAge}
+			f := foreignSettings{name: r.Type, priority: r.Priority, maxAge: defaultForeignMaxAge}
 			if text, given := r.Config["max-age"]; given {
 				f.maxAge, err = series.ParseDuration(text)
 			}
 			out.foreign = append(out.foreign, f)
 		}
 		if err != nil {
-			out.broken[r.Type], out.priorities[r.Type] = err, r.Priority
+			out.invalid[r.Type], out.priorities[r.Type] = err, r.Priority
 		}
 	}
-	out.percentile, out.percentileErr = vertical.ParsePercentile(configs[vertical.TypePercentile])
-	out.oom, out.oomErr = vertical.ParseOOM(configs[vertical.TypeOOM])
+	out.percentile, out.percentileErr = vertical.ParsePercentileEstimator(configs[vertical.TypePercentile])
+	out.oom, out.oomErr = vertical.ParseOOMEstimator(configs[vertical.TypeOOM])
 	return out
 }
 
 func parseForecast(config map[string]string, priority int) (*forecastSettings, error) {
 	out := &forecastSettings{priority: priority, margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
-	err := eachSetting(config, map[string]func(string) error{
-		"prediction":        text(&out.prediction),
-		"cpu-identifier":    into(out.identifiers, vertical.CPU),
-		"memory-identifier": into(out.identifiers, vertical.Memory),
-		"container":         text(&out.container),
+	err := parseSettings(config, map[string]func(string) error{
+		"prediction":        setString(&out.prediction),
+		"cpu-identifier":    setMetricName(out.identifiers, vertical.CPU),
+		"memory-identifier": setMetricName(out.identifiers, vertical.Memory),
+		"container":         setString(&out.container),
 		"per-pod": func(v string) (err error) {
 			out.perPod, err = strconv.ParseBool(v)
 			return err
 		},
-		"margin-fraction": margin(&out.margin),
+		"margin-fraction": setMargin(&out.margin),
 	})
 	if err == nil && (out.prediction == "" || len(out.identifiers) == 0) {
 		err = errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
@@ -195,9 +195,9 @@ func parseForecast(config map[string]string, priority int) (*forecastSettings, e
 
 func parseExternal(config map[string]string, priority int) (*externalSettings, error) {
 	out := &externalSettings{priority: priority, margin: defaultMargin, metrics: map[vertical.Resource]string{}}
-	err := eachSetting(config, map[string]func(string) error{
-		"cpu-metric-name":    into(out.metrics, vertical.CPU),
-		"memory-metric-name": into(out.metrics, vertical.Memory),
+	err := parseSettings(config, map[string]func(string) error{
+		"cpu-metric-name":    setMetricName(out.metrics, vertical.CPU),
+		"memory-metric-name": setMetricName(out.metrics, vertical.Memory),
 		"metric-selector": func(v string) error {
 			selector, err := metav1.ParseToLabelSelector(v)
 			if err != nil {
@@ -210,8 +210,8 @@ func parseExternal(config map[string]string, priority int) (*externalSettings, e
 			out.selector = parsed.String()
 			return nil
 		},
-		"container":       text(&out.container),
-		"margin-fraction": margin(&out.margin),
+		"container":       setString(&out.container),
+		"margin-fraction": setMargin(&out.margin),
 	})
 	if err == nil && len(out.metrics) == 0 {
 		err = errors.New("config: needs cpu-metric-name or memory-metric-name")
@@ -224,8 +224,8 @@ func parseExternal(config map[string]string, priority int) (*externalSettings, e
 	return out, err
 }
 
-// eachSetting reads settings by their keys. A key that is not known is an error.
-func eachSetting(config map[string]string, keys map[string]func(string) error) error {
+// parseSettings reads settings by their keys. A key that is not known is an error.
+func parseSettings(config map[string]string, keys map[string]func(string) error) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		read, known := keys[key]
@@ -240,21 +240,21 @@ func eachSetting(config map[string]string, keys map[string]func(string) error) e
 	return errors.Join(errs...)
 }
 
-func text(to *string) func(string) error {
+func setString(to *string) func(string) error {
 	return func(v string) error {
 		*to = v
 		return nil
 	}
 }
 
-func into(to map[vertical.Resource]string, resource vertical.Resource) func(string) error {
+func setMetricName(to map[vertical.Resource]string, resource vertical.Resource) func(string) error {
 	return func(v string) error {
 		to[resource] = v
 		return nil
 	}
 }
 
-func margin(to *float64) func(string) error {
+func setMargin(to *float64) func(string) error {
 	return func(v string) error {
 		m, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(m >= 0 && m <= 10) {

@@ -20,7 +20,7 @@ func TestPolicyOf(t *testing.T) {
 	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
 	hour, sixty := int32(3600), int32(60)
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	if got := policyOf(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[vertical.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
+	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[vertical.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
 		t.Errorf("no policy: %+v", got)
 	}
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{
@@ -33,12 +33,12 @@ func TestPolicyOf(t *testing.T) {
 			},
 		},
 	}}
-	got := policyOf(e, "app")
+	got := containerPolicy(e, "app")
 	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[vertical.CPU] != 60 || got.Up.Thresholds[vertical.Memory] != 95 ||
 		!got.RequestsOnly || got.Controls(vertical.Memory) || got.Min[vertical.CPU] != 100 || got.Min[vertical.Memory] != 64<<20 {
 		t.Errorf("its own: %+v", got)
 	}
-	if got := policyOf(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
+	if got := containerPolicy(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
 		t.Errorf("that of all: %+v", got)
 	}
 	if d := vertical.DefaultPolicy(); d.Up.Thresholds[vertical.CPU] != 95 {
@@ -68,8 +68,8 @@ func TestEstimatorSettings(t *testing.T) {
 	} {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config, Priority: 4}}
-		got := estimatorsOf(e)
-		err := got.broken[c.kind]
+		got := parseEstimators(e)
+		err := got.invalid[c.kind]
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

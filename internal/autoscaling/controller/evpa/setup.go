@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// namespacesAtOnce is how many are looked at together: one that waits for a slow source must not hold up all others.
-	namespacesAtOnce = 2
+	// maxConcurrentNamespaces is how many are looked at together: one that waits for a slow source must not hold up all others.
+	maxConcurrentNamespaces = 2
 	// historyTimeout bounds the reading of one namespace.
 	historyTimeout = 5 * time.Minute
 	pageSize       = 500
@@ -42,9 +42,9 @@ const (
 type Config struct {
 	History profile.Source
 	// Kills may be nil.
-	Kills Ledger
-	// Every is the time between two looks at a namespace, Fresh how long what was read of history counts.
-	Every, Fresh time.Duration
+	Kills KillReader
+	// Interval is the time between two looks at a namespace, Fresh how long what was read of history counts.
+	Interval, HistoryMaxAge time.Duration
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.PassiveClock
@@ -62,11 +62,11 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	}
 	r := &Reconciler{
 		Client:  mgr.GetClient(),
-		Lister:  &workload.Lister{Sources: sources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
+		Lister:  &workload.Lister{Sources: workloadSources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
 		History: cfg.History, Kills: cfg.Kills,
-		Others:   NewVerticalPodAutoscalers(mgr.GetAPIReader(), mapper),
-		External: MetricsAPI{REST: disco.RESTClient()},
-		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Every: cfg.Every, Fresh: cfg.Fresh,
+		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), mapper),
+		External: ExternalMetricsClient{REST: disco.RESTClient()},
+		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Interval: cfg.Interval, HistoryMaxAge: cfg.HistoryMaxAge,
 	}
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of effective VPAs: %w", err)
@@ -74,11 +74,11 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	reader := mgr.GetClient()
 	b := builder.ControllerManagedBy(mgr).
 		Named("effectivevpa").
-		Watches(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(itsNamespace), builder.WithPredicates(asked())).
-		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(ofOwner), builder.WithPredicates(notCreated())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: namespacesAtOnce})
+		Watches(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueNamespace), builder.WithPredicates(changedByOthers())).
+		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(enqueueForRecommendation), builder.WithPredicates(exceptCreation())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentNamespaces})
 	for _, kind := range workload.WatchedKinds() {
-		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(ofTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("building the controller of effective VPAs: %w", err)
@@ -86,8 +86,8 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-// sources reads from the cache what craned keeps anyway, nodes and autoscalers, and all else from the API server.
-func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
+// workloadSources reads from the cache what craned keeps anyway, nodes and autoscalers, and all else from the API server.
+func workloadSources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
 	return func(kind schema.GroupVersionKind) workload.Source {
 		if kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
 			return workload.Source{Reader: cached}
@@ -101,42 +101,42 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 	}
 }
 
-func namespaced(name string) []reconcile.Request {
+func namespaceRequest(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-func itsNamespace(_ context.Context, o client.Object) []reconcile.Request {
-	return namespaced(o.GetNamespace())
+func enqueueNamespace(_ context.Context, o client.Object) []reconcile.Request {
+	return namespaceRequest(o.GetNamespace())
 }
 
-// ofOwner maps a Recommendation of an autoscaler to its namespace.
-func ofOwner(_ context.Context, o client.Object) []reconcile.Request {
+// enqueueForRecommendation maps a Recommendation of an autoscaler to its namespace.
+func enqueueForRecommendation(_ context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
-		if owner.Kind == kindName {
-			return namespaced(o.GetNamespace())
+		if owner.Kind == autoscalerKind {
+			return namespaceRequest(o.GetNamespace())
 		}
 	}
 	return nil
 }
 
-// ofTarget maps a workload to its namespace where an autoscaler has it as target.
-func ofTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
+// enqueueForTarget maps a workload to its namespace where an autoscaler has it as target.
+func enqueueForTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var list autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 		if err := reader.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
 			return nil // The cache is stopping.
 		}
 		for i := range list.Items {
-			if key := keyOf(&list.Items[i]); key.Group == kind.Group && key.Kind == kind.Kind && key.Name == o.GetName() {
-				return namespaced(o.GetNamespace())
+			if key := autoscalerTargetKey(&list.Items[i]); key.Group == kind.Group && key.Kind == kind.Kind && key.Name == o.GetName() {
+				return namespaceRequest(o.GetNamespace())
 			}
 		}
 		return nil
 	}
 }
 
-// asked lets through what somebody else changed: the spec, that it is being deleted, or the answer of somebody else's estimator.
-func asked() predicate.Predicate {
+// changedByOthers lets through what somebody else changed: the spec, that it is being deleted, or the answer of somebody else's estimator.
+func changedByOthers() predicate.Predicate {
 	foreign := func(o client.Object) (out []time.Time) {
 		if e, ok := o.(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler); ok {
 			for _, s := range e.Status.ResourceEstimators {
@@ -162,8 +162,8 @@ func asked() predicate.Predicate {
 	}}
 }
 
-// notCreated lets through what others did to a Recommendation; its creation is ours.
-func notCreated() predicate.Predicate {
+// exceptCreation lets through what others did to a Recommendation; its creation is ours.
+func exceptCreation() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 

@@ -17,57 +17,57 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// mostDecisions is how many the status holds.
-const mostDecisions = 200
+// maxDecisions is how many the status holds.
+const maxDecisions = 200
 
-// statusOf is the status that a plan leads to. What nothing can be said of keeps what was said last.
-func statusOf(s *subject, p *plan, now time.Time) autoscalingv1alpha1.EffectiveVerticalPodAutoscalerStatus {
+// newStatus is the status that a plan leads to. What nothing can be said of keeps what was said last.
+func newStatus(s *autoscalerState, p *plan, now time.Time) autoscalingv1alpha1.EffectiveVerticalPodAutoscalerStatus {
 	out := *s.evpa.Status.DeepCopy()
 	for _, c := range p.conditions {
 		c.set(&out.Conditions, s.evpa.Generation, now)
 	}
-	if s.refused != nil {
+	if s.targetProblem != nil {
 		return out
 	}
-	out.Recommendation = recommendationOf(s, p.sizings)
-	out.ResourceEstimators = estimatorsStatus(s, now)
-	out.Decisions = decisionsOf(s, p.sizings)
+	out.Recommendation = recommendedResources(s, p.sizings)
+	out.ResourceEstimators = newEstimatorStatuses(s, now)
+	out.Decisions = newDecisions(s, p.sizings)
 	return out
 }
 
-func quantityOf(r vertical.Resource, v int64) resource.Quantity {
+func newQuantity(r vertical.Resource, v int64) resource.Quantity {
 	if r == vertical.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// put puts an amount into a list that may not be there yet; nothing for 0.
-func put(list *corev1.ResourceList, r vertical.Resource, v int64) {
+// setResource puts an amount into a list that may not be there yet; nothing for 0.
+func setResource(list *corev1.ResourceList, r vertical.Resource, v int64) {
 	if v <= 0 {
 		return
 	}
 	if *list == nil {
 		*list = corev1.ResourceList{}
 	}
-	(*list)[corev1.ResourceName(r)] = quantityOf(r, v)
+	(*list)[corev1.ResourceName(r)] = newQuantity(r, v)
 }
 
-// recommendationOf are the targets and bounds of all containers.
-func recommendationOf(s *subject, all []sized) *autoscalingv1alpha1.RecommendedPodResources {
+// recommendedResources are the targets and bounds of all containers.
+func recommendedResources(s *autoscalerState, all []containerSizing) *autoscalingv1alpha1.RecommendedPodResources {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
-	for _, c := range s.sized() {
+	for _, c := range s.sizedContainers() {
 		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
 		for _, d := range all {
 			switch {
 			case d.container != c.Name:
 			case d.Target > 0:
-				put(&one.Target, d.Resource, d.Target)
-				put(&one.LowerBound, d.Resource, d.Lower)
-				put(&one.UpperBound, d.Resource, d.Upper)
-				put(&one.UncappedTarget, d.Resource, d.Uncapped)
-			case policyOf(s.evpa, c.Name).Controls(d.Resource):
-				keepLast(s, &one, corev1.ResourceName(d.Resource))
+				setResource(&one.Target, d.Resource, d.Target)
+				setResource(&one.LowerBound, d.Resource, d.Lower)
+				setResource(&one.UpperBound, d.Resource, d.Upper)
+				setResource(&one.UncappedTarget, d.Resource, d.Uncapped)
+			case containerPolicy(s.evpa, c.Name).Controls(d.Resource):
+				keepPreviousResource(s, &one, corev1.ResourceName(d.Resource))
 			}
 		}
 		if len(one.Target) > 0 {
@@ -80,8 +80,8 @@ func recommendationOf(s *subject, all []sized) *autoscalingv1alpha1.RecommendedP
 	return out
 }
 
-// keepLast takes over what the status says of one resource.
-func keepLast(s *subject, one *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
+// keepPreviousResource takes over what the status says of one resource.
+func keepPreviousResource(s *autoscalerState, one *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
 	if s.evpa.Status.Recommendation == nil {
 		return
 	}
@@ -103,31 +103,31 @@ func keepLast(s *subject, one *autoscalingv1alpha1.RecommendedContainerResources
 	}
 }
 
-// decisionsOf are the decisions with their reasons. When something was changed is only noted where it is.
-func decisionsOf(s *subject, all []sized) []autoscalingv1alpha1.VerticalDecision {
+// newDecisions are the decisions with their reasons. When something was changed is only noted where it is.
+func newDecisions(s *autoscalerState, all []containerSizing) []autoscalingv1alpha1.VerticalDecision {
 	var out []autoscalingv1alpha1.VerticalDecision
 	for _, one := range all {
-		moved := one.Moved
-		if !s.acts() {
-			moved = s.moved(one.container, one.Resource)
+		moved := one.LastChanges
+		if !s.applies() {
+			moved = s.lastChanges(one.container, one.Resource)
 		}
 		d := autoscalingv1alpha1.VerticalDecision{
 			ContainerName: one.container, Resource: corev1.ResourceName(one.Resource), Estimator: one.Estimator,
-			Action: autoscalingv1alpha1.VerticalAction(one.Action), Reason: sentence(one.Reason),
-			RaisedAt: timeOf(moved.RaisedAt), LoweredAt: timeOf(moved.LoweredAt),
+			Action: autoscalingv1alpha1.VerticalAction(one.Action), Reason: boundedMessage(one.Reason),
+			RaisedAt: metaTime(moved.RaisedAt), LoweredAt: metaTime(moved.LoweredAt),
 		}
 		if one.Request > 0 {
-			q := quantityOf(one.Resource, one.Request)
+			q := newQuantity(one.Resource, one.Request)
 			d.Request = &q
 		}
-		if len(out) < mostDecisions {
+		if len(out) < maxDecisions {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-func timeOf(t time.Time) *metav1.Time {
+func metaTime(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -135,8 +135,8 @@ func timeOf(t time.Time) *metav1.Time {
 	return &out
 }
 
-// estimatorsStatus are the answers by estimator. Those of somebody else are theirs, and stay as they are.
-func estimatorsStatus(s *subject, now time.Time) []autoscalingv1alpha1.ResourceEstimatorStatus {
+// newEstimatorStatuses are the answers by estimator. Those of somebody else are theirs, and stay as they are.
+func newEstimatorStatuses(s *autoscalerState, now time.Time) []autoscalingv1alpha1.ResourceEstimatorStatus {
 	last := map[string]autoscalingv1alpha1.ResourceEstimatorStatus{}
 	ours := []string{vertical.TypePercentile, vertical.TypeOOM, vertical.TypeForecast, vertical.TypeExternal}
 	var foreign []autoscalingv1alpha1.ResourceEstimatorStatus
@@ -149,7 +149,7 @@ func estimatorsStatus(s *subject, now time.Time) []autoscalingv1alpha1.ResourceE
 	}
 	var out []autoscalingv1alpha1.ResourceEstimatorStatus
 	for _, name := range ours {
-		answer, silent := s.answerOf(name)
+		answer, silent := s.estimatorResult(name)
 		before, said := last[name]
 		switch {
 		case answer == nil && silent && said:
@@ -165,21 +165,21 @@ func estimatorsStatus(s *subject, now time.Time) []autoscalingv1alpha1.ResourceE
 	return append(out, foreign...)
 }
 
-// answerOf is what one estimator says; silent tells that it has no answer although it should.
-func (s *subject) answerOf(name string) (answer *autoscalingv1alpha1.RecommendedPodResources, silent bool) {
+// estimatorResult is what one estimator says; silent tells that it has no answer although it should.
+func (s *autoscalerState) estimatorResult(name string) (answer *autoscalingv1alpha1.RecommendedPodResources, silent bool) {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
-	for _, c := range s.sized() {
+	for _, c := range s.sizedContainers() {
 		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
 		for _, r := range vertical.Resources() {
 			for _, e := range s.estimates[c.Name][r] {
 				switch {
 				case e.Estimator != name:
-				case e.Failed != "" || e.Pending != "":
+				case e.Failure != "" || e.Pending != "":
 					silent = true
 				default:
-					put(&one.Target, r, r.Whole(e.Value))
-					put(&one.LowerBound, r, r.Whole(e.Lower))
-					put(&one.UpperBound, r, r.Whole(e.Upper))
+					setResource(&one.Target, r, r.RoundUp(e.Value))
+					setResource(&one.LowerBound, r, r.RoundUp(e.Lower))
+					setResource(&one.UpperBound, r, r.RoundUp(e.Upper))
 				}
 			}
 		}

@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// every is the time between two looks: the HPA controller's sync period.
-	every = 15 * time.Second
+	// syncInterval is the time between two looks: the HPA controller's sync period.
+	syncInterval = 15 * time.Second
 	// staleAfter is how long an answer of the HPA may differ from what the workload has before it is asked anew. The time
 	// bounds the writes where both go on disagreeing.
-	staleAfter = 5 * time.Minute
-	atOnce     = 4
+	staleAfter              = 5 * time.Minute
+	maxConcurrentReconciles = 4
 )
 
 // Reconciler keeps one Substitute.
 type Reconciler struct {
 	Client  client.Client
-	Targets *workload.Scales
+	Targets *workload.ScaleClient
 	Clock   clock.PassiveClock
 
-	// asked is since when somebody wants another scale than there is.
-	asked firstseen.Onsets
+	// differingSince is since when somebody wants another scale than there is.
+	differingSince firstseen.Tracker
 }
 
 // AddToManager adds the controller to a manager that has not started.
@@ -46,10 +46,10 @@ func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named("substitute").
 		For(&autoscalingv1alpha1.Substitute{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		Complete(&Reconciler{
 			Client:  mgr.GetClient(),
-			Targets: &workload.Scales{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
+			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 			Clock:   clk,
 		})
 	if err != nil {
@@ -63,15 +63,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &autoscalingv1alpha1.Substitute{}
 	err := r.Client.Get(ctx, req.NamespacedName, s)
 	if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
-		r.asked.Forget(req.NamespacedName)
+		r.differingSince.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the substitute %s: %w", req, err)
 	}
-	target, err := r.Targets.Get(ctx, refOf(s))
+	target, err := r.Targets.Get(ctx, targetRef(s))
 	if errors.Is(err, workload.ErrNoTarget) || errors.Is(err, workload.ErrNoScale) {
-		return ctrl.Result{RequeueAfter: every}, nil // Who made it says so.
+		return ctrl.Result{RequeueAfter: syncInterval}, nil // Who made it says so.
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the target of the substitute %s: %w", req, err)
@@ -79,13 +79,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s, err = r.writeStatus(ctx, s, target); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.askAnew(ctx, s, target); err != nil {
+	if err := r.resetReplicas(ctx, s, target); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: every}, nil
+	return ctrl.Result{RequeueAfter: syncInterval}, nil
 }
 
-func refOf(s *autoscalingv1alpha1.Substitute) workload.Ref {
+func targetRef(s *autoscalingv1alpha1.Substitute) workload.Ref {
 	ref := s.Spec.SubstituteTargetRef
 	return workload.Ref{Namespace: s.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
 }
@@ -94,7 +94,7 @@ func refOf(s *autoscalingv1alpha1.Substitute) workload.Ref {
 func (r *Reconciler) writeStatus(
 	ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale,
 ) (*autoscalingv1alpha1.Substitute, error) {
-	status := autoscalingv1alpha1.SubstituteStatus{LabelSelector: target.Selector, Replicas: target.Counted}
+	status := autoscalingv1alpha1.SubstituteStatus{LabelSelector: target.Selector, Replicas: target.CurrentReplicas}
 	if s.Status == status {
 		return s, nil
 	}
@@ -106,14 +106,14 @@ func (r *Reconciler) writeStatus(
 	return changed, nil
 }
 
-// askAnew sets spec.replicas back to what the workload has, where the HPA's answer has differed for long.
-func (r *Reconciler) askAnew(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
+// resetReplicas sets spec.replicas back to what the workload has, where the HPA's answer has differed for long.
+func (r *Reconciler) resetReplicas(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
 	key := client.ObjectKeyFromObject(s)
 	if s.Spec.Replicas != nil && *s.Spec.Replicas == target.Replicas {
-		r.asked.Forget(key)
+		r.differingSince.Forget(key)
 		return nil
 	}
-	if s.Spec.Replicas != nil && r.asked.Since(key, r.Clock.Now()) < staleAfter {
+	if s.Spec.Replicas != nil && r.differingSince.Since(key, r.Clock.Now()) < staleAfter {
 		return nil
 	}
 	changed := s.DeepCopy()
@@ -122,6 +122,6 @@ func (r *Reconciler) askAnew(ctx context.Context, s *autoscalingv1alpha1.Substit
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("setting the substitute %s back: %w", key, err)
 	}
-	r.asked.Forget(key)
+	r.differingSince.Forget(key)
 	return nil
 }

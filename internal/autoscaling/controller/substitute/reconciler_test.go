@@ -49,7 +49,7 @@ func TestSubstitute(t *testing.T) {
 		},
 	}).Build()
 	clock := clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
-	r := &Reconciler{Client: c, Targets: &workload.Scales{Cached: c, Live: c, Client: c}, Clock: clock}
+	r := &Reconciler{Client: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c}, Clock: clock}
 	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
 	look := func(wantWrites int) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestSubstitute(t *testing.T) {
 	if err := c.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || r.asked.Len() > 0 {
-		t.Errorf("%v, remembers %d", err, r.asked.Len())
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || r.differingSince.Len() > 0 {
+		t.Errorf("%v, remembers %d", err, r.differingSince.Len())
 	}
 }

@@ -13,37 +13,37 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// RecommendationRule looks at a rule.
-func RecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Verdict {
-	var v Verdict
+// ValidateRecommendationRule looks at a rule.
+func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
 	anyNamespace := r.Spec.NamespaceSelector.Any
-	v.add(resourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+	v.merge(validateResourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
 	for i, s := range r.Spec.ResourceSelectors {
-		if clusterScoped(s.Kind) && !anyNamespace {
+		if isClusterScoped(s.Kind) && !anyNamespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
 		}
 	}
-	v.add(namespaceSelector(r.Spec.NamespaceSelector, spec.Child("namespaceSelector")))
-	v.add(recommenders(r.Spec.Recommenders, f, spec.Child("recommenders")))
+	v.merge(validateNamespaceSelector(r.Spec.NamespaceSelector, spec.Child("namespaceSelector")))
+	v.merge(validateRecommenders(r.Spec.Recommenders, f, spec.Child("recommenders")))
 	if text := strings.TrimSpace(r.Spec.RunInterval); text != "" {
 		if d, err := series.ParseDuration(text); err != nil {
-			v.refuse(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
+			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
 		} else if d <= 0 {
-			v.refuse(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out for one round"))
+			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out for one round"))
 		}
 	}
 	return v
 }
 
-func resourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *field.Path) Verdict {
-	var v Verdict
+func validateResourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *field.Path) Result {
+	var v Result
 	if len(selectors) == 0 {
 		v.warnf(path, "is empty: nothing is selected")
 	}
 	for i, s := range selectors {
-		v.refuse(apiVersion(s.APIVersion, path.Index(i).Child("apiVersion"))...)
-		v.refuse(labelSelector(s.LabelSelector, path.Index(i).Child("labelSelector"))...)
+		v.addErrors(validateAPIVersion(s.APIVersion, path.Index(i).Child("apiVersion"))...)
+		v.addErrors(validateLabelSelector(s.LabelSelector, path.Index(i).Child("labelSelector"))...)
 	}
 	for _, i := range duplicates(selectors, func(s analysisv1alpha1.ResourceSelector) string {
 		return strings.Join([]string{s.APIVersion, s.Kind, s.Name, s.LabelSelector.String()}, "|")
@@ -53,81 +53,81 @@ func resourceSelectors(selectors []analysisv1alpha1.ResourceSelector, path *fiel
 	return v
 }
 
-func namespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field.Path) Verdict {
-	var v Verdict
+func validateNamespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field.Path) Result {
+	var v Result
 	switch {
 	case s.Any && len(s.MatchNames) > 0:
 		v.warnf(path.Child("matchNames"), "has no effect: any is true")
 	case !s.Any && len(s.MatchNames) == 0:
 		v.warnf(path, "selects no namespace; set any: true, or name some in matchNames")
 	}
-	for _, i := range duplicates(s.MatchNames, itself) {
+	for _, i := range duplicates(s.MatchNames, identity) {
 		v.warnf(path.Child("matchNames").Index(i), "%s stands in the list already", s.MatchNames[i])
 	}
 	return v
 }
 
-func recommenders(list []analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
-	var v Verdict
+func validateRecommenders(list []analysisv1alpha1.Recommender, f Facts, path *field.Path) Result {
+	var v Result
 	if len(list) == 0 {
 		v.warnf(path, "is empty: nothing is recommended")
 	}
 	// Two of one name would write one Recommendation in turns.
 	for _, i := range duplicates(list, func(r analysisv1alpha1.Recommender) string { return r.Name }) {
-		v.refuse(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
+		v.addErrors(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
 	}
 	for i, r := range list {
-		v.add(recommender(r, f, path.Index(i)))
+		v.merge(validateRecommender(r, f, path.Index(i)))
 	}
 	return v
 }
 
-// recommender warns of a name or a setting that the configuration in force does not take. It may with the next one, and the rule
+// validateRecommender warns of a name or a setting that the configuration in force does not take. It may with the next one, and the rule
 // says so in its condition Ready until then.
-func recommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Verdict {
-	var v Verdict
-	if f.Recommender == nil {
+func validateRecommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Result {
+	var v Result
+	if f.ValidateRecommender == nil {
 		return v
 	}
-	if err := f.Recommender(r); err != nil {
+	if err := f.ValidateRecommender(r); err != nil {
 		v.warnf(path, "cannot run: %v", err)
 	}
 	return v
 }
 
-// Analytics looks at the older form of a rule.
-func Analytics(a *analysisv1alpha1.Analytics, f Facts) Verdict {
-	var v Verdict
+// ValidateAnalytics looks at the older form of a rule.
+func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
-	v.add(resourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
-	v.add(recommender(analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}, f, spec.Child("type")))
-	v.add(completionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+	v.merge(validateResourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+	v.merge(validateRecommender(analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}, f, spec.Child("type")))
+	v.merge(validateCompletionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	for i, s := range a.Spec.ResourceSelectors {
-		if clusterScoped(s.Kind) && a.Namespace != f.Namespace {
+		if isClusterScoped(s.Kind) && a.Namespace != f.Namespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
 		}
 	}
 	return v
 }
 
-func completionStrategy(s *analysisv1alpha1.CompletionStrategy, path *field.Path) Verdict {
-	var v Verdict
+func validateCompletionStrategy(s *analysisv1alpha1.CompletionStrategy, path *field.Path) Result {
+	var v Result
 	if s != nil && s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical && s.PeriodSeconds != nil {
 		v.warnf(path.Child("periodSeconds"), "has no effect: only %s repeats an analysis", analysisv1alpha1.CompletionStrategyPeriodical)
 	}
 	return v
 }
 
-// Recommendation looks at a Recommendation that somebody other than Crane writes.
-func Recommendation(r *analysisv1alpha1.Recommendation, f Facts) Verdict {
-	var v Verdict
+// ValidateRecommendation looks at a Recommendation that somebody other than Crane writes.
+func ValidateRecommendation(r *analysisv1alpha1.Recommendation, f Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
 	ref := r.Spec.TargetRef
-	v.refuse(apiVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+	v.addErrors(validateAPIVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
 	// With a target elsewhere the right to write here would be a right to write there. Crane's own namespace is for targets
 	// without one, and its objects are Crane's.
-	if r.Namespace != f.Namespace && ref.Namespace != r.Namespace && (ref.Namespace != "" || clusterScoped(ref.Kind)) {
-		v.refuse(field.Invalid(spec.Child("targetRef", "namespace"), ref.Namespace,
+	if r.Namespace != f.Namespace && ref.Namespace != r.Namespace && (ref.Namespace != "" || isClusterScoped(ref.Kind)) {
+		v.addErrors(field.Invalid(spec.Child("targetRef", "namespace"), ref.Namespace,
 			"must be the namespace of the Recommendation, "+r.Namespace))
 	}
 	if r.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto && slices.Contains([]analysisv1alpha1.AnalysisType{
@@ -135,13 +135,13 @@ func Recommendation(r *analysisv1alpha1.Recommendation, f Facts) Verdict {
 	}, r.Spec.Type) {
 		v.warnf(spec.Child("adoptionType"), "Auto applies nothing for %s: nodes, volumes and services are never deleted by Crane", r.Spec.Type)
 	}
-	v.add(completionStrategy(r.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+	v.merge(validateCompletionStrategy(r.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	return v
 }
 
-// ConfigSet looks at the overrides of gocrane's first recommenders.
-func ConfigSet(*analysisv1alpha1.ConfigSet, Facts) Verdict {
-	var v Verdict
+// ValidateConfigSet looks at the overrides of gocrane's first recommenders.
+func ValidateConfigSet(*analysisv1alpha1.ConfigSet, Facts) Result {
+	var v Result
 	v.warnf(field.NewPath("configs"), "has no effect: set config in the recommenders of a RecommendationRule")
 	return v
 }
@@ -150,15 +150,15 @@ func ConfigSet(*analysisv1alpha1.ConfigSet, Facts) Verdict {
 const secondsPerDay = 24 * 60 * 60
 
 // DefaultAnalytics fills in what gocrane meant to.
-func DefaultAnalytics(a *analysisv1alpha1.Analytics) { defaultStrategy(a.Spec.CompletionStrategy) }
+func DefaultAnalytics(a *analysisv1alpha1.Analytics) { setDefaultPeriod(a.Spec.CompletionStrategy) }
 
 // DefaultRecommendation fills in what gocrane meant to.
 func DefaultRecommendation(r *analysisv1alpha1.Recommendation) {
-	defaultStrategy(r.Spec.CompletionStrategy)
-	completeRef(&r.Spec.TargetRef)
+	setDefaultPeriod(r.Spec.CompletionStrategy)
+	setDefaultAPIVersion(&r.Spec.TargetRef)
 }
 
-func defaultStrategy(s *analysisv1alpha1.CompletionStrategy) {
+func setDefaultPeriod(s *analysisv1alpha1.CompletionStrategy) {
 	if s != nil && s.CompletionStrategyType == analysisv1alpha1.CompletionStrategyPeriodical && (s.PeriodSeconds == nil || *s.PeriodSeconds == 0) {
 		s.PeriodSeconds = new(int64(secondsPerDay))
 	}

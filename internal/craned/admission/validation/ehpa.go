@@ -18,40 +18,40 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// EffectiveHorizontalPodAutoscaler looks at how a workload is to be scaled.
-func EffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, _ Facts) Verdict {
-	var v Verdict
+// ValidateEffectiveHorizontalPodAutoscaler looks at how a workload is to be scaled.
+func ValidateEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, _ Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
 	s := &e.Spec
-	v.refuse(apiVersion(s.ScaleTargetRef.APIVersion, spec.Child("scaleTargetRef", "apiVersion"))...)
+	v.addErrors(validateAPIVersion(s.ScaleTargetRef.APIVersion, spec.Child("scaleTargetRef", "apiVersion"))...)
 	for i := range s.Crons {
-		v.add(cron(&s.Crons[i], s, spec.Child("crons").Index(i)))
+		v.merge(validateCron(&s.Crons[i], s, spec.Child("crons").Index(i)))
 	}
 	// The schema says so too; it does not for an object that comes past the API server's list map.
 	for _, i := range duplicates(s.Crons, func(c autoscalingv1alpha1.CronSpec) string { return c.CronName }) {
-		v.refuse(field.Duplicate(spec.Child("crons").Index(i).Child("name"), s.Crons[i].CronName))
+		v.addErrors(field.Duplicate(spec.Child("crons").Index(i).Child("name"), s.Crons[i].CronName))
 	}
-	v.add(replicas(s, spec))
-	v.add(hpaMetrics(s.Metrics, spec.Child("metrics")))
-	v.add(behavior(s.Behavior, spec.Child("behavior")))
-	v.add(predictionOf(s.Prediction, spec.Child("prediction")))
-	v.add(metricQueries(e))
+	v.merge(validateReplicas(s, spec))
+	v.merge(validateMetrics(s.Metrics, spec.Child("metrics")))
+	v.merge(validateBehavior(s.Behavior, spec.Child("behavior")))
+	v.merge(validatePrediction(s.Prediction, spec.Child("prediction")))
+	v.merge(validateMetricQueryAnnotations(e))
 	return v
 }
 
-func cron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, path *field.Path) Verdict {
-	var v Verdict
+func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, path *field.Path) Result {
+	var v Result
 	location := time.UTC
 	if c.TimeZone != nil {
 		var err error
 		// The name Local would be another place in each pod.
 		if location, err = time.LoadLocation(*c.TimeZone); err != nil || *c.TimeZone == "Local" {
-			v.refuse(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
+			v.addErrors(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
 			location = time.UTC
 		}
 	}
 	if _, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), location, c.TargetReplicas); err != nil {
-		v.refuse(field.Invalid(path, string(c.Start)+" to "+string(c.End), strings.ReplaceAll(err.Error(), "\n", "; ")))
+		v.addErrors(field.Invalid(path, string(c.Start)+" to "+string(c.End), strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	if c.TargetReplicas > s.MaxReplicas {
 		v.warnf(path.Child("targetReplicas"), "%d is more than maxReplicas: the target gets %d", c.TargetReplicas, s.MaxReplicas)
@@ -62,8 +62,8 @@ func cron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.EffectiveHoriz
 	return v
 }
 
-func replicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, spec *field.Path) Verdict {
-	var v Verdict
+func validateReplicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, spec *field.Path) Result {
+	var v Result
 	if s.MinReplicas != nil && *s.MinReplicas == s.MaxReplicas {
 		v.warnf(spec.Child("maxReplicas"), "equals minReplicas: the target always has %d", s.MaxReplicas)
 	}
@@ -76,8 +76,8 @@ func replicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec, spec 
 	return v
 }
 
-func hpaMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Verdict {
-	var v Verdict
+func validateMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Result {
+	var v Result
 	for i, m := range metrics {
 		at := path.Index(i)
 		for _, s := range []struct {
@@ -88,7 +88,7 @@ func hpaMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Verdict {
 			{selectorOf(m.Object, func(o *autoscalingv2.ObjectMetricSource) *metav1.LabelSelector { return o.Metric.Selector }), at.Child("object", "metric", "selector")},
 			{selectorOf(m.External, func(x *autoscalingv2.ExternalMetricSource) *metav1.LabelSelector { return x.Metric.Selector }), at.Child("external", "metric", "selector")},
 		} {
-			v.refuse(labelSelector(s.selector, s.path)...)
+			v.addErrors(validateLabelSelector(s.selector, s.path)...)
 		}
 	}
 	for _, i := range duplicates(metrics, func(m autoscalingv2.MetricSpec) string { return m.String() }) {
@@ -104,8 +104,8 @@ func selectorOf[T any](source *T, selector func(*T) *metav1.LabelSelector) *meta
 	return selector(source)
 }
 
-func behavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path) Verdict {
-	var v Verdict
+func validateBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path) Result {
+	var v Result
 	if b == nil {
 		return v
 	}
@@ -118,8 +118,8 @@ func behavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path
 	return v
 }
 
-func predictionOf(p *autoscalingv1alpha1.Prediction, path *field.Path) Verdict {
-	var v Verdict
+func validatePrediction(p *autoscalingv1alpha1.Prediction, path *field.Path) Result {
+	var v Result
 	if p == nil {
 		return v
 	}
@@ -128,14 +128,14 @@ func predictionOf(p *autoscalingv1alpha1.Prediction, path *field.Path) Verdict {
 		return v
 	}
 	a := p.PredictionAlgorithm
-	v.add(algorithm(predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP, Percentile: a.Percentile},
+	v.merge(validateAlgorithm(predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP, Percentile: a.Percentile},
 		path.Child("predictionAlgorithm")))
 	return v
 }
 
-// metricQueries looks at the annotations that say how the past of a metric is found.
-func metricQueries(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Verdict {
-	var v Verdict
+// validateMetricQueryAnnotations looks at the annotations that say how the past of a metric is found.
+func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Result {
+	var v Result
 	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
 		id, ours := strings.CutPrefix(key, autoscalingv1alpha1.AnnotationMetricQueryPrefix)
 		if !ours {
@@ -146,7 +146,7 @@ func metricQueries(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Verd
 			v.warnf(path, "has no effect: nothing is forecast of metric %s", id)
 			continue
 		}
-		v.add(expression(e.Annotations[key], path))
+		v.merge(validateExpression(e.Annotations[key], path))
 	}
 	return v
 }
@@ -154,7 +154,7 @@ func metricQueries(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Verd
 // DefaultEffectiveHorizontalPodAutoscaler names what everybody would mean: the version of the target, and the zone of a clock.
 func DefaultEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
 	if ref := &e.Spec.ScaleTargetRef; ref.APIVersion == "" {
-		ref.APIVersion = versionOf(ref.Kind)
+		ref.APIVersion = defaultAPIVersion(ref.Kind)
 	}
 	for i := range e.Spec.Crons {
 		if zone := e.Spec.Crons[i].TimeZone; zone == nil || *zone == "" {

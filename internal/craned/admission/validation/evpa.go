@@ -14,11 +14,11 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// EffectiveVerticalPodAutoscaler looks at how requests are to be kept.
-func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, _ Facts) Verdict {
-	var v Verdict
+// ValidateEffectiveVerticalPodAutoscaler looks at how requests are to be kept.
+func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, _ Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
-	v.refuse(apiVersion(e.Spec.TargetRef.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+	v.addErrors(validateAPIVersion(e.Spec.TargetRef.APIVersion, spec.Child("targetRef", "apiVersion"))...)
 	if p := e.Spec.UpdatePolicy; p != nil && p.MinReplicas != nil && p.UpdateMode != nil &&
 		(*p.UpdateMode == autoscalingv1alpha1.UpdateModeOff || *p.UpdateMode == autoscalingv1alpha1.UpdateModeInitial) {
 		v.warnf(spec.Child("updatePolicy", "minReplicas"), "has no effect: in mode %s no running pod is touched", *p.UpdateMode)
@@ -26,84 +26,84 @@ func EffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodA
 	if p := e.Spec.ResourcePolicy; p != nil {
 		path := spec.Child("resourcePolicy", "containerPolicies")
 		for i := range p.ContainerPolicies {
-			v.add(containerPolicy(&p.ContainerPolicies[i], path.Index(i)))
+			v.merge(validateContainerPolicy(&p.ContainerPolicies[i], path.Index(i)))
 		}
 	}
 	estimators := spec.Child("resourceEstimators")
 	for i, r := range e.Spec.ResourceEstimators {
 		if r.Type == "" {
-			v.refuse(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, Forecast, External, or the name of somebody else's estimator"))
+			v.addErrors(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, Forecast, External, or the name of somebody else's estimator"))
 		}
-		if err := estimatorConfig(r); err != nil {
-			v.refuse(field.Invalid(estimators.Index(i).Child("config"), r.Type, err.Error()))
+		if err := validateEstimatorConfig(r); err != nil {
+			v.addErrors(field.Invalid(estimators.Index(i).Child("config"), r.Type, err.Error()))
 		}
 	}
 	for _, i := range duplicates(e.Spec.ResourceEstimators, func(r autoscalingv1alpha1.ResourceEstimator) string { return r.Type }) {
-		v.refuse(field.Duplicate(estimators.Index(i).Child("type"), e.Spec.ResourceEstimators[i].Type))
+		v.addErrors(field.Duplicate(estimators.Index(i).Child("type"), e.Spec.ResourceEstimators[i].Type))
 	}
 	return v
 }
 
-// estimatorConfig says what is wrong with the settings of an estimator whose settings can be told without the cluster.
-func estimatorConfig(r autoscalingv1alpha1.ResourceEstimator) error {
+// validateEstimatorConfig says what is wrong with the settings of an estimator whose settings can be told without the cluster.
+func validateEstimatorConfig(r autoscalingv1alpha1.ResourceEstimator) error {
 	var err error
 	switch r.Type {
 	case vertical.TypePercentile:
-		_, err = vertical.ParsePercentile(r.Config)
+		_, err = vertical.ParsePercentileEstimator(r.Config)
 	case vertical.TypeOOM:
-		_, err = vertical.ParseOOM(r.Config)
+		_, err = vertical.ParseOOMEstimator(r.Config)
 	}
 	return err
 }
 
-func containerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {
-	v := bounds(p, path)
+func validateContainerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Result {
+	v := validateBounds(p, path)
 	for i, name := range p.ControlledResources {
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 			v.warnf(path.Child("controlledResources").Index(i), "has no effect: requests of %s are never changed, only those of cpu and memory", name)
 		}
 	}
-	if off(p.ScaleUpPolicy) && off(p.ScaleDownPolicy) {
+	if isOff(p.ScaleUpPolicy) && isOff(p.ScaleDownPolicy) {
 		v.warnf(path, "scaleUpPolicy and scaleDownPolicy are both Off: requests of %s are never changed", p.ContainerName)
 	}
-	v.add(thresholds(p.ScaleUpPolicy, p.ScaleDownPolicy, path))
+	v.merge(validateThresholds(p.ScaleUpPolicy, p.ScaleDownPolicy, path))
 	return v
 }
 
-func off(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
+func isOff(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
 	return s != nil && s.ScaleMode != nil && *s.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 }
 
-// bounds looks at minAllowed and maxAllowed.
-func bounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Verdict {
-	var v Verdict
+// validateBounds looks at minAllowed and maxAllowed.
+func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Result {
+	var v Result
 	for _, name := range slices.Sorted(maps.Keys(p.MinAllowed)) {
 		least := p.MinAllowed[name]
 		if least.Sign() < 0 {
-			v.refuse(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be 0 or more"))
+			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be 0 or more"))
 		}
 		if most, ok := p.MaxAllowed[name]; ok && least.Cmp(most) > 0 {
-			v.refuse(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be at most maxAllowed, "+most.String()))
+			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be at most maxAllowed, "+most.String()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.MaxAllowed)) {
 		if most := p.MaxAllowed[name]; most.Sign() < 0 {
-			v.refuse(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
+			v.addErrors(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
 		}
 	}
 	return v
 }
 
-// thresholds looks at the two directions together.
-func thresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Verdict {
-	var v Verdict
+// validateThresholds looks at the two directions together.
+func validateThresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Result {
+	var v Result
 	if up == nil || down == nil {
 		return v
 	}
 	for _, name := range slices.Sorted(maps.Keys(up.MetricThresholds)) {
 		raise, lower := up.MetricThresholds[name].Utilization, down.MetricThresholds[name].Utilization
 		if raise != nil && lower != nil && *raise < *lower {
-			v.refuse(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *raise,
+			v.addErrors(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *raise,
 				"must not be less than that of scaleDownPolicy: the same request would be raised and lowered in turns"))
 		}
 	}
@@ -113,6 +113,6 @@ func thresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *fiel
 // DefaultEffectiveVerticalPodAutoscaler names the version of a target that everybody would mean.
 func DefaultEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 	if ref := &e.Spec.TargetRef; ref.APIVersion == "" {
-		ref.APIVersion = versionOf(ref.Kind)
+		ref.APIVersion = defaultAPIVersion(ref.Kind)
 	}
 }

@@ -18,15 +18,15 @@ import (
 // an object may hold a million of them.
 const maxExpression = 16 << 10
 
-// expression warns of PromQL that Prometheus would refuse, or that gives no instant vector. It is a warning and no error: the source
+// validateExpression warns of PromQL that Prometheus would refuse, or that gives no instant vector. It is a warning and no error: the source
 // of history may be another one, with a language of its own or one that goes beyond PromQL.
-func expression(text string, path *field.Path) Verdict {
-	var v Verdict
+func validateExpression(text string, path *field.Path) Result {
+	var v Result
 	if len(text) > maxExpression {
 		v.warnf(path, "is longer than %d bytes and was not read", maxExpression)
 		return v
 	}
-	expr, err := parse(text)
+	expr, err := parseExpression(text)
 	switch {
 	case err != nil:
 		v.warnf(path, "Prometheus could not read this: %v", err)
@@ -36,8 +36,8 @@ func expression(text string, path *field.Path) Verdict {
 	return v
 }
 
-// parse turns a panic of the parser into an error: it reads what anybody may send.
-func parse(text string) (expr parser.Expr, err error) {
+// parseExpression turns a panic of the parser into an error: it reads what anybody may send.
+func parseExpression(text string) (expr parser.Expr, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the parser failed: %v", r)
@@ -46,15 +46,15 @@ func parse(text string) (expr parser.Expr, err error) {
 	return parser.NewParser(parser.Options{EnableExperimentalFunctions: true}).ParseExpr(text)
 }
 
-// algorithm checks the settings of the forecaster that is named, and warns of those of others.
-func algorithm(a predictionv1alpha1.Algorithm, path *field.Path) Verdict {
-	var v Verdict
+// validateAlgorithm checks the settings of the forecaster that is named, and warns of those of others.
+func validateAlgorithm(a predictionv1alpha1.Algorithm, path *field.Path) Result {
+	var v Result
 	if _, err := registry.New(string(a.AlgorithmType), predictioncontroller.OptionsOf(a)); err != nil {
 		settings := path
 		if a.AlgorithmType != "" {
 			settings = path.Child(string(a.AlgorithmType))
 		}
-		v.refuse(field.Invalid(settings, string(a.AlgorithmType), err.Error()))
+		v.addErrors(field.Invalid(settings, string(a.AlgorithmType), err.Error()))
 	}
 	if a.DSP != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypeDSP {
 		v.warnf(path.Child("dsp"), "has no effect: the algorithm is %s", algorithmName(a))

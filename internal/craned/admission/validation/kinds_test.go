@@ -26,37 +26,37 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// look finds the verdict on an object by its kind.
-func look(t *testing.T, kind string, content map[string]any, f Facts) (Verdict, bool) {
+// validateObject finds the verdict on an object by its kind.
+func validateObject(t *testing.T, kind string, content map[string]any, f Facts) (Result, bool) {
 	t.Helper()
 	switch kind {
 	case "RecommendationRule":
-		return verdict(t, content, f, RecommendationRule), true
+		return validateAs(t, content, f, ValidateRecommendationRule), true
 	case "Recommendation":
-		return verdict(t, content, f, Recommendation), true
+		return validateAs(t, content, f, ValidateRecommendation), true
 	case "Analytics":
-		return verdict(t, content, f, Analytics), true
+		return validateAs(t, content, f, ValidateAnalytics), true
 	case "EffectiveHorizontalPodAutoscaler":
-		return verdict(t, content, f, EffectiveHorizontalPodAutoscaler), true
+		return validateAs(t, content, f, ValidateEffectiveHorizontalPodAutoscaler), true
 	case "EffectiveVerticalPodAutoscaler":
-		return verdict(t, content, f, EffectiveVerticalPodAutoscaler), true
+		return validateAs(t, content, f, ValidateEffectiveVerticalPodAutoscaler), true
 	case "TimeSeriesPrediction":
-		return verdict(t, content, f, TimeSeriesPrediction), true
+		return validateAs(t, content, f, ValidateTimeSeriesPrediction), true
 	case "ClusterNodePrediction":
-		return verdict(t, content, f, ClusterNodePrediction), true
+		return validateAs(t, content, f, ValidateClusterNodePrediction), true
 	case "NodeQOS":
-		return verdict(t, content, f, NodeQOS), true
+		return validateAs(t, content, f, ValidateNodeQOS), true
 	case "PodQOS":
-		return verdict(t, content, f, PodQOS), true
+		return validateAs(t, content, f, ValidatePodQOS), true
 	case "AvoidanceAction":
-		return verdict(t, content, f, AvoidanceAction), true
+		return validateAs(t, content, f, ValidateAvoidanceAction), true
 	case "NodeResourceTopology":
-		return verdict(t, content, f, NodeResourceTopology), true
+		return validateAs(t, content, f, ValidateNodeResourceTopology), true
 	}
-	return Verdict{}, false
+	return Result{}, false
 }
 
-func verdict[T any](t *testing.T, content map[string]any, f Facts, look func(*T, Facts) Verdict) Verdict {
+func validateAs[T any](t *testing.T, content map[string]any, f Facts, look func(*T, Facts) Result) Result {
 	t.Helper()
 	o := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
@@ -86,7 +86,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 			continue // A file of another kind, such as a price book.
 		}
 		for _, o := range objects {
-			v, known := look(t, o.GetKind(), o.Object, facts)
+			v, known := validateObject(t, o.GetKind(), o.Object, facts)
 			if known {
 				looked++
 			}
@@ -105,7 +105,7 @@ func TestEmptyObjectsDoNoHarm(t *testing.T) {
 		"RecommendationRule", "Recommendation", "Analytics", "EffectiveHorizontalPodAutoscaler", "EffectiveVerticalPodAutoscaler",
 		"TimeSeriesPrediction", "ClusterNodePrediction", "NodeQOS", "PodQOS", "AvoidanceAction", "NodeResourceTopology",
 	} {
-		if _, known := look(t, kind, map[string]any{}, Facts{}); !known {
+		if _, known := validateObject(t, kind, map[string]any{}, Facts{}); !known {
 			t.Errorf("%s is not looked at", kind)
 		}
 	}
@@ -134,7 +134,7 @@ func TestRatchet(t *testing.T) {
 		"one mended, one as it was": {field.ErrorList{bad(0, "x"), bad(1, "y")}, field.ErrorList{bad(0, "y")}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Ratchet(Verdict{Errors: test.before}, Verdict{Errors: test.after})
+			got := Ratchet(Result{Errors: test.before}, Result{Errors: test.after})
 			if len(got.Errors) != test.refused || len(got.Warnings) != test.warned {
 				t.Errorf("refused %v, warned %q", got.Errors, got.Warnings)
 			}
@@ -148,7 +148,7 @@ func TestDistributedAboveAll(t *testing.T) {
 		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 			Name: "r", AvoidanceActionName: "evict", MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("110")},
 		}}}}
-		if v := NodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
+		if v := ValidateNodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
 			t.Errorf("%s: %+v", metric, v)
 		}
 	}
@@ -164,7 +164,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("100m")},
 			}}}}
-			v := NodeQOS(q, facts)
+			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "throttles nothing for "+metric)
 			if want := action == "throttle" && metric != "pod_interference_cpu_ratio"; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
 				t.Errorf("%s, %s: %+v", metric, action, v)
@@ -181,7 +181,7 @@ func TestNothingToTake(t *testing.T) {
 			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("10")},
 			}}}}
-			v := NodeQOS(q, facts)
+			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "does nothing for "+metric)
 			if want := action == "evict" && metric != ensurancev1alpha1.MetricCPUTotalUsage; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
 				t.Errorf("%s, %s: %+v", metric, action, v)
@@ -218,7 +218,7 @@ func TestContradictions(t *testing.T) {
 		"other series":           {[]ensurancev1alpha1.Rule{rule("a", "throttle", "2"), some}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := contradictions(test.rules, facts, field.NewPath("rules"))
+			v := validateRulePairs(test.rules, facts, field.NewPath("rules"))
 			if test.want == "" && len(v.Warnings) > 0 || test.want != "" && (len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], test.want)) {
 				t.Errorf("%q, want %q", v.Warnings, test.want)
 			}
@@ -230,20 +230,20 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 		Name: "a", AvoidanceActionName: "x", MetricRule: &ensurancev1alpha1.MetricRule{Name: "cpu_total_usage", Value: resource.MustParse("1")},
 	}}}}
-	if v := NodeQOS(q, Facts{}); len(v.Warnings) > 0 {
+	if v := ValidateNodeQOS(q, Facts{}); len(v.Warnings) > 0 {
 		t.Errorf("%q", v.Warnings)
 	}
-	if v := NodeQOS(q, Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{}}); len(v.Warnings) != 1 {
+	if v := ValidateNodeQOS(q, Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{}}); len(v.Warnings) != 1 {
 		t.Errorf("%q, want one of the action that is not there", v.Warnings)
 	}
 	r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{
 		ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment"}}, Recommenders: []analysisv1alpha1.Recommender{{Name: "Mine"}},
 		NamespaceSelector: analysisv1alpha1.NamespaceSelector{Any: true},
 	}}
-	if v := RecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
+	if v := ValidateRecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
 		t.Errorf("%q", v.Warnings)
 	}
-	if v := RecommendationRule(r, Facts{Recommender: func(r analysisv1alpha1.Recommender) error { return fmt.Errorf("unknown recommender %q", r.Name) }}); len(v.Warnings) != 1 || v.Warnings[0] != `spec.recommenders[0]: cannot run: unknown recommender "Mine"` {
+	if v := ValidateRecommendationRule(r, Facts{ValidateRecommender: func(r analysisv1alpha1.Recommender) error { return fmt.Errorf("unknown recommender %q", r.Name) }}); len(v.Warnings) != 1 || v.Warnings[0] != `spec.recommenders[0]: cannot run: unknown recommender "Mine"` {
 		t.Errorf("%q", v.Warnings)
 	}
 }
@@ -262,7 +262,7 @@ func TestRecommendationStaysAtHome(t *testing.T) {
 	} {
 		r := &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: test.own}}
 		r.Spec.TargetRef.Kind, r.Spec.TargetRef.Name, r.Spec.TargetRef.Namespace = test.kind, "x", test.target
-		if v := Recommendation(r, Facts{Namespace: "crane-system"}); (len(v.Errors) > 0) != test.refused {
+		if v := ValidateRecommendation(r, Facts{Namespace: "crane-system"}); (len(v.Errors) > 0) != test.refused {
 			t.Errorf("%s: %v", name, v.Errors)
 		}
 	}
@@ -272,7 +272,7 @@ func TestZonesInACircle(t *testing.T) {
 	n := &topologyv1alpha1.NodeResourceTopology{Zones: []topologyv1alpha1.Zone{
 		{Name: "a", Parent: "b"}, {Name: "b", Parent: "c"}, {Name: "c", Parent: "b"}, {Name: "d", Parent: "d"}, {Name: "e", Parent: "f"}, {Name: "f"},
 	}}
-	v := NodeResourceTopology(n, Facts{})
+	v := ValidateNodeResourceTopology(n, Facts{})
 	if len(v.Errors) != 4 { // a leads into the circle of b and c; d is its own parent.
 		t.Errorf("%v", v.Errors)
 	}
@@ -306,18 +306,18 @@ func TestHostileExpressions(t *testing.T) {
 		"no text":   "\x00\xff",
 		"a million": strings.Repeat("1+", 1<<20) + "1",
 	} {
-		start := used(t)
-		if v := expression(text, field.NewPath("e")); len(v.Errors) > 0 || len(v.Warnings) > 1 || name != "nested" && len(v.Warnings) == 0 {
+		start := cpuTime(t)
+		if v := validateExpression(text, field.NewPath("e")); len(v.Errors) > 0 || len(v.Warnings) > 1 || name != "nested" && len(v.Warnings) == 0 {
 			t.Errorf("%s: %v, warnings %.200q", name, v.Errors, v.Warnings)
 		}
-		if took := used(t) - start; took > 20*time.Second {
+		if took := cpuTime(t) - start; took > 20*time.Second {
 			t.Errorf("%s took %s", name, took)
 		}
 	}
 }
 
-// used is the time for which CPUs have run this process; on a busy machine little of the time that passes is.
-func used(t *testing.T) time.Duration {
+// cpuTime is the time for which CPUs have run this process; on a busy machine little of the time that passes is.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -331,7 +331,7 @@ func FuzzExpression(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if v := expression(text, field.NewPath("e")); len(v.Errors) > 0 {
+		if v := validateExpression(text, field.NewPath("e")); len(v.Errors) > 0 {
 			t.Errorf("an error, not a warning: %v", v.Errors)
 		}
 	})
@@ -347,7 +347,7 @@ func FuzzCron(f *testing.F) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{
 			CronName: "a", Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: &zone, TargetReplicas: replicas,
 		}}
-		v := EffectiveHorizontalPodAutoscaler(e, Facts{})
+		v := ValidateEffectiveHorizontalPodAutoscaler(e, Facts{})
 		if again := Ratchet(v, v); len(again.Errors) > 0 {
 			t.Errorf("an unchanged object is refused: %v", again.Errors)
 		}

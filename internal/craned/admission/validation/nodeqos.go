@@ -12,27 +12,27 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// NodeQOS looks at the rules of nodes.
-func NodeQOS(q *ensurancev1alpha1.NodeQOS, f Facts) Verdict {
-	var v Verdict
+// ValidateNodeQOS looks at the rules of nodes.
+func ValidateNodeQOS(q *ensurancev1alpha1.NodeQOS, f Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
-	v.refuse(labelSelector(q.Spec.Selector, spec.Child("selector"))...)
+	v.addErrors(validateLabelSelector(q.Spec.Selector, spec.Child("selector"))...)
 	if len(q.Spec.Rules) == 0 {
 		v.warnf(spec.Child("rules"), "is empty: nothing is watched")
 	}
 	for i := range q.Spec.Rules {
-		v.add(nodeRule(&q.Spec.Rules[i], f, spec.Child("rules").Index(i)))
+		v.merge(validateNodeRule(&q.Spec.Rules[i], f, spec.Child("rules").Index(i)))
 	}
 	for _, i := range duplicates(q.Spec.Rules, func(r ensurancev1alpha1.Rule) string { return r.Name }) {
-		v.refuse(field.Duplicate(spec.Child("rules").Index(i).Child("name"), q.Spec.Rules[i].Name))
+		v.addErrors(field.Duplicate(spec.Child("rules").Index(i).Child("name"), q.Spec.Rules[i].Name))
 	}
-	v.add(contradictions(q.Spec.Rules, f, spec.Child("rules")))
-	v.add(unusedOfNode(&q.Spec, spec))
+	v.merge(validateRulePairs(q.Spec.Rules, f, spec.Child("rules")))
+	v.merge(warnUnusedNodeFields(&q.Spec, spec))
 	return v
 }
 
-func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
-	var v Verdict
+func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Result {
+	var v Result
 	if f.Actions != nil {
 		if _, ok := f.Actions[r.AvoidanceActionName]; !ok {
 			v.warnf(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only keeps new pods away", r.AvoidanceActionName)
@@ -44,27 +44,27 @@ func nodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
 	}
 	metric := path.Child("metricRule")
 	known, measured := qos.Lookup(m.Name)
-	if !measured && !slices.Contains(nodeMetrics(), m.Name) {
+	if !measured && !slices.Contains(gocraneMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
-	if known.AboutDisks() && f.Actions[r.AvoidanceActionName].Throttle != nil {
+	if known.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
 	}
-	if a := f.Actions[r.AvoidanceActionName]; known.Given() && (a.Throttle != nil || a.Eviction != nil) {
+	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage() && (a.Throttle != nil || a.Eviction != nil) {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.AvoidanceActionName, m.Name)
 	}
-	v.refuse(labelSelector(m.Selector, metric.Child("selector"))...)
+	v.addErrors(validateLabelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
-		v.refuse(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
-	} else if most := known.Most(); m.Value.AsApproximateFloat64() >= most {
+		v.addErrors(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
+	} else if most := known.MaxValue(); m.Value.AsApproximateFloat64() >= most {
 		v.warnf(metric.Child("value"), "the rule never fires: the metric is %g at most and the threshold %s", most, m.Value.String())
 	}
 	return v
 }
 
-// contradictions warns of rules on one metric that cannot both mean what they say.
-func contradictions(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) Verdict {
-	var v Verdict
+// validateRulePairs warns of rules on one metric that cannot both mean what they say.
+func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) Result {
+	var v Result
 	evicts := func(r ensurancev1alpha1.Rule) bool { return f.Actions[r.AvoidanceActionName].Eviction != nil }
 	throttles := func(r ensurancev1alpha1.Rule) bool {
 		a := f.Actions[r.AvoidanceActionName]
@@ -90,29 +90,29 @@ func contradictions(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) V
 	return v
 }
 
-// unusedOfNode warns of what no part of Crane reads.
-func unusedOfNode(s *ensurancev1alpha1.NodeQOSSpec, spec *field.Path) Verdict {
-	var v Verdict
+// warnUnusedNodeFields warns of what no part of Crane reads.
+func warnUnusedNodeFields(s *ensurancev1alpha1.NodeQOSSpec, spec *field.Path) Result {
+	var v Result
 	if p := s.NodeQualityProbe; p != nil {
 		probe := spec.Child("nodeQualityProbe")
-		v.unused(p.HTTPGet != nil, probe.Child("httpGet"))
-		v.unused(p.TimeoutSeconds != nil, probe.Child("timeoutSeconds"))
+		v.warnUnused(p.HTTPGet != nil, probe.Child("httpGet"))
+		v.warnUnused(p.TimeoutSeconds != nil, probe.Child("timeoutSeconds"))
 	}
-	v.unused(s.ElasticCPULimit != nil, spec.Child("elasticCpuLimit"))
-	v.unused(s.MemLimit != nil, spec.Child("memLimit"))
-	v.unused(s.MemoryCompression != nil, spec.Child("memoryCompression"))
-	v.unused(s.NetLimits != nil, spec.Child("netLimits"))
+	v.warnUnused(s.ElasticCPULimit != nil, spec.Child("elasticCpuLimit"))
+	v.warnUnused(s.MemLimit != nil, spec.Child("memLimit"))
+	v.warnUnused(s.MemoryCompression != nil, spec.Child("memoryCompression"))
+	v.warnUnused(s.NetLimits != nil, spec.Child("netLimits"))
 	return v
 }
 
-func (v *Verdict) unused(set bool, path *field.Path) {
+func (v *Result) warnUnused(set bool, path *field.Path) {
 	if set {
 		v.warnf(path, "has no effect: no part of Crane uses it, as none of gocrane did")
 	}
 }
 
-// nodeMetrics are gocrane's metrics that a rule can name; the agent has others beside them.
-func nodeMetrics() []string {
+// gocraneMetrics are gocrane's metrics that a rule can name; the agent has others beside them.
+func gocraneMetrics() []string {
 	return []string{
 		ensurancev1alpha1.MetricCPUTotalUsage, ensurancev1alpha1.MetricCPUTotalUtilization, ensurancev1alpha1.MetricCPULoad1Min,
 		ensurancev1alpha1.MetricCPULoad5Min, ensurancev1alpha1.MetricCPULoad15Min, ensurancev1alpha1.MetricCPUCoreNumbers,
@@ -128,9 +128,9 @@ func nodeMetrics() []string {
 	}
 }
 
-// AvoidanceAction looks at what is to be done on a tight node.
-func AvoidanceAction(a *ensurancev1alpha1.AvoidanceAction, _ Facts) Verdict {
-	var v Verdict
+// ValidateAvoidanceAction looks at what is to be done on a tight node.
+func ValidateAvoidanceAction(a *ensurancev1alpha1.AvoidanceAction, _ Facts) Result {
+	var v Result
 	throttle := field.NewPath("spec", "throttle")
 	t := a.Spec.Throttle
 	switch {

@@ -14,12 +14,12 @@ import (
 	"crane.io/crane/internal/kube/podqos"
 )
 
-// PodQOS looks at which actions may be taken on which pods.
-func PodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Verdict {
-	var v Verdict
+// ValidatePodQOS looks at which actions may be taken on which pods.
+func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
 	s := &q.Spec
-	v.refuse(labelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
+	v.addErrors(validateLabelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
 	switch {
 	case s.ScopeSelector == nil && (s.LabelSelector == nil || len(s.LabelSelector.MatchLabels)+len(s.LabelSelector.MatchExpressions) == 0):
 		v.warnf(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
@@ -29,48 +29,48 @@ func PodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Verdict {
 	if s.ScopeSelector != nil {
 		path := spec.Child("scopeSelector", "matchExpressions")
 		for i, r := range s.ScopeSelector.MatchExpressions {
-			v.add(scope(r, path.Index(i)))
+			v.merge(validateScope(r, path.Index(i)))
 		}
-		v.add(emptyScopes(s.ScopeSelector.MatchExpressions, path))
+		v.merge(validateScopesTogether(s.ScopeSelector.MatchExpressions, path))
 	}
 	for i, name := range s.AllowedActions {
 		if _, ok := f.Actions[name]; !ok && f.Actions != nil {
 			v.warnf(spec.Child("allowedActions").Index(i), "there is no AvoidanceAction %s yet", name)
 		}
 	}
-	for _, i := range duplicates(s.AllowedActions, itself) {
+	for _, i := range duplicates(s.AllowedActions, identity) {
 		v.warnf(spec.Child("allowedActions").Index(i), "%s stands in the list already", s.AllowedActions[i])
 	}
-	v.add(unusedOfPod(s, spec))
+	v.merge(warnUnusedPodFields(s, spec))
 	return v
 }
 
-func scope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdict {
-	var v Verdict
+func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Result {
+	var v Result
 	for i, value := range r.Values {
 		at := path.Child("values").Index(i)
 		switch r.ScopeName {
 		case ensurancev1alpha1.ScopePriority:
-			if low, high, err := podqos.Priorities(value); err != nil {
-				v.refuse(field.Invalid(at, value, err.Error()))
+			if low, high, err := podqos.ParsePriorityRange(value); err != nil {
+				v.addErrors(field.Invalid(at, value, err.Error()))
 			} else if low > high {
-				v.refuse(field.Invalid(at, value, "the range is empty: it begins above its end"))
+				v.addErrors(field.Invalid(at, value, "the range is empty: it begins above its end"))
 			}
 		case ensurancev1alpha1.ScopeNamespace:
 			for _, msg := range validation.IsDNS1123Label(value) {
-				v.refuse(field.Invalid(at, value, msg))
+				v.addErrors(field.Invalid(at, value, msg))
 			}
 		}
 	}
-	for _, i := range duplicates(r.Values, itself) {
+	for _, i := range duplicates(r.Values, identity) {
 		v.warnf(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
 	}
 	return v
 }
 
-// emptyScopes warns of conditions that no pod can meet together.
-func emptyScopes(list []ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Verdict {
-	var v Verdict
+// validateScopesTogether warns of conditions that no pod can meet together.
+func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Result {
+	var v Result
 	for i, r := range list {
 		if r.Operator != ensurancev1alpha1.ScopeOperatorIn || r.ScopeName == ensurancev1alpha1.ScopePriority || len(r.Values) == 0 {
 			continue
@@ -94,25 +94,25 @@ func emptyScopes(list []ensurancev1alpha1.ScopeSelectorRequirement, path *field.
 	return v
 }
 
-// unusedOfPod warns of what no part of Crane reads.
-func unusedOfPod(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Verdict {
-	var v Verdict
-	v.unused(s.PodQualityProbe != nil, spec.Child("podQualityProbe"))
+// warnUnusedPodFields warns of what no part of Crane reads.
+func warnUnusedPodFields(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Result {
+	var v Result
+	v.warnUnused(s.PodQualityProbe != nil, spec.Child("podQualityProbe"))
 	r, path := s.ResourceQOS, spec.Child("resourceQOS")
 	if r == nil {
 		return v
 	}
-	v.unused(r.MemoryQOS != nil, path.Child("memoryQOS"))
-	v.unused(r.NetIOQOS != nil, path.Child("netIOQOS"))
-	v.unused(r.DiskIOQOS != nil, path.Child("diskIOQOS"))
+	v.warnUnused(r.MemoryQOS != nil, path.Child("memoryQOS"))
+	v.warnUnused(r.NetIOQOS != nil, path.Child("netIOQOS"))
+	v.warnUnused(r.DiskIOQOS != nil, path.Child("diskIOQOS"))
 	if c := r.CPUQOS; c != nil {
 		cpu := path.Child("cpuQOS")
-		v.unused(len(c.ContainerPriority) > 0, cpu.Child("containerPriority"))
-		v.unused(c.CPUBurst != nil, cpu.Child("cpuBurst"))
-		v.unused(c.HTIsolation != nil, cpu.Child("htIsolation"))
-		v.unused(c.CPUSet != nil, cpu.Child("cpuSet"))
-		v.unused(c.RDT != nil, cpu.Child("rdt"))
-		v.unused(len(c.ContainerRDT) > 0, cpu.Child("containerRdt"))
+		v.warnUnused(len(c.ContainerPriority) > 0, cpu.Child("containerPriority"))
+		v.warnUnused(c.CPUBurst != nil, cpu.Child("cpuBurst"))
+		v.warnUnused(c.HTIsolation != nil, cpu.Child("htIsolation"))
+		v.warnUnused(c.CPUSet != nil, cpu.Child("cpuSet"))
+		v.warnUnused(c.RDT != nil, cpu.Child("rdt"))
+		v.warnUnused(len(c.ContainerRDT) > 0, cpu.Child("containerRdt"))
 	}
 	return v
 }

@@ -15,12 +15,12 @@ import (
 
 const kindNode = "Node"
 
-// TimeSeriesPrediction looks at what is to be forecast of a target.
-func TimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) Verdict {
-	var v Verdict
+// ValidateTimeSeriesPrediction looks at what is to be forecast of a target.
+func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
 	if ref := p.Spec.TargetRef; ref != nil {
-		v.refuse(apiVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+		v.addErrors(validateAPIVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
 		if ref.Namespace != "" && strings.EqualFold(ref.Kind, kindNode) {
 			v.warnf(spec.Child("targetRef", "namespace"), "has no effect: a Node has no namespace")
 		}
@@ -29,27 +29,27 @@ func TimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) V
 	if p.Spec.TargetRef != nil {
 		kind = p.Spec.TargetRef.Kind
 	}
-	v.add(predictionMetrics(p.Spec.PredictionMetrics, kind, spec))
+	v.merge(validatePredictionMetrics(p.Spec.PredictionMetrics, kind, spec))
 	return v
 }
 
-// predictionMetrics looks at the metrics of a spec whose target has that kind.
-func predictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind string, spec *field.Path) Verdict {
-	var v Verdict
+// validatePredictionMetrics looks at the metrics of a spec whose target has that kind.
+func validatePredictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind string, spec *field.Path) Result {
+	var v Result
 	for i := range metrics {
 		m, path := &metrics[i], spec.Child("predictionMetrics").Index(i)
 		switch m.Type {
 		case predictionv1alpha1.ResourceQueryMetricType:
 			if kind == "" {
-				v.refuse(field.Required(spec.Child("targetRef", "kind"), "a resourceQuery needs the kind of the target"))
+				v.addErrors(field.Required(spec.Child("targetRef", "kind"), "a resourceQuery needs the kind of the target"))
 			}
 		case predictionv1alpha1.MetricQueryMetricType:
-			v.add(metricQuery(m.MetricQuery, path.Child("metricQuery")))
+			v.merge(validateMetricQuery(m.MetricQuery, path.Child("metricQuery")))
 		case predictionv1alpha1.ExpressionQueryMetricType:
 			if e := m.ExpressionQuery; e != nil && strings.TrimSpace(e.Expression) == "" {
-				v.refuse(field.Required(path.Child("expressionQuery", "expression"), "the expression is empty"))
+				v.addErrors(field.Required(path.Child("expressionQuery", "expression"), "the expression is empty"))
 			} else if e != nil {
-				v.add(expression(e.Expression, path.Child("expressionQuery", "expression")))
+				v.merge(validateExpression(e.Expression, path.Child("expressionQuery", "expression")))
 			}
 		}
 		for _, q := range []struct {
@@ -65,29 +65,29 @@ func predictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind strin
 				v.warnf(path.Child(q.name), "has no effect: the type is %s", m.Type)
 			}
 		}
-		v.add(algorithm(m.Algorithm, path.Child("algorithm")))
+		v.merge(validateAlgorithm(m.Algorithm, path.Child("algorithm")))
 	}
 	return v
 }
 
-func metricQuery(q *predictionv1alpha1.MetricQuery, path *field.Path) Verdict {
-	var v Verdict
+func validateMetricQuery(q *predictionv1alpha1.MetricQuery, path *field.Path) Result {
+	var v Result
 	if q == nil {
 		return v // The schema has refused it.
 	}
 	for i, c := range q.QueryConditions {
 		if _, err := predictioncontroller.MatcherOf(c); err != nil {
-			v.refuse(field.Invalid(path.Child("labels").Index(i), c.Key, err.Error()))
+			v.addErrors(field.Invalid(path.Child("labels").Index(i), c.Key, err.Error()))
 		}
 	}
 	return v
 }
 
-// ClusterNodePrediction looks at a template of predictions.
-func ClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts) Verdict {
-	var v Verdict
+// ValidateClusterNodePrediction looks at a template of predictions.
+func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts) Result {
+	var v Result
 	spec := field.NewPath("spec")
-	v.refuse(metav1validation.ValidateLabels(p.Spec.NodeSelector, spec.Child("nodeSelector"))...)
+	v.addErrors(metav1validation.ValidateLabels(p.Spec.NodeSelector, spec.Child("nodeSelector"))...)
 	template := spec.Child("template")
 	if p.Spec.Template == nil {
 		v.warnf(template, "is not set: nothing is forecast")
@@ -96,15 +96,15 @@ func ClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts)
 	if p.Spec.Template.Spec.TargetRef != nil {
 		v.warnf(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
 	}
-	v.add(predictionMetrics(p.Spec.Template.Spec.PredictionMetrics, kindNode, template.Child("spec")))
+	v.merge(validatePredictionMetrics(p.Spec.Template.Spec.PredictionMetrics, kindNode, template.Child("spec")))
 	return v
 }
 
 // DefaultTimeSeriesPrediction names the version and the namespace of a target that everybody would mean.
 func DefaultTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction) {
 	ref := p.Spec.TargetRef
-	completeRef(ref)
-	if ref != nil && ref.Namespace == "" && versionOf(ref.Kind) != "" && ref.Kind != kindNode {
+	setDefaultAPIVersion(ref)
+	if ref != nil && ref.Namespace == "" && defaultAPIVersion(ref.Kind) != "" && ref.Kind != kindNode {
 		ref.Namespace = p.Namespace
 	}
 }

@@ -13,21 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// labelSelector checks what the API server would refuse in a selector of its own.
-func labelSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+// validateLabelSelector checks what the API server would refuse in a selector of its own.
+func validateLabelSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// apiVersion checks the form of a group and version; an empty one is none.
-func apiVersion(text string, path *field.Path) field.ErrorList {
+// validateAPIVersion checks the form of a group and version; an empty one is none.
+func validateAPIVersion(text string, path *field.Path) field.ErrorList {
 	if _, err := schema.ParseGroupVersion(text); err != nil {
 		return field.ErrorList{field.Invalid(path, text, "must be a group and a version such as apps/v1, or v1")}
 	}
 	return nil
 }
 
-// clusterScoped are the kinds without a namespace that Crane recommends something for.
-func clusterScoped(kind string) bool {
+// isClusterScoped are the kinds without a namespace that Crane recommends something for.
+func isClusterScoped(kind string) bool {
 	return slices.Contains([]string{"Node", "PersistentVolume"}, kind)
 }
 
@@ -45,10 +45,10 @@ func duplicates[T any](list []T, key func(T) string) []int {
 	return out
 }
 
-func itself(s string) string { return s }
+func identity(s string) string { return s }
 
-// versionOf returns the apiVersion of kinds that everybody means the same by, or nothing.
-func versionOf(kind string) string {
+// defaultAPIVersion returns the validateAPIVersion of kinds that everybody means the same by, or nothing.
+func defaultAPIVersion(kind string) string {
 	switch kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
 		return "apps/v1"
@@ -60,9 +60,9 @@ func versionOf(kind string) string {
 	return ""
 }
 
-// completeRef fills in the apiVersion of a reference that has none.
-func completeRef(ref *corev1.ObjectReference) {
+// setDefaultAPIVersion fills in the validateAPIVersion of a reference that has none.
+func setDefaultAPIVersion(ref *corev1.ObjectReference) {
 	if ref != nil && ref.APIVersion == "" {
-		ref.APIVersion = versionOf(ref.Kind)
+		ref.APIVersion = defaultAPIVersion(ref.Kind)
 	}
 }

@@ -14,36 +14,36 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 )
 
-// NodeResourceTopology looks at the zones of a node. The agent writes them; a person who does so is told what cannot be.
-func NodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Facts) Verdict {
-	var v Verdict
+// ValidateNodeResourceTopology looks at the zones of a node. The agent writes them; a person who does so is told what cannot be.
+func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Facts) Result {
+	var v Result
 	zones := map[string]*topologyv1alpha1.Zone{}
 	for i := range n.Zones {
 		zones[n.Zones[i].Name] = &n.Zones[i]
 	}
-	v.refuse(negative(n.Reserved, field.NewPath("reserved"))...)
+	v.addErrors(rejectNegative(n.Reserved, field.NewPath("reserved"))...)
 	for i := range n.Zones {
 		z, path := &n.Zones[i], field.NewPath("zones").Index(i)
 		if z.Parent != "" && zones[z.Parent] == nil {
-			v.refuse(field.Invalid(path.Child("parent"), z.Parent, "is not the name of a zone of this node"))
-		} else if circular(z, zones) {
-			v.refuse(field.Invalid(path.Child("parent"), z.Parent, "the zone would be part of itself"))
+			v.addErrors(field.Invalid(path.Child("parent"), z.Parent, "is not the name of a zone of this node"))
+		} else if isCircular(z, zones) {
+			v.addErrors(field.Invalid(path.Child("parent"), z.Parent, "the zone would be part of itself"))
 		}
 		for j, c := range z.Costs {
 			if zones[c.Name] == nil {
-				v.refuse(field.Invalid(path.Child("costs").Index(j).Child("name"), c.Name, "is not the name of a zone of this node"))
+				v.addErrors(field.Invalid(path.Child("costs").Index(j).Child("name"), c.Name, "is not the name of a zone of this node"))
 			}
 		}
-		v.add(zoneResources(z.Resources, path.Child("resources")))
+		v.merge(validateZoneResources(z.Resources, path.Child("resources")))
 	}
 	for _, i := range duplicates(n.Zones, func(z topologyv1alpha1.Zone) string { return z.Name }) {
-		v.refuse(field.Duplicate(field.NewPath("zones").Index(i).Child("name"), n.Zones[i].Name))
+		v.addErrors(field.Duplicate(field.NewPath("zones").Index(i).Child("name"), n.Zones[i].Name))
 	}
 	return v
 }
 
-// circular tells whether a zone is among its own parents.
-func circular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zone) bool {
+// isCircular tells whether a zone is among its own parents.
+func isCircular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zone) bool {
 	for at, seen := z, 0; at != nil && at.Parent != ""; at, seen = zones[at.Parent], seen+1 {
 		if at.Parent == z.Name || seen > len(zones) {
 			return true
@@ -52,26 +52,26 @@ func circular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zone)
 	return false
 }
 
-func zoneResources(r *topologyv1alpha1.ResourceInfo, path *field.Path) Verdict {
-	var v Verdict
+func validateZoneResources(r *topologyv1alpha1.ResourceInfo, path *field.Path) Result {
+	var v Result
 	if r == nil {
 		return v
 	}
-	v.refuse(negative(r.Capacity, path.Child("capacity"))...)
-	v.refuse(negative(r.Allocatable, path.Child("allocatable"))...)
+	v.addErrors(rejectNegative(r.Capacity, path.Child("capacity"))...)
+	v.addErrors(rejectNegative(r.Allocatable, path.Child("allocatable"))...)
 	for _, name := range slices.Sorted(maps.Keys(r.Allocatable)) {
 		has, known := r.Capacity[name]
 		if can := r.Allocatable[name]; known && can.Cmp(has) > 0 {
-			v.refuse(field.Invalid(path.Child("allocatable").Key(string(name)), can.String(), "must be at most the capacity, "+has.String()))
+			v.addErrors(field.Invalid(path.Child("allocatable").Key(string(name)), can.String(), "must be at most the capacity, "+has.String()))
 		}
 	}
 	if has, known := r.Capacity[corev1.ResourceCPU]; known && has.Cmp(*resource.NewQuantity(int64(r.ReservedCPUNums), resource.DecimalSI)) < 0 {
-		v.refuse(field.Invalid(path.Child("reservedCPUNums"), r.ReservedCPUNums, "must be at most the capacity, "+has.String()))
+		v.addErrors(field.Invalid(path.Child("reservedCPUNums"), r.ReservedCPUNums, "must be at most the capacity, "+has.String()))
 	}
 	return v
 }
 
-func negative(list corev1.ResourceList, path *field.Path) field.ErrorList {
+func rejectNegative(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if q := list[name]; q.Sign() < 0 {

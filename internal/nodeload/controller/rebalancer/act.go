@@ -75,7 +75,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		return
 	}
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
-	why, kept := eviction.Kept(err)
+	why, kept := eviction.BlockedByPDB(err)
 	switch {
 	case err == nil:
 		log.Info("Evicted", "why", text)
@@ -94,7 +94,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 			log.Error(err, "Evicting")
 		}
 		c.count("failed", m)
-		if eviction.Unanswered(err) { // It may be on its way all the same, and counts as one that is.
+		if eviction.OutcomeUnknown(err) { // It may be on its way all the same, and counts as one that is.
 			c.rest(node, m.Pod.Workload, now)
 			return
 		}

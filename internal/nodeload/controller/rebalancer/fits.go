@@ -19,7 +19,7 @@ import (
 // that are not blocked: readiness, taints, selectors and node affinity, requests, and required anti-affinity both ways.
 func (s *snapshot) fits(pod *corev1.Pod, to int) string {
 	node := &s.nodes[to]
-	if why := workload.Refuses(node, pod); why != "" {
+	if why := workload.NodeRejectReason(node, pod); why != "" {
 		return why
 	}
 	if short := s.short(pod, to); short != "" {

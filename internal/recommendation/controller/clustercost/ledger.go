@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// useWindow is how far back the mean use of a pod reaches.
-	useWindow = time.Hour
+	// usageWindow is how far back the mean use of a pod reaches.
+	usageWindow = time.Hour
 	// readTimeout bounds one reading.
 	readTimeout = 5 * time.Minute
-	// stale is the number of intervals after which figures that could not be renewed are no longer exported.
-	stale = 3
+	// staleIntervals is the number of intervals after which figures that could not be renewed are no longer exported.
+	staleIntervals = 3
 )
 
 // ClusterReader lists nodes, and the pods of some namespaces (none: all). *workload.Lister is one.
@@ -35,8 +35,8 @@ type ClusterReader interface {
 
 // Config is what a Ledger needs.
 type Config struct {
-	Book    *cost.PriceBook
-	Cluster ClusterReader
+	PriceBook *cost.PriceBook
+	Cluster   ClusterReader
 	// Usage may be nil: then costs are by request alone.
 	Usage metrics.UsageReader
 	// Interval is the time between two readings, more than 0.
@@ -52,27 +52,27 @@ type Ledger struct {
 	// reading lets one reading run at a time; it is taken before mu.
 	reading sync.Mutex
 
-	mu       sync.Mutex
-	last     *books
-	failures float64
-	failing  bool
+	mu         sync.Mutex
+	last       *snapshot
+	failures   float64
+	lastFailed bool
 }
 
-// books are the outcome of one reading.
-type books struct {
+// snapshot are the outcome of one reading.
+type snapshot struct {
 	at         time.Time
 	tariff     *cost.Tariff
 	placement  workload.Placement
 	cluster    workload.Cluster
 	allocation cost.Allocation
-	// dealt tells that the allocation has been made, dealtAt when, withUse that it knows what pods use.
-	dealt, withUse bool
-	dealtAt        time.Time
+	// allocated tells that the allocation has been made, allocatedAt when, withUsage that it knows what pods use.
+	allocated, withUsage bool
+	allocatedAt          time.Time
 }
 
 // New returns a ledger that has read nothing. It fails where something is missing.
 func New(cfg Config) (*Ledger, error) {
-	if cfg.Book == nil || cfg.Cluster == nil || cfg.Clock == nil || cfg.Interval <= 0 {
+	if cfg.PriceBook == nil || cfg.Cluster == nil || cfg.Clock == nil || cfg.Interval <= 0 {
 		return nil, errors.New("a ledger needs a price book, a cluster, a clock and an interval above zero")
 	}
 	return &Ledger{cfg: cfg}, nil
@@ -87,7 +87,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 	ticker := l.cfg.Clock.NewTicker(l.cfg.Interval)
 	defer ticker.Stop()
 	for {
-		l.renew(ctx)
+		l.refresh(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -96,16 +96,16 @@ func (l *Ledger) Start(ctx context.Context) error {
 	}
 }
 
-func (l *Ledger) renew(ctx context.Context) {
+func (l *Ledger) refresh(ctx context.Context) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	b, err := l.read(reading)
 	if err == nil {
-		l.adopt(b) // The prices are good at once; who asks for them need not wait for the use.
+		l.setPrices(b) // The prices are good at once; who asks for them need not wait for the use.
 		dealt := *b
-		err = l.deal(reading, &dealt)
+		err = l.allocate(reading, &dealt)
 		l.mu.Lock()
 		l.last = &dealt
 		l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *Ledger) renew(ctx context.Context) {
 		return
 	}
 	l.mu.Lock()
-	began := err != nil && !l.failing
-	if l.failing = err != nil; l.failing {
+	began := err != nil && !l.lastFailed
+	if l.lastFailed = err != nil; l.lastFailed {
 		l.failures++
 	}
 	l.mu.Unlock()
@@ -125,32 +125,32 @@ func (l *Ledger) renew(ctx context.Context) {
 }
 
 // read lists the cluster and prices its nodes.
-func (l *Ledger) read(ctx context.Context) (*books, error) {
+func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	cluster, err := l.cfg.Cluster.Cluster(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes and pods: %w", err)
 	}
-	tariff, err := cost.NewTariff(l.cfg.Book, cluster.Nodes)
+	tariff, err := cost.NewTariff(l.cfg.PriceBook, cluster.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("pricing the nodes: %w", err)
 	}
-	return &books{at: l.cfg.Clock.Now(), tariff: tariff, placement: cluster.Placement(), cluster: cluster}, nil
+	return &snapshot{at: l.cfg.Clock.Now(), tariff: tariff, placement: cluster.Placement(), cluster: cluster}, nil
 }
 
-// deal deals the cost out to the workloads. Where the use cannot be read it is dealt out by request, and the error says
+// allocate deals the cost out to the workloads. Where the use cannot be read it is dealt out by request, and the error says
 // why.
-func (l *Ledger) deal(ctx context.Context, b *books) error {
+func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	use := func(string, string) (cost.Amounts, bool) { return cost.Amounts{}, false }
 	var err error
 	if l.cfg.Usage != nil {
 		end := b.at.Truncate(time.Minute)
-		var read *profile.PodUse
-		if read, err = profile.ReadPodUse(ctx, l.cfg.Usage, nil, end.Add(-useWindow), end); err == nil {
-			use, b.withUse = read.Of, true
+		var read *profile.PodUsage
+		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, nil, end.Add(-usageWindow), end); err == nil {
+			use, b.withUsage = read.Mean, true
 		}
 	}
-	b.allocation = cost.Allocate(b.tariff, b.cluster.Payers(use))
-	b.cluster, b.dealt, b.dealtAt = workload.Cluster{}, true, b.at // Pods are many and no longer needed.
+	b.allocation = cost.Allocate(b.tariff, b.cluster.CostPods(use))
+	b.cluster, b.allocated, b.allocatedAt = workload.Cluster{}, true, b.at // Pods are many and no longer needed.
 	return err
 }
 
@@ -169,7 +169,7 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 	defer cancel()
 	b, err := l.read(reading)
 	if err == nil {
-		l.adopt(b)
+		l.setPrices(b)
 		return b.tariff, b.placement, nil
 	}
 	l.mu.Lock()
@@ -180,19 +180,19 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 	return l.last.tariff, l.last.placement, nil
 }
 
-// adopt takes over prices and placement of a reading. The costs stay those of the last one that dealt them out.
-func (l *Ledger) adopt(b *books) {
+// setPrices takes over prices and placement of a reading. The costs stay those of the last one that dealt them out.
+func (l *Ledger) setPrices(b *snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := &books{at: b.at, tariff: b.tariff, placement: b.placement}
+	next := &snapshot{at: b.at, tariff: b.tariff, placement: b.placement}
 	if l.last != nil {
-		next.allocation, next.dealt, next.withUse, next.dealtAt = l.last.allocation, l.last.dealt, l.last.withUse, l.last.dealtAt
+		next.allocation, next.allocated, next.withUsage, next.allocatedAt = l.last.allocation, l.last.allocated, l.last.withUsage, l.last.allocatedAt
 	}
 	l.last = next
 }
 
 // fresh returns the last reading if it is no older than the interval.
-func (l *Ledger) fresh() *books {
+func (l *Ledger) fresh() *snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last == nil || l.cfg.Clock.Since(l.last.at) > l.cfg.Interval {

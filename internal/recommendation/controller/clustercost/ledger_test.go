@@ -27,8 +27,8 @@ import (
 
 const gib = 1 << 30
 
-// world is a cluster and its history, as they are at the moment.
-type world struct {
+// fixture is a cluster and its history, as they are at the moment.
+type fixture struct {
 	mu              sync.Mutex
 	cluster         workload.Cluster
 	use             map[string]float64 // by pod: cores, and GiB
@@ -36,20 +36,20 @@ type world struct {
 	listed          int
 }
 
-func (w *world) set(change func(*world)) {
+func (w *fixture) set(change func(*fixture)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(w)
 }
 
-func (w *world) Cluster(context.Context, []string) (workload.Cluster, error) {
+func (w *fixture) Cluster(context.Context, []string) (workload.Cluster, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed++
 	return w.cluster, w.clusterErr
 }
 
-func (w *world) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for pod, v := range w.use {
@@ -74,8 +74,8 @@ func pod(owner, name, node string, cpu series.MilliCPU, memory series.Bytes) wor
 	}
 }
 
-func newWorld() *world {
-	return &world{
+func newFixture() *fixture {
+	return &fixture{
 		cluster: workload.Cluster{
 			Nodes: []cost.Node{{Name: "a", Size: cost.Amounts{CPU: 4000, Memory: 8 * gib}}},
 			Pods:  []workload.Pod{pod("web", "web-1", "a", 1000, 2*gib), pod("db", "db-1", "a", 500, gib)},
@@ -84,13 +84,13 @@ func newWorld() *world {
 	}
 }
 
-func newLedger(t *testing.T, w *world, c clock.WithTicker) *Ledger {
+func newLedger(t *testing.T, w *fixture, c clock.WithTicker) *Ledger {
 	t.Helper()
 	book, err := cost.ParsePriceBook([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":0.5}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New(Config{Book: book, Cluster: w, Usage: w, Interval: time.Minute, Clock: c})
+	l, err := New(Config{PriceBook: book, Cluster: w, Usage: w, Interval: time.Minute, Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +121,11 @@ const (
 )
 
 func TestLedger(t *testing.T) {
-	w, c := newWorld(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	w, c := newFixture(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	l := newLedger(t, w, c)
 	check(t, l, failuresHead+"crane_cost_read_failures_total 0\n")
 
-	l.renew(t.Context())
+	l.refresh(t.Context())
 	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="max",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="db"} 1
 crane_cost_workload_hourly{basis="max",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
 crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="db"} 1
@@ -141,35 +141,35 @@ crane_cost_idle_hourly{basis="use",currency="USD",resource="memory"} 3.75
 `, "crane_cost_workload_hourly", "crane_cost_idle_hourly")
 
 	// A workload that is gone takes its series along; without use only the requests are known.
-	w.set(func(w *world) { w.cluster.Pods, w.err = w.cluster.Pods[:1], errors.New("no Prometheus") })
-	l.renew(t.Context())
+	w.set(func(w *fixture) { w.cluster.Pods, w.err = w.cluster.Pods[:1], errors.New("no Prometheus") })
+	l.refresh(t.Context())
 	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
 `+failuresHead+"crane_cost_read_failures_total 1\n", "crane_cost_workload_hourly", "crane_cost_read_failures_total")
 
 	// A cluster that cannot be listed leaves the last figures, and after a while none.
-	w.set(func(w *world) { w.clusterErr = errors.New("forbidden") })
-	l.renew(t.Context())
+	w.set(func(w *fixture) { w.clusterErr = errors.New("forbidden") })
+	l.refresh(t.Context())
 	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
 `, "crane_cost_workload_hourly")
-	c.Step(stale*time.Minute + time.Second)
+	c.Step(staleIntervals*time.Minute + time.Second)
 	check(t, l, failuresHead+"crane_cost_read_failures_total 2\n")
 }
 
 func TestPrices(t *testing.T) {
-	w, c := newWorld(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	w, c := newFixture(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	l := newLedger(t, w, c)
-	w.set(func(w *world) { w.clusterErr = errors.New("forbidden") })
+	w.set(func(w *fixture) { w.clusterErr = errors.New("forbidden") })
 	if _, _, err := l.Prices(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("prices of an unknown cluster: %v", err)
 	}
-	w.set(func(w *world) { w.clusterErr = nil })
+	w.set(func(w *fixture) { w.clusterErr = nil })
 	for range 3 { // The second and third are the first.
 		tariff, placed, err := l.Prices(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
-		if p := tariff.At(placed.Of(ref)); p.From != cost.FromNodes || p.CPU != 1 {
+		if p := tariff.At(placed.PodsByNode(ref)); p.From != cost.FromNodes || p.CPU != 1 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -177,7 +177,7 @@ func TestPrices(t *testing.T) {
 		t.Errorf("listed %d times", w.listed)
 	}
 	c.Step(2 * time.Minute)
-	w.set(func(w *world) { w.clusterErr = errors.New("timeout") })
+	w.set(func(w *fixture) { w.clusterErr = errors.New("timeout") })
 	if tariff, _, err := l.Prices(t.Context()); err != nil || tariff == nil {
 		t.Errorf("the last prices are lost: %v", err)
 	}
@@ -187,7 +187,7 @@ func TestPrices(t *testing.T) {
 // TestStart: the books are renewed at each interval, and the end of the context ends it.
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		l := newLedger(t, w, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -206,7 +206,7 @@ func TestStart(t *testing.T) {
 
 // TestCardinality: however many workloads and namespaces there are, the number of series is bounded and the sums stay.
 func TestCardinality(t *testing.T) {
-	w, c := &world{}, clocktesting.NewFakeClock(time.Now())
+	w, c := &fixture{}, clocktesting.NewFakeClock(time.Now())
 	w.cluster.Nodes = []cost.Node{{Name: "a", Size: cost.Amounts{CPU: 1 << 30, Memory: 1 << 45}}}
 	for ns := range 1500 {
 		for i := range 3 {
@@ -217,8 +217,8 @@ func TestCardinality(t *testing.T) {
 	}
 	l := newLedger(t, w, c)
 	l.cfg.Usage = nil
-	l.cfg.Book.Default.Rates.CPU = 0.001
-	l.renew(t.Context())
+	l.cfg.PriceBook.Default.Rates.CPU = 0.001
+	l.refresh(t.Context())
 	sum := func(name string) (series int, total float64) {
 		registry := prometheus.NewPedanticRegistry()
 		if err := registry.Register(l); err != nil {

@@ -23,18 +23,18 @@ const (
 	otherOwner = "(other)"
 )
 
-// measure is one of the three ways to deal the cost out.
-type measure struct {
+// costBasis is one of the three ways to deal the cost out.
+type costBasis struct {
 	name string
 	of   func(cost.Shares) cost.Split
 }
 
-func measures(withUse bool) []measure {
-	out := []measure{{"request", func(s cost.Shares) cost.Split { return s.Request }}}
+func costBases(withUse bool) []costBasis {
+	out := []costBasis{{"request", func(s cost.Shares) cost.Split { return s.Request }}}
 	if withUse {
 		out = append(out,
-			measure{"use", func(s cost.Shares) cost.Split { return s.Use }},
-			measure{"max", func(s cost.Shares) cost.Split { return s.Max }})
+			costBasis{"use", func(s cost.Shares) cost.Split { return s.Usage }},
+			costBasis{"max", func(s cost.Shares) cost.Split { return s.Max }})
 	}
 	return out
 }
@@ -74,19 +74,19 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	failures, b := l.failures, l.last
 	l.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, failures)
-	if b == nil || !b.dealt || l.cfg.Clock.Since(b.dealtAt) > stale*l.cfg.Interval {
+	if b == nil || !b.allocated || l.cfg.Clock.Since(b.allocatedAt) > staleIntervals*l.cfg.Interval {
 		return
 	}
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
 	a := b.allocation
-	gauge(d.read, float64(b.dealtAt.UnixMilli())/1000)
-	for _, m := range measures(b.withUse) {
-		for _, w := range owners(a.Workloads) {
+	gauge(d.read, float64(b.allocatedAt.UnixMilli())/1000)
+	for _, m := range costBases(b.withUsage) {
+		for _, w := range limitWorkloads(a.Workloads) {
 			gauge(d.workload, m.of(w.Cost).Total().PerHour(), w.Namespace, w.Kind, w.Name, m.name, a.Currency)
 		}
-		for _, n := range namespaces(a.Namespaces) {
+		for _, n := range limitNamespaces(a.Namespaces) {
 			gauge(d.namespace, m.of(n.Cost).Total().PerHour(), n.Namespace, m.name, a.Currency)
 		}
 		idle := m.of(a.Idle)
@@ -106,8 +106,8 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// owners keeps the dearest workloads, which come first, and sums up the others by namespace.
-func owners(all []cost.WorkloadCost) []cost.WorkloadCost {
+// limitWorkloads keeps the dearest workloads, which come first, and sums up the others by namespace.
+func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 	if len(all) <= maxSeriesOwners {
 		return all
 	}
@@ -131,8 +131,8 @@ func owners(all []cost.WorkloadCost) []cost.WorkloadCost {
 	return out
 }
 
-// namespaces keeps the dearest and sums up the others.
-func namespaces(all []cost.NamespaceCost) []cost.NamespaceCost {
+// limitNamespaces keeps the dearest and sums up the others.
+func limitNamespaces(all []cost.NamespaceCost) []cost.NamespaceCost {
 	if len(all) <= maxSeriesNamespaces {
 		return all
 	}

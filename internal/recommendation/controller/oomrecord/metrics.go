@@ -13,8 +13,8 @@ import (
 
 // Metrics count kills under gocrane's name. The series of a pod go with it.
 type Metrics struct {
-	count *prometheus.CounterVec
-	kept  prometheus.Gauge
+	count   *prometheus.CounterVec
+	records prometheus.Gauge
 	// overflowed, failures and unreadable say what the recorder had to put up with.
 	overflowed, failures, unreadable prometheus.Counter
 
@@ -35,7 +35,7 @@ func NewMetrics() *Metrics {
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_autoscaling_oom_count", Help: "Containers killed or evicted for lack of memory since craned leads, each counted once.",
 		}, []string{"namespace", "pod", "container"}),
-		kept:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_oom_records", Help: "OOM kills in the ledger."}),
+		records:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_oom_records", Help: "OOM kills in the ledger."}),
 		overflowed: counter("crane_oom_queue_overflows_total", "Times at which a kill did not fit in the queue; all pods are then listed again."),
 		failures:   counter("crane_oom_write_failures_total", "Writes of the ledger that failed and were tried again."),
 		unreadable: counter("crane_oom_unreadable_records_total", "Records that could not be read and were put aside."),
@@ -44,7 +44,7 @@ func NewMetrics() *Metrics {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.count, m.kept, m.overflowed, m.failures, m.unreadable}
+	return []prometheus.Collector{m.count, m.records, m.overflowed, m.failures, m.unreadable}
 }
 
 // Describe implements prometheus.Collector.
@@ -61,15 +61,15 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) killed(k oom.Kill) {
+func (m *Metrics) countKill(k oom.Kill) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pods[podName{k.Namespace, k.Pod}] = true
 	m.count.WithLabelValues(k.Namespace, k.Pod, k.Container).Inc()
 }
 
-// listing begins to find out which pods are gone, visited notes one that is there, listed drops the series of all others.
-func (m *Metrics) listing() {
+// beginListing begins to find out which pods are gone, visited notes one that is there, listed drops the series of all others.
+func (m *Metrics) beginListing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for p := range m.pods {
@@ -77,7 +77,7 @@ func (m *Metrics) listing() {
 	}
 }
 
-func (m *Metrics) visited(namespace, name string) {
+func (m *Metrics) markListed(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, counted := m.pods[podName{namespace, name}]; counted {
@@ -85,7 +85,7 @@ func (m *Metrics) visited(namespace, name string) {
 	}
 }
 
-func (m *Metrics) listed() {
+func (m *Metrics) dropUnlisted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for p, there := range m.pods {
@@ -95,7 +95,7 @@ func (m *Metrics) listed() {
 	}
 }
 
-func (m *Metrics) gone(namespace, name string) {
+func (m *Metrics) dropPod(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := (podName{namespace, name}); hasKey(m.pods, p) {

@@ -25,8 +25,8 @@ type Reader struct {
 	Other  metrics.OOMReader
 }
 
-// sighted is a container of a pod, as both sources name it.
-type sighted struct{ namespace, pod, container string }
+// containerKey is a container of a pod, as both sources name it.
+type containerKey struct{ namespace, pod, container string }
 
 // OOMKills implements metrics.OOMReader.
 func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []string, visit func(metrics.OOMKill) error) error {
@@ -37,12 +37,12 @@ func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []str
 	if w.Step == 0 {
 		w.Step = time.Hour
 	}
-	recorded := map[sighted][]time.Time{}
+	recorded := map[containerKey][]time.Time{}
 	for _, k := range kills {
 		if k.At.Before(w.Start) || !k.At.Before(w.End) || len(namespaces) > 0 && !slices.Contains(namespaces, k.Namespace) {
 			continue
 		}
-		at := sighted{k.Namespace, k.Pod, k.Container}
+		at := containerKey{k.Namespace, k.Pod, k.Container}
 		recorded[at] = append(recorded[at], k.At)
 		for _, owner := range k.Owners() {
 			err := visit(metrics.OOMKill{
@@ -61,7 +61,7 @@ func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []str
 		return nil
 	}
 	return r.Other.OOMKills(ctx, w, namespaces, func(k metrics.OOMKill) error {
-		for _, at := range recorded[sighted{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}] {
+		for _, at := range recorded[containerKey{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}] {
 			if !at.Before(k.Time) && at.Before(k.Time.Add(w.Step)) {
 				return nil // The ledger has it.
 			}

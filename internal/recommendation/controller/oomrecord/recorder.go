@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// coalesce is how long kills are gathered before they are written together.
-	coalesce = time.Second
+	// writeDelay is how long kills are gathered before they are written together.
+	writeDelay = time.Second
 	// firstRetry and lastRetry bound the pause after a write that failed.
 	firstRetry, lastRetry = time.Second, time.Minute
-	// ownerPatience is how long a kill waits for an API server to say whose it is: a kill of somebody else would count for nobody, for ever.
-	ownerPatience = 5 * time.Minute
-	// queued bounds the kills that wait to be written. What does not fit is found again in the pods' statuses.
-	queued = 5000
-	// remembered bounds the kills that are known to be written, so that a change of a pod's status costs nothing. Past it
+	// ownerTimeout is how long a kill waits for an API server to say whose it is: a kill of somebody else would count for nobody, for ever.
+	ownerTimeout = 5 * time.Minute
+	// maxPending bounds the kills that wait to be written. What does not fit is found again in the pods' statuses.
+	maxPending = 5000
+	// maxSeen bounds the kills that are known to be written, so that a change of a pod's status costs nothing. Past it
 	// they are looked up in the ledger again.
-	remembered = 50000
+	maxSeen = 50000
 )
 
 // Config is what a Recorder needs.
@@ -58,23 +58,23 @@ type Recorder struct {
 	cfg Config
 
 	mu      sync.Mutex // guards what follows
-	pending []sighting
+	pending []pendingKill
 	// seen are the IDs of what is pending or written.
 	seen map[string]bool
 	// overflowed says that a kill did not fit in pending.
 	overflowed bool
-	// departed are pods that went while kills were pending: they get no series any more.
-	departed map[podName]bool
-	// last is the ledger as it was last read or written; nil before.
-	last *oom.Ledger
+	// deletedPods are pods that went while kills were pending: they get no series any more.
+	deletedPods map[podName]bool
+	// ledger is the ledger as it was last read or written; nil before.
+	ledger *oom.Ledger
 
-	wake  chan struct{}
-	again chan struct{}
-	told  func([]oom.Kill)
+	wake       chan struct{}
+	relist     chan struct{}
+	onRecorded func([]oom.Kill)
 }
 
-// sighting is a kill whose owner is still to be found out.
-type sighting struct {
+// pendingKill is a kill whose owner is still to be found out.
+type pendingKill struct {
 	kill  oom.Kill
 	owner *metav1.OwnerReference
 	at    time.Time // when it was seen
@@ -82,11 +82,11 @@ type sighting struct {
 
 // NewRecorder does nothing before Start.
 func NewRecorder(cfg Config) *Recorder {
-	return &Recorder{cfg: cfg, seen: map[string]bool{}, departed: map[podName]bool{}, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	return &Recorder{cfg: cfg, seen: map[string]bool{}, deletedPods: map[podName]bool{}, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1)}
 }
 
-// Tell lets told be called, by one goroutine, with the kills that were newly recorded. It has to be said before Start.
-func (r *Recorder) Tell(told func([]oom.Kill)) { r.told = told }
+// OnRecorded lets told be called, by one goroutine, with the kills that were newly recorded. It has to be said before Start.
+func (r *Recorder) OnRecorded(told func([]oom.Kill)) { r.onRecorded = told }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *Recorder) NeedLeaderElection() bool { return true }
@@ -96,36 +96,36 @@ func (r *Recorder) Start(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() {
-		pods := podwatch.Watch{Pods: r.cfg.Pods, Clock: r.cfg.Clock, Name: "oom"}
+		pods := podwatch.Watcher{Pods: r.cfg.Pods, Clock: r.cfg.Clock, Name: "oom"}
 		for ctx.Err() == nil {
-			pods.Run(ctx, r, r.again)
+			pods.Run(ctx, r, r.relist)
 		}
 	})
 	r.write(ctx)
 	return nil
 }
 
-// Listing implements podwatch.Visitor.
-func (r *Recorder) Listing() { r.cfg.Metrics.listing() }
+// ListStarted implements podwatch.Handler.
+func (r *Recorder) ListStarted() { r.cfg.Metrics.beginListing() }
 
-// Listed implements podwatch.Visitor.
-func (r *Recorder) Listed() { r.cfg.Metrics.listed() }
+// ListCompleted implements podwatch.Handler.
+func (r *Recorder) ListCompleted() { r.cfg.Metrics.dropUnlisted() }
 
-// Gone implements podwatch.Visitor.
-func (r *Recorder) Gone(pod *corev1.Pod) {
-	r.Pod(pod) // Its last status may show a kill that was not seen before.
-	r.cfg.Metrics.gone(pod.Namespace, pod.Name)
+// PodDeleted implements podwatch.Handler.
+func (r *Recorder) PodDeleted(pod *corev1.Pod) {
+	r.PodUpdated(pod) // Its last status may show a kill that was not seen before.
+	r.cfg.Metrics.dropPod(pod.Namespace, pod.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pending) > 0 {
-		r.departed[podName{pod.Namespace, pod.Name}] = true
+		r.deletedPods[podName{pod.Namespace, pod.Name}] = true
 	}
 }
 
-// Pod implements podwatch.Visitor.
-func (r *Recorder) Pod(pod *corev1.Pod) {
-	r.cfg.Metrics.visited(pod.Namespace, pod.Name)
-	kills := Recognise(pod)
+// PodUpdated implements podwatch.Handler.
+func (r *Recorder) PodUpdated(pod *corev1.Pod) {
+	r.cfg.Metrics.markListed(pod.Namespace, pod.Name)
+	kills := DetectKills(pod)
 	if len(kills) == 0 {
 		return
 	}
@@ -135,22 +135,22 @@ func (r *Recorder) Pod(pod *corev1.Pod) {
 		if r.seen[k.ID] {
 			continue
 		}
-		if len(r.pending) >= queued {
+		if len(r.pending) >= maxPending {
 			r.overflowed = true
 			r.cfg.Metrics.overflowed.Inc()
 			break
 		}
 		r.remember(k.ID)
-		r.pending = append(r.pending, sighting{kill: k, owner: metav1.GetControllerOf(pod), at: r.cfg.Clock.Now()})
+		r.pending = append(r.pending, pendingKill{kill: k, owner: metav1.GetControllerOf(pod), at: r.cfg.Clock.Now()})
 	}
 	if len(r.pending) > 0 {
-		signal(r.wake)
+		notify(r.wake)
 	}
 }
 
 // remember is called with the lock held.
 func (r *Recorder) remember(id string) {
-	if len(r.seen) >= remembered {
+	if len(r.seen) >= maxSeen {
 		r.seen = map[string]bool{}
 		for _, s := range r.pending {
 			r.seen[s.kill.ID] = true
@@ -159,7 +159,7 @@ func (r *Recorder) remember(id string) {
 	r.seen[id] = true
 }
 
-func signal(to chan struct{}) {
+func notify(to chan struct{}) {
 	select {
 	case to <- struct{}{}:
 	default:
@@ -187,7 +187,7 @@ func (r *Recorder) write(ctx context.Context) {
 			wait, pause = pause, min(2*pause, lastRetry)
 			continue
 		}
-		wait, pause = coalesce, firstRetry
+		wait, pause = writeDelay, firstRetry
 		select {
 		case <-ctx.Done():
 			return
@@ -221,37 +221,37 @@ func (r *Recorder) flush(ctx context.Context) error {
 	for i, s := range batch {
 		kills[i] = s.kill
 		var err error
-		if kills[i].Owner, err = owners.of(ctx, s, r.cfg.Clock.Since(s.at) < ownerPatience); err != nil {
+		if kills[i].Owner, err = owners.find(ctx, s, r.cfg.Clock.Since(s.at) < ownerTimeout); err != nil {
 			return err
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ledger, added, err := r.store(ctx, kills)
+	ledger, added, err := r.storeKills(ctx, kills)
 	if err != nil {
 		return err
 	}
-	r.cfg.Metrics.kept.Set(float64(len(ledger.Kills())))
+	r.cfg.Metrics.records.Set(float64(len(ledger.Kills())))
 	r.mu.Lock()
 	for _, k := range added {
-		if !r.departed[podName{k.Namespace, k.Pod}] {
-			r.cfg.Metrics.killed(k)
+		if !r.deletedPods[podName{k.Namespace, k.Pod}] {
+			r.cfg.Metrics.countKill(k)
 		}
 	}
-	r.last = ledger
-	r.pending = append([]sighting(nil), r.pending[len(batch):]...)
+	r.ledger = ledger
+	r.pending = append([]pendingKill(nil), r.pending[len(batch):]...)
 	if len(r.pending) == 0 {
-		clear(r.departed)
+		clear(r.deletedPods)
 	}
 	overflowed := r.overflowed
 	r.overflowed = false
 	r.mu.Unlock()
 	if overflowed {
-		signal(r.again) // What did not fit is still in the pods' statuses.
+		notify(r.relist) // What did not fit is still in the pods' statuses.
 	}
-	if len(added) > 0 && r.told != nil {
-		r.told(added)
+	if len(added) > 0 && r.onRecorded != nil {
+		r.onRecorded(added)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ var errNotRead = errors.New("the ledger of OOM kills is not read yet")
 // Kills are the recorded ones, oldest first; not to be changed. Where this process has not read the ledger yet it is read.
 func (r *Recorder) Kills(ctx context.Context) ([]oom.Kill, error) {
 	r.mu.Lock()
-	last := r.last
+	last := r.ledger
 	r.mu.Unlock()
 	if last != nil {
 		return last.Kills(), nil

@@ -87,7 +87,7 @@ func (f *fixture) data(name, key string) string {
 
 func (f *fixture) set(data string) {
 	f.t.Helper()
-	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(f.t.Context(), Name, metav1.GetOptions{})
+	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(f.t.Context(), ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -110,15 +110,15 @@ func TestExactlyOnce(t *testing.T) {
 	api := clientset.NewClientset()
 	f := newFixture(t, api, nil)
 	for range 3 {
-		f.Pod(killedPod("web-1", "run-1"))
+		f.PodUpdated(killedPod("web-1", "run-1"))
 		f.mustFlush()
 	}
 	if n := f.writes.Load(); n != 1 {
 		t.Errorf("%d writes", n)
 	}
 	next := newFixture(t, api, nil)
-	next.Pod(killedPod("web-1", "run-1"))
-	next.Pod(killedPod("web-1", "run-2"))
+	next.PodUpdated(killedPod("web-1", "run-1"))
+	next.PodUpdated(killedPod("web-1", "run-2"))
 	next.mustFlush()
 	kills, err := next.Kills(t.Context())
 	if err != nil || len(kills) != 2 {
@@ -127,7 +127,7 @@ func TestExactlyOnce(t *testing.T) {
 	if got := testutil.ToFloat64(next.cfg.Metrics.count.WithLabelValues("shop", "web-1", "app")); got != 1 {
 		t.Errorf("the second leader counts %v, it has recorded 1", got)
 	}
-	next.Gone(killedPod("web-1", "run-2"))
+	next.PodDeleted(killedPod("web-1", "run-2"))
 	if n := testutil.CollectAndCount(next.cfg.Metrics.count); n != 0 {
 		t.Errorf("%d series of a pod that is gone", n)
 	}
@@ -136,7 +136,7 @@ func TestExactlyOnce(t *testing.T) {
 // TestWritesFail: kills wait for a write that fails; conflicts are tried at once on what is there now.
 func TestWritesFail(t *testing.T) {
 	api := clientset.NewClientset(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: Name}, Data: map[string]string{dataKey: "[]", "mine": "kept"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: ConfigMapName}, Data: map[string]string{dataKey: "[]", "mine": "kept"},
 	})
 	fail := errors.New("server is gone")
 	tries := 0
@@ -146,28 +146,28 @@ func TestWritesFail(t *testing.T) {
 			return true, nil, fail
 		}
 		if tries%2 == 0 {
-			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, Name, errors.New("changed"))
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, ConfigMapName, errors.New("changed"))
 		}
 		return false, nil, nil
 	})
 	f := newFixture(t, api, nil)
-	f.Pod(killedPod("web-1", "run-1"))
+	f.PodUpdated(killedPod("web-1", "run-1"))
 	if err := f.flush(t.Context()); !errors.Is(err, fail) || len(f.pending) != 1 {
 		t.Fatalf("%v, %d pending", err, len(f.pending))
 	}
 	f.mustFlush()
-	if len(f.pending) != 0 || !strings.Contains(f.data(Name, dataKey), "web-1") || f.data(Name, "mine") != "kept" {
-		t.Errorf("%d pending, wrote %s", len(f.pending), f.data(Name, dataKey))
+	if len(f.pending) != 0 || !strings.Contains(f.data(ConfigMapName, dataKey), "web-1") || f.data(ConfigMapName, "mine") != "kept" {
+		t.Errorf("%d pending, wrote %s", len(f.pending), f.data(ConfigMapName, dataKey))
 	}
 }
 
-// failing is a reader that fails as it is told to.
-type failing struct {
+// failingReader is a reader that fails as it is told to.
+type failingReader struct {
 	client.Reader
 	err error
 }
 
-func (f *failing) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if f.err != nil {
 		return f.err
 	}
@@ -186,7 +186,7 @@ func TestOwnerNotSaid(t *testing.T) {
 	}{
 		"said":         {nil, 0, "Deployment"},
 		"busy":         {busy, 0, ""},
-		"gives up":     {busy, ownerPatience, "ReplicaSet"},
+		"gives up":     {busy, ownerTimeout, "ReplicaSet"},
 		"gone":         {apierrors.NewNotFound(sets, "web-1"), 0, "ReplicaSet"},
 		"no right":     {apierrors.NewForbidden(sets, "web-1", errors.New("no")), 0, "ReplicaSet"},
 		"unavailable":  {apierrors.NewServiceUnavailable("soon"), 0, ""},
@@ -195,11 +195,11 @@ func TestOwnerNotSaid(t *testing.T) {
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Controller: new(true)}},
 		}}
-		objects := &failing{fake.NewClientBuilder().WithObjects(set).Build(), test.err}
+		objects := &failingReader{fake.NewClientBuilder().WithObjects(set).Build(), test.err}
 		f := newFixture(t, nil, func(c *Config) { c.Objects = objects })
 		pod := killedPod("web-1-x", "run-1")
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}}
-		f.Pod(pod)
+		f.PodUpdated(pod)
 		f.clock.Step(test.wait)
 		err := f.flush(t.Context())
 		if (err != nil) != (test.want == "") || len(f.pending) != 0 && test.want != "" {
@@ -217,15 +217,15 @@ func TestOwnerNotSaid(t *testing.T) {
 // TestNonsense: what was edited by hand to nonsense is kept aside and told, and nothing that was known is lost.
 func TestNonsense(t *testing.T) {
 	f := newFixture(t, nil, nil)
-	f.Pod(killedPod("web-1", "run-1"))
+	f.PodUpdated(killedPod("web-1", "run-1"))
 	f.mustFlush()
 	f.set("rm -rf")
-	f.Pod(killedPod("web-2", "run-1"))
+	f.PodUpdated(killedPod("web-2", "run-1"))
 	f.mustFlush()
-	if text := f.data(Name, dataKey); !strings.Contains(text, "web-1") || !strings.Contains(text, "web-2") {
+	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-1") || !strings.Contains(text, "web-2") {
 		t.Errorf("lost: %s", text)
 	}
-	aside, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), AsideName, metav1.GetOptions{})
+	aside, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), UnreadableConfigMapName, metav1.GetOptions{})
 	if err != nil || len(aside.Data) != 1 {
 		t.Fatalf("%v, %v", aside, err)
 	}
@@ -238,14 +238,14 @@ func TestNonsense(t *testing.T) {
 		t.Errorf("%d events", len(f.events.Events))
 	}
 	// One bad record among good ones.
-	good := f.data(Name, dataKey)
+	good := f.data(ConfigMapName, dataKey)
 	f.set(good[:len(good)-1] + `,{"Namespace":7}]`)
 	f.mustFlush()
-	if text := f.data(Name, dataKey); text != good {
+	if text := f.data(ConfigMapName, dataKey); text != good {
 		t.Errorf("%s, want %s", text, good)
 	}
 	// Nonsense beside the records does not keep kills out.
-	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), Name, metav1.GetOptions{})
+	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,9 +253,9 @@ func TestNonsense(t *testing.T) {
 	if _, err := f.api.CoreV1().ConfigMaps(ns).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.Pod(killedPod("web-3", "run-1"))
+	f.PodUpdated(killedPod("web-3", "run-1"))
 	f.mustFlush()
-	if text := f.data(Name, dataKey); !strings.Contains(text, "web-3") {
+	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-3") {
 		t.Errorf("kept out: %s", text)
 	}
 }
@@ -263,25 +263,25 @@ func TestNonsense(t *testing.T) {
 // TestStorm: more kills than the queue takes are found again in the pods, and the book stays within its limits.
 func TestStorm(t *testing.T) {
 	f := newFixture(t, nil, nil)
-	for i := range queued + 10 {
-		f.Pod(killedPod(fmt.Sprintf("web-%d", i), "run-1"))
+	for i := range maxPending + 10 {
+		f.PodUpdated(killedPod(fmt.Sprintf("web-%d", i), "run-1"))
 	}
-	if len(f.pending) != queued {
+	if len(f.pending) != maxPending {
 		t.Errorf("%d are queued", len(f.pending))
 	}
 	f.mustFlush()
 	select {
-	case <-f.again:
+	case <-f.relist:
 	default:
 		t.Error("nobody looks for what did not fit")
 	}
 	kills, err := f.Kills(t.Context())
-	if err != nil || len(kills) != 100 || len(f.data(Name, dataKey)) > 100<<10 {
+	if err != nil || len(kills) != 100 || len(f.data(ConfigMapName, dataKey)) > 100<<10 {
 		t.Errorf("%d records, %v", len(kills), err)
 	}
-	f.Pod(killedPod("web-1", "run-1"))
+	f.PodUpdated(killedPod("web-1", "run-1"))
 	f.seen = map[string]bool{} // As after a restart.
-	f.Pod(killedPod("web-1", "run-1"))
+	f.PodUpdated(killedPod("web-1", "run-1"))
 	before := f.writes.Load()
 	f.mustFlush()
 	if f.writes.Load() != before {
@@ -303,9 +303,9 @@ func TestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-type other []metrics.OOMKill
+type otherSource []metrics.OOMKill
 
-func (o other) OOMKills(_ context.Context, _ metrics.Window, _ []string, visit func(metrics.OOMKill) error) error {
+func (o otherSource) OOMKills(_ context.Context, _ metrics.Window, _ []string, visit func(metrics.OOMKill) error) error {
 	for _, k := range o {
 		if err := visit(k); err != nil {
 			return err
@@ -320,12 +320,12 @@ func TestReader(t *testing.T) {
 	pod := killedPod("db-0", "run-1")
 	controller := true
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", Controller: &controller}}
-	f.Pod(pod)
+	f.PodUpdated(pod)
 	f.mustFlush()
 	key := metrics.ContainerKey{Pod: "db-0", Container: "app"}
 	key.Workload.Namespace, key.Workload.Kind, key.Workload.Name = "shop", "StatefulSet", "db"
 	hour := ended.Time.Truncate(time.Hour)
-	reader := Reader{Ledger: f, Other: other{{Key: key, Time: hour}, {Key: key, Time: hour.Add(-5 * time.Hour)}}}
+	reader := Reader{Ledger: f, Other: otherSource{{Key: key, Time: hour}, {Key: key, Time: hour.Add(-5 * time.Hour)}}}
 	var got []string
 	err := reader.OOMKills(t.Context(), metrics.Window{Start: hour.Add(-24 * time.Hour), End: hour.Add(time.Hour)}, []string{"shop"}, func(k metrics.OOMKill) error {
 		got = append(got, fmt.Sprintf("%s %s %d", k.Key.Workload.Kind, k.Time.Format("15:04"), k.Memory>>20))

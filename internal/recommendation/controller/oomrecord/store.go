@@ -21,18 +21,18 @@ import (
 
 // Where the ledger lies.
 const (
-	Name    = oom.ConfigMap
-	dataKey = oom.Key
+	ConfigMapName = oom.ConfigMapName
+	dataKey       = oom.ConfigMapKey
 	// stateKey holds what the ledger remembers beside the records.
 	stateKey = "state"
-	// AsideName is the ConfigMap that takes what could not be read, so that nothing is lost.
-	AsideName = "oom-record-unreadable"
-	// asideBytes bounds it; the API refuses objects of 1 MiB.
-	asideBytes = 900 << 10
+	// UnreadableConfigMapName is the ConfigMap that takes what could not be read, so that nothing is lost.
+	UnreadableConfigMapName = "oom-record-unreadable"
+	// maxUnreadableBytes bounds it; the API refuses objects of 1 MiB.
+	maxUnreadableBytes = 900 << 10
 
 	fieldManager = "craned-oom"
-	// conflicts is how often a write that somebody else overtook is tried again at once.
-	conflicts = 5
+	// maxConflictRetries is how often a write that somebody else overtook is tried again at once.
+	maxConflictRetries = 5
 
 	reasonUnreadable = "UnreadableOOMRecords"
 )
@@ -42,38 +42,38 @@ type state struct {
 	DroppedThrough time.Time `json:"droppedThrough"`
 }
 
-// book is the ledger as it was read.
-type book struct {
+// storedLedger is the ledger as it was read.
+type storedLedger struct {
 	ledger *oom.Ledger
 	// object is nil where there is no ConfigMap yet.
 	object *corev1.ConfigMap
 	// unreadable are the parts that are no records, as they were found.
-	unreadable []oom.Bad
+	unreadable []oom.UnreadableRecord
 }
 
-// store adds kills to the ledger and returns it, with those that were new. Nothing is written where nothing changes.
-func (r *Recorder) store(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
+// storeKills adds kills to the ledger and returns it, with those that were new. Nothing is written where nothing changes.
+func (r *Recorder) storeKills(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
 	for try := 1; ; try++ {
-		ledger, added, err := r.tryStore(ctx, kills)
-		if err == nil || try == conflicts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		ledger, added, err := r.tryStoreKills(ctx, kills)
+		if err == nil || try == maxConflictRetries || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return ledger, added, err
 		}
 	}
 }
 
-func (r *Recorder) tryStore(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
+func (r *Recorder) tryStoreKills(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
 	b, err := r.read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(b.unreadable) > 0 {
-		if err := r.putAside(ctx, b); err != nil {
+		if err := r.saveUnreadable(ctx, b); err != nil {
 			return nil, nil, err
 		}
 	}
 	now := r.cfg.Clock.Now()
 	added := b.ledger.Add(kills, now, r.cfg.Limits)
-	dropped := b.ledger.Clean(now, r.cfg.Limits)
+	dropped := b.ledger.Prune(now, r.cfg.Limits)
 	if len(added) == 0 && dropped == 0 && len(b.unreadable) == 0 {
 		return b.ledger, nil, nil
 	}
@@ -81,49 +81,49 @@ func (r *Recorder) tryStore(ctx context.Context, kills []oom.Kill) (*oom.Ledger,
 }
 
 // read reads the ledger from the API server. Where all of it is nonsense, what this process knew of it is taken.
-func (r *Recorder) read(ctx context.Context) (book, error) {
-	object, err := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace).Get(ctx, Name, metav1.GetOptions{})
+func (r *Recorder) read(ctx context.Context) (storedLedger, error) {
+	object, err := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace).Get(ctx, ConfigMapName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return book{ledger: &oom.Ledger{}}, nil
+		return storedLedger{ledger: &oom.Ledger{}}, nil
 	}
 	if err != nil {
-		return book{}, fmt.Errorf("reading ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+		return storedLedger{}, fmt.Errorf("reading ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
-	ledger, bad, err := oom.Read(object.Data[dataKey])
+	ledger, bad, err := oom.Parse(object.Data[dataKey])
 	if err != nil {
-		bad = []oom.Bad{{Text: object.Data[dataKey], Err: err}}
+		bad = []oom.UnreadableRecord{{Text: object.Data[dataKey], Err: err}}
 		r.mu.Lock()
-		if r.last != nil {
-			ledger.Add(r.last.Kills(), r.cfg.Clock.Now(), r.cfg.Limits)
+		if r.ledger != nil {
+			ledger.Add(r.ledger.Kills(), r.cfg.Clock.Now(), r.cfg.Limits)
 		}
 		r.mu.Unlock()
 	}
 	var s state
 	// A time in the future would keep every kill out; what cannot be read is as if nothing had been dropped.
 	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil && !s.DroppedThrough.After(r.cfg.Clock.Now()) {
-		ledger.SetThrough(s.DroppedThrough)
+		ledger.SetDroppedThrough(s.DroppedThrough)
 	}
-	return book{ledger: ledger, object: object, unreadable: bad}, nil
+	return storedLedger{ledger: ledger, object: object, unreadable: bad}, nil
 }
 
 // save writes the ledger over what was read, and only over that. Other keys of the ConfigMap are somebody else's and stay.
-func (r *Recorder) save(ctx context.Context, b book) error {
-	text, err := b.ledger.Text()
+func (r *Recorder) save(ctx context.Context, b storedLedger) error {
+	text, err := b.ledger.Encode()
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+		return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
 	data := map[string]string{dataKey: text}
-	if through := b.ledger.Through(); !through.IsZero() {
+	if through := b.ledger.DroppedThrough(); !through.IsZero() {
 		raw, err := json.Marshal(state{DroppedThrough: through.UTC()})
 		if err != nil {
-			return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+			return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 		}
 		data[stateKey] = string(raw)
 	}
 	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
 	if b.object == nil {
 		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: Name}, Data: data,
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: ConfigMapName}, Data: data,
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
 		next := b.object.DeepCopy() // With its UID and resourceVersion.
@@ -134,27 +134,27 @@ func (r *Recorder) save(ctx context.Context, b book) error {
 		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return fmt.Errorf("writing ConfigMap %s/%s: %w", r.cfg.Namespace, Name, err)
+		return fmt.Errorf("writing ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
 	return nil
 }
 
-// putAside keeps what could not be read in a ConfigMap of its own, before it is written over, and tells of it.
-func (r *Recorder) putAside(ctx context.Context, b book) error {
+// saveUnreadable keeps what could not be read in a ConfigMap of its own, before it is written over, and tells of it.
+func (r *Recorder) saveUnreadable(ctx context.Context, b storedLedger) error {
 	fresh := map[string]string{}
 	for _, bad := range b.unreadable {
 		sum := sha256.Sum256([]byte(bad.Text))
 		fresh[hex.EncodeToString(sum[:8])] = bad.Text
 	}
 	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
-	aside, err := configMaps.Get(ctx, AsideName, metav1.GetOptions{})
+	aside, err := configMaps.Get(ctx, UnreadableConfigMapName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		aside = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: AsideName}, Data: fresh}
+		aside = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: UnreadableConfigMapName}, Data: fresh}
 		_, err = configMaps.Create(ctx, aside, metav1.CreateOptions{FieldManager: fieldManager})
 	case err == nil:
 		all := maps.Clone(aside.Data)
-		if all == nil || size(all)+size(fresh) > asideBytes {
+		if all == nil || size(all)+size(fresh) > maxUnreadableBytes {
 			all = map[string]string{} // There is room for the latest only; whoever writes so much nonsense was told before.
 		}
 		maps.Copy(all, fresh)
@@ -162,11 +162,11 @@ func (r *Recorder) putAside(ctx context.Context, b book) error {
 		_, err = configMaps.Update(ctx, aside, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return fmt.Errorf("putting unreadable OOM records aside in ConfigMap %s/%s: %w", r.cfg.Namespace, AsideName, err)
+		return fmt.Errorf("putting unreadable OOM records aside in ConfigMap %s/%s: %w", r.cfg.Namespace, UnreadableConfigMapName, err)
 	}
 	r.cfg.Metrics.unreadable.Add(float64(len(b.unreadable)))
 	r.cfg.Events.Eventf(b.object, nil, corev1.EventTypeWarning, reasonUnreadable, "Read",
-		"%d records could not be read and were put aside in ConfigMap %s; the first: %v", len(b.unreadable), AsideName, b.unreadable[0].Err)
+		"%d records could not be read and were put aside in ConfigMap %s; the first: %v", len(b.unreadable), UnreadableConfigMapName, b.unreadable[0].Err)
 	return nil
 }
 

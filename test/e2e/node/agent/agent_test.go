@@ -23,10 +23,10 @@ func enforceThrottle() []string {
 // TestThrottle: on a real node a pod that takes cpu is throttled and gets all of it back; so it does when the agent goes, and the
 // agent goes on where the kubelet and the runtime are started anew under it. What is not to be touched never is.
 func TestThrottle(t *testing.T) {
-	testThrottle(t, start(t, node.Options{Restart: true}))
+	testThrottle(t, newFixture(t, node.Options{Restart: true}))
 }
 
-func testThrottle(t *testing.T, s site) {
+func testThrottle(t *testing.T, s fixture) {
 	hog := s.hog(t, "hog", "2", nil, nil)
 	bystander := s.bystander(t)
 	before := s.settings(t)
@@ -60,7 +60,7 @@ func testThrottle(t *testing.T, s site) {
 			s.awaitThrottled(t, hog)
 			s.onlyOf(t, hog, before)
 		}
-		if err := d.same(t); err != nil {
+		if err := d.sameProcess(t); err != nil {
 			t.Error(err)
 		}
 		s.turn(t, hog, false)
@@ -73,7 +73,7 @@ func testThrottle(t *testing.T, s site) {
 }
 
 // onlyOf: settings of no other pod than this one have changed.
-func (s site) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
+func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
 	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
@@ -81,8 +81,8 @@ func (s site) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	}
 }
 
-// same tells whether the agent is still the process that was deployed.
-func (d *deployed) same(t testing.TB) error {
+// sameProcess tells whether the agent is still the process that was deployed.
+func (d *deployment) sameProcess(t testing.TB) error {
 	t.Helper()
 	now, err := d.Client.CoreV1().Pods(d.pod.Namespace).Get(t.Context(), d.pod.Name, metav1.GetOptions{})
 	if err != nil {

@@ -62,7 +62,7 @@ func reactionRules(threshold int, milli int64) string {
 // that it no longer gets the cpu that it needs.
 const hogs = 6
 
-func (s site) hogs(b *testing.B, n int) (all []*corev1.Pod) {
+func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 	b.Helper()
 	for i := range n {
 		all = append(all, s.hog(b, fmt.Sprintf("hog-%d", i), "4", node.Resources("50m", ""), nil))
@@ -73,7 +73,7 @@ func (s site) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 // BenchmarkReaction measures how long it takes from the moment that a hog is switched on to its first limit. The bound is the threshold
 // times the interval and a second, and 2 s at threshold 1; of the interval any part may be over when the hog begins.
 func BenchmarkReaction(b *testing.B) {
-	s := start(b, node.Options{})
+	s := newFixture(b, node.Options{})
 	all := s.hogs(b, 1)
 	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
 	// What it gets on this machine now: half of that is above the value only if the hog was there for half of an interval.
@@ -106,7 +106,7 @@ func BenchmarkReaction(b *testing.B) {
 // BenchmarkVictim measures a server's latency alone, beside hogs, and beside hogs with an agent that has rules, from 10 s after they begin
 // on, and how long the agent takes to act.
 func BenchmarkVictim(b *testing.B) {
-	s := start(b, node.Options{})
+	s := newFixture(b, node.Options{})
 	all := s.hogs(b, hogs)
 	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", work.String()}, node.Resources("100m", ""), nil))
 	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
@@ -160,7 +160,7 @@ func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duratio
 }
 
 // turnAll turns the switches of hogs.
-func (s site) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
+func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 	t.Helper()
 	for _, hog := range hogs {
 		s.turn(t, hog, on)
@@ -168,7 +168,7 @@ func (s site) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 }
 
 // p99 measures a server's 99th percentile.
-func (s site) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
+func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	t.Helper()
 	out, err := s.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
 	if err != nil {
@@ -185,7 +185,7 @@ func (s site) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 }
 
 // used is the cpu that a pod's container has used so far, on cgroup v1.
-func (s site) used(t testing.TB, pod *corev1.Pod) time.Duration {
+func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 	t.Helper()
 	if s.Cgroup() != 1 {
 		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
@@ -202,7 +202,7 @@ func (s site) used(t testing.TB, pod *corev1.Pod) time.Duration {
 }
 
 // limited tells whether one of the pods has a quota, on cgroup v1.
-func (s site) limited(t testing.TB, pods []*corev1.Pod) bool {
+func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 	t.Helper()
 	if s.Cgroup() != 1 {
 		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
@@ -221,7 +221,7 @@ func (s site) limited(t testing.TB, pods []*corev1.Pod) bool {
 
 // breach switches hogs on and returns how long it takes until the first of them has a limit. Their switches are files that are written from
 // outside, so that nothing else begins with them; a hog looks at its own every 50 ms.
-func (s site) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
+func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 	t.Helper()
 	const bound = 30 * time.Second
 	begin := time.Now()
@@ -236,7 +236,7 @@ func (s site) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 }
 
 // awaitNoLimit waits until pods have all back.
-func (s site) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
+func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 	t.Helper()
 	s.Eventually(t, "nobody has a limit", func() error {
 		if s.limited(t, pods) {
@@ -247,7 +247,7 @@ func (s site) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 }
 
 // awaitRule waits until the agent knows a rule.
-func (d *deployed) awaitRule(t testing.TB, rule string) {
+func (d *deployment) awaitRule(t testing.TB, rule string) {
 	t.Helper()
 	d.Eventually(t, "rule "+rule, func() error {
 		_, err := d.metric(t.Context(), fmt.Sprintf("crane_agent_rule_firing{preview=%q,rule=%q}", "false", rule))

@@ -21,7 +21,7 @@ func TestCPUsGrowInPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
 	other := s.Run(t, s.Pod("other", "pause", nil, nil, nil))
 	d := s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
 	pod := s.Run(t, s.pinned("pinned", "1"))
@@ -49,13 +49,13 @@ func TestCPUsGrowInPlace(t *testing.T) {
 	run("0-3", "0-3")
 }
 
-func (s site) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
+func (s fixture) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
 	t.Helper()
 	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources(cpus, ""), Limits: node.Resources(cpus, "")})
 }
 
 // resize changes in place what a pod's container asks for.
-func (s site) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
+func (s fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
 	t.Helper()
 	body, err := json.Marshal(to)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // narrow: with the agent's rights the kubelet tells its configuration and nothing else, and the API server does not let it any nearer.
-func (s site) narrow(t testing.TB) {
+func (s fixture) narrow(t testing.TB) {
 	t.Helper()
 	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
 	if err != nil {
@@ -60,7 +60,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
-	s := start(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
+	s := newFixture(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
 	set := s.daemonSet(t, cpuManager()...)
 	// All CPU that is left is to be one pod's.
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)

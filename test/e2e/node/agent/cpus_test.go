@@ -29,12 +29,12 @@ func cpuManager() []string {
 }
 
 // pinned is a pod whose container asks for that many CPUs of zone node0, as the scheduler would have placed it.
-func (s site) pinned(name, cpus string) *corev1.Pod {
+func (s fixture) pinned(name, cpus string) *corev1.Pod {
 	return s.pinnedTo(name, "node0", cpus, "cpu-hog", "-threads", "1")
 }
 
 // pinnedTo is pinned for any zone and any program.
-func (s site) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
+func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
 	list := node.Resources(cpus, "64Mi")
 	pod := s.Pod(name, program, args, list, list)
 	pod.Annotations = map[string]string{
@@ -44,7 +44,7 @@ func (s site) pinnedTo(name, zone, cpus, program string, args ...string) *corev1
 }
 
 // cpusets are the CPUs of every container of a node in namespaces, the groups of pods left out, by path.
-func (s site) cpusets(t testing.TB) map[string]numa.CPUSet {
+func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	t.Helper()
 	out := map[string]numa.CPUSet{}
 	for file, value := range s.settings(t) {
@@ -61,7 +61,7 @@ func (s site) cpusets(t testing.TB) map[string]numa.CPUSet {
 }
 
 // awaitAlone waits until a container has that many CPUs and no other container has one of them, and returns them.
-func (s site) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
+func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
 	t.Helper()
 	s.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
 		own = numa.CPUSet{}
@@ -90,7 +90,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
-	s := start(t, node.Options{Restart: true})
+	s := newFixture(t, node.Options{Restart: true})
 	bystander := s.bystander(t)
 	before := s.settings(t)
 	d := s.deploy(t, cpuManager()...)
@@ -143,7 +143,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 }
 
 // cpus is how many CPUs pods of a node may use.
-func (s site) cpus(t testing.TB) int {
+func (s fixture) cpus(t testing.TB) int {
 	t.Helper()
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
@@ -153,7 +153,7 @@ func (s site) cpus(t testing.TB) int {
 }
 
 // awaitTopology waits for the object of the node.
-func (s site) awaitTopology(t testing.TB) {
+func (s fixture) awaitTopology(t testing.TB) {
 	t.Helper()
 	s.Eventually(t, "the NodeResourceTopology", func() error {
 		nrt, err := s.topology(t)
@@ -165,7 +165,7 @@ func (s site) awaitTopology(t testing.TB) {
 }
 
 // topology is the object of the node.
-func (s site) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
+func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
 	t.Helper()
 	raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
 	if err != nil {
@@ -175,7 +175,7 @@ func (s site) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, er
 	return nrt, json.Unmarshal(raw, nrt)
 }
 
-func (s site) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
+func (s fixture) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"requests":{"memory":%[2]q},"limits":{"memory":%[2]q}}}]}}`, pod.Spec.Containers[0].Name, memory)
 	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "resize"); err != nil {

@@ -17,13 +17,13 @@ import (
 // TestCRIO: where CRI-O is the runtime, which names groups in its own way, the agent sees the pods and what is in them, and throttles
 // and restores as with containerd.
 func TestCRIO(t *testing.T) {
-	s := start(t, node.Options{Restart: true, Runtime: realnode.CRIO})
+	s := newFixture(t, node.Options{Restart: true, Runtime: realnode.CRIO})
 	t.Run("sees", func(t *testing.T) { testLook(t, s) })
 	t.Run("throttles", func(t *testing.T) { testThrottle(t, s) })
 }
 
 // testLook: one look, in which nothing is changed, knows pods by their names, measures them, and says which container would be held down.
-func testLook(t *testing.T, s site) {
+func testLook(t *testing.T, s fixture) {
 	busy := s.Pod("busy", "cpu-hog", []string{"-threads", "1"}, nil, nil)
 	busy.Labels = batch()
 	busy = s.Run(t, busy)
@@ -41,7 +41,7 @@ func testLook(t *testing.T, s site) {
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, complaints.String())
 		}
-		var r look
+		var r onceReport
 		if err := json.Unmarshal(out, &r); err != nil {
 			return fmt.Errorf("%q: %w", out, err)
 		}
@@ -54,8 +54,8 @@ func testLook(t *testing.T, s site) {
 	s.Delete(t, quiet)
 }
 
-// look is what is checked of what a look prints.
-type look struct {
+// onceReport is what is checked of what a look prints.
+type onceReport struct {
 	Features []struct{ Name, Reason string }
 	Pods     []struct {
 		UID, Name, Class string
@@ -65,7 +65,7 @@ type look struct {
 	Throttles []struct{ Pod, Container string }
 }
 
-func (r look) check(busy, quiet string) error {
+func (r onceReport) check(busy, quiet string) error {
 	classes := map[string]string{}
 	for _, p := range r.Pods {
 		if p.WorkingSet == nil || p.UsedCPU == nil || *p.WorkingSet <= 0 || p.Name == "busy" && *p.UsedCPU < 0.02 {

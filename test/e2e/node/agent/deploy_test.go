@@ -25,14 +25,14 @@ import (
 // manager owns the fields of what the tests apply.
 const manager = "agent-test"
 
-// site is a node with what an agent needs of its cluster.
-type site struct {
+// fixture is a node with what an agent needs of its cluster.
+type fixture struct {
 	*node.Node
 	client client.Client
 }
 
-// start starts a node and installs the CRDs and the rights of Crane in its cluster.
-func start(t testing.TB, o node.Options) site {
+// newFixture starts a node and installs the CRDs and the rights of Crane in its cluster.
+func newFixture(t testing.TB, o node.Options) fixture {
 	t.Helper()
 	n := node.Start(t, o)
 	if err := harness.Install(t.Context(), n.Config, manager, func(kind string) bool {
@@ -47,12 +47,12 @@ func start(t testing.TB, o node.Options) site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return site{Node: n, client: c}
+	return fixture{Node: n, client: c}
 }
 
 // daemonSet is that of config/crane-agent with the image that nodes have, on this node alone, with other flags in the place of those
 // that say what is carried out.
-func (s site) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
+func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	t.Helper()
 	objects, err := manifest.ReadDir(config.Manifests, command)
 	if err != nil {
@@ -84,23 +84,23 @@ func (s site) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	return set
 }
 
-// deployed is an agent that runs as the pod of a DaemonSet.
-type deployed struct {
-	site
+// deployment is an agent that runs as the pod of a DaemonSet.
+type deployment struct {
+	fixture
 	set *appsv1.DaemonSet
 	pod *corev1.Pod
 }
 
 // deploy runs the agent for the length of the test and returns when it is Ready.
-func (s site) deploy(t testing.TB, flags ...string) *deployed {
+func (s fixture) deploy(t testing.TB, flags ...string) *deployment {
 	t.Helper()
 	return s.deploySet(t, s.daemonSet(t, flags...))
 }
 
 // deploySet is deploy for a DaemonSet that was changed.
-func (s site) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployed {
+func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	t.Helper()
-	d := &deployed{site: s, set: set}
+	d := &deployment{fixture: s, set: set}
 	set, err := s.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create DaemonSet: %v", err)
@@ -118,7 +118,7 @@ func (s site) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployed {
 }
 
 // find looks the DaemonSet's pod up; it is an error if that is not Ready.
-func (d *deployed) find(t testing.TB) error {
+func (d *deployment) find(t testing.TB) error {
 	t.Helper()
 	selector := metav1.FormatLabelSelector(d.set.Spec.Selector)
 	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
@@ -146,7 +146,7 @@ func isReady(p *corev1.Pod) bool {
 }
 
 // remove deletes the DaemonSet and returns when its pods are gone.
-func (d *deployed) remove(t testing.TB) {
+func (d *deployment) remove(t testing.TB) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	if err := client.IgnoreNotFound(d.client.Delete(ctx, d.set.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
@@ -164,13 +164,13 @@ func (d *deployed) remove(t testing.TB) {
 }
 
 // apply applies objects for the length of the test.
-func (s site) apply(t testing.TB, text string) {
+func (s fixture) apply(t testing.TB, text string) {
 	t.Helper()
 	t.Cleanup(s.put(t, text))
 }
 
 // put applies objects and returns what removes them.
-func (s site) put(t testing.TB, text string) (remove func()) {
+func (s fixture) put(t testing.TB, text string) (remove func()) {
 	t.Helper()
 	objects, err := manifest.ParseString(text)
 	if err != nil {

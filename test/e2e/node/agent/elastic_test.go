@@ -25,7 +25,7 @@ import (
 const elasticMemory = "64Mi"
 
 // elastic is a pod on elastic resources, which the scheduler is to place on this node.
-func (s site) elastic(name string) *corev1.Pod {
+func (s fixture) elastic(name string) *corev1.Pod {
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse(elasticMemory),
 	}
@@ -36,7 +36,7 @@ func (s site) elastic(name string) *corev1.Pod {
 
 // awaitElasticLimits waits until the elastic pod, of which the kubelet knows nothing and sets no limit, has those that it asks for, itself
 // and its container: quota, memory and the weight of a request of a core.
-func (s site) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
+func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	cgroups, memory := s.Cgroups(t), resource.MustParse(elasticMemory)
 	s.Eventually(t, "the limits that "+pod.Name+" asks for", func() error {
@@ -68,7 +68,7 @@ func (s site) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 }
 
 // awaitSame returns the pod as it is, and fails where it is no longer what was started.
-func (s site) awaitSame(t testing.TB, pod *corev1.Pod) {
+func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
 	if now.UID != pod.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) != 1 ||
@@ -78,7 +78,7 @@ func (s site) awaitSame(t testing.TB, pod *corev1.Pod) {
 }
 
 // restartKubelet kills the kubelet and returns when the next one works.
-func (s site) restartKubelet(t testing.TB, after string) {
+func (s fixture) restartKubelet(t testing.TB, after string) {
 	t.Helper()
 	if err := s.Kill("kubelet"); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func holds(o offered) bool {
 // kubelet is started anew, with an agent and without one; where the resources are set to 0, as a kubelet does that takes its node for a new
 // one, they are soon back. An agent that ends leaves what pods hold and takes its limits back, and the next one goes on where it was.
 func TestElasticAcrossRestarts(t *testing.T) {
-	s := start(t, node.Options{Restart: true})
+	s := newFixture(t, node.Options{Restart: true})
 	s.bystander(t)
 	s.leaveBehind(t, elasticMemory)
 	pod := s.Run(t, s.elastic("elastic"))

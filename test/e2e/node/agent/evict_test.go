@@ -51,7 +51,7 @@ value: -100
 // TestEvict: a pod that grows is evicted with the grace period of the action, and no other is, though one could be; new pods are kept
 // away from then on and for the action's cool-down.
 func TestEvict(t *testing.T) {
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	s.apply(t, evictRules)
 	bystander := s.bystander(t)
 	var batchPods []*corev1.Pod
@@ -99,7 +99,7 @@ func TestEvict(t *testing.T) {
 }
 
 // graces returns the grace period with which a pod is deleted, once it is; 0 where the watch ends before.
-func (s site) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
+func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	t.Helper()
 	return first(t, s.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
 		if p.DeletionGracePeriodSeconds == nil {
@@ -110,7 +110,7 @@ func (s site) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 }
 
 // taints tells when the node gets the taint, even if only for a moment.
-func (s site) taints(t testing.TB) <-chan bool {
+func (s fixture) taints(t testing.TB) <-chan bool {
 	t.Helper()
 	return first(t, s.Client.CoreV1().Nodes().Watch, "metadata.name="+s.Name(), func(n *corev1.Node) (bool, bool) { return isTainted(n), isTainted(n) })
 }
@@ -139,7 +139,7 @@ func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOption
 }
 
 // awaitEvent waits for an event on the node.
-func (s site) awaitEvent(t testing.TB, reason string) {
+func (s fixture) awaitEvent(t testing.TB, reason string) {
 	t.Helper()
 	s.Eventually(t, "event "+reason, func() error {
 		events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
@@ -160,7 +160,7 @@ func (s site) awaitEvent(t testing.TB, reason string) {
 }
 
 // tainted tells whether new pods are kept away from the node.
-func (s site) tainted(t testing.TB) bool {
+func (s fixture) tainted(t testing.TB) bool {
 	t.Helper()
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {

@@ -71,7 +71,7 @@ spec:
 // BenchmarkFull measures what the agent takes of a node that is full of pods: with one kind of actions, and with all parts and all kinds.
 // One in five of the pods is on elastic resources, one has a CPU alone while the agent gives CPUs out.
 func BenchmarkFull(b *testing.B) {
-	s := start(b, node.Options{})
+	s := newFixture(b, node.Options{})
 	for i := range full - 2 {
 		s.quick(b, s.idle(i))
 	}
@@ -96,7 +96,7 @@ func BenchmarkFull(b *testing.B) {
 const allKinds = "cpu-throttle,memory-throttle,evict,taint,node-resource,pod-resource,cpu-manager"
 
 // idle is one of the pods that fill a node.
-func (s site) idle(i int) *corev1.Pod {
+func (s fixture) idle(i int) *corev1.Pod {
 	var ask corev1.ResourceList
 	if i%5 == 0 {
 		ask = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("32Mi")}
@@ -107,7 +107,7 @@ func (s site) idle(i int) *corev1.Pod {
 }
 
 // footprint measures what an agent takes, once it has settled.
-func (s site) footprint(b *testing.B, d *deployed) {
+func (s fixture) footprint(b *testing.B, d *deployment) {
 	b.Helper()
 	<-time.After(settles)
 	for b.Loop() {
@@ -128,7 +128,7 @@ func (s site) footprint(b *testing.B, d *deployed) {
 }
 
 // quick makes a pod that goes with its node: to wait for each of many takes minutes.
-func (s site) quick(t testing.TB, pod *corev1.Pod) {
+func (s fixture) quick(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	pods := s.Client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -142,17 +142,17 @@ func (s site) quick(t testing.TB, pod *corev1.Pod) {
 	})
 }
 
-// taken is what a process has used.
-type taken struct {
+// podCost is what a process has used.
+type podCost struct {
 	cpu         time.Duration
 	resident    float64 // bytes
 	allocations float64
 }
 
 // taken reads what the agent says of itself, and the kernel of its container.
-func (s site) taken(t testing.TB, pod *corev1.Pod) taken {
+func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 	t.Helper()
-	out := taken{resident: math.NaN(), allocations: math.NaN()}
+	out := podCost{resident: math.NaN(), allocations: math.NaN()}
 	metrics, err := harness.Get(t.Context(), "http://"+pod.Status.PodIP+":8081/metrics")
 	if err != nil {
 		t.Fatal(err)

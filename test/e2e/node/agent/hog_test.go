@@ -20,7 +20,7 @@ const signal = "/dev/termination-log"
 func batch() map[string]string { return map[string]string{"workload": "batch"} }
 
 // hog runs a pod that is busy while its switch is on, which it is not at first.
-func (s site) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
+func (s fixture) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
 	t.Helper()
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
 	pod.Labels = batch()
@@ -28,7 +28,7 @@ func (s site) hog(t testing.TB, name string, threads string, requests, limits co
 }
 
 // turn turns the switch of a hog.
-func (s site) turn(t testing.TB, hog *corev1.Pod, on bool) {
+func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()
 	value := map[bool]string{true: "1", false: "0"}[on]
 	if !s.Machine() {
@@ -45,7 +45,7 @@ func (s site) turn(t testing.TB, hog *corev1.Pod, on bool) {
 }
 
 // switchOf is the switch of a hog on a node in namespaces, as seen from here: the kubelet's file that the container's is mounted from.
-func (s site) switchOf(t testing.TB, hog *corev1.Pod) string {
+func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	t.Helper()
 	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
 	if err != nil || len(found) != 1 {
@@ -55,7 +55,7 @@ func (s site) switchOf(t testing.TB, hog *corev1.Pod) string {
 }
 
 // bystander runs a pod that nobody may touch, with limits of its own.
-func (s site) bystander(t testing.TB) *corev1.Pod {
+func (s fixture) bystander(t testing.TB) *corev1.Pod {
 	t.Helper()
 	return s.Run(t, s.Pod("bystander", "latency-server", []string{"-work", "100us"}, node.Resources("50m", "16Mi"), node.Resources("500m", "64Mi")))
 }

@@ -23,7 +23,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	elastic := s.elastic("elastic")
 	elastic.Spec.NodeName = s.Name() // The node does not name the resources: a scheduler would not place it.
 	pod := s.Run(t, elastic)

@@ -29,7 +29,7 @@ import (
 // TestKilledAtEachWrite: a process that is killed with SIGKILL before or after any of its writes to a real kernel leaves nothing that
 // the next start does not put back.
 func TestKilledAtEachWrite(t *testing.T) {
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	pod := s.Run(t, s.Pod("mortal", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi")))
 	if s.Cgroup() == 1 {
 		// With a burst there is an order in which the kernel wants its files written.
@@ -58,7 +58,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
 	pod := s.Run(t, s.Pod("victim", "memory-hog", []string{"-mib", "64", "-file", "/tmp/cache"}, node.Resources("50m", "16Mi"), node.Resources("400m", "96Mi")))
 	c := s.Cgroups(t)
 	dir := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
@@ -68,7 +68,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	if err := c.Write(t, dir+"/cpu.max.burst", "20000"); err != nil {
 		t.Fatal(err)
 	}
-	look := s.Run(t, s.Watcher("look"))
+	look := s.Run(t, s.HostPod("look"))
 	before := s.settingsInside(t, look)
 	// 16 MiB and nine tenths of the rest, in pages: the kubelet's value, with its quota and weight.
 	for name, want := range map[string]string{"memory.high": strconv.Itoa(88 * mebi), "cpu.max": "40000 100000", "memory.max": strconv.Itoa(96 * mebi)} {
@@ -76,10 +76,10 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 			t.Errorf("%s is %q before, want the kubelet's %q", name, got, want)
 		}
 	}
-	killer := s.Watcher("killer")
+	killer := s.HostPod("killer")
 	killer.Spec.RestartPolicy = corev1.RestartPolicyNever
 	killer.Spec.Containers[0].Image = node.Image(mortal)
-	killer.Spec.Containers[0].Args = []string{node.WatcherRoot, node.WatcherRoot + "/var/lib/" + mortal, node.Group(pod)}
+	killer.Spec.Containers[0].Args = []string{node.HostRoot, node.HostRoot + "/var/lib/" + mortal, node.Group(pod)}
 	s.Create(t, killer)
 	ended := func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
@@ -137,7 +137,7 @@ func rounds(t testing.TB, usual, short int) int {
 // TestKilledAnywhere: the whole agent, killed with SIGKILL at a random moment while it throttles or gives back, leaves nothing that its
 // next start does not put back.
 func TestKilledAnywhere(t *testing.T) {
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	hog := s.hog(t, "hog", "2", nil, nil)
 	before := s.settings(t)
 	s.turn(t, hog, true)
@@ -151,7 +151,7 @@ func TestKilledWithEverything(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	hog := s.hog(t, "hog", "2", node.Resources("50m", "16Mi"), node.Resources("2", "64Mi"))
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU:    resource.MustParse("1"),
@@ -169,7 +169,7 @@ func TestKilledWithEverything(t *testing.T) {
 }
 
 // killed starts an agent so many times, kills it within a while after a group is in its journal, and lets the next start undo what it did.
-func (s site) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
+func (s fixture) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
 	t.Helper()
 	a := s.launcher(t)
 	busy, calm := a.write(t, "rules.yaml", throttleRules), a.write(t, "calm.yaml", calmRules)
@@ -178,7 +178,7 @@ func (s site) killed(t *testing.T, before map[string]string, rounds int, group s
 		p := a.start(t, busy, flags...)
 		s.Eventually(t, "the journal of the first change", func() error {
 			if content, err := os.ReadFile(a.journal()); err != nil || !bytes.Contains(content, []byte(group)) {
-				return fmt.Errorf("%s, %v; the agent says:\n%s", content, err, p.said())
+				return fmt.Errorf("%s, %v; the agent says:\n%s", content, err, p.output())
 			}
 			return nil
 		})
@@ -211,25 +211,25 @@ spec:
   - {name: never, metricRule: {name: cpu_core_numbers, value: 1M}, actionName: calm-down}
 `
 
-// launcher starts agents as processes of the test's own, on the root of a node in namespaces.
-type launcher struct {
-	site
+// agentLauncher starts agents as processes of the test's own, on the root of a node in namespaces.
+type agentLauncher struct {
+	fixture
 	dir, kubeconfig string
 }
 
-func (s site) launcher(t testing.TB) launcher {
+func (s fixture) launcher(t testing.TB) agentLauncher {
 	t.Helper()
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), command, controlplane.ServiceAccount("crane-system", command))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launcher{site: s, dir: t.TempDir(), kubeconfig: kubeconfig}
+	return agentLauncher{fixture: s, dir: t.TempDir(), kubeconfig: kubeconfig}
 }
 
-func (a launcher) journal() string { return filepath.Join(a.dir, "changes.json") }
+func (a agentLauncher) journal() string { return filepath.Join(a.dir, "changes.json") }
 
 // write writes a file beside the journal and returns its path.
-func (a launcher) write(t testing.TB, name, content string) string {
+func (a agentLauncher) write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(a.dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -238,17 +238,17 @@ func (a launcher) write(t testing.TB, name, content string) string {
 	return path
 }
 
-// running is an agent that runs.
-type running struct {
+// agentProcess is an agent that runs.
+type agentProcess struct {
 	cmd  *exec.Cmd
 	log  string
 	done chan error
 }
 
 // start starts an agent with rules of a file.
-func (a launcher) start(t testing.TB, rules string, flags ...string) *running {
+func (a agentLauncher) start(t testing.TB, rules string, flags ...string) *agentProcess {
 	t.Helper()
-	r := &running{log: filepath.Join(a.dir, "agent.log"), done: make(chan error, 1)}
+	r := &agentProcess{log: filepath.Join(a.dir, "agent.log"), done: make(chan error, 1)}
 	log, err := os.Create(r.log)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func (a launcher) start(t testing.TB, rules string, flags ...string) *running {
 	return r
 }
 
-func (r *running) said() string {
+func (r *agentProcess) output() string {
 	content, err := os.ReadFile(r.log)
 	if err != nil {
 		return err.Error()
@@ -275,18 +275,18 @@ func (r *running) said() string {
 }
 
 // end ends the agent by a signal and waits for it.
-func (r *running) end(t testing.TB, signal os.Signal) {
+func (r *agentProcess) end(t testing.TB, signal os.Signal) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(signal); err != nil {
-		t.Fatalf("the agent has ended before: %v\n%s", err, r.said())
+		t.Fatalf("the agent has ended before: %v\n%s", err, r.output())
 	}
 	select {
 	case err := <-r.done:
 		if err != nil && signal != syscall.SIGKILL {
-			t.Errorf("the agent ended: %v\n%s", err, r.said())
+			t.Errorf("the agent ended: %v\n%s", err, r.output())
 		}
 	case <-time.After(time.Minute):
 		_ = r.cmd.Process.Kill()
-		t.Fatalf("the agent does not end\n%s", r.said())
+		t.Fatalf("the agent does not end\n%s", r.output())
 	}
 }

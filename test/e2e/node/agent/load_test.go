@@ -42,7 +42,7 @@ spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
 // left on offer. Load is the whole machine's, whatever else runs there, so that directions are looked at and not sizes; every state that
 // the node is in has to add up.
 func TestElasticFollowsLoad(t *testing.T) {
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	s.leaveBehind(t, elasticMemory)
 	pod := s.Run(t, s.elastic("elastic"))
 	tr := s.record(t)
@@ -103,7 +103,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 }
 
 // gone tells whether a pod is there no more.
-func (s site) gone(t testing.TB, pod *corev1.Pod) error {
+func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	t.Helper()
 	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	switch {
@@ -117,7 +117,7 @@ func (s site) gone(t testing.TB, pod *corev1.Pod) error {
 
 // rises waits until the node shows more memory than at least. Where others on this machine leave no more for as long as that takes, it
 // says so.
-func (d *deployed) rises(t testing.TB, tr *trace, least int64) {
+func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 	t.Helper()
 	// An offer has to be stable for two minutes, and decisions are ten seconds apart.
 	const takes, patience = 4 * time.Minute, 6 * time.Minute
@@ -152,7 +152,7 @@ func (d *deployed) rises(t testing.TB, tr *trace, least int64) {
 }
 
 // waits tells whether the agent holds back what could be offered of memory, or others need as much as before.
-func (d *deployed) waits(ctx context.Context, before *shown) error {
+func (d *deployment) waits(ctx context.Context, before *shown) error {
 	var v struct{ offer, advertised, need float64 }
 	for term, to := range map[string]*float64{"offer": &v.offer, "advertised": &v.advertised, "need": &v.need} {
 		var err error

@@ -22,7 +22,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
 	const mib = 96
 	// The kubelet's value is the request and half of what the limit is above it.
 	ask := func(limit string) corev1.ResourceRequirements {
@@ -32,7 +32,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, ask("256Mi").Requests, ask("256Mi").Limits)
 	reader.Labels = batch()
 	reader = s.Run(t, reader)
-	c, look := s.Cgroups(t), s.Run(t, s.Watcher("look"))
+	c, look := s.Cgroups(t), s.Run(t, s.HostPod("look"))
 	read := func(name string) (string, error) {
 		return c.Read(t, c.Dir("")+strings.TrimPrefix(node.Group(reader), "kubepods")+"/"+name)
 	}
@@ -81,9 +81,9 @@ func TestMemoryOfKubelet(t *testing.T) {
 }
 
 // originalHigh is what the agent's journal has of a pod to be put back to memory.high.
-func (s site) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
+func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
 	t.Helper()
-	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.WatcherRoot+"/var/lib/crane-agent/memory.json")
+	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.HostRoot+"/var/lib/crane-agent/memory.json")
 	if err != nil {
 		return 0, err
 	}

@@ -47,9 +47,9 @@ const (
 	cached, growth, room = 160, 480, 200
 )
 
-// tightNode is a node with an important server, and batch pods: one that has read files, one that grows, one that holds what it has.
-type tightNode struct {
-	site
+// pressureFixture is a node with an important server, and batch pods: one that has read files, one that grows, one that holds what it has.
+type pressureFixture struct {
+	fixture
 	t                            *testing.T
 	cgroups                      *node.Cgroups
 	server, reader, grows, keeps *corev1.Pod
@@ -59,11 +59,11 @@ type tightNode struct {
 	highs map[string]string
 }
 
-func newTightNode(t *testing.T) *tightNode {
+func newPressureFixture(t *testing.T) *pressureFixture {
 	t.Helper()
-	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	// The reader has one such as a kubelet with MemoryQoS sets.
-	n := &tightNode{site: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
+	n := &pressureFixture{fixture: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
 	run := func(name string, args ...string) *corev1.Pod {
 		pod := s.Pod(name, "memory-hog", args, nil, nil)
 		pod.Labels = batch()
@@ -89,17 +89,17 @@ func newTightNode(t *testing.T) *tightNode {
 }
 
 // path is the cgroup of a pod's container.
-func (n *tightNode) path(pod *corev1.Pod) string {
+func (n *pressureFixture) path(pod *corev1.Pod) string {
 	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
 }
 
 // file reads files of a pod's container.
-func (n *tightNode) file(pod *corev1.Pod) func(string) (string, error) {
+func (n *pressureFixture) file(pod *corev1.Pod) func(string) (string, error) {
 	return func(name string) (string, error) { return n.cgroups.Read(n.t, n.path(pod)+"/"+name) }
 }
 
 // used is the memory in use, as the agent measures it.
-func (n *tightNode) used() (int64, error) {
+func (n *pressureFixture) used() (int64, error) {
 	text, err := n.cgroups.Read(n.t, "/proc/meminfo")
 	if err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func (n *tightNode) used() (int64, error) {
 }
 
 // audit is the agent's audit file.
-func (n *tightNode) audit() (out []report.Record, err error) {
+func (n *pressureFixture) audit() (out []report.Record, err error) {
 	text, err := n.Exec(n.t, n.log, "/nodekit", "cgroups", "read", "/state/audit.log")
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func TestMemoryPressure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	n := newTightNode(t)
+	n := newPressureFixture(t)
 	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--collect-interval=2s")
 	var used int64
 	n.Eventually(t, "use of memory", func() (err error) {
@@ -174,14 +174,14 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// sight is what was seen of a node until somebody was evicted.
-type sight struct {
+// observedPressure is what was seen of a node until somebody was evicted.
+type observedPressure struct {
 	grace               int64
 	node, reader, grows string
 }
 
 // watch looks on until the pod that grows is evicted.
-func (n *tightNode) watch(graces <-chan int64) (s sight) {
+func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 	n.t.Helper()
 	n.Eventually(n.t, "an eviction", func() error {
 		select {
@@ -207,7 +207,7 @@ func (n *tightNode) watch(graces <-chan int64) (s sight) {
 }
 
 // calmAgain waits until nothing is left of what was done, and looks whether the others are as they were.
-func (n *tightNode) calmAgain() {
+func (n *pressureFixture) calmAgain() {
 	n.t.Helper()
 	others := []*corev1.Pod{n.server, n.reader, n.keeps}
 	n.Eventually(n.t, "the node is calm", func() error {
@@ -243,7 +243,7 @@ func (n *tightNode) calmAgain() {
 }
 
 // records waits until the audit file tells of the end.
-func (n *tightNode) records() (out []report.Record) {
+func (n *pressureFixture) records() (out []report.Record) {
 	n.t.Helper()
 	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
 		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r report.Record) bool { return r.Action == report.Untaint }) {
@@ -255,7 +255,7 @@ func (n *tightNode) records() (out []report.Record) {
 }
 
 // tellsInOrder: the rule, the files, the eviction, the end of the rule, and what was given back; of nobody but who was meant.
-func (n *tightNode) tellsInOrder(records []report.Record) {
+func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	n.t.Helper()
 	first := func(what string, match func(*report.Record) bool) time.Time {
 		i := slices.IndexFunc(records, func(r report.Record) bool { return match(&r) })

@@ -34,9 +34,9 @@ metadata: {name: make-room}
 spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}, eviction: {terminationGracePeriodSeconds: 1}}
 ` + batchMakesRoom
 
-// swappingNode is a node with swap, of which a pod has some that does nothing.
-type swappingNode struct {
-	*deployed
+// swapFixture is a node with swap, of which a pod has some that does nothing.
+type swapFixture struct {
+	*deployment
 	cgroups      *node.Cgroups
 	idle, reader *corev1.Pod
 }
@@ -45,7 +45,7 @@ type swappingNode struct {
 type nodeMemory struct{ total, used, swapped, use float64 }
 
 // memory reads it.
-func (n *swappingNode) memory(ctx context.Context) (m nodeMemory, err error) {
+func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 	for series, to := range map[string]*float64{
 		"crane_agent_node_memory_bytes": &m.total, "crane_agent_node_memory_usage_bytes": &m.used, "crane_agent_node_memory_swapped_bytes": &m.swapped,
 		`crane_agent_elastic_memory_bytes{term="use"}`: &m.use,
@@ -58,7 +58,7 @@ func (n *swappingNode) memory(ctx context.Context) (m nodeMemory, err error) {
 }
 
 // file reads a number from a file of a pod's container.
-func (n *swappingNode) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
+func (n *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
 	t.Helper()
 	text, err := n.cgroups.Read(t, n.path(pod)+"/"+name)
 	if err != nil {
@@ -67,7 +67,7 @@ func (n *swappingNode) file(t testing.TB, pod *corev1.Pod, name string) (int64, 
 	return strconv.ParseInt(text, 10, 64)
 }
 
-func (n *swappingNode) path(pod *corev1.Pod) string {
+func (n *swapFixture) path(pod *corev1.Pod) string {
 	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
 }
 
@@ -78,13 +78,13 @@ func TestMemoryWithSwap(t *testing.T) {
 		t.Skip("an emulated machine takes minutes")
 	}
 	const swap, held, out = 192, 96, 40
-	s := start(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
 	run := func(name string, ask, limit corev1.ResourceList, args ...string) *corev1.Pod {
 		pod := s.Pod(name, "memory-hog", args, ask, limit)
 		pod.Labels = batch()
 		return s.Run(t, pod)
 	}
-	n := &swappingNode{
+	n := &swapFixture{
 		idle:   run("idle", node.Resources("", "512Mi"), node.Resources("", "768Mi"), "-mib", strconv.Itoa(held)),
 		reader: run("reader", nil, nil, "-mib", strconv.Itoa(held), "-file", "/tmp/cache"),
 	}
@@ -102,7 +102,7 @@ func TestMemoryWithSwap(t *testing.T) {
 		}
 		return nil
 	})
-	n.deployed = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--collect-interval=2s")
+	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--collect-interval=2s")
 	before := n.settled(t, 0)
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
 		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
@@ -141,7 +141,7 @@ func TestMemoryWithSwap(t *testing.T) {
 
 // settled returns what the agent says of the node when so much is in swap and ten looks in a row have shown that elastic resources leave that
 // to others as well.
-func (n *swappingNode) settled(t testing.TB, swapped float64) (m nodeMemory) {
+func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	t.Helper()
 	const slack = 24 * mebi // less than what is swapped out
 	good := 0
@@ -163,7 +163,7 @@ func (n *swappingNode) settled(t testing.TB, swapped float64) (m nodeMemory) {
 }
 
 // undisturbed looks on for a while: nobody is evicted or held down.
-func (n *swappingNode) undisturbed(t testing.TB, long time.Duration) {
+func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < long; {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {

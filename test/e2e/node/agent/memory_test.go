@@ -48,7 +48,7 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{Machine: true, Cgroup: 2})
+	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	const mib = 96
 	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, nil, nil)
 	reader.Labels = batch()
@@ -89,7 +89,7 @@ func TestMemory(t *testing.T) {
 }
 
 // kill ends the agent with SIGKILL on a node with cgroup version 2.
-func (d *deployed) kill(t testing.TB, c *node.Cgroups) {
+func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 	t.Helper()
 	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func (d *deployed) kill(t testing.TB, c *node.Cgroups) {
 }
 
 // dropRule deletes a NodeQOS.
-func (s site) dropRule(t testing.TB, name string) {
+func (s fixture) dropRule(t testing.TB, name string) {
 	t.Helper()
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))

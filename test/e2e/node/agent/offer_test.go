@@ -144,7 +144,7 @@ type trace struct {
 }
 
 // record begins a trace, whose every state is judged, and which the end of the test reads.
-func (s site) record(t testing.TB) *trace {
+func (s fixture) record(t testing.TB) *trace {
 	t.Helper()
 	// Longer than any test: else it ends at random.
 	w, err := s.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name(), TimeoutSeconds: new(int64(3600))})
@@ -230,7 +230,7 @@ func (tr *trace) len() int {
 }
 
 // await waits until what the node shows is as wanted.
-func (s site) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
+func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
 	t.Helper()
 	s.Eventually(t, what, func() (err error) {
 		if found, err = tr.last(); err == nil && !ok(found) {
@@ -243,7 +243,7 @@ func (s site) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) 
 
 // leaveBehind makes the node look as an agent that has ended just now leaves it: with what pods hold, a core and some memory, and all of
 // its memory on offer before. What grows in minutes is there at once.
-func (s site) leaveBehind(t testing.TB, memory string) {
+func (s fixture) leaveBehind(t testing.TB, memory string) {
 	t.Helper()
 	all := s.object(t).Status.Allocatable[corev1.ResourceMemory]
 	text, err := json.Marshal(map[string]any{
@@ -258,13 +258,13 @@ func (s site) leaveBehind(t testing.TB, memory string) {
 }
 
 // showNothing sets the resources to 0, as a kubelet does at its start that takes its node for a new one.
-func (s site) showNothing(t testing.TB) {
+func (s fixture) showNothing(t testing.TB) {
 	t.Helper()
 	s.show(t, "0", "0", map[string]string{})
 }
 
 // show writes what the node shows.
-func (s site) show(t testing.TB, cpu, memory string, annotations map[string]string) {
+func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]string) {
 	t.Helper()
 	list := map[corev1.ResourceName]string{ensurancev1alpha1.ResourceReclaimedCPU: cpu, ensurancev1alpha1.ResourceReclaimedMemory: memory}
 	patch, err := json.Marshal(map[string]any{
@@ -279,7 +279,7 @@ func (s site) show(t testing.TB, cpu, memory string, annotations map[string]stri
 }
 
 // object is the Node.
-func (s site) object(t testing.TB) *corev1.Node {
+func (s fixture) object(t testing.TB) *corev1.Node {
 	t.Helper()
 	node, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
@@ -289,7 +289,7 @@ func (s site) object(t testing.TB) *corev1.Node {
 }
 
 // metric is a series of the agent.
-func (d *deployed) metric(ctx context.Context, series string) (float64, error) {
+func (d *deployment) metric(ctx context.Context, series string) (float64, error) {
 	text, err := harness.Get(ctx, "http://"+d.pod.Status.PodIP+":8081/metrics")
 	if err != nil {
 		return 0, err

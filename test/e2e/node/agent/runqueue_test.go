@@ -32,7 +32,7 @@ spec:
 // TestRunQueueWait: with the component that gives it the host's process IDs, an agent measures how long threads of a pod wait for a CPU, and
 // rules act on that.
 func TestRunQueueWait(t *testing.T) {
-	s := start(t, node.Options{})
+	s := newFixture(t, node.Options{})
 	// Twice as many as there are CPUs: together they wait for as long as half of them would.
 	threads := 2 * max(runtime.NumCPU(), 2)
 	hog := s.hog(t, "hog", strconv.Itoa(threads), nil, nil)
@@ -55,7 +55,7 @@ func TestRunQueueWait(t *testing.T) {
 }
 
 // component returns what a component of config/ makes of a DaemonSet.
-func (s site) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
+func (s fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
 	t.Helper()
 	content, err := config.Components.ReadFile("components/" + name + "/kustomization.yaml")
 	if err != nil {

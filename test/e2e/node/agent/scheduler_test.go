@@ -51,7 +51,7 @@ func configMap(t testing.TB, dir, name, key string) string {
 
 // schedule runs crane-scheduler beside the cluster's own, with the configuration of config/crane-scheduler and the rights of config/rbac,
 // for the length of the test. Zones are asked about first, so that a pod that waits says so also where the node is full as well.
-func (s site) schedule(t testing.TB) {
+func (s fixture) schedule(t testing.TB) {
 	t.Helper()
 	binary, dir := node.Binary(t, scheduler), t.TempDir()
 	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "config.yaml")
@@ -96,7 +96,7 @@ func (s site) schedule(t testing.TB) {
 }
 
 // whole is a pod that crane-scheduler is to place, with that many CPUs of one zone.
-func (s site) whole(name string, cpus int) *corev1.Pod {
+func (s fixture) whole(name string, cpus int) *corev1.Pod {
 	list := node.Resources(fmt.Sprint(cpus), "64Mi")
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
 	pod.Spec.NodeName, pod.Spec.SchedulerName = "", scheduler
@@ -118,7 +118,7 @@ const keptMemory = 164 << 20
 
 // tells waits until the NodeResourceTopology says that the kubelet keeps these CPUs, which leaves so many of each zone, and that it keeps
 // memory of one zone; pods can have as much of all zones' memory as of the node's.
-func (s site) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
+func (s fixture) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
 	s.Eventually(t, "the zones of the node", func() error {
 		nrt, err := s.topology(t)
@@ -165,7 +165,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	// Zone node1 is reserved, so that one pod fits on the smallest machine and a second does not.
 	half := all / 2
 	own, reserved := cpus(0, half-1), cpus(half, all-1)
-	s := start(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true, OwnCertificate: true, Restart: true})
+	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true, OwnCertificate: true, Restart: true})
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.settings(t)
 	set := s.daemonSet(t, cpuManager()...)
@@ -207,7 +207,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 }
 
 // reconfigure lets the kubelet keep other CPUs than before, and memory of the second zone, and starts it anew.
-func (s site) reconfigure(t testing.TB, before, now numa.CPUSet) {
+func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	t.Helper()
 	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
 	if err != nil || len(files) != 1 {

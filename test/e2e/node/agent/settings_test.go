@@ -30,7 +30,7 @@ func changeable() []string {
 
 // settings reads all of them, of every pod and container of a node in namespaces, by their path. The groups of QoS classes above the
 // pods are the kubelet's to change.
-func (s site) settings(t testing.TB) map[string]string {
+func (s fixture) settings(t testing.TB) map[string]string {
 	t.Helper()
 	base := s.Path("/sys/fs/cgroup")
 	found := map[string]string{}
@@ -50,9 +50,9 @@ func (s site) settings(t testing.TB) map[string]string {
 }
 
 // settingsInside are those of a node in a virtual machine, by their path below kubepods, as a Watcher sees them.
-func (s site) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
+func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
 	t.Helper()
-	all := s.walk(t, watcher, node.WatcherRoot+"/sys/fs/cgroup/kubepods", changeable()...)
+	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", changeable()...)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
 	if len(all) == 0 {
 		t.Fatal("a node without settings of pods")
@@ -72,7 +72,7 @@ func changes(before, now map[string]string) []string {
 }
 
 // awaitAsBefore waits until every setting is as it was.
-func (s site) awaitAsBefore(t testing.TB, before map[string]string) {
+func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	t.Helper()
 	s.Eventually(t, "every setting is as before", func() error {
 		if c := changes(before, s.settings(t)); len(c) > 0 {
@@ -83,7 +83,7 @@ func (s site) awaitAsBefore(t testing.TB, before map[string]string) {
 }
 
 // file is a file of a container's cgroup on a node in namespaces, as seen from here.
-func (s site) file(controller, name string, pod *corev1.Pod) string {
+func (s fixture) file(controller, name string, pod *corev1.Pod) string {
 	if s.Cgroup() != 1 {
 		controller = ""
 	}
@@ -91,13 +91,13 @@ func (s site) file(controller, name string, pod *corev1.Pod) string {
 }
 
 // awaitThrottled waits until the pod's container has a limit that it had not, and the kernel has held it down by that.
-func (s site) awaitThrottled(t testing.TB, pod *corev1.Pod) {
+func (s fixture) awaitThrottled(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	s.awaitHeldDown(t, s.Cgroups(t), pod)
 }
 
 // awaitHeldDown is awaitThrottled where the test has the node's cgroups.
-func (s site) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
+func (s fixture) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
 	t.Helper()
 	first := int64(-1)
 	s.Eventually(t, pod.Name+" is throttled", func() error {

@@ -19,12 +19,12 @@ func TestThrottleWithSystemd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
-	s := start(t, node.Options{CgroupDriver: realnode.Systemd})
+	s := newFixture(t, node.Options{CgroupDriver: realnode.Systemd})
 	// It is busy all the time: at its least limit a program that is to turn it off would take minutes in its group.
 	hog := s.Pod("hog", "cpu-hog", []string{"-threads", "1"}, nil, nil)
 	hog.Labels = batch()
 	hog = s.Run(t, hog)
-	cgroups, system := s.Cgroups(t), s.Run(t, s.Watcher("system"))
+	cgroups, system := s.Cgroups(t), s.Run(t, s.HostPod("system"))
 	s.apply(t, throttleRules)
 	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
 	s.awaitHeldDown(t, cgroups, hog)

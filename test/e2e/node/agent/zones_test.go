@@ -28,7 +28,7 @@ type kernelZone struct {
 }
 
 // kernelZones reads the zones of a node, and the threads of each CPU's core, from a pod that runs the program cgroups.
-func (s site) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
+func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
 	t.Helper()
 	set := func(text string) numa.CPUSet {
 		out, err := numa.ParseCPUSet(text)
@@ -71,7 +71,7 @@ func (s site) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, si
 }
 
 // walk reads all files of these names below a directory of the pod, by their path below it.
-func (s site) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
+func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	s.Eventually(t, "files below "+dir, func() error {
@@ -94,7 +94,7 @@ func TestRealZones(t *testing.T) {
 		reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
 		evicts                      = 100 << 20        // below which the kubelet does
 	)
-	s := start(t, node.Options{
+	s := newFixture(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
 	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
@@ -178,7 +178,7 @@ func TestRealZones(t *testing.T) {
 }
 
 // asTheKernel: zones, distances and memory are those of the kernel, and its memory is all that the kubelet has found.
-func (s site) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
+func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
 	t.Helper()
 	if len(nrt.Zones) != len(kernel) {
 		t.Fatalf("%d zones, want %d: %+v", len(nrt.Zones), len(kernel), nrt)

@@ -28,15 +28,15 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// lifeEnv holds what a process of this program does that is to be killed.
-const lifeEnv = "CRANE_AGENT_TEST_LIFE"
+// scenarioEnv holds what a process of this program does that is to be killed.
+const scenarioEnv = "CRANE_AGENT_TEST_LIFE"
 
 func main() {
 	err := errors.New("want the root of a node, a directory and a container's cgroup")
-	if text := os.Getenv(lifeEnv); text != "" {
-		err = live(text)
+	if text := os.Getenv(scenarioEnv); text != "" {
+		err = runScenario(text)
 	} else if len(os.Args) == 4 {
-		err = killed(context.Background(), life{Root: os.Args[1], Group: os.Args[3]}, os.Args[2], os.Stdout)
+		err = runAll(context.Background(), scenario{Root: os.Args[1], Group: os.Args[3]}, os.Args[2], os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mortal:", err)
@@ -44,8 +44,8 @@ func main() {
 	}
 }
 
-// killed lives all lives, of cpu and where the kernel can of memory, each for one write more than the one before.
-func killed(ctx context.Context, l life, dir string, out io.Writer) error {
+// runAll lives all lives, of cpu and where the kernel can of memory, each for one write more than the one before.
+func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	layout, err := cgroup.Detect(host.Root(l.Root))
 	if err != nil {
 		return fmt.Errorf("look at cgroups: %w", err)
@@ -56,12 +56,12 @@ func killed(ctx context.Context, l life, dir string, out io.Writer) error {
 	l.Journal = filepath.Join(dir, "changes.json")
 	deaths, held := 0, 0
 	for _, l.Memory = range []bool{false, true} {
-		if _, can := layout.Reclaim(l.Group); l.Memory && !can {
+		if _, can := layout.ReclaimFile(l.Group); l.Memory && !can {
 			continue
 		}
-		for _, l.After = range []bool{false, true} {
+		for _, l.DieAfter = range []bool{false, true} {
 			for l.Writes = 0; ; l.Writes++ {
-				died, left, err := l.once(ctx, layout, out)
+				died, left, err := l.runOnce(ctx, layout, out)
 				if err != nil {
 					return err
 				}
@@ -78,18 +78,18 @@ func killed(ctx context.Context, l life, dir string, out io.Writer) error {
 	return err
 }
 
-// once lives one life and undoes it. left is the number of settings that were others than before.
-func (l life) once(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, left int, err error) {
-	before, err := settings(layout, l.Group)
+// runOnce lives one life and undoes it. left is the number of settings that were others than before.
+func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, left int, err error) {
+	before, err := readSettings(layout, l.Group)
 	if err != nil {
 		return false, 0, err
 	}
-	died, file, err := l.run(ctx)
+	died, file, err := l.runProcess(ctx)
 	if err != nil {
 		return false, 0, err
 	}
 	changed := func() (n int, err error) {
-		now, err := settings(layout, l.Group)
+		now, err := readSettings(layout, l.Group)
 		for path, value := range before {
 			if now[path] != value {
 				n, err = n+1, errors.Join(err, fmt.Errorf("%s: %s, was %s", path, now[path], value))
@@ -103,13 +103,13 @@ func (l life) once(ctx context.Context, layout cgroup.Layout, out io.Writer) (di
 	}
 	left, _ = changed()
 	when := "before"
-	if l.After {
+	if l.DieAfter {
 		when = "after"
 	}
 	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, left); err != nil {
 		return true, left, err
 	}
-	_, journal, err := l.open(act.KernelFiles{})
+	_, journal, err := l.openJournal(act.KernelFileWriter{})
 	if err != nil {
 		return true, left, err
 	}
@@ -121,14 +121,14 @@ func (l life) once(ctx context.Context, layout cgroup.Layout, out io.Writer) (di
 	return true, left, errors.Join(err, not, os.RemoveAll(l.Journal))
 }
 
-// run lives the life in a process of its own and tells whether that ended by SIGKILL, and at which file.
-func (l life) run(ctx context.Context) (died bool, file string, err error) {
+// runProcess lives the life in a process of its own and tells whether that ended by SIGKILL, and at which file.
+func (l scenario) runProcess(ctx context.Context) (died bool, file string, err error) {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return false, "", fmt.Errorf("life: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env = append(os.Environ(), lifeEnv+"="+string(text))
+	cmd.Env = append(os.Environ(), scenarioEnv+"="+string(text))
 	var said, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &problem
 	err = cmd.Run()
@@ -144,15 +144,15 @@ func (l life) run(ctx context.Context) (died bool, file string, err error) {
 	return false, "", nil
 }
 
-// settings are what a container's group and its pod's hold, by file.
-func settings(layout cgroup.Layout, group string) (map[string]string, error) {
+// readSettings are what a container's group and its pod's hold, by file.
+func readSettings(layout cgroup.Layout, group string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, g := range []string{group, filepath.Dir(group)} {
 		for _, name := range []string{
 			cgroup.FileMax, cgroup.FileMaxBurst, cgroup.FileWeight, cgroup.FileIdle, cgroup.FileHigh, cgroup.FileMemory, cgroup.FileCPUs,
 			cgroup.FileQuotaV1, cgroup.FilePeriodV1, cgroup.FileBurstV1, cgroup.FileSharesV1, cgroup.FileMemoryV1,
 		} {
-			path, err := layout.Setting(g, name)
+			path, err := layout.SettingFile(g, name)
 			if err != nil {
 				continue // It is of the other version.
 			}

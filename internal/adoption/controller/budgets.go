@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
+	shared "crane.io/crane/internal/adoption/targetsnapshot"
+)
+
+// loadBudgets enters into the book, once, what the annotations of all workloads say: a leader that has just begun must not hand out
+// budgets that are spent.
+func (r *Reconciler) loadBudgets(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.budgetsLoaded {
+		return nil
+	}
+	err := shared.LoadBudgets(ctx, r.budgets, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+		return newList(r.Client.Scheme(), kind)
+	})
+	if err != nil {
+		return err
+	}
+	r.budgetsLoaded = true
+	return nil
+}
+
+func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.ObjectList, error) {
+	object, err := scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+	}
+	list, ok := object.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("listing %s: %T is no list", kind.Kind, object)
+	}
+	return list, nil
+}
+
+// typesWithState tells, from the cache, of which types something is written down on a target.
+func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) map[analysisv1alpha1.AnalysisType]bool {
+	out := map[analysisv1alpha1.AnalysisType]bool{}
+	kind, ok := shared.SupportedKind(key.Group, key.Kind)
+	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
+		return out // It is gone, or its event comes.
+	}
+	for what, annotation := range shared.StateAnnotations() {
+		_, out[what] = kind.Object.GetAnnotations()[annotation]
+	}
+	return out
+}
+
+func (r *Reconciler) workloadsUnderWay() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return float64(r.budgets.UnderWay())
+}
+
+func (r *Reconciler) breakerOpen() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if open, _, _ := r.budgets.BreakerState(r.Settings.Policy, r.Clock.Now()); open {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,68 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/pkg/adoption"
+)
+
+const (
+	// causeNodeCapacity is the cause for which the API server refuses a resize that is more than the node has, whoever else is on it; older
+	// ones say so in words alone.
+	causeNodeCapacity, textNodeCapacity = metav1.CauseType("NodeCapacity"), "enough allocatable"
+	// refusalTTL is how long a refusal is believed, maxRefusals how many are: what is forgotten is asked again.
+	refusalTTL  = 10 * time.Minute
+	maxRefusals = 10_000
+)
+
+// refusals remembers which pods could never be given a size in place, because the API server has said so: such a pod keeps its
+// size, so that nothing in it tells of the refusal.
+type refusals struct {
+	mu    sync.Mutex
+	byPod map[types.UID]refusal
+}
+
+type refusal struct {
+	size   adoption.Size
+	reason string
+	at     time.Time
+}
+
+// record remembers a refusal for lack of room for good. Other refusals, as of a quota, would refuse a new pod as well.
+func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
+	if !apierrors.HasStatusCause(err, causeNodeCapacity) && !strings.Contains(err.Error(), textNodeCapacity) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byPod == nil || len(r.byPod) >= maxRefusals {
+		r.byPod = map[types.UID]refusal{}
+	}
+	r.byPod[types.UID(c.UID)] = refusal{c.To, "the API server says that its node can never give it " + c.To.String(), now}
+}
+
+// mark marks the pods of which a refusal is remembered.
+func (r *refusals) mark(pods []adoption.Pod, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range pods {
+		uid := types.UID(pods[i].UID)
+		one, known := r.byPod[uid]
+		switch {
+		case !known:
+		case now.Sub(one.at) > refusalTTL:
+			delete(r.byPod, uid)
+		default:
+			pods[i].Refused, pods[i].RefusedSize = one.reason, one.size
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package targetindex finds the targets of Recommendations, and the Recommendations of a target. The controllers around
+// Recommendations share it, and the one index in the cache that it needs; it decides nothing and writes nothing.
+package targetindex
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+)
+
+// Index is the field by which the cache finds the Recommendations of a target.
+const Index = "spec.targetRef"
+
+// Key names a target whatever the version of its API: one object is served under several.
+type Key struct{ Group, Kind, Namespace, Name string }
+
+// KeyOf is the key of a reference.
+func KeyOf(ref corev1.ObjectReference) Key {
+	return Key{Group: GroupOf(ref.APIVersion), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+}
+
+// String is the key's value in the index.
+func (k Key) String() string { return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name }
+
+// GroupOf is the group of an apiVersion; what does not parse is its own group.
+func GroupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return apiVersion
+	}
+	return gv.Group
+}
+
+// IndexValues are the values of a Recommendation in the index.
+func IndexValues(o client.Object) []string {
+	rec, ok := o.(*analysisv1alpha1.Recommendation)
+	if !ok {
+		return nil
+	}
+	return []string{KeyOf(rec.Spec.TargetRef).String()}
+}
+
+// AddIndex adds the index, once for all who look things up by it.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, Index, IndexValues); err != nil {
+		return fmt.Errorf("indexing recommendations by target: %w", err)
+	}
+	return nil
+}
+
+// ListRecommendations are those of a target, in any order.
+func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]analysisv1alpha1.Recommendation, error) {
+	var list analysisv1alpha1.RecommendationList
+	if err := reader.List(ctx, &list, client.MatchingFields{Index: key.String()}); err != nil {
+		return nil, fmt.Errorf("listing the recommendations of %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)
+	}
+	return list.Items, nil
+}
+
+// Find reads a target: whole, from the cache, where its kind is watched; else its metadata from the API server.
+func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectReference) (client.Object, error) {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("apiVersion of the target: %w", err)
+	}
+	gvk := gv.WithKind(ref.Kind)
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	for _, kind := range workload.WatchedKinds() {
+		if kind.GVK != gvk {
+			continue
+		}
+		obj := kind.Object
+		if err := cached.Get(ctx, key, obj); err == nil {
+			return obj, nil
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, err)
+		}
+		break // The cache may be behind: ask the API server before anything is concluded from it.
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(gvk)
+	if err := live.Get(ctx, key, obj); err != nil {
+		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, err)
+	}
+	return obj, nil
+}

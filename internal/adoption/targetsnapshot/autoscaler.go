@@ -1,0 +1,123 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/adoption"
+)
+
+// targetAutoscaler is the autoscaler of a target as far as it has a say in what is adopted.
+type targetAutoscaler struct {
+	// name of the HorizontalPodAutoscaler that has a say; empty for none.
+	name string
+	// object is the EffectiveHorizontalPodAutoscaler that it is made of, and targets are its shares of requests; nil and empty
+	// where it is not Crane's.
+	object  *unstructured.Unstructured
+	targets []adoption.Target
+}
+
+// readAutoscaler finds the autoscaler that acts on the share of a request, or, for replicas, any.
+func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, of analysisv1alpha1.AnalysisType) error {
+	var list autoscalingv2.HorizontalPodAutoscalerList
+	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
+		return fmt.Errorf("listing the autoscalers of %s: %w", s.Object.GetNamespace(), err)
+	}
+	s.autoscaler = targetAutoscaler{}
+	for i := range list.Items {
+		ref := list.Items[i].Spec.ScaleTargetRef
+		one := workload.AutoscalerOf(&list.Items[i])
+		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
+			continue
+		}
+		if s.autoscaler.name != "" { // Of two nobody knows which acts.
+			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name}
+			return nil
+		}
+		s.autoscaler.name = one.Name
+		if of != analysisv1alpha1.AnalysisTypeResource || one.Owner == "" {
+			continue
+		}
+		if err := l.readEffectiveHPA(ctx, s, one.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readEffectiveHPA reads the EffectiveHorizontalPodAutoscaler that says what the targets are.
+func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot, name string) error {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(autoscalingv1alpha1.GroupVersion.WithKind("EffectiveHorizontalPodAutoscaler"))
+	err := l.Live.Get(ctx, client.ObjectKey{Namespace: s.Object.GetNamespace(), Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil // Its HorizontalPodAutoscaler is about to go too.
+	}
+	if err != nil {
+		return fmt.Errorf("reading EffectiveHorizontalPodAutoscaler %s/%s: %w", s.Object.GetNamespace(), name, err)
+	}
+	if o.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	for _, t := range (workload.Autoscaler{Metrics: decodeMetrics(o)}).UtilizationTargets() {
+		s.autoscaler.targets = append(s.autoscaler.targets, adoption.Target{
+			Container: t.Container, Memory: t.Resource == corev1.ResourceMemory, Percent: t.Percent,
+		})
+	}
+	if len(s.autoscaler.targets) > 0 {
+		s.autoscaler.object = o
+	}
+	return nil
+}
+
+// decodeMetrics are the metrics of an autoscaler; none where they cannot be read, for then they cannot be changed either, and it counts
+// as somebody else's.
+func decodeMetrics(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
+	var spec struct {
+		Metrics []autoscalingv2.MetricSpec `json:"metrics"`
+	}
+	raw, _, err := unstructured.NestedMap(o.Object, "spec")
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec) != nil {
+		return nil
+	}
+	return spec.Metrics
+}
+
+// blockReason says why what is recommended must not be brought to a target with such an autoscaler.
+func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation) BlockReason {
+	switch {
+	case a.name == "":
+		return BlockReason{}
+	case of != analysisv1alpha1.AnalysisTypeResource:
+		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s sets the replicas of the workload", a.name)}
+	case a.object == nil:
+		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s acts on the share of a request that would change, "+
+			"and its target is not Crane's to change with it; so neither is applied", a.name)}
+	}
+	text := rec.Annotations[analysisv1alpha1.AnnotationScalePoint]
+	if text == "" {
+		return BlockReason{}
+	}
+	var point scalePoint
+	if err := json.Unmarshal([]byte(text), &point); err != nil {
+		return BlockReason{ReasonNotApplicable, fmt.Sprintf("annotation %s of the recommendation: %v", analysisv1alpha1.AnnotationScalePoint, err)}
+	}
+	if point.Name != a.object.GetName() {
+		return BlockReason{ReasonNotApplicable, fmt.Sprintf("the recommendation was decided with autoscaler %s, and the workload has %s now", point.Name, a.object.GetName())}
+	}
+	return BlockReason{}
+}

@@ -1,0 +1,38 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// TestContent: what is written is what Wanted reads, sidecars and limits included.
+func TestContent(t *testing.T) {
+	cpu, memory, limit := series.MilliCPU(250), series.Bytes(100<<20), series.Bytes(300<<20)
+	size := adoption.Size{Containers: map[string]rightsize.Resources{
+		"app": {CPURequest: &cpu, MemoryRequest: &memory, MemoryLimit: &limit}, "proxy": {CPURequest: &cpu},
+	}}
+	spec := &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy"}}, Containers: []corev1.Container{{Name: "app"}, {Name: "other"}}}
+	value, info, err := EncodeSize("Deployment", spec, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DesiredSize(recommended(value, info))
+	if err != nil || !got.Equal(size) {
+		t.Errorf("%s, %v, want %s", got, err, size)
+	}
+	if !strings.Contains(info, `"initContainers":[{"name":"proxy"`) || strings.Contains(info, "other") {
+		t.Error(info)
+	}
+	if _, info, err := EncodeSize("CronJob", spec, size); err != nil || !strings.HasPrefix(info, `{"spec":{"jobTemplate":{"spec":{"template":`) {
+		t.Errorf("%s, %v", info, err)
+	}
+}

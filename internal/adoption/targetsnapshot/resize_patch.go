@@ -1,0 +1,75 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+)
+
+// jsonObject is JSON in the making.
+type jsonObject = map[string]any
+
+// ResizePatch is the body of a server-side apply to the subresource resize of a pod: the new resources, and the UID and the
+// version that the pod has to have.
+func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
+	spec := jsonObject{}
+	for _, part := range []struct {
+		key  string
+		list []corev1.Container
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+		var list []any
+		for i := range part.list {
+			if r, ok := to.Containers[part.list[i].Name]; ok && len(FormatResources(r)) > 0 {
+				list = append(list, jsonObject{"name": part.list[i].Name, "resources": FormatResources(r)})
+			}
+		}
+		if len(list) > 0 {
+			spec[part.key] = list
+		}
+	}
+	out := &unstructured.Unstructured{Object: jsonObject{"spec": spec}}
+	out.SetAPIVersion("v1")
+	out.SetKind("Pod")
+	out.SetNamespace(pod.Namespace)
+	out.SetName(pod.Name)
+	out.SetUID(pod.UID)
+	out.SetResourceVersion(pod.ResourceVersion)
+	return out
+}
+
+// TemplatePatch is the pod template with the new resources, as it stands in spec.template of an apply or a merge.
+func TemplatePatch(spec *corev1.PodSpec, to adoption.Size) map[string]any {
+	pod := &corev1.Pod{Spec: *spec}
+	containers, _, _ := unstructured.NestedMap(ResizePatch(pod, to).Object, "spec") // It was made a map above.
+	return jsonObject{"spec": containers}
+}
+
+// FormatResources are requests and limits in their written form; what is absent is left out.
+func FormatResources(r rightsize.Resources) map[string]any {
+	requests, limits := jsonObject{}, jsonObject{}
+	if r.CPURequest != nil {
+		requests["cpu"] = rightsize.FormatCPU(*r.CPURequest)
+	}
+	if r.MemoryRequest != nil {
+		requests["memory"] = rightsize.FormatMemory(*r.MemoryRequest)
+	}
+	if r.CPULimit != nil {
+		limits["cpu"] = rightsize.FormatCPU(*r.CPULimit)
+	}
+	if r.MemoryLimit != nil {
+		limits["memory"] = rightsize.FormatMemory(*r.MemoryLimit)
+	}
+	out := jsonObject{}
+	if len(requests) > 0 {
+		out["requests"] = requests
+	}
+	if len(limits) > 0 {
+		out["limits"] = limits
+	}
+	return out
+}

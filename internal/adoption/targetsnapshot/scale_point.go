@@ -1,0 +1,61 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/recommend/resource"
+)
+
+// SizingAutoscaler is what acts on the utilisation of a workload's requests, as package resource looks at it; nil where nothing does.
+func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarget) *resource.Autoscaler {
+	if len(targets) == 0 {
+		return nil
+	}
+	out := &resource.Autoscaler{Name: a.Name, Owned: a.Owner != ""}
+	for _, t := range targets {
+		out.Targets = append(out.Targets, resource.Target{
+			Memory: t.Resource == corev1.ResourceMemory, Container: t.Container, Percent: t.Percent,
+		})
+	}
+	return out
+}
+
+// scalePoint is the annotation of that name.
+type scalePoint struct {
+	Kind    string            `json:"kind"`
+	Name    string            `json:"name"`
+	Targets []scalePointShift `json:"targets"`
+}
+
+// scalePointShift is a target that moves, in percent of the request.
+type scalePointShift struct {
+	Resource  corev1.ResourceName `json:"resource"`
+	Container string              `json:"container,omitempty"`
+	From      int32               `json:"from"`
+	To        int32               `json:"to"`
+}
+
+// EncodeScalePoint writes the targets of an EffectiveHorizontalPodAutoscaler that change together with the requests, as AnnotationScalePoint
+// holds them.
+func EncodeScalePoint(owner string, moves []resource.TargetChange) (string, error) {
+	point := scalePoint{Kind: "EffectiveHorizontalPodAutoscaler", Name: owner}
+	for _, m := range moves {
+		of := corev1.ResourceCPU
+		if m.Memory {
+			of = corev1.ResourceMemory
+		}
+		point.Targets = append(point.Targets, scalePointShift{Resource: of, Container: m.Container, From: m.Percent, To: m.To})
+	}
+	raw, err := json.Marshal(point)
+	if err != nil {
+		return "", fmt.Errorf("encoding the scale point: %w", err)
+	}
+	return string(raw), nil
+}

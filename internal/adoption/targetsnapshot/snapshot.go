@@ -1,0 +1,225 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/adoption"
+)
+
+// pageSize is how many pods are listed at once.
+const pageSize = 500
+
+// TargetSnapshot is a target as one look sees it, read from the API server: what a cache shows may be older than what was done.
+type TargetSnapshot struct {
+	Kind workload.WatchedKind
+	// Object is the target; Pods are those of it that have not ended.
+	Object client.Object
+	Pods   []corev1.Pod
+
+	podSpec *corev1.PodSpec
+	// selector of its pods; nil where it keeps none running.
+	selector *metav1.LabelSelector
+	replicas *int32
+	// desiredReplicas is how many pods there shall be.
+	desiredReplicas   int32
+	rolloutInProgress bool
+	terminating       bool
+	optedOut          bool
+
+	disruptionsAllowed int
+	minHealthy         int32
+	autoscaler         targetAutoscaler
+}
+
+// SupportedKind is the kind of target of that group and name, with an object of its own; false where pods of such are not adopted.
+func SupportedKind(group, kind string) (workload.WatchedKind, bool) {
+	for _, k := range workload.WatchedKinds() {
+		if k.GVK.Group == group && k.GVK.Kind == kind {
+			return k, true
+		}
+	}
+	return workload.WatchedKind{}, false
+}
+
+// StateAnnotations are the annotations of a target that hold the state of adoption, by what is adopted.
+func StateAnnotations() map[analysisv1alpha1.AnalysisType]string {
+	return map[analysisv1alpha1.AnalysisType]string{
+		analysisv1alpha1.AnalysisTypeResource: analysisv1alpha1.AnnotationAdoption,
+		analysisv1alpha1.AnalysisTypeReplicas: analysisv1alpha1.AnnotationReplicasAdoption,
+	}
+}
+
+// ReadState is what is written down on an object of one type of adoption.
+func ReadState(o metav1.Object, of analysisv1alpha1.AnalysisType) (adoption.State, error) {
+	return adoption.ParseState(o.GetAnnotations()[StateAnnotations()[of]])
+}
+
+// Read reads a target and its namespace.
+func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key client.ObjectKey) (*TargetSnapshot, error) {
+	s := &TargetSnapshot{Kind: kind, Object: kind.Object, disruptionsAllowed: -1}
+	if err := l.Live.Get(ctx, key, s.Object); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.GVK.Kind, key, err)
+	}
+	s.readKindFields()
+	var ns corev1.Namespace
+	if err := l.Live.Get(ctx, client.ObjectKey{Name: key.Namespace}, &ns); err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", key.Namespace, err)
+	}
+	off := func(o metav1.Object) bool {
+		return o.GetLabels()[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
+	}
+	s.terminating = ns.DeletionTimestamp != nil || s.Object.GetDeletionTimestamp() != nil
+	s.optedOut = off(&ns) || off(s.Object)
+	return s, nil
+}
+
+// String names the target.
+func (s *TargetSnapshot) String() string {
+	return fmt.Sprintf("%s %s/%s", s.Kind.GVK.Kind, s.Object.GetNamespace(), s.Object.GetName())
+}
+
+// BudgetKey is the target's entry in the book of the cluster.
+func (s *TargetSnapshot) BudgetKey(of analysisv1alpha1.AnalysisType) adoption.Key {
+	return adoption.Key{Namespace: s.Object.GetNamespace(), Kind: s.Kind.GVK.Kind, Name: s.Object.GetName(), Type: string(of)}
+}
+
+// readKindFields takes from the object what its kind has.
+func (s *TargetSnapshot) readKindFields() {
+	switch o := s.Object.(type) {
+	case *appsv1.Deployment:
+		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
+		want := orOne(o.Spec.Replicas)
+		s.desiredReplicas = want
+		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas != want || o.Status.Replicas != want
+	case *appsv1.StatefulSet:
+		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
+		s.desiredReplicas = orOne(o.Spec.Replicas)
+		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
+	case *appsv1.DaemonSet:
+		s.podSpec, s.selector, s.desiredReplicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Status.DesiredNumberScheduled
+		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
+	case *batchv1.CronJob:
+		s.podSpec = &o.Spec.JobTemplate.Spec.Template.Spec
+	}
+}
+
+func orOne(replicas *int32) int32 {
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
+}
+
+// readPods lists the pods of the target that have not ended.
+func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
+	if s.selector == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.selector)
+	if err != nil {
+		return fmt.Errorf("selector of %s: %w", s, err)
+	}
+	owners := map[types.UID]bool{s.Object.GetUID(): true}
+	if s.Kind.GVK.Kind == "Deployment" {
+		if err := l.addReplicaSets(ctx, s, selector, owners); err != nil {
+			return err
+		}
+	}
+	next := ""
+	for {
+		var list corev1.PodList
+		err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector},
+			client.Limit(pageSize), client.Continue(next))
+		if err != nil {
+			return fmt.Errorf("listing the pods of %s: %w", s, err)
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			if of := metav1.GetControllerOfNoCopy(pod); of != nil && owners[of.UID] && !PodEnded(pod) {
+				s.Pods = append(s.Pods, *pod)
+			}
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// addReplicaSets adds those of a Deployment to the owners of its pods.
+func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+	err := l.Live.List(ctx, list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return fmt.Errorf("listing the ReplicaSets of %s: %w", s, err)
+	}
+	for i := range list.Items {
+		if of := metav1.GetControllerOfNoCopy(&list.Items[i]); of != nil && of.UID == s.Object.GetUID() {
+			owners[list.Items[i].UID] = true
+		}
+	}
+	return nil
+}
+
+// readBudgets says what the disruption budgets of the target's pods allow.
+func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) error {
+	if len(s.Pods) == 0 {
+		return nil
+	}
+	var list policyv1.PodDisruptionBudgetList
+	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
+		return fmt.Errorf("listing the disruption budgets of %s: %w", s.Object.GetNamespace(), err)
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || !slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return selector.Matches(labels.Set(p.Labels)) }) {
+			continue
+		}
+		if allowed := int(b.Status.DisruptionsAllowed); s.disruptionsAllowed < 0 || allowed < s.disruptionsAllowed {
+			s.disruptionsAllowed = allowed
+		}
+		s.minHealthy = max(s.minHealthy, b.Status.DesiredHealthy)
+	}
+	return nil
+}
+
+// template is what the target asks for today of what is adopted or wanted.
+func (s *TargetSnapshot) template(of ...adoption.Size) adoption.Size {
+	all := adoption.Size{}
+	for _, size := range of {
+		if size.Replicas != nil {
+			n := int32(1)
+			if s.replicas != nil {
+				n = *s.replicas
+			}
+			return adoption.Size{Replicas: &n}
+		}
+		if all.Containers == nil {
+			all = size.Clone()
+			continue
+		}
+		maps.Copy(all.Containers, size.Clone().Containers)
+	}
+	if s.podSpec == nil {
+		return adoption.Size{}
+	}
+	return TemplateSize(s.podSpec, all)
+}

@@ -1,0 +1,249 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package baselines
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/qos"
+)
+
+func now() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }
+
+func learnt() []qos.Baseline {
+	return []qos.Baseline{{
+		UID: "web", Waits: map[qos.Resource][]float32{qos.CPU: {0.01, 0.02}}, Uses: map[qos.Resource][]float32{qos.CPU: {500, 510.5}},
+		Above: map[qos.Resource]time.Time{qos.CPU: now().Add(-time.Minute)},
+	}}
+}
+
+// run lets a keeper write what it was given, as at the end.
+func run(t *testing.T, k *Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	config := Config{Path: filepath.Join(t.TempDir(), "state", "baselines.json"), BootID: "one", Mkdir: true, Log: logr.Discard()}
+	k := New(config)
+	if list, err := k.Load(now()); list != nil || err != nil {
+		t.Errorf("without a file: %v, %v", list, err)
+	}
+	if k.Due(now()) || !k.Due(now().Add(time.Minute)) {
+		t.Error("due at the start, or not a minute after it")
+	}
+	k.Save(learnt(), now())
+	if k.Due(now().Add(59*time.Second)) || !k.Due(now().Add(time.Minute)) || !k.Due(now().Add(-time.Second)) {
+		t.Error("due before a minute is over, or not after it")
+	}
+	run(t, k)
+	for later, want := range map[time.Duration]string{
+		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "is of a time to come",
+	} {
+		list, err := New(config).Load(now().Add(later))
+		if want == "" && (err != nil || !reflect.DeepEqual(list, learnt())) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || list != nil) {
+			t.Errorf("%s later: %+v, %v, want %q", later, list, err, want)
+		}
+	}
+	config.BootID = "two"
+	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "started anew") {
+		t.Errorf("of another boot: %v, %v", list, err)
+	}
+}
+
+// TestReads: another's file is read where it is newer and can be used, and never written.
+func TestReads(t *testing.T) {
+	dir := t.TempDir()
+	other, own := filepath.Join(dir, "other.json"), filepath.Join(dir, "own.json")
+	keep := func(path, uid string, at time.Time) {
+		t.Helper()
+		k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
+		k.Save([]qos.Baseline{{UID: uid}}, at)
+		run(t, k)
+	}
+	k := New(Config{Path: own, AlsoRead: other, BootID: "one", Log: logr.Discard()})
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"no file", func() {}, ""},
+		{"the other's alone", func() { keep(other, "other", now()) }, "other"},
+		{"its own is newer", func() { keep(own, "own", now().Add(time.Minute)) }, "own"},
+		{"the other's is newer", func() { keep(other, "other", now().Add(2*time.Minute)) }, "other"},
+		{"the other's is of no use", func() { keep(other, "other", now().Add(time.Hour)) }, "own"},
+	} {
+		step.do()
+		list, err := k.Load(now().Add(2 * time.Minute))
+		got := ""
+		if len(list) > 0 {
+			got = list[0].UID
+		}
+		if err != nil || got != step.want {
+			t.Errorf("%s: %q, %v, want %q", step.name, got, err, step.want)
+		}
+	}
+	if list, err := k.Load(now().Add(24 * time.Hour)); list != nil || err == nil || !strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other) {
+		t.Errorf("both are old: %v, %v", list, err)
+	}
+	before, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Save(learnt(), now())
+	run(t, k)
+	if after, err := os.ReadFile(other); err != nil || string(after) != string(before) {
+		t.Errorf("the other's file was written: %v", err)
+	}
+}
+
+// TestBadFiles: of a file that is torn, damaged, somebody else's or of a newer agent nothing is taken, and the next write makes it good.
+func TestBadFiles(t *testing.T) {
+	config := Config{Path: filepath.Join(t.TempDir(), "baselines.json"), BootID: "one", Log: logr.Discard()}
+	k := New(config)
+	k.Save(learnt(), now())
+	run(t, k)
+	good, err := os.ReadFile(config.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, err := durablefile.Seal(version+1, content{Boot: "one", At: now(), Pods: learnt()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal, err := durablefile.Seal(version, []string{"somebody", "else's"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]struct{ content, want string }{
+		"empty":   {"", "no JSON"},
+		"torn":    {string(good[:len(good)/2]), "no JSON"},
+		"damaged": {strings.Replace(string(good), "510.5", "510.6", 1), "checksum"},
+		"newer":   {string(newer), "version 2"},
+		"foreign": {string(journal), "content"},
+		"zeros":   {strings.Repeat("\x00", len(good)), "no JSON"},
+		"huge":    {strings.Repeat(" ", maxBytes+1), "longer"},
+	} {
+		if err := os.WriteFile(config.Path, []byte(bad.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k := New(config)
+		if list, err := k.Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), bad.want) || !strings.Contains(err.Error(), config.Path) {
+			t.Errorf("%s: %v, %v, want %q", name, list, err, bad.want)
+		}
+		k.Save(learnt(), now())
+		run(t, k)
+		if list, err := k.Load(now()); err != nil || len(list) != 1 {
+			t.Errorf("%s, written again: %v, %v", name, list, err)
+		}
+	}
+}
+
+// TestFullDisk: what cannot be written is told once, and leaves the file of before; when there is room again it is written.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this host has no /dev/full: ", err)
+	}
+	var told []string
+	path := filepath.Join(t.TempDir(), "baselines.json")
+	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{})})
+	k.Save(learnt(), now())
+	run(t, k)
+	// The file is replaced by way of one beside it, for which the disk has no room. It is taken away each time.
+	for i := range 3 {
+		if err := os.Symlink("/dev/full", path+".tmp"); err != nil {
+			t.Fatal(err)
+		}
+		k.Save(nil, now().Add(time.Duration(i)*time.Minute))
+		run(t, k)
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "no space left") {
+		t.Errorf("told %q, want once that there is no space", told)
+	}
+	if list, err := k.Load(now()); err != nil || len(list) != 1 {
+		t.Errorf("the file of before: %v, %v", list, err)
+	}
+	k.Save(nil, now())
+	run(t, k)
+	if list, err := k.Load(now()); err != nil || len(list) != 0 {
+		t.Errorf("with room: %v, %v", list, err)
+	}
+}
+
+// TestNoDirectory: who is not to make the directory keeps nothing where there is none, and says nothing of it.
+func TestNoDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Error(args) }, funcr.Options{})})
+	k.Save(learnt(), now())
+	run(t, k)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory was made: %v", err)
+	}
+}
+
+// TestNothing: where nothing was learnt and nothing was kept, nothing is written.
+func TestNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "baselines.json")
+	k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
+	k.Save(nil, now())
+	run(t, k)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a file of nothing: %v", err)
+	}
+}
+
+// TestRunWrites: it is written while it runs as well, not at the end alone.
+func TestRunWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "baselines.json")
+	k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	k.Save(learnt(), now())
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		list, err := New(k.config).Load(now())
+		return err == nil && len(list) == 1, nil
+	}); err != nil {
+		t.Error("nothing was written within a minute: ", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBootID(t *testing.T) {
+	dir := t.TempDir()
+	if id, err := BootID(host.Root(dir)); err == nil {
+		t.Errorf("%q without a file", id)
+	}
+	file := filepath.Join(dir, "proc/sys/kernel/random/boot_id")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{"4a2f-11\n": "4a2f-11", "\n": ""} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := BootID(host.Root(dir)); id != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", content, id, err)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package durablefile_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/durablefile/powerlossfs"
+)
+
+// TestPowerLoss: wherever the power is lost in a replacement, the old content or the new is found, and once it has returned the new one.
+func TestPowerLoss(t *testing.T) {
+	const path = "/state/file"
+	for name, begin := range map[string][]string{"first": nil, "second": {"old"}, "after one that was cut off": {"older", "old"}} {
+		t.Run(name, func(t *testing.T) {
+			disk, want := powerlossfs.New(), []string{"none"}
+			for _, content := range begin {
+				if err := durablefile.ReplaceOn(disk, path, []byte(content)); err != nil {
+					t.Fatal(err)
+				}
+				want = []string{"have " + content}
+			}
+			steps := 0
+			may := append(slices.Clone(want), "have new")
+			disk.Step = func() {
+				steps++
+				for _, s := range possibleContents(disk, path) {
+					if !slices.Contains(may, s) {
+						t.Errorf("after step %d: %s, want one of %v", steps, s, may)
+					}
+				}
+			}
+			if err := durablefile.ReplaceOn(disk, path, []byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			if got := possibleContents(disk, path); !slices.Equal(got, []string{"have new"}) {
+				t.Errorf("afterwards: %v", got)
+			}
+			if steps < 5 {
+				t.Errorf("%d steps", steps)
+			}
+		})
+	}
+}
+
+// unsyncedDisk are disks on which somebody has forgotten something.
+type unsyncedDisk struct {
+	*powerlossfs.Disk
+	content, names bool // are synced
+}
+
+type unsyncedFile struct{ durablefile.File }
+
+func (unsyncedFile) Sync() error { return nil }
+
+func (c unsyncedDisk) Create(path string) (durablefile.File, error) {
+	f, err := c.Disk.Create(path)
+	if !c.content {
+		f = unsyncedFile{f}
+	}
+	return f, err
+}
+
+func (c unsyncedDisk) SyncDir(path string) error {
+	if !c.names {
+		return nil
+	}
+	return c.Disk.SyncDir(path)
+}
+
+// TestPowerLossWithoutSync: who does not sync loses.
+func TestPowerLossWithoutSync(t *testing.T) {
+	const path = "/state/file"
+	for _, test := range []struct {
+		content, names bool
+		want           string
+	}{{false, true, "have ne"}, {true, false, "have old"}} {
+		disk := powerlossfs.New()
+		if err := durablefile.ReplaceOn(disk, path, []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		if err := durablefile.ReplaceOn(unsyncedDisk{disk, test.content, test.names}, path, []byte("newer")); err != nil {
+			t.Fatal(err)
+		}
+		if got := possibleContents(disk, path); !slices.Contains(got, test.want) {
+			t.Errorf("content synced %t, names %t: %v, want %s among them", test.content, test.names, got, test.want)
+		}
+	}
+}
+
+// possibleContents is what may be found of a file.
+func possibleContents(disk *powerlossfs.Disk, path string) (out []string) {
+	for _, content := range disk.PossibleContents(path) {
+		if content == nil {
+			out = append(out, "none")
+			continue
+		}
+		out = append(out, fmt.Sprintf("have %s", content))
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	model "crane.io/crane/pkg/elastic"
+	"crane.io/crane/pkg/series"
+)
+
+// nodeAnnotation is the annotation: what is offered and each term of it, in quantities of Kubernetes.
+type nodeAnnotation struct {
+	// At is when it was written. One that is older than half an hour is of an agent that is no more.
+	At time.Time `json:"at"`
+	// Ended tells that the agent has ended in order and offers nothing but what pods hold.
+	Ended  bool                `json:"ended,omitempty"`
+	CPU    *resourceAnnotation `json:"cpu,omitempty"`
+	Memory *resourceAnnotation `json:"memory,omitempty"`
+}
+
+type resourceAnnotation struct {
+	// Advertised is what the node shows; Was what it showed before the agent ended.
+	Advertised string `json:"advertised"`
+	Previous   string `json:"was,omitempty"`
+	Phase      string `json:"phase"`
+	// Offer = Allocatable - Reserve - Need - Margin; Need is the larger of Forecast and Use, as From says.
+	Offer       string `json:"offer,omitempty"`
+	Allocatable string `json:"allocatable,omitempty"`
+	Reserve     string `json:"reserve,omitempty"`
+	Need        string `json:"need,omitempty"`
+	From        string `json:"from,omitempty"`
+	Forecast    string `json:"forecast,omitempty"`
+	Use         string `json:"use,omitempty"`
+	Margin      string `json:"margin,omitempty"`
+	// Stable is the least offer since StableSince: more is not given out.
+	Stable      string     `json:"stable,omitempty"`
+	StableSince *time.Time `json:"stableSince,omitempty"`
+	// Allocated is what pods hold, Deficit by how much that is more than the offer.
+	Allocated string `json:"allocated"`
+	Deficit   string `json:"deficit,omitempty"`
+	// Problem says what is not known.
+	Problem string `json:"problem,omitempty"`
+}
+
+// describeResult is the account of a result. wanted tells that a forecast counts.
+func describeResult[T model.Amount](r *model.Result[T], forecast bool) *resourceAnnotation {
+	out := &resourceAnnotation{Advertised: formatQuantity(r.Advertise), Phase: string(r.Phase), Allocated: formatQuantity(r.Allocated), Problem: r.Problem}
+	if r.Allocatable > 0 {
+		out.Allocatable, out.Reserve = formatQuantity(r.Allocatable), formatQuantity(r.Reserve)
+	}
+	if r.NeedSource != model.SourceNone {
+		out.Need, out.From, out.Margin, out.Use = formatQuantity(r.Need), string(r.NeedSource), formatQuantity(r.Margin), formatQuantity(r.Use)
+		if forecast {
+			out.Forecast = formatQuantity(r.Forecast)
+		}
+		if r.Allocatable > 0 {
+			out.Offer = formatQuantity(r.Offer)
+		}
+	}
+	if !r.Since.IsZero() {
+		since := r.Since.UTC()
+		out.Stable, out.StableSince = formatQuantity(r.Stable), &since
+	}
+	if r.Deficit > 0 {
+		out.Deficit = formatQuantity(r.Deficit)
+	}
+	return out
+}
+
+// formatQuantity writes an amount as Kubernetes does: cores, or bytes.
+func formatQuantity[T model.Amount](v T) string {
+	switch v := any(v).(type) {
+	case series.MilliCPU:
+		return resource.NewMilliQuantity(int64(v), resource.DecimalSI).String()
+	case series.Bytes:
+		return resource.NewQuantity(int64(v), resource.BinarySI).String()
+	}
+	return ""
+}
+
+// parseAnnotation reads an annotation; nil where there is none that can be read.
+func parseAnnotation(annotation string) *nodeAnnotation {
+	var a nodeAnnotation
+	if annotation == "" || json.Unmarshal([]byte(annotation), &a) != nil {
+		return nil
+	}
+	return &a
+}
+
+// previousQuantity is what a resource showed before the agent ended; 0 where that is not said.
+func (r *resourceAnnotation) previousQuantity() resource.Quantity {
+	if r == nil {
+		return resource.Quantity{}
+	}
+	q, err := resource.ParseQuantity(r.Previous)
+	if err != nil {
+		return resource.Quantity{}
+	}
+	return q
+}
+
+func (a *nodeAnnotation) encode() (string, error) {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return "", fmt.Errorf("annotation: %w", err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,218 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package elasticresource
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/elasticrequest"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/observe"
+	model "crane.io/crane/pkg/elastic"
+	"crane.io/crane/pkg/series"
+)
+
+var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func known[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: true} }
+
+const gi = 1 << 30
+
+// snapshot has a node of 64 GiB and containers "e", on elastic cpu and memory, "c", on elastic cpu alone, "m", on elastic memory
+// alone, and "n", on neither.
+func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.Snapshot {
+	container := func(id string, cpu series.MilliCPU, memory series.Bytes) observe.Container {
+		return observe.Container{ID: id, Use: observe.Use{UsedCPU: known(cpu), Memory: known(observe.Memory{WorkingSet: memory})}}
+	}
+	s := &observe.Snapshot{At: at, Pods: []observe.Pod{
+		{UID: "1", Containers: []observe.Container{container("e", 500, gi), container("sandbox", 1, 1)}},
+		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}},
+		{UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi), container("m", 300, gi/2)}},
+	}}
+	s.Node.UsedCPU, s.Node.Memory = known(total), known(host.Memory{Total: 64 * gi, Available: 64*gi - used})
+	return s
+}
+
+var testRequests = map[string]elasticrequest.Amounts{"e": {CPU: 1000, Memory: 2 * gi}, "c": {CPU: 1000}, "m": {Memory: gi}, "gone": {CPU: 1000}}
+
+func TestUsage(t *testing.T) {
+	var u usage
+	if cpu, memory := u.drain(); !cpu.At.IsZero() || !memory.At.IsZero() {
+		t.Errorf("nothing was measured: %+v, %+v", cpu, memory)
+	}
+	u.add(nil, testRequests)
+	u.add(snapshot(start, 3000, 10*gi), testRequests)
+	u.add(snapshot(start, 9000, 10*gi), testRequests) // the same look again
+	u.add(snapshot(start.Add(time.Second), 4001, 20*gi), testRequests)
+	swapped := snapshot(start.Add(2*time.Second), 5000, 15*gi)
+	swapped.Node.Memory.Value.SwappedOut = 7 * gi
+	u.add(swapped, testRequests)
+	cpu, memory := u.drain()
+	if want := (model.Use[series.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
+		t.Errorf("%+v, want %+v", cpu, want)
+	}
+	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
+		t.Errorf("%+v, want %+v", memory, want)
+	}
+	// Nothing comes any more: what there was keeps its time.
+	if again, _ := u.drain(); again != cpu {
+		t.Errorf("%+v, want %+v", again, cpu)
+	}
+	// What elastic pods use is not known: it counts as that of others. A node whose use is not known has none.
+	s := snapshot(start.Add(time.Minute), 5000, 15*gi)
+	s.Pods[0].Containers[0].Use = observe.Use{}
+	u.add(s, testRequests)
+	lost := snapshot(start.Add(time.Minute+time.Second), 5000, 15*gi)
+	lost.Node = observe.Node{}
+	u.add(lost, testRequests)
+	cpu, memory = u.drain()
+	if cpu.Elastic != 200 || memory.Elastic != gi/2 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
+		t.Errorf("%+v, %+v", cpu, memory)
+	}
+}
+
+func newNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Labels: map[string]string{"pool": "mixed"}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}},
+	}
+}
+
+const testTemplate = `predictionMetrics:
+- resourceIdentifier: cpu
+  type: ExpressionQuery
+  expressionQuery: {expression: 'sum(rate(node_cpu_seconds_total{mode!="idle",instance=~"({{.metadata.name}})(:\\d+)?",pool="{{.metadata.labels.pool}}"}[5m]))'}
+- {resourceIdentifier: use, type: ResourceQuery, resourceQuery: memory}
+`
+
+func TestRender(t *testing.T) {
+	spec, err := render(testTemplate, newNode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := spec.PredictionMetrics[0].ExpressionQuery.Expression; !strings.Contains(e, `instance=~"(n1)(:\\d+)?",pool="mixed"`) {
+		t.Errorf("expression %s", e)
+	}
+	if spec.TargetRef.Name != "n1" || spec.TargetRef.Kind != "Node" || spec.PredictionWindowSeconds != 3600 {
+		t.Errorf("%+v", spec)
+	}
+	for text, why := range map[string]string{
+		"{{.metadata.labels.nothing}}": "nothing",
+		"{{.metadata.nothing.name}}":   "nothing",
+		"{{":                           "template",
+		"predictionMetrics: []":        "no predictionMetrics",
+		"":                             "no predictionMetrics",
+		"predictionMetrics: 7":         "no spec",
+		"predictionWindow: 7":          "unknown field",
+		`{{range $i, $e := .status.addresses}}{{printf "%99999999s" "x"}}{{end}}`: "template",
+		"{{range 100000}}0123456789{{end}}":                                       "more than",
+	} {
+		if _, err := render(text, newNode()); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %s", text, err, why)
+		}
+	}
+}
+
+func newForecast(values ...string) *predictionv1alpha1.TimeSeriesPrediction {
+	memory := corev1.ResourceMemory
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Name: "noderesource-n1"}}
+	tsp.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{
+		TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "n1"}, PredictionWindowSeconds: 3600,
+		PredictionMetrics: []predictionv1alpha1.PredictionMetric{
+			{ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType},
+			{ResourceIdentifier: "memory", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &memory},
+		},
+	}
+	var samples []predictionv1alpha1.Sample
+	for i, v := range values {
+		samples = append(samples, predictionv1alpha1.Sample{Value: v, Timestamp: start.Add(time.Duration(i) * time.Minute).Unix()})
+	}
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{ResourceIdentifier: "cpu", Ready: true, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}}}}
+	return tsp
+}
+
+// TestForecast: cores are cores, the highest of the window counts, and what cannot be used says why.
+func TestForecast(t *testing.T) {
+	cpu := func(e forecastState) model.Forecast[series.MilliCPU] {
+		return readForecast(e, newNode(), corev1.ResourceCPU, start.Add(30*time.Second), model.ParseCores)
+	}
+	if f := cpu(forecastState{tsp: newForecast("2.00000", "12.50000", "3.00000")}); !f.OK || !f.Requested || f.Peak != 12500 || !f.Until.Equal(start.Add(2*time.Minute)) {
+		t.Errorf("%+v", f)
+	}
+	if f := cpu(forecastState{}); f.Requested {
+		t.Errorf("nobody has asked: %+v", f)
+	}
+	if f := cpu(forecastState{requested: true, reason: "not yet"}); !f.Requested || f.OK || f.Detail != "not yet" {
+		t.Errorf("%+v", f)
+	}
+	if f := readForecast(forecastState{tsp: newForecast("1")}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); !f.Requested || f.OK || f.Detail == "" {
+		t.Errorf("memory is asked for and not forecast: %+v", f)
+	}
+	other := newForecast("1")
+	other.Spec.PredictionMetrics = other.Spec.PredictionMetrics[:1]
+	if f := readForecast(forecastState{tsp: other}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); f.Requested {
+		t.Errorf("nobody has asked for memory: %+v", f)
+	}
+	two := newForecast("1")
+	two.Status.PredictionMetrics[0].Prediction = append(two.Status.PredictionMetrics[0].Prediction, two.Status.PredictionMetrics[0].Prediction[0])
+	stranger := newForecast("1")
+	stranger.Spec.TargetRef.Name = "n2"
+	old := newForecast("1")
+	made := metav1.NewTime(start)
+	long := metav1.NewTime(start.Add(-3 * time.Hour))
+	old.Status.PredictionMetrics[0].UpdateTime, old.Status.PredictionMetrics[0].LastSampleTime = &made, &long
+	for name, c := range map[string]struct {
+		tsp *predictionv1alpha1.TimeSeriesPrediction
+		why string
+	}{
+		"NaN": {newForecast("NaN", "NaN"), "NaN"}, "below nothing": {newForecast("-1", "-1"), "-1"}, "infinite": {newForecast("Inf", "Inf"), "Inf"},
+		"words": {newForecast("many", "more"), "many"}, "none": {newForecast(), "no values"},
+		"several series": {two, "aggregate"}, "about another node": {stranger, "not about this node"}, "of old samples": {old, "out of date"},
+		"more than there can be": {newForecast("1e300", "1e300"), "no amount"},
+	} {
+		if f := cpu(forecastState{tsp: c.tsp}); f.OK || !f.Requested || !strings.Contains(f.Detail, c.why) {
+			t.Errorf("%s: %+v, want %s", name, f, c.why)
+		}
+	}
+	if f := readForecast(forecastState{tsp: newForecast("1", "2")}, newNode(), corev1.ResourceCPU, start.Add(time.Hour), model.ParseCores); f.OK || !strings.Contains(f.Detail, "ends at") {
+		t.Errorf("%+v", f)
+	}
+	byAddress := newForecast("1", "1")
+	byAddress.Spec.TargetRef.Name = "10.0.0.1"
+	if f := cpu(forecastState{tsp: byAddress}); !f.OK {
+		t.Errorf("gocrane names nodes by address as well: %+v", f)
+	}
+}
+
+func TestReserveOf(t *testing.T) {
+	n := newNode()
+	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.25 || why != "" {
+		t.Errorf("%v %s", r, why)
+	}
+	n.Annotations = map[string]string{reserveCPU: "40", reserveMemory: "much"}
+	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.4 || why != "" {
+		t.Errorf("%v %s", r, why)
+	}
+	if _, why := readReserve(n, reserveMemory, 0.25); !strings.Contains(why, "much") || !strings.Contains(why, reserveMemory) {
+		t.Errorf("%s", why)
+	}
+}
+
+func FuzzParseAccount(f *testing.F) {
+	for _, s := range []string{"", "{}", "null", `{"at":"2026-01-01T00:00:00Z","ended":true,"cpu":{"was":"9"}}`, `{"cpu":{"was":"-9e99"}}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(_ *testing.T, text string) {
+		if a := parseAnnotation(text); a != nil {
+			cpu, memory := a.CPU.previousQuantity(), a.Memory.previousQuantity()
+			_, _ = cpu.Value(), memory.Value()
+		}
+	})
+}

@@ -1,0 +1,151 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package features
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+)
+
+const (
+	// detectInterval is the time between two looks at what the host can: modules are loaded and kubelets started anew.
+	detectInterval = 10 * time.Second
+	// minWriteInterval is the least time between two writes: what flaps does not write each time.
+	minWriteInterval = time.Minute
+	// requestTimeout is how long the API server may take.
+	requestTimeout = 10 * time.Second
+)
+
+// PublisherConfig is what an Announcer works with.
+type PublisherConfig struct {
+	// List lists the features; nil where nothing is known yet.
+	List func() []Feature
+	// Node is the node as a watch knows it, nil where it is not known.
+	Node func() *corev1.Node
+	// Client writes; nil where there is no API server.
+	Client kubernetes.Interface
+	Clock  clock.WithTicker
+	Log    logr.Logger
+	Beat   func(step string)
+}
+
+// Publisher is the manager that tells of the features in an annotation of the node, written on change alone, and as a metric.
+type Publisher struct {
+	config PublisherConfig
+	latest atomic.Pointer[[]Feature]
+
+	lastWrite time.Time
+	failed    bool
+}
+
+// NewPublisher returns an announcer that has told of nothing yet.
+func NewPublisher(c PublisherConfig) *Publisher { return &Publisher{config: c} }
+
+// Name implements the agent's manager.
+func (*Publisher) Name() string { return "features" }
+
+// Run tells until ctx ends.
+func (a *Publisher) Run(ctx context.Context) error {
+	ticker := a.config.Clock.NewTicker(detectInterval)
+	defer ticker.Stop()
+	// Soon after the start there is something to tell of.
+	soon := a.config.Clock.NewTimer(2 * time.Second)
+	defer soon.Stop()
+	for {
+		a.publish(ctx)
+		a.config.Beat("tell")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-soon.C():
+		case <-ticker.C():
+		}
+	}
+}
+
+func (a *Publisher) publish(ctx context.Context) {
+	list := a.config.List()
+	if list == nil {
+		return
+	}
+	a.latest.Store(&list)
+	node := a.config.Node()
+	if a.config.Client == nil || node == nil {
+		return
+	}
+	text, err := encode(list)
+	if err == nil && text == node.Annotations[ensurancev1alpha1.AnnotationAgentFeatures] {
+		return
+	}
+	now := a.config.Clock.Now()
+	if since := now.Sub(a.lastWrite); since >= 0 && since < minWriteInterval && !a.lastWrite.IsZero() {
+		return
+	}
+	if err == nil {
+		err = a.write(ctx, node.Name, text)
+	}
+	if err == nil {
+		a.lastWrite, a.failed = now, false
+		return
+	}
+	if !a.failed && ctx.Err() == nil {
+		a.config.Log.Info("Cannot write the features to the node; it is tried again", "error", err.Error())
+	}
+	a.failed = true
+}
+
+func encode(list []Feature) (string, error) {
+	all := make(map[string]string, len(list))
+	for _, f := range list {
+		all[f.Name] = f.String()
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("features: %w", err)
+	}
+	return string(text), nil
+}
+
+func (a *Publisher) write(ctx context.Context, node, text string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{ensurancev1alpha1.AnnotationAgentFeatures: text}}})
+	if err != nil {
+		return fmt.Errorf("features: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "crane-agent"})
+	if err != nil {
+		return fmt.Errorf("annotate node %s: %w", node, err)
+	}
+	return nil
+}
+
+var featureDesc = prometheus.NewDesc("crane_agent_feature", "1 for each feature in the state that it is in: on, off or unsupported.", []string{"feature", "state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (*Publisher) Describe(to chan<- *prometheus.Desc) { to <- featureDesc }
+
+// Collect implements prometheus.Collector.
+func (a *Publisher) Collect(to chan<- prometheus.Metric) {
+	list := a.latest.Load()
+	if list == nil {
+		return
+	}
+	for _, f := range *list {
+		to <- prometheus.MustNewConstMetric(featureDesc, prometheus.GaugeValue, 1, f.Name, string(f.State))
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/heartbeat"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/ruleset"
+)
+
+// fixture is a host, and what is known of its pods, for an agent of which the test calls the loop itself.
+type fixture struct {
+	root, state string
+	clock       *clocktesting.FakeClock
+	files       act.FileWriter
+	view        cluster.Source
+}
+
+// agent puts an agent together that carries out some kinds of actions: its loop, and what works beside that.
+func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manager) {
+	t.Helper()
+	o := NewOptions()
+	o.StateDir, o.HostRoot, o.Enforce = b.state, b.root, enforce
+	layout, err := cgroup.Detect(o.hostRoot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &parts{
+		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{}, view: b.view,
+	}
+	if _, err := p.newReporter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p.enforces(enforceThrottle) {
+		if p.journal, err = p.openJournal(changesFile, b.files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, beside, err := p.newExecutors(b.files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.newLoop(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.observer.Close)
+	return p, l, beside
+}
+
+// known is a view of pods and of the rules of a file, whatever the labels of the node are.
+func known(t *testing.T, rules string, pods ...*corev1.Pod) cluster.Static {
+	t.Helper()
+	set, err := ruleset.Parse([]byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.NewStatic(cluster.State{IgnoreNodeLabels: true, KnowsPods: true, Rules: set, Pods: pods})
+}

@@ -1,0 +1,169 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// Heartbeats is the heartbeats of all parts. It is safe for concurrent use.
+type Heartbeats struct {
+	clock     clock.PassiveClock
+	durations *prometheus.HistogramVec
+	quantiles *prometheus.SummaryVec
+
+	mu    sync.Mutex
+	parts map[string]*part
+}
+
+type part struct {
+	// last is when it was seen last; before the first beat, when it was added.
+	last    time.Time
+	started chan struct{} // closed at the first beat
+	seen    bool
+	steps   map[string]time.Time
+}
+
+// New returns a pulse of no parts.
+func New(clk clock.PassiveClock) *Heartbeats {
+	return &Heartbeats{clock: clk, parts: map[string]*part{}, durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "crane_craneAgent_step_duration_seconds", Help: "What a step of a part of the agent took.",
+		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+	}, labels()), quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "What a step of a part of the agent took in the last hour, in seconds.",
+		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: time.Hour,
+	}, labels())}
+}
+
+// labels are gocrane's.
+func labels() []string { return []string{"module", "subcomponent", "step"} }
+
+// moduleLabel is gocrane's name for what does a step, where it had one.
+func moduleLabel(part, step string) string {
+	switch part + "/" + step {
+	case "qos/look":
+		return "StateCollector"
+	case "qos/decide":
+		return "AnomalyAnalyzer"
+	case "qos/act":
+		return "ActionExecutor"
+	}
+	switch part {
+	case "node-resource":
+		return "ModuleNodeResourceManager"
+	case "pod-resource":
+		return "ModulePodResourceManager"
+	}
+	return part
+}
+
+// Register adds a part and returns what it calls at the end of each step of its work. From now on it counts as late when it was not seen for
+// too long.
+func (p *Heartbeats) Register(name string) func(step string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	added := &part{last: p.clock.Now(), started: make(chan struct{}), steps: map[string]time.Time{}}
+	p.parts[name] = added
+	return func(step string) {
+		now := p.clock.Now()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		added.last, added.steps[step] = now, now
+		if !added.seen {
+			added.seen = true
+			close(added.started)
+		}
+	}
+}
+
+// ObserveStep tells how long a step took.
+func (p *Heartbeats) ObserveStep(name, step string, d time.Duration) {
+	p.durations.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
+	p.quantiles.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
+}
+
+// Started is closed when the part was seen at work once; nil where there is no such part.
+func (p *Heartbeats) Started(name string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if part := p.parts[name]; part != nil {
+		return part.started
+	}
+	return nil
+}
+
+// Remove says that a part has ended and is not to be waited for.
+func (p *Heartbeats) Remove(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.parts, name)
+}
+
+// Overdue names the parts that were not seen for longer than a time, with how long.
+func (p *Heartbeats) Overdue(most time.Duration) []string {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []string
+	for name, part := range p.parts {
+		if since := now.Sub(part.last); since > most {
+			out = append(out, fmt.Sprintf("%s was not seen for %s", name, since.Round(time.Second)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// NotStarted names the parts that have not been seen at work yet.
+func (p *Heartbeats) NotStarted() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []string
+	for name, part := range p.parts {
+		if !part.seen {
+			out = append(out, name+" has not begun")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "When a part of the agent last ended a step, in seconds since 1970.",
+	labels(), nil)
+
+// Describe implements prometheus.Collector.
+func (p *Heartbeats) Describe(to chan<- *prometheus.Desc) {
+	to <- activityDesc
+	p.durations.Describe(to)
+	p.quantiles.Describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (p *Heartbeats) Collect(to chan<- prometheus.Metric) {
+	type beat struct {
+		name, step string
+		at         time.Time
+	}
+	var all []beat
+	p.mu.Lock()
+	for name, part := range p.parts {
+		for step, at := range part.steps {
+			all = append(all, beat{name, step, at})
+		}
+	}
+	p.mu.Unlock()
+	slices.SortFunc(all, func(a, b beat) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.step, b.step)) })
+	for _, b := range all {
+		to <- prometheus.MustNewConstMetric(activityDesc, prometheus.GaugeValue, float64(b.at.UnixMilli())/1000, moduleLabel(b.name, b.step), "", b.step)
+	}
+	p.durations.Collect(to)
+	p.quantiles.Collect(to)
+}

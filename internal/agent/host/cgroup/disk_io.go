@@ -1,0 +1,260 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"crane.io/crane/internal/agent/host"
+)
+
+// DiskIO are what a group had read from and written to disks since it was made.
+type DiskIO struct {
+	Reads, Writes         uint64
+	ReadBytes, WriteBytes uint64
+}
+
+// DeviceKind is what a block device is to those that count what pods do to disks.
+type DeviceKind int
+
+// The devices. What goes through a device that is made of others, as LVM's are, is counted at it and at those below it.
+const (
+	// WholeDisk is a disk.
+	WholeDisk DeviceKind = iota
+	// StackedDevice is made of others, and no other is made of it.
+	StackedDevice
+	// IntermediateDevice is made of others, and others of it; or what is written to it is written to another device as well, as with loop devices.
+	IntermediateDevice
+)
+
+// DiskIOFiles are the files that say what groups do to disks (Documentation/admin-guide/cgroup-v2.rst, io.stat;
+// cgroup-v1/blkio-controller.rst, blkio.throttle.io_service_bytes and io_serviced).
+type DiskIOFiles struct {
+	root    string
+	version Version
+	// suffix is that of v1's files that count what is below a group as well; empty on kernels that have none.
+	suffix string
+}
+
+// DiskIOFiles finds the files. The error says why there are none.
+func (l Layout) DiskIOFiles() (DiskIOFiles, error) {
+	f := DiskIOFiles{root: l.unified, version: l.Version}
+	if l.Version == V2 {
+		if why := l.MissingReason("io"); why != "" {
+			return f, errors.New(why)
+		}
+		return f, nil
+	}
+	if f.root = findV1Root(filepath.Dir(l.cpu), "blkio"); f.root == "" {
+		return f, fmt.Errorf("cgroup %s has no controller blkio", l.Version)
+	}
+	if suffix := "_recursive"; pathExists(filepath.Join(f.root, fileServiceBytes+suffix)) {
+		f.suffix = suffix
+	}
+	// Linux 6.10 and later count for disks with a limit alone, and for all others show that nothing was ever done, which is not so.
+	content, err := os.ReadFile(filepath.Join(f.root, fileServiceBytes+f.suffix))
+	if err != nil {
+		return f, fmt.Errorf("cgroup %s does not count: %w", l.Version, err)
+	}
+	if !bytes.Contains(content, []byte(":")) {
+		return f, fmt.Errorf("cgroup %s counts for no disk: Linux 6.10 and later do for those with a limit alone", l.Version)
+	}
+	return f, nil
+}
+
+const (
+	fileIOStat       = "io.stat"
+	fileServiceBytes = "blkio.throttle.io_service_bytes"
+	fileServiced     = "blkio.throttle.io_serviced"
+)
+
+// Read reads what a pod did to disks. kind says what a device is, by its major and minor number as in 8:0. The error is host.ErrGone where
+// the pod is gone, or nothing is counted.
+func (f DiskIOFiles) Read(r *host.Reader, p *Pod, kind func(device []byte) DeviceKind) (DiskIO, error) {
+	sum, err := f.readGroup(r, p.Path, kind)
+	if err != nil || f.version == V2 || f.suffix != "" {
+		return sum.total(), err
+	}
+	for _, c := range p.Containers {
+		more, err := f.readGroup(r, c.Path, kind)
+		if err != nil {
+			return DiskIO{}, err
+		}
+		sum.whole.add(more.whole)
+		sum.stacked.add(more.stacked)
+	}
+	return sum.total(), nil
+}
+
+// diskIOByKind are transfers by the kind of the device.
+type diskIOByKind struct{ whole, stacked DiskIO }
+
+// total is the larger of both: what goes through a stacked device is counted there and below, but below not always as the pod's, as with
+// RAID 5, whose own threads write.
+func (s diskIOByKind) total() DiskIO {
+	return DiskIO{
+		Reads: max(s.whole.Reads, s.stacked.Reads), Writes: max(s.whole.Writes, s.stacked.Writes),
+		ReadBytes: max(s.whole.ReadBytes, s.stacked.ReadBytes), WriteBytes: max(s.whole.WriteBytes, s.stacked.WriteBytes),
+	}
+}
+
+// counters is where transfers of a kind of device are counted; nil for nowhere.
+func (s *diskIOByKind) counters(d DeviceKind) *DiskIO {
+	switch d {
+	case WholeDisk:
+		return &s.whole
+	case StackedDevice:
+		return &s.stacked
+	case IntermediateDevice:
+	}
+	return nil
+}
+
+func (t *DiskIO) add(o DiskIO) {
+	t.Reads, t.Writes = addSaturating(t.Reads, o.Reads), addSaturating(t.Writes, o.Writes)
+	t.ReadBytes, t.WriteBytes = addSaturating(t.ReadBytes, o.ReadBytes), addSaturating(t.WriteBytes, o.WriteBytes)
+}
+
+// addSaturating adds without going over the largest number.
+func addSaturating(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
+
+// readGroup reads the files of one group. They do not stay open: they are read seldom.
+func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) DeviceKind) (diskIOByKind, error) {
+	var s diskIOByKind
+	var err error
+	read := func(name string, parse func([]byte) error) {
+		if err != nil {
+			return
+		}
+		file := host.NewFile(filepath.Join(f.root, group, name))
+		defer file.Close()
+		var content []byte
+		if content, err = r.Read(&file); err != nil {
+			return
+		}
+		if err = parse(content); err != nil {
+			err = fmt.Errorf("%s: %w", file.Path(), err)
+		}
+	}
+	if f.version == V2 {
+		read(fileIOStat, func(content []byte) error { return parseIOStat(content, kind, &s) })
+		return s, err
+	}
+	read(fileServiceBytes+f.suffix, func(content []byte) error {
+		return parseServiced(content, kind, &s, func(t *DiskIO) (reads, writes *uint64) { return &t.ReadBytes, &t.WriteBytes })
+	})
+	read(fileServiced+f.suffix, func(content []byte) error {
+		return parseServiced(content, kind, &s, func(t *DiskIO) (reads, writes *uint64) { return &t.Reads, &t.Writes })
+	})
+	return s, err
+}
+
+// parseIOStat reads io.stat: lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0". Discards are not counted: they move
+// nothing. A group that has done nothing has an empty file.
+func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) error {
+	if len(content) == 0 {
+		return nil
+	}
+	err := host.Lines(content, func(line []byte) error {
+		device, rest := host.Field(line)
+		if err := checkDeviceNumber(device); err != nil {
+			return err
+		}
+		into := s.counters(kind(device))
+		if into == nil {
+			return nil
+		}
+		var t DiskIO
+		for {
+			var field []byte
+			if field, rest = host.Field(rest); len(field) == 0 {
+				break
+			}
+			key, value, _ := bytes.Cut(field, []byte("="))
+			var counter *uint64
+			switch string(key) {
+			case "rbytes":
+				counter = &t.ReadBytes
+			case "wbytes":
+				counter = &t.WriteBytes
+			case "rios":
+				counter = &t.Reads
+			case "wios":
+				counter = &t.Writes
+			default:
+				continue // Other controllers have keys of their own.
+			}
+			n, err := host.Uint(value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			*counter = n
+		}
+		into.add(t)
+		return nil
+	})
+	return wrapDiskIOError(err)
+}
+
+// parseServiced reads one of v1's files: lines such as "8:0 Read 4096", and "Total 4096" at the end.
+func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind, counters func(*DiskIO) (reads, writes *uint64)) error {
+	if len(content) == 0 {
+		return nil
+	}
+	err := host.Lines(content, func(line []byte) error {
+		device, rest := host.Field(line)
+		if string(device) == "Total" {
+			return nil
+		}
+		if err := checkDeviceNumber(device); err != nil {
+			return err
+		}
+		what, rest := host.Field(rest)
+		number, _ := host.Field(rest)
+		n, err := host.Uint(number)
+		if err != nil {
+			return fmt.Errorf("%.40s: %w", what, err)
+		}
+		into := s.counters(kind(device))
+		if into == nil {
+			return nil
+		}
+		switch reads, writes := counters(into); string(what) {
+		case "Read":
+			*reads = addSaturating(*reads, n)
+		case "Write":
+			*writes = addSaturating(*writes, n)
+		}
+		return nil // Sync, Async and Total count the same again.
+	})
+	return wrapDiskIOError(err)
+}
+
+// checkDeviceNumber says what is wrong with the number of a device.
+func checkDeviceNumber(device []byte) error {
+	major, minor, ok := bytes.Cut(device, []byte(":"))
+	if !ok {
+		return fmt.Errorf("device %.40q is no major:minor", device)
+	}
+	_, err := host.Uint(major)
+	if err == nil {
+		_, err = host.Uint(minor)
+	}
+	if err != nil {
+		return fmt.Errorf("device %.40q: %w", device, err)
+	}
+	return nil
+}
+
+func wrapDiskIOError(err error) error {
+	if err != nil {
+		return fmt.Errorf("transfers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// requestTimeout is what a client may take for its request, and get for the answer; a profile takes longer.
+	requestTimeout = 10 * time.Second
+	profileTimeout = 2 * time.Minute
+	// shutdownTimeout is what requests under way may take at the end.
+	shutdownTimeout = 2 * time.Second
+	// maxScrapes is how many may be under way at once.
+	maxScrapes = 4
+)
+
+// Config is what is served.
+type Config struct {
+	// Address is that to listen on, as in 0.0.0.0:8081.
+	Address string
+	Gather  prometheus.Gatherer
+	// Unhealthy says what is wrong with the agent, so that it is better started anew; Unready what it still waits for.
+	Unhealthy, Unready func() []string
+	// Profiling serves /debug/pprof as well.
+	Profiling bool
+}
+
+// Server serves. Listen makes it.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// Listen listens, so that an address that is taken is told before anything runs.
+func Listen(ctx context.Context, c Config) (*Server, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--bind-address: %w", err)
+	}
+	s := &Server{listener: listener, server: &http.Server{
+		Handler: Handler(c), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+	}}
+	if c.Profiling {
+		s.server.WriteTimeout = profileTimeout
+	}
+	return s, nil
+}
+
+// Name implements the agent's manager.
+func (*Server) Name() string { return "http" }
+
+// Address is where it listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Close ends a server that did not run.
+func (s *Server) Close() { s.listener.Close() }
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.server.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", s.Address(), err)
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := s.server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stop serving: %w", err)
+	}
+	s.server.Close() //nolint:errcheck // What is still under way had its time.
+	return nil
+}
+
+// Handler serves the pages of a configuration.
+func Handler(c Config) http.Handler {
+	mux := http.NewServeMux()
+	healthy := statusPage(c.Unhealthy, "OK")
+	mux.Handle("GET /health-check", healthy)
+	mux.Handle("GET /healthz", healthy)
+	mux.Handle("GET /readyz", statusPage(c.Unready, "ok"))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError}))
+	if c.Profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// statusPage is 200 where nothing is wrong, else 500 with what is.
+func statusPage(wrong func() []string, fine string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if list := wrong(); len(list) > 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintln(w, strings.Join(list, "\n"))
+			return
+		}
+		fmt.Fprint(w, fine)
+	})
+}

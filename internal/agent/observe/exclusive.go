@@ -1,0 +1,212 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// defaultKubeletDir is where a kubelet keeps its state by default, kubeletStateFile its account of who has CPUs alone.
+	defaultKubeletDir = "var/lib/kubelet"
+	kubeletStateFile  = "cpu_manager_state"
+	// kubeletStateInterval is the time between two readings of it.
+	kubeletStateInterval = 10 * time.Second
+)
+
+// exclusiveState are the CPUs that belong to containers alone, by the kubelet's account and by that of another manager.
+type exclusiveState struct {
+	source     func() (cpus numa.CPUSet, ok bool)
+	kubeletDir string
+
+	readAt  time.Time
+	kubelet numa.CPUSet
+	// static tells that the kubelet gives CPUs to containers, failed why that is not known.
+	static    bool
+	readError error
+
+	lastTicks, ticks map[int]cpuTicks // by CPU, of these CPUs at the last look and at this one
+
+	// cpus are all of them, pods those whose containers run on them alone, by their UIDs, as of the time looked.
+	cpus          numa.CPUSet
+	pods          map[string]bool
+	podsCheckedAt time.Time
+}
+
+type cpuTicks struct{ busy, idle uint64 }
+
+// SetKubeletDir says where the kubelet keeps its state, below the host's root; /var/lib/kubelet if nobody does.
+func (o *Observer) SetKubeletDir(dir string) { o.exclusive.kubeletDir = dir }
+
+// SetExclusiveCPUs names another than the kubelet who gives CPUs to containers alone: of says which, and whether it gives any. It is called at
+// each look.
+func (o *Observer) SetExclusiveCPUs(of func() (cpus numa.CPUSet, ok bool)) { o.exclusive.source = of }
+
+// collectExclusiveIdle measures how much of the CPUs that belong to containers alone is idle.
+func (o *Observer) collectExclusiveIdle() {
+	w, n := &o.exclusive, &o.snapshot.Node
+	n.ExclusiveIdle = Known[series.MilliCPU]{}
+	if at := o.snapshot.At; w.readAt.IsZero() || at.Sub(w.readAt) >= kubeletStateInterval || at.Before(w.readAt) {
+		w.readAt = at
+		w.kubelet, w.static, w.readError = o.readKubeletState()
+	}
+	o.recordProblem("exclusive cpus", w.readError)
+	cpus, managed := w.kubelet, w.static
+	if w.source != nil {
+		if more, ok := w.source(); ok {
+			cpus, managed = cpus.Union(more), true
+		}
+	}
+	if !managed || w.readError != nil {
+		clear(w.lastTicks)
+		w.cpus = numa.CPUSet{}
+		return
+	}
+	if w.cpus != cpus {
+		w.cpus, w.podsCheckedAt = cpus, time.Time{}
+	}
+	idle, err := o.measureIdle(cpus)
+	o.recordProblem("exclusive cpus", err)
+	n.ExclusiveIdle = idle
+}
+
+// readKubeletState reads which CPUs the kubelet has given away: all those of the node but the shared ones. Without the file, or with
+// policy none, it gives none.
+func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error) {
+	file := host.NewFile(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
+	defer file.Close()
+	content, err := o.reader.Read(&file)
+	if errors.Is(err, host.ErrGone) {
+		return numa.CPUSet{}, false, nil
+	}
+	if err != nil {
+		return numa.CPUSet{}, false, err
+	}
+	return parseKubeletState(content)
+}
+
+// parseKubeletState reads the kubelet's checkpoint, of any version: the shared CPUs are what all of them have in common, and entries those
+// of containers.
+func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error) {
+	var state struct {
+		PolicyName string                       `json:"policyName"`
+		Shared     string                       `json:"defaultCpuSet"`
+		Entries    map[string]map[string]string `json:"entries"`
+		Pods       map[string]struct {
+			CPUs string `json:"cpuSet"`
+		} `json:"podEntries"`
+	}
+	if err := json.Unmarshal(content, &state); err != nil {
+		return numa.CPUSet{}, false, fmt.Errorf("cpu_manager_state: %w", err)
+	}
+	if !strings.EqualFold(state.PolicyName, "static") {
+		return numa.CPUSet{}, false, nil
+	}
+	shared, err := numa.ParseCPUSet(state.Shared)
+	take := func(list string) {
+		set, failed := numa.ParseCPUSet(list)
+		err = errors.Join(err, failed)
+		cpus = cpus.Union(set)
+	}
+	for _, pod := range state.Entries {
+		for _, list := range pod {
+			take(list)
+		}
+	}
+	for _, pod := range state.Pods {
+		take(pod.CPUs)
+	}
+	if err != nil {
+		return numa.CPUSet{}, false, fmt.Errorf("cpu_manager_state: %w", err)
+	}
+	return cpus.Difference(shared), true, nil
+}
+
+// collectExclusivePods finds out which pods have a container that runs on CPUs which are its own: such a pod does not compete for CPUs with others.
+func (o *Observer) collectExclusivePods() {
+	w, at := &o.exclusive, o.snapshot.At
+	if w.cpus.Len() == 0 {
+		clear(w.pods)
+	} else if w.podsCheckedAt.IsZero() || at.Sub(w.podsCheckedAt) >= kubeletStateInterval || at.Before(w.podsCheckedAt) {
+		w.podsCheckedAt = at
+		if w.pods == nil {
+			w.pods = map[string]bool{}
+		}
+		clear(w.pods)
+		for i := range o.snapshot.Pods {
+			p := &o.snapshot.Pods[i]
+			if slices.ContainsFunc(p.Containers, o.runsOnExclusiveCPUs) {
+				w.pods[p.UID] = true
+			}
+		}
+	}
+	for i := range o.snapshot.Pods {
+		p := &o.snapshot.Pods[i]
+		p.HasExclusiveCPUs = w.pods[p.UID]
+	}
+}
+
+// runsOnExclusiveCPUs tells whether a container is confined to CPUs that belong to containers alone. What cannot be read is not.
+func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
+	path, err := o.layout.SettingFile(c.Path, cgroup.FileCPUs)
+	if err != nil {
+		return false
+	}
+	file := host.NewFile(path)
+	defer file.Close()
+	content, err := o.reader.Read(&file)
+	if err != nil {
+		return false
+	}
+	cpus, err := numa.ParseCPUSet(string(content))
+	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
+}
+
+// measureIdle is how much of some CPUs was idle since the last look, which has to have seen the same ones.
+func (o *Observer) measureIdle(cpus numa.CPUSet) (Known[series.MilliCPU], error) {
+	w := &o.exclusive
+	if cpus.Len() == 0 {
+		return known(series.MilliCPU(0)), nil
+	}
+	content, err := o.reader.Read(&o.files.stat)
+	if err != nil {
+		return Known[series.MilliCPU]{}, err
+	}
+	if w.ticks == nil {
+		w.ticks, w.lastTicks = map[int]cpuTicks{}, map[int]cpuTicks{}
+	}
+	clear(w.ticks)
+	if err := host.ParseStatCPUs(content, func(cpu int, busy, idle uint64) {
+		if cpus.Contains(cpu) {
+			w.ticks[cpu] = cpuTicks{busy, idle}
+		}
+	}); err != nil {
+		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of CPUs: %w", err)
+	}
+	sum, whole := 0.0, len(w.ticks) == len(w.lastTicks)
+	for cpu, now := range w.ticks {
+		last, ok := w.lastTicks[cpu]
+		if !ok || now.busy < last.busy || now.idle < last.idle || now.busy+now.idle == last.busy+last.idle {
+			whole = false
+			break
+		}
+		sum += float64(now.idle-last.idle) / float64(now.busy+now.idle-last.busy-last.idle)
+	}
+	w.lastTicks, w.ticks = w.ticks, w.lastTicks
+	if !whole {
+		return Known[series.MilliCPU]{}, nil
+	}
+	return known(series.MilliCPU(1000*sum + 0.5)), nil
+}

@@ -1,0 +1,153 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/pkg/numa"
+)
+
+// writeStat writes busy and idle ticks by CPU.
+func writeStat(t *testing.T, dir string, cpus ...[2]int) {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("cpu 1 0 0 1\n")
+	for i, c := range cpus {
+		fmt.Fprintf(&text, "cpu%d %d 0 0 %d\n", i, c[0], c[1])
+	}
+	writeFile(t, filepath.Join(dir, "proc/stat"), text.String())
+}
+
+// TestExclusiveIdle: what is idle of the CPUs that are containers' alone, by the kubelet's account and by another's.
+func TestExclusiveIdle(t *testing.T) {
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	look := func() Node { now = now.Add(10 * time.Second); return o.Collect(now).Node }
+	state := func(content string) { writeFile(t, filepath.Join(dir, defaultKubeletDir, kubeletStateFile), content) }
+	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
+	if n := look(); n.ExclusiveIdle.OK {
+		t.Errorf("nobody gives CPUs away: %+v", n.ExclusiveIdle)
+	}
+	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
+	if n := look(); n.ExclusiveIdle.OK {
+		t.Errorf("policy none: %+v", n.ExclusiveIdle)
+	}
+	state(`{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`)
+	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 0 {
+		t.Errorf("nobody has any: %+v", n.ExclusiveIdle)
+	}
+	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
+	if n := look(); n.ExclusiveIdle.OK {
+		t.Errorf("a first look at them: %+v", n.ExclusiveIdle)
+	}
+	// 1 is a quarter idle, 2 wholly; 3 is shared.
+	writeStat(t, dir, [2]int{500, 500}, [2]int{750, 250}, [2]int{0, 1000}, [2]int{0, 1000})
+	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 1250 {
+		t.Errorf("%+v, want 1250m", n.ExclusiveIdle)
+	}
+	o.SetExclusiveCPUs(func() (numa.CPUSet, bool) { return numa.NewCPUSet(0), true })
+	look()
+	writeStat(t, dir, [2]int{1000, 1000}, [2]int{850, 1150}, [2]int{0, 2000}, [2]int{0, 2000})
+	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 500+900+1000 {
+		t.Errorf("%+v, want 2400m", n.ExclusiveIdle)
+	}
+	// Ticks that go back or stand still say nothing.
+	if n := look(); n.ExclusiveIdle.OK {
+		t.Errorf("ticks that stand still: %+v", n.ExclusiveIdle)
+	}
+	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
+	if n := look(); n.ExclusiveIdle.OK {
+		t.Errorf("ticks that went back: %+v", n.ExclusiveIdle)
+	}
+	// Half a file, as of a torn write, is no state: nothing is said until it is whole again.
+	state(`{"policyName":"static","defaultCpuSet":"0`)
+	if n := look(); n.ExclusiveIdle.OK || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
+		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
+	}
+	state(`{"policyName":"static","defaultCpuSet":"3","entries":{"uid":{"main":"9-1"}}}`)
+	if n := look(); n.ExclusiveIdle.OK || o.snapshot.Problems["exclusive cpus"] == "" {
+		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
+	}
+}
+
+// TestExclusivePods: which pods run on CPUs of their own, by what their containers are confined to.
+func TestExclusivePods(t *testing.T) {
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	o.SetKubeletDir("srv/kubelet")
+	now := time.Now()
+	s := o.Collect(now)
+	for _, p := range s.Pods {
+		for _, c := range p.Containers {
+			cpus := map[string]string{guaranteed: "2-3\n", burstable: "0-3\n"}[p.UID]
+			if cpus == "" {
+				cpus = "\n" // as a sandbox has it
+			}
+			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cpuset.cpus"), cpus)
+		}
+	}
+	own := func() (uids []string) {
+		now = now.Add(kubeletStateInterval)
+		for _, p := range o.Collect(now).Pods {
+			if p.HasExclusiveCPUs {
+				uids = append(uids, p.UID)
+			}
+		}
+		return uids
+	}
+	if got := own(); len(got) > 0 {
+		t.Errorf("nobody gives CPUs away: %v", got)
+	}
+	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
+	if got := own(); len(got) != 1 || got[0] != guaranteed {
+		t.Errorf("%v, want %s", got, guaranteed)
+	}
+	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-2","entries":{"x":{"main":"3"}}}`)
+	if got := own(); len(got) > 0 {
+		t.Errorf("one of its CPUs is shared: %v", got)
+	}
+}
+
+// TestZones: NUMA nodes with gaps between their numbers, one that is plugged in, one that cannot be read.
+func TestZones(t *testing.T) {
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	now := time.Now()
+	n := o.Collect(now).Node
+	if len(n.Zones) != 2 || n.Zones[0].ID != 0 || n.Zones[1].ID != 2 || n.Zones[1].Memory.Value != (host.ZoneMemory{Total: 8192000 << 10, Free: 1024000 << 10}) {
+		t.Fatalf("%+v", n.Zones)
+	}
+	writeFile(t, filepath.Join(dir, zonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
+	writeFile(t, filepath.Join(dir, zonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
+	writeFile(t, filepath.Join(dir, zonesDir, "node9999/meminfo"), "")
+	writeFile(t, filepath.Join(dir, zonesDir, "power/x"), "")
+	for range roundsPerZoneList {
+		now = now.Add(time.Second)
+		n = o.Collect(now).Node
+	}
+	if len(n.Zones) != 3 || n.Zones[1].ID != 1 || n.Zones[1].Memory.Value.Used() != 60<<10 || n.Zones[2].Memory.OK || o.snapshot.Problems["numa"] == "" {
+		t.Errorf("%+v, %v", n.Zones, o.snapshot.Problems)
+	}
+}
+
+// FuzzKubeletState: whatever the file holds, it is refused or no CPU is both shared and a container's.
+func FuzzKubeletState(f *testing.F) {
+	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-3"}},"podEntries":{"x":{"cpuSet":"2"}},"checksum":1}`))
+	f.Add([]byte(`{"policyName":"none","defaultCpuSet":""}`))
+	f.Add([]byte(`{"policyName":"Static","entries":{"a":null},"podEntries":{"x":{}}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		cpus, static, err := parseKubeletState(content)
+		if err != nil && (static || cpus.Len() > 0) || !static && cpus.Len() > 0 {
+			t.Errorf("%v, %t, %v", cpus, static, err)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/testbed/simnode/kernel"
+)
+
+// podFiles are the files of a pod's group in a recorded tree.
+func podFiles(dir, uid string) string {
+	matches, _ := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
+	if len(matches) == 0 {
+		matches, _ = filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
+	}
+	return matches[0]
+}
+
+// TestStalled: shares of the time since the last look, of which the kernel's averages know nothing.
+func TestStalled(t *testing.T) {
+	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	dir := rec.Dir
+	o := newObserver(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pressure := func(total string) {
+		for _, resource := range []string{"cpu", "memory", "io"} {
+			writeFile(t, filepath.Join(podFiles(dir, burstable), resource+".pressure"),
+				"some avg10=0.00 avg60=0.00 avg300=0.00 total="+total+"\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+		}
+	}
+	look := func(after time.Duration) StallShares {
+		now = now.Add(after)
+		return findPod(o.Collect(now), burstable).StallShares
+	}
+	pressure("1000000")
+	if s := look(0); s.CPU.OK || s.Memory.OK || s.IO.OK {
+		t.Errorf("the first look: %+v", s)
+	}
+	pressure("1500000")
+	if s := look(2 * time.Second); !isNear(float64(s.CPU.Value), 0.25) || !isNear(float64(s.Memory.Value), 0.25) || !s.IO.OK {
+		t.Errorf("%+v, want a quarter", s)
+	}
+	pressure("9500000")
+	if s := look(time.Second); s.CPU.Value != 1 {
+		t.Errorf("more than all of the time: %+v", s)
+	}
+	pressure("10")
+	if s := look(time.Second); s.CPU.OK {
+		t.Errorf("a counter that went back: %+v", s)
+	}
+	pressure("20")
+	if s := look(-time.Hour); s.CPU.OK {
+		t.Errorf("a clock that was set back: %+v", s)
+	}
+	pressure("500020")
+	if s := look(time.Second); !isNear(float64(s.CPU.Value), 0.5) {
+		t.Errorf("after that: %+v", s)
+	}
+	// One of the files has gone: none of them says anything, and the rest of the pod does.
+	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
+		t.Fatal(err)
+	}
+	o.tree.Close() // Plain files that are open can still be read.
+	look(time.Second)
+	if s := look(time.Second); s.CPU.OK {
+		t.Errorf("a pod without pressure of disks: %+v", s)
+	}
+	if p := findPod(&o.snapshot, burstable); !p.UsedCPU.OK || !p.Memory.OK {
+		t.Errorf("%+v", p)
+	}
+	rec.To(1)
+	look(time.Second)
+	if len(o.stallTimes) != 4 {
+		t.Errorf("%d pods are remembered, want 4", len(o.stallTimes))
+	}
+}
+
+// TestCannotRead: a file that the kernel refuses to read (here a directory, which is no file) is a problem of its pod alone.
+func TestCannotRead(t *testing.T) {
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	file := filepath.Join(podFiles(dir, burstable), "cpu.stat")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := newObserver(t, dir)
+	now := time.Now()
+	o.Collect(now)
+	s := o.Collect(now.Add(time.Second))
+	if p := findPod(s, burstable); p.UsedCPU.OK || p.Throttled.OK || !p.Memory.OK || !p.Limit.OK {
+		t.Errorf("%+v", p)
+	}
+	if p := findPod(s, guaranteed); !p.UsedCPU.OK {
+		t.Errorf("another pod: %+v", p)
+	}
+	if !strings.Contains(s.Problems["pods"], "cpu.stat") {
+		t.Errorf("problems: %v", s.Problems)
+	}
+}
+
+// TestVanished: a pod that goes between two looks is gone with all that is remembered of it, and one that goes while it is looked at has no
+// figures and is no problem.
+func TestVanished(t *testing.T) {
+	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	o.SetRunQueueSampling(Always)
+	now := time.Now()
+	o.Collect(now)
+	group := podFiles(dir, burstable)
+	files, err := filepath.Glob(filepath.Join(group, "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && !info.IsDir() {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o.tree.Close()
+	s := o.Collect(now.Add(time.Second))
+	if p := findPod(s, burstable); p == nil || p.UsedCPU.OK || p.Memory.OK || p.Pressure.Supported() || len(s.Problems) > 0 {
+		t.Errorf("while it goes: %+v, %v", p, s.Problems)
+	}
+	if err := os.RemoveAll(group); err != nil {
+		t.Fatal(err)
+	}
+	s = o.Collect(now.Add(2 * time.Second))
+	if findPod(s, burstable) != nil || len(s.Problems) > 0 {
+		t.Errorf("it is still there: %v", s.Problems)
+	}
+	for path := range o.counters {
+		if strings.Contains(path, strings.ReplaceAll(burstable, "-", "_")) {
+			t.Errorf("%s is remembered", path)
+		}
+	}
+	if len(o.stallTimes) != 3 || len(o.runQueues.groups) != 4 {
+		t.Errorf("%d pods and %d containers are remembered, want 3 and 4", len(o.stallTimes), len(o.runQueues.groups))
+	}
+}
+
+// TestWrongRuntime: containers are known by their cgroups, whatever sockets of runtimes are there.
+func TestWrongRuntime(t *testing.T) {
+	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
+		dir := kernel.ForTest(t, recording).Dir
+		writeFile(t, filepath.Join(dir, socket), "")
+		s := newObserver(t, dir).Collect(time.Now())
+		if p := findPod(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {
+			t.Errorf("%s: %+v, %v", recording, p, s.Problems)
+		}
+	}
+}

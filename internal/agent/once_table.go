@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// maxRows bounds the pods of the table, and the devices; -o json has all.
+	maxRows = 30
+	// minOperations and minBytes a second are what makes a device worth a row.
+	minOperations, minBytes = 0.5, 512
+)
+
+// writeTable prints the report for people.
+func (r *onceReport) writeTable(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "Node %s, over %s. Nothing is changed.\n", r.node, r.snapshot.Span.Round(1e6))
+	for _, n := range r.notes {
+		fmt.Fprintln(out, "Note:", n)
+	}
+	r.section(out, "FEATURE\tSTATE", func(row func(...any)) {
+		for _, f := range r.features {
+			row(f.Name, f.String())
+		}
+	})
+	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
+	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
+	if z := &r.zones; z.KubeletSource != "" {
+		fmt.Fprintf(out, "Usable is what the kubelet leaves to pods, by %s; CPUs that it keeps: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
+	}
+	for _, p := range r.zones.Problems {
+		fmt.Fprintln(out, "Note:", p)
+	}
+	quiet := 0
+	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", func(row func(...any)) { quiet = r.deviceRows(row) })
+	if quiet > 0 {
+		fmt.Fprintf(out, "and %d on which less happened, or nothing (-o json has all)\n", quiet)
+	}
+	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
+	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
+		fmt.Fprintf(out, "and %d pods that use less (-o json has all)\n", hidden)
+	}
+	for _, of := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
+		fmt.Fprintf(out, "\nNot measured: %s: %s\n", of, r.snapshot.Problems[of])
+	}
+	r.rules(out)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// section prints a table if it has rows.
+func (r *onceReport) section(w io.Writer, header string, fill func(row func(...any))) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	started := false
+	fill(func(cells ...any) {
+		if !started {
+			fmt.Fprintln(t, "\n"+header)
+			started = true
+		}
+		for i, c := range cells {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
+			}
+			fmt.Fprint(t, c)
+		}
+		fmt.Fprintln(t)
+	})
+	t.Flush()
+}
+
+const unknown = "unknown"
+
+func cores(v observe.Known[series.MilliCPU]) string {
+	if !v.OK {
+		return unknown
+	}
+	return fmt.Sprintf("%.3f", float64(v.Value)/1000)
+}
+
+func mebibytes(b series.Bytes) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
+
+func (r *onceReport) nodeRows(row func(...any)) {
+	n := &r.snapshot.Node
+	stalled := func(p observe.Known[host.Pressure]) (some, full string) {
+		if !p.OK {
+			return unknown, unknown
+		}
+		s, f := p.Value.Some, p.Value.Full
+		return fmt.Sprintf("%.1f %% / %.1f %%", s.Avg10, s.Avg60), fmt.Sprintf("%.1f %% / %.1f %%", f.Avg10, f.Avg60)
+	}
+	capacity, used, total := unknown, unknown, unknown
+	if n.CPUs.OK {
+		capacity = fmt.Sprintf("%d cores", n.CPUs.Value)
+	}
+	if n.Memory.OK {
+		used, total = mebibytes(n.Memory.Value.Total-n.Memory.Value.Available), mebibytes(n.Memory.Value.Total)
+	}
+	some, full := stalled(n.Pressure.CPU)
+	row("cpu", cores(n.UsedCPU), capacity, some, full)
+	some, full = stalled(n.Pressure.Memory)
+	row("memory", used, total, some, full)
+	some, full = stalled(n.Pressure.IO)
+	row("io", "", "", some, full)
+	if n.Load.OK {
+		l := n.Load.Value
+		row("load", fmt.Sprintf("%.2f %.2f %.2f", l[0], l[1], l[2]), "", "", "")
+	}
+}
+
+func (r *onceReport) zoneRows(row func(...any)) {
+	for _, cells := range r.zones.Rows() {
+		row(cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6])
+	}
+}
+
+// deviceRows prints the devices on which something happens, disks first, and returns how many it leaves out: a node has an interface for
+// each pod.
+func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
+	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
+	rows := 0
+	shown := func(operations, bytes float64) bool {
+		if operations < minOperations && bytes < minBytes || rows >= maxRows {
+			quiet++
+			return false
+		}
+		rows++
+		return true
+	}
+	for i := range r.snapshot.Disks {
+		if d := &r.snapshot.Disks[i]; d.Rate.OK && shown(max(d.Rate.Value.Reads, d.Rate.Value.Writes), max(d.Rate.Value.ReadBytes, d.Rate.Value.WriteBytes)) {
+			v := d.Rate.Value
+			row(d.Name, kib(v.ReadBytes), kib(v.WriteBytes), fmt.Sprintf("%.0f reads", v.Reads), fmt.Sprintf("%.0f writes", v.Writes), fmt.Sprintf("%.1f %%", 100*float64(v.Busy)))
+		}
+	}
+	for i := range r.snapshot.Interfaces {
+		if f := &r.snapshot.Interfaces[i]; f.Rate.OK && shown(max(f.Rate.Value.ReceivedPackets, f.Rate.Value.SentPackets), max(f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes)) {
+			v := f.Rate.Value
+			row(f.Name, kib(v.ReceivedBytes), kib(v.SentBytes), fmt.Sprintf("%.0f packets", v.ReceivedPackets), fmt.Sprintf("%.0f packets", v.SentPackets), "")
+		}
+	}
+	return quiet
+}
+
+func (r *onceReport) podRows(row func(...any)) {
+	order := make([]int, len(r.snapshot.Pods))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return int(r.snapshot.Pods[b].UsedCPU.Value - r.snapshot.Pods[a].UsedCPU.Value)
+	})
+	for _, i := range order[:min(len(order), maxRows)] {
+		seen, known := &r.snapshot.Pods[i], &r.observation.Pods[i]
+		limit, throttled, memory := unknown, unknown, unknown
+		if l := seen.Limit; l.OK {
+			limit = "none"
+			if !l.Value.Unlimited() {
+				limit = fmt.Sprintf("%.3g", l.Value.Cores())
+			}
+		}
+		if seen.Throttled.OK {
+			throttled = fmt.Sprintf("%.0f %%", 100*float64(seen.Throttled.Value))
+		}
+		if seen.Memory.OK {
+			memory = mebibytes(seen.Memory.Value.WorkingSet)
+		}
+		stalled := unknown
+		if p := seen.Pressure; p.CPU.OK && p.Memory.OK && p.IO.OK {
+			stalled = fmt.Sprintf("%.1f / %.1f / %.1f %%", p.CPU.Value.Some.Avg10, p.Memory.Value.Some.Avg10, p.IO.Value.Some.Avg10)
+		}
+		row(qos.PodRef{UID: known.UID, Namespace: known.Namespace, Name: known.Name}, known.Class, cores(seen.UsedCPU), limit, throttled, memory, stalled, allowedText(known))
+	}
+}
+
+func allowedText(p *qos.Pod) string {
+	switch {
+	case len(p.Allowed) == 0:
+		return "none"
+	case p.ExemptReason != "":
+		return strings.Join(p.Allowed, ", ") + "; never evicted: " + p.ExemptReason
+	}
+	return strings.Join(p.Allowed, ", ")
+}

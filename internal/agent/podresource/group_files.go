@@ -1,0 +1,254 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podresource
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/series"
+)
+
+// What a unit of changes is about. Each is a unit of its own, so that what the kernel refuses of one does not take back another.
+const (
+	aspectCPU    = "quota"
+	aspectWeight = "weight"
+	aspectMemory = "memory"
+	// aspectMemoryHigh is what a group has until its limit of memory can be set.
+	aspectMemoryHigh = "pressure"
+)
+
+// groupFiles reads and compares what groups hold.
+type groupFiles struct {
+	layout cgroup.Layout
+	// idle tells that the kernel has cpu.idle, and that it is used: on v2.
+	idle   bool
+	reader *host.Reader
+}
+
+func newGroupFiles(layout cgroup.Layout) groupFiles {
+	return groupFiles{layout: layout, idle: layout.Version == cgroup.V2 && layout.HasFile("cpu", cgroup.FileIdle), reader: &host.Reader{}}
+}
+
+// pendingChange is a unit that has to be written, with what was and what is to be, for people.
+type pendingChange struct {
+	aspect   string
+	changes  []act.Change
+	from, to string
+}
+
+// pendingChanges are the units of a group that hold more than is wished. What cannot be read is an error beside the others; a group that is gone
+// needs nothing.
+func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange, error) {
+	var out []pendingChange
+	var errs []error
+	for _, find := range []func(string, groupTarget) (pendingChange, error){g.pendingQuota, g.pendingWeight, g.pendingMemory} {
+		n, err := find(group, w)
+		if errors.Is(err, host.ErrGone) {
+			return nil, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if len(n.changes) > 0 {
+			out = append(out, n)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// minQuotaMicros is the least quota that the kernel takes, in microseconds.
+const minQuotaMicros = 1000
+
+// pendingQuota is a limit of cpu that is above the wish, or none.
+func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, error) {
+	if w.limits.CPU <= 0 {
+		return pendingChange{}, nil
+	}
+	now, _, err := g.layout.ReadLimit(g.reader, group)
+	if err != nil {
+		return pendingChange{}, fmt.Errorf("limit of cpu: %w", err)
+	}
+	period := now.Period.Microseconds()
+	if period <= 0 {
+		return pendingChange{}, fmt.Errorf("limit of cpu: period %s", now.Period)
+	}
+	quota := max(int64(w.limits.CPU)*period/1000, minQuotaMicros)
+	if !now.Unlimited() && now.Quota.Microseconds() <= quota {
+		return pendingChange{}, nil
+	}
+	n := pendingChange{aspect: aspectCPU, from: "none", to: formatCores(w.limits.CPU)}
+	if !now.Unlimited() {
+		n.from = fmt.Sprintf("%.3g cores", now.Cores())
+	}
+	if g.layout.Version == cgroup.V2 {
+		n.changes = []act.Change{{Group: group, File: cgroup.FileMax, Value: fmt.Sprintf("%d %d", quota, period)}}
+		return n, nil
+	}
+	n.changes = []act.Change{
+		{Group: group, File: cgroup.FileQuotaV1, Value: strconv.FormatInt(quota, 10)},
+		{Group: group, File: cgroup.FilePeriodV1, Value: strconv.FormatInt(period, 10), Condition: true},
+	}
+	return n, nil
+}
+
+func formatCores(m series.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
+
+// pendingWeight is the part of cpu in the competition with others: the weight, and below it the idle class of a whole pod.
+func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, error) {
+	if w.weight <= 0 {
+		return pendingChange{}, nil
+	}
+	file, value := cgroup.FileWeight, formatWeight(w.weight)
+	if g.layout.Version != cgroup.V2 {
+		file, value = cgroup.FileSharesV1, formatShares(w.weight)
+	}
+	if g.idle && w.idle {
+		now, err := g.readSetting(group, cgroup.FileIdle)
+		if err != nil || now == "1" {
+			return pendingChange{}, err
+		}
+		// The weight goes first: an idle group takes none, and the unit has to know it to put it back.
+		return pendingChange{aspect: aspectWeight, from: "weight", to: "idle", changes: []act.Change{
+			{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
+		}}, nil
+	}
+	now, err := g.readSetting(group, file)
+	if err != nil || now == value {
+		return pendingChange{}, err
+	}
+	return pendingChange{aspect: aspectWeight, from: now, to: value, changes: []act.Change{{Group: group, File: file, Value: value}}}, nil
+}
+
+// formatShares are the shares that a kubelet gives a request of as much, formatWeight those as a weight of v2 (the formula of KEP-2254).
+func formatShares(m series.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
+
+func computeShares(m series.MilliCPU) int64 {
+	const fewest, most = 2, 262144
+	return min(max(int64(math.Min(float64(m), most*1000))*1024/1000, fewest), most)
+}
+
+func formatWeight(m series.MilliCPU) string {
+	return strconv.FormatInt(1+(computeShares(m)-2)*9999/262142, 10)
+}
+
+// pendingMemory is a limit of memory that is above the wish, or none. A group that holds more already would be killed for it on v2: there it is
+// first pressed by memory.high, and limited when it holds less. On v1 the kernel refuses until it can take the rest.
+func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, error) {
+	if w.limits.Memory <= 0 {
+		return pendingChange{}, nil
+	}
+	file := cgroup.FileMemory
+	if g.layout.Version != cgroup.V2 {
+		file = cgroup.FileMemoryV1
+	}
+	limit := w.limits.Memory
+	now, err := g.readBytes(group, file)
+	if err != nil || now <= limit {
+		return pendingChange{}, err
+	}
+	n := pendingChange{aspect: aspectMemory, from: formatMiB(now), to: formatMiB(limit)}
+	value := strconv.FormatInt(int64(limit), 10)
+	if g.layout.Version != cgroup.V2 {
+		n.changes = []act.Change{{Group: group, File: file, Value: value}}
+		return n, nil
+	}
+	used, err := g.readMemoryUse(group)
+	if err != nil {
+		return pendingChange{}, err
+	}
+	if used <= limit {
+		n.changes = []act.Change{{Group: group, File: file, Value: value}}
+		return n, nil
+	}
+	high, err := g.readBytes(group, cgroup.FileHigh)
+	if err != nil || high <= limit {
+		return pendingChange{}, err
+	}
+	return pendingChange{
+		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " by pressure, since more is used",
+		changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: value}},
+	}, nil
+}
+
+// isMemoryLimited tells that a limit of memory is in force, so that pressure is needed no more.
+func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
+	if w.limits.Memory <= 0 || g.layout.Version != cgroup.V2 {
+		return false
+	}
+	now, err := g.readBytes(group, cgroup.FileMemory)
+	return err == nil && now <= w.limits.Memory
+}
+
+// readMemoryUse is the memory that a group holds.
+func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
+	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
+	if err != nil {
+		return 0, fmt.Errorf("use of memory: %w", err)
+	}
+	const current = "memory.current"
+	text, err := readFile(filepath.Join(filepath.Dir(path), current))
+	if err != nil {
+		return 0, err
+	}
+	return parseBytes(text, current)
+}
+
+// noLimit is more than any limit.
+const noLimit = series.Bytes(math.MaxInt64)
+
+func formatMiB(b series.Bytes) string {
+	if b >= 1<<60 {
+		return "none" // v1 has a number for it, which depends on the page
+	}
+	return fmt.Sprintf("%d MiB", int64(b)>>20)
+}
+
+// readBytes is the amount that a setting holds.
+func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
+	text, err := g.readSetting(group, file)
+	if err != nil {
+		return 0, err
+	}
+	return parseBytes(text, file)
+}
+
+func parseBytes(text, file string) (series.Bytes, error) {
+	if text == "max" {
+		return noLimit, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %.40q: %w", file, text, host.ErrTruncated)
+	}
+	return series.Bytes(n), nil
+}
+
+// readSetting is what a setting of a group holds.
+func (g groupFiles) readSetting(group, file string) (string, error) {
+	path, err := g.layout.SettingFile(group, file)
+	if err != nil {
+		return "", fmt.Errorf("read: %w", err)
+	}
+	return readFile(path)
+}
+
+func readFile(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

@@ -1,0 +1,310 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/pkg/qos"
+)
+
+// Reasons of events: the first two are gocrane's. Those of pods are on the pod.
+const (
+	reasonTriggered       = "AvoidanceTriggered"
+	reasonRestored        = "RestoreTriggered"
+	reasonWithheld        = "EvictionWithheld"
+	reasonNewPodsKeptAway = "NewPodsKeptAway"
+	reasonNewPodsWelcome  = "NewPodsWelcome"
+	reasonChangesUndone   = "ChangesUndone"
+	reasonEvicted         = "Evicted"
+	reasonEvictionRefused = "EvictionRefused"
+	reasonCPUThrottled    = "CPUThrottled"
+	reasonCPURestored     = "CPURestored"
+	reasonMemoryThrottled = "MemoryThrottled"
+	reasonMemoryRestored  = "MemoryRestored"
+)
+
+const (
+	// maxMessageBytes bounds the message of an event, which may have 1024 bytes.
+	maxMessageBytes = 900
+	// maxNamedPods bounds the pods that an event about the node names.
+	maxNamedPods = 5
+)
+
+// Config is what a Teller needs.
+type Config struct {
+	// Node is its name.
+	Node string
+	// Enforced tells whether a kind of actions is carried out, by the name that --enforce has for it.
+	Enforced func(kind Kind) bool
+	// Events is nil where no events are written, as in a dry run; Audit where there is no file.
+	Events record.EventRecorder
+	Audit  *Audit
+	Log    logr.Logger
+	Clock  clock.PassiveClock
+}
+
+// Reporter says what is done and why. It is safe for concurrent use, and waits for nothing.
+type Reporter struct {
+	cfg     Config
+	metrics *metrics
+
+	mu     sync.Mutex
+	limits eventLimiter
+	rules  map[string]*ruleStatus
+	// avoided is what was last told of a taint that is not carried out.
+	avoided bool
+}
+
+// ruleStatus is what was told of a rule.
+type ruleStatus struct {
+	key      string // gocrane's name
+	action   string
+	firing   bool
+	phase    qos.Phase
+	withheld qos.WithholdReason
+	// reported are the actions that are not carried out and were told while the rule fires.
+	reported map[string]bool
+	seen     bool
+}
+
+// New returns a teller that has told nothing.
+func New(cfg Config) *Reporter {
+	return &Reporter{cfg: cfg, metrics: newMetrics(), rules: map[string]*ruleStatus{}}
+}
+
+// Describe implements prometheus.Collector.
+func (t *Reporter) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range t.metrics.collectors() {
+		c.Describe(to)
+	}
+	to <- droppedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (t *Reporter) Collect(to chan<- prometheus.Metric) {
+	for _, c := range t.metrics.collectors() {
+		c.Collect(to)
+	}
+	if t.cfg.Audit != nil {
+		to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.cfg.Audit.Dropped()))
+	}
+}
+
+var droppedDesc = prometheus.NewDesc("crane_agent_audit_dropped_lines_total", "Lines that could not be written to the audit file.", nil, nil)
+
+// ReportThrottle tells of a throttle of a plan that was carried out, or of the error. A container's first step and its last back are events.
+func (t *Reporter) ReportThrottle(plan qos.Throttle, err error) {
+	a := throttleAction(&plan, Done)
+	switch {
+	case err != nil:
+		a.Outcome, a.Error = Failed, err.Error()
+	case plan.From == plan.Original:
+		a.EventReason, a.Warning = reasonCPUThrottled, true
+	case plan.To == plan.Original:
+		a.EventReason = reasonCPURestored
+	}
+	t.ReportAction(a)
+}
+
+// ReportMemoryThrottle is Throttled for limits of memory.
+func (t *Reporter) ReportMemoryThrottle(plan qos.MemoryThrottle, err error) {
+	a := memoryThrottleAction(&plan, Done)
+	switch {
+	case err != nil:
+		a.Outcome, a.Error = Failed, err.Error()
+	case plan.From == plan.Original:
+		a.EventReason, a.Warning = reasonMemoryThrottled, true
+	case plan.To == plan.Original:
+		a.EventReason = reasonMemoryRestored
+	}
+	t.ReportAction(a)
+}
+
+// ReportEviction tells what became of an eviction.
+func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
+	a := evictionAction(&o.Eviction, Failed)
+	a.Error = o.Reason
+	switch o.Result {
+	case act.Evicted:
+		a.Outcome, a.EventReason, a.Warning = Done, reasonEvicted, true
+	case act.Refused:
+		a.Outcome, a.EventReason = Refused, reasonEvictionRefused
+	case act.Gone:
+		a.Outcome = Gone
+	case act.Withheld:
+		a.Outcome = Withheld
+	case act.Failed:
+	}
+	t.ReportAction(a)
+}
+
+// ReportTaint tells whether new pods are kept away from the node now, or of the error.
+func (t *Reporter) ReportTaint(o act.TaintOutcome) {
+	a := Action{Kind: Untaint, Outcome: Done, Reason: o.Reason, EventReason: reasonNewPodsWelcome}
+	if o.Avoided {
+		a.Kind, a.EventReason, a.Warning = Taint, reasonNewPodsKeptAway, true
+	}
+	if o.Err != nil {
+		a.Outcome, a.Error, a.EventReason = Failed, o.Err.Error(), ""
+	}
+	t.ReportAction(a)
+}
+
+// ReportUndo tells of what a journal held and what was put back, at the start or the end of an agent.
+func (t *Reporter) ReportUndo(list []act.Entry, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range list {
+		e := &list[i]
+		kind, container, _ := strings.Cut(e.Key, "/")
+		a := Action{Kind: undoneKind(kind), Outcome: Done, Container: container, Reason: e.Subject + ": " + why}
+		a.Pod.Namespace, a.Pod.Name, _ = strings.Cut(e.Subject, "/")
+		for j := range e.Files {
+			if f := &e.Files[j]; !f.Condition {
+				a.From, a.To = join(a.From, f.File+" "+f.Set), join(a.To, f.File+" "+f.Original)
+			}
+		}
+		t.reportAction(a)
+	}
+	if len(list) > 0 {
+		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were put back: %s", len(list), why))
+	}
+}
+
+// undoneKind is the kind that puts back what units of a journal are for, by what their keys begin with.
+func undoneKind(unit string) Kind {
+	switch unit {
+	case "cpu":
+		return CPURestore
+	case "memory":
+		return MemoryRestore
+	case "cpuset", "memset":
+		return CPUManager
+	}
+	return Kind(unit)
+}
+
+func join(list, next string) string {
+	if list == "" {
+		return next
+	}
+	return list + ", " + next
+}
+
+// ReportAction tells of any action.
+func (t *Reporter) ReportAction(a Action) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reportAction(a)
+}
+
+func (t *Reporter) reportAction(a Action) {
+	if a.Action == "" && t.rules[a.Rule] != nil {
+		a.Action = t.rules[a.Rule].action
+	}
+	t.metrics.countAction(&a)
+	if a.Outcome == Failed {
+		// The same error at each measurement says nothing new.
+		if ok, _ := t.limits.allow("failed "+string(a.Kind)+" "+a.Pod.UID+" "+a.Container, t.cfg.Clock.Now()); !ok {
+			return
+		}
+	}
+	t.writeAudit(a.toRecord())
+	t.logAction(&a)
+	if a.EventReason == "" {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if a.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	t.writeEvent(a.Pod, kind, a.EventReason, a.Container, a.sentence())
+}
+
+// sentence is an action for people.
+func (a *Action) sentence() string {
+	var text string
+	switch {
+	case a.Kind == Evict && a.Outcome == Refused:
+		text = "is not evicted: " + a.Error
+	case a.Kind == Evict:
+		text = fmt.Sprintf("evicted with %s to end", a.Grace)
+	case a.Kind == Taint:
+		return "new pods are kept away: " + a.Reason
+	case a.Kind == NodeResource, a.Kind == CPUManager, a.Kind == NodeZones:
+		return a.Reason
+	case a.Kind == Untaint:
+		return "new pods are welcome again: " + a.Reason
+	default:
+		text = fmt.Sprintf("container %s: limit from %s to %s", a.Container, a.From, a.To)
+	}
+	if a.Rule != "" {
+		text += fmt.Sprintf("; rule %s, action %s", a.Rule, a.Action)
+	}
+	return text + ": " + a.Reason
+}
+
+func (t *Reporter) writeAudit(r Record) {
+	if t.cfg.Audit == nil {
+		return
+	}
+	r.Time, r.Node = t.cfg.Clock.Now(), t.cfg.Node
+	t.cfg.Audit.Write(r)
+}
+
+func (t *Reporter) logAction(a *Action) {
+	values := []any{"action", string(a.Kind), "outcome", string(a.Outcome)}
+	add := func(name, value string) {
+		if value != "" {
+			values = append(values, name, value)
+		}
+	}
+	if a.Pod.UID != "" {
+		add("pod", a.Pod.String())
+	}
+	add("container", a.Container)
+	add("from", a.From)
+	add("to", a.To)
+	add("rule", a.Rule)
+	add("why", a.Reason)
+	add("error", a.Error)
+	if a.Grace != nil {
+		add("grace", a.Grace.String())
+	}
+	t.cfg.Log.Info("Action", values...)
+}
+
+// writeEvent writes an event on a pod, or on the node where the pod is empty, unless there was one of the same thing a moment ago.
+func (t *Reporter) writeEvent(pod qos.PodRef, kind, reason, of, text string) {
+	if t.cfg.Events == nil {
+		return
+	}
+	ok, kept := t.limits.allow(reason+" "+pod.UID+" "+of, t.cfg.Clock.Now())
+	if !ok {
+		t.metrics.suppressed.Inc()
+		return
+	}
+	if len(text) > maxMessageBytes {
+		text = strings.ToValidUTF8(text[:maxMessageBytes], "") + "..."
+	}
+	if kept > 0 {
+		text += fmt.Sprintf(" (%d more times since the last event)", kept)
+	}
+	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: t.cfg.Node, UID: types.UID(t.cfg.Node)}
+	if pod.UID != "" {
+		regarding = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+	}
+	t.cfg.Events.Event(regarding, kind, reason, text)
+}

@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signals
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+func known[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: true} }
+
+// at returns a pod of a snapshot.
+func at(t *testing.T, s *observe.Snapshot, uid string) *observe.Pod {
+	t.Helper()
+	for i := range s.Pods {
+		if s.Pods[i].UID == uid {
+			return &s.Pods[i]
+		}
+	}
+	t.Fatal("no pod ", uid)
+	return nil
+}
+
+func judged(t *testing.T, o *qos.Observation, uid string) *qos.Pod {
+	t.Helper()
+	for i := range o.Pods {
+		if o.Pods[i].UID == uid {
+			return &o.Pods[i]
+		}
+	}
+	t.Fatal("no pod ", uid)
+	return nil
+}
+
+// TestRareMetrics: gocrane's metrics that are rarely there, each in its unit.
+func TestRareMetrics(t *testing.T) {
+	_, s := snapshot(t, 0)
+	p := at(t, s, burstable)
+	id := p.Containers[0].ID
+	when := s.At.Add(-5 * time.Second)
+	p.Containers[0].RunQueue = known(observe.RunQueue{At: when, Waiting: 0.25, Sampled: 8, Threads: 20})
+	s.Node.ExclusiveIdle = known(series.MilliCPU(1250))
+	s.Node.Zones = []observe.Zone{{ID: 2, Memory: known(host.ZoneMemory{Total: 100, Free: 20, PageCache: 30})}}
+	list := pods(s)
+	list.SetOffered(&corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("8")}}})
+	var eyes SignalBuilder
+	o := eyes.Build(s, list, false)
+	for _, test := range []struct {
+		name, label, is string
+		want            float64
+	}{
+		{"container_sched_run_queue_time", "ContainerId", id, 250_000},
+		{"container_run_queue_wait_ratio", "ContainerId", id, 0.25},
+		{"container_run_queue_wait_ratio", "PodUid", burstable, 0.25},
+		{"container_cpu_limit", "ContainerId", id, 2},
+		{"exclusive_cpu_idle", "", "", 1250},
+		{"ext_cpu_total_distribute", "", "", 0},
+		{"node_numa_memory_usage_bytes", "numaNode", "node2", 50},
+		{"node_numa_memory_usage_ratio", "numaNode", "node2", 0.5},
+	} {
+		if got := value(t, o, test.name, test.label, test.is); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s{%s=%s} = %g, want %g", test.name, test.label, test.is, got, test.want)
+		}
+	}
+	for name := range o.Samples {
+		if _, ok := qos.Lookup(name); !ok {
+			t.Errorf("no rule can name %s", name)
+		}
+	}
+	// A sample is of the time when it was taken, so that a rule counts it once.
+	if got := o.Samples["container_run_queue_wait_ratio"][0].At; !got.Equal(when) {
+		t.Errorf("a sample of %s, want %s", got, when)
+	}
+	list.SetOffered(nil)
+	if o := eyes.Build(s, list, false); len(o.Samples["ext_cpu_total_distribute"]) > 0 {
+		t.Error("a share of nothing")
+	}
+}
+
+// TestShares: those that the kubelet asks for.
+func TestShares(t *testing.T) {
+	for request, want := range map[series.MilliCPU]float64{0: 2, 1: 2, 100: 102, 1000: 1024, 1500: 1536, 1 << 40: 262144} {
+		if got := cpuShares(request); got != want {
+			t.Errorf("%dm: %g shares, want %g", request, got, want)
+		}
+	}
+}
+
+// TestStalls: what is judged of a pod is its pressure, else the wait on run queues; with the larger of its own limit's part and its containers'.
+func TestStalls(t *testing.T) {
+	_, s := snapshot(t, 0)
+	p := at(t, s, burstable)
+	p.StallShares = observe.StallShares{CPU: known(series.Ratio(0.3)), Memory: known(series.Ratio(0.2))}
+	p.Throttled, p.Containers[0].Throttled, p.HasExclusiveCPUs = known(series.Ratio(0.1)), known(series.Ratio(0.4)), true
+	var eyes SignalBuilder
+	q := judged(t, eyes.Build(s, pods(s), false), burstable)
+	if q.StalledCPU.Value != 0.3 || q.StalledMemory.Value != 0.2 || q.Throttled.Value != 0.4 || !q.ExclusiveCPUs || !q.StalledCPU.At.Equal(s.At) || q.Labels["PodUid"] != burstable {
+		t.Errorf("%+v", q)
+	}
+	p.StallShares, p.Pressure = observe.StallShares{}, observe.Pressures{}
+	if q = judged(t, eyes.Build(s, pods(s), false), burstable); !q.StalledCPU.At.IsZero() {
+		t.Errorf("without pressure and samples: %+v", q)
+	}
+	p.Containers[0].RunQueue = known(observe.RunQueue{At: s.At.Add(-time.Second), Waiting: 3, Sampled: 8, Threads: 8})
+	if q = judged(t, eyes.Build(s, pods(s), false), burstable); q.StalledCPU.Value != 1 || !q.StalledCPU.At.Equal(s.At.Add(-time.Second)) {
+		t.Errorf("without pressure: %+v", q)
+	}
+}
+
+func TestRunQueues(t *testing.T) {
+	for metric, want := range map[string]observe.Sampling{
+		"cpu_total_usage": observe.Never, "container_sched_run_queue_time": observe.Always, "container_run_queue_wait_ratio": observe.Always,
+		"pod_interference_cpu_ratio": observe.WithoutPressure, "pod_interference_memory_ratio": observe.Never,
+	} {
+		if got := RunQueueSampling([]qos.Rule{{Metric: "cpu_load_1_min"}, {Metric: metric}}); got != want {
+			t.Errorf("%s: %d, want %d", metric, got, want)
+		}
+	}
+}
+
+// TestTick500: a tick of a node with 500 pods, with rules on interference and run queues, stays within its bounds.
+func TestTick500(t *testing.T) {
+	dir, observer, s := recorded(t, 0)
+	dir = filepath.Join(dir, "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice")
+	pod := "kubepods-burstable-pod" + strings.ReplaceAll(burstable, "-", "_") + ".slice"
+	for i := range 496 {
+		// A link to a pod's directory looks like another pod, and is made sooner.
+		if err := os.Symlink(pod, filepath.Join(dir, fmt.Sprintf("kubepods-burstable-pod%08d%s", i, pod[len("kubepods-burstable-pod")+8:]))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s = observer.Collect(s.At.Add(time.Second)); len(s.Pods) != 500 {
+		t.Fatalf("%d pods, want 500", len(s.Pods))
+	}
+	list := pods(s)
+	rules := policy()
+	for _, metric := range []string{"pod_interference_cpu_ratio", "pod_interference_memory_ratio", "container_sched_run_queue_time"} {
+		rule := rules.Rules[0]
+		rule.Name, rule.Metric = "n/"+metric, metric
+		rules.Rules = append(rules.Rules, rule)
+	}
+	observer.SetRunQueueSampling(RunQueueSampling(rules.Rules))
+	var eyes SignalBuilder
+	var state qos.State
+	now := s.At
+	tick := func() {
+		now = now.Add(time.Second)
+		o := eyes.Build(observer.Collect(now), list, false)
+		if plan := qos.Decide(&rules, o, &state); len(o.Pods) != 500 || len(plan.Rules) != len(rules.Rules) {
+			t.Fatalf("%d pods, %d rules", len(o.Pods), len(plan.Rules))
+		}
+	}
+	for range 3 {
+		tick()
+	}
+	if len(s.Problems) > 0 {
+		t.Errorf("problems: %v", s.Problems)
+	}
+	// A fifth of the pods is listed anew at each look, and a path made for each.
+	if allocations := testing.AllocsPerRun(2, tick); allocations > 1500 {
+		t.Errorf("a tick allocates %g times", allocations)
+	}
+}
+
+// BenchmarkInterference110 is a tick with rules on interference, all of 110 pods latency-sensitive, which is the most that there is to do.
+func BenchmarkInterference110(b *testing.B) {
+	observer, s := snapshot(b, 106)
+	list, rules := pods(s), policy()
+	list.MarkSensitive(func(*corev1.Pod) (int32, bool) { return 0, true })
+	for _, metric := range []string{qos.InterferenceCPU, qos.InterferenceMemory} {
+		rule := rules.Rules[0]
+		rule.Name, rule.Metric, rule.Threshold = "n/"+metric, metric, 0.1
+		rules.Rules = append(rules.Rules, rule)
+	}
+	var eyes SignalBuilder
+	var state qos.State
+	now := s.At
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		o := eyes.Build(observer.Collect(now), list, false)
+		if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
+			b.Fatal("a plan without rules")
+		}
+	}
+}

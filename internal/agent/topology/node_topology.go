@@ -1,0 +1,239 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/internal/kube/topologyconv"
+	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
+)
+
+// NodeTopology are what a NodeResourceTopology is made of.
+type NodeTopology struct {
+	Machine *Machine
+	Kubelet KubeletConfig
+	// Labels are the node's.
+	Labels map[string]string
+	// Allocatable is the memory that the node's status leaves to pods; 0 where it is not known.
+	Allocatable numa.Amount
+}
+
+// newNodeTopology puts together what is known of a node, which is nil where nothing is.
+func newNodeTopology(machine *Machine, kubelet KubeletConfig, node *corev1.Node) *NodeTopology {
+	f := &NodeTopology{Machine: machine, Kubelet: kubelet}
+	if node != nil {
+		f.Labels = node.Labels
+		// What is no amount is as good as nothing.
+		f.Allocatable, _ = topologyconv.ParseAmount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
+	}
+	return f
+}
+
+// reservations is what is reserved of each zone.
+type reservations struct {
+	cpu, memory []numa.Amount
+	problems    []string
+}
+
+// computeReservations takes from the zones what the node's allocatable is without: CPUs by number from the zones that they are in, everything else from
+// the first zone, what that has not from the next, and so on.
+func (f *NodeTopology) computeReservations() reservations {
+	var t reservations
+	t.cpu = f.reserveCPU(&t)
+	t.memory = f.reserveMemory(&t)
+	return t
+}
+
+func (t *reservations) problemf(format string, args ...any) {
+	t.problems = append(t.problems, fmt.Sprintf(format, args...))
+}
+
+func (f *NodeTopology) reserveCPU(t *reservations) []numa.Amount {
+	zones := f.Machine.Zones
+	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
+		out := make([]numa.Amount, len(zones))
+		for i := range zones {
+			out[i] = numa.Amount(zones[i].CPUs.Intersection(fixed).Len()) * numa.Core
+		}
+		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
+			t.problemf("the kubelet reserves the CPUs %s, which are not online", gone)
+		}
+		return out
+	}
+	has := make([]numa.Amount, len(zones))
+	for i := range zones {
+		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
+	}
+	// It was read from a kubelet's configuration, which refuses what is no amount.
+	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
+	out, beyond := numa.Reserve(has, cpu)
+	if beyond > 0 {
+		t.problemf("the kubelet reserves %dm of cpu more than there is", beyond)
+	}
+	return out
+}
+
+// allocatableTolerance is the difference between the zones and the node's status that nobody is told of.
+const allocatableTolerance numa.Amount = 1 << 20
+
+// reserveMemory takes what the kubelet reserves, and what its hard threshold of eviction keeps available: the node's allocatable is without
+// both, whatever of it the kubelet enforces. A static memory manager says of which zones.
+func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
+	zones, k := f.Machine.Zones, &f.Kubelet
+	has := make([]numa.Amount, len(zones))
+	var all, left numa.Amount
+	for i := range zones {
+		all += numa.Amount(zones[i].Memory)
+		has[i] = numa.Amount(zones[i].Memory - zones[i].hugePageBytes())
+	}
+	reserved, _ := topologyconv.ParseAmount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
+	reserved += k.EvictionThreshold.Resolve(all)
+	var named []numa.Amount
+	if k.StaticMemory && len(k.ReservedMemory) > 0 {
+		named = f.reservedMemoryByZone(t, reserved)
+	}
+	out, beyond := numa.ReserveNamed(has, named, reserved)
+	if beyond > 0 {
+		t.problemf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond))
+	}
+	for i := range has {
+		left += has[i] - out[i]
+	}
+	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= allocatableTolerance {
+		t.problemf("pods can have %d MiB of the zones' memory, and by the node's status %d MiB: the kubelet counts with another configuration or other memory", toMiB(left), toMiB(there))
+	}
+	return out
+}
+
+// reservedMemoryByZone is what the memory manager keeps of each zone. A kubelet starts only where these are the node's reservation together.
+func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amount) []numa.Amount {
+	named := make([]numa.Amount, len(f.Machine.Zones))
+	var sum numa.Amount
+	known := 0
+	for i := range f.Machine.Zones {
+		n, there := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
+		if there {
+			known++
+		}
+		named[i] = n
+		sum += n
+	}
+	switch {
+	case known < len(f.Kubelet.ReservedMemory):
+		t.problemf("the kubelet's reservedMemory is of %d zones that there are not", len(f.Kubelet.ReservedMemory)-known)
+	case sum != reserved:
+		t.problemf("the kubelet's reservedMemory is %d MiB together, and %d MiB are reserved of the node: it counts as far as it fits, the rest is taken from the first zone on", toMiB(sum), toMiB(reserved))
+	}
+	return named
+}
+
+func toMiB(a numa.Amount) numa.Amount { return a >> 20 }
+
+func (z *Zone) hugePageBytes() (sum series.Bytes) {
+	for _, n := range z.HugePages {
+		sum += n
+	}
+	return min(sum, z.Memory)
+}
+
+// ReservedCPUs are the CPUs that nobody is given alone: those that the kubelet names, else as many of each zone as are reserved there, whole
+// cores first.
+func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
+	if f.Kubelet.ReservedCPUs.Len() > 0 {
+		return f.Kubelet.ReservedCPUs.Intersection(f.Machine.CPUs()), nil
+	}
+	layout, err := f.Machine.Layout(f.Machine.CPUs())
+	if err != nil {
+		return numa.CPUSet{}, err
+	}
+	var out numa.CPUSet
+	for i, n := range f.computeReservations().cpu {
+		cpus, _ := layout.Take(f.Machine.Zones[i].CPUs, roundUpCPUs(n))
+		out = out.Union(cpus)
+	}
+	return out, nil
+}
+
+func roundUpCPUs(a numa.Amount) int { return int((a + numa.Core - 1) / numa.Core) }
+
+// UsableMemory is what pods can have of each zone's memory, by the zone's name; zones without any are left out.
+func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
+	out, reserved := map[string]series.Bytes{}, f.computeReservations().memory
+	for i := range f.Machine.Zones {
+		z := &f.Machine.Zones[i]
+		if n := z.Memory - z.hugePageBytes() - series.Bytes(reserved[i]); n > 0 {
+			out[z.Name()] = n
+		}
+	}
+	return out
+}
+
+// Problems are what is not as it should be, of the machine and of what the kubelet reserves.
+func (f *NodeTopology) Problems() []string {
+	return append(slices.Clone(f.Machine.Problems), f.computeReservations().problems...)
+}
+
+// Build makes the NodeResourceTopology, without metadata.
+func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
+	t := &topologyv1alpha1.NodeResourceTopology{
+		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{
+			CPUManagerPolicy:      topologyv1alpha1.CPUManagerPolicyStatic,
+			TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicySingleNUMANodePodLevel,
+		},
+	}
+	if f.Kubelet.Static {
+		t.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyNone
+	}
+	if aware, err := strconv.ParseBool(f.Labels[topologyv1alpha1.LabelNodeTopologyAwareness]); err == nil && !aware {
+		t.CraneManagerPolicy.TopologyManagerPolicy = topologyv1alpha1.TopologyManagerPolicyNone
+	}
+	for name, q := range f.Kubelet.Reserved {
+		if !q.IsZero() {
+			if t.Reserved == nil {
+				t.Reserved = corev1.ResourceList{}
+			}
+			t.Reserved[name] = q.DeepCopy()
+		}
+	}
+	if f.Kubelet.ReservedCPUs.Len() > 0 {
+		t.Attributes = map[string]string{topologyv1alpha1.AttributeReservedSystemCPUs: f.Kubelet.ReservedCPUs.String()}
+	}
+	reserved := f.computeReservations()
+	for i := range f.Machine.Zones {
+		t.Zones = append(t.Zones, f.Machine.buildZone(i, reserved.cpu[i], reserved.memory[i]))
+	}
+	return t
+}
+
+// buildZone is a zone of which so much is reserved.
+func (m *Machine) buildZone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zone {
+	z := &m.Zones[i]
+	all := numa.Amount(z.CPUs.Len()) * numa.Core
+	r := &topologyv1alpha1.ResourceInfo{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, ReservedCPUNums: int32(roundUpCPUs(cpu))}
+	set := func(name corev1.ResourceName, capacity, allocatable numa.Amount) {
+		r.Capacity[name], r.Allocatable[name] = topologyconv.NewQuantity(numa.Resource(name), capacity), topologyconv.NewQuantity(numa.Resource(name), allocatable)
+	}
+	set(corev1.ResourceCPU, all, all-cpu)
+	if z.Memory > 0 {
+		set(corev1.ResourceMemory, numa.Amount(z.Memory), numa.Amount(z.Memory-z.hugePageBytes())-memory)
+	}
+	for _, size := range slices.Sorted(maps.Keys(z.HugePages)) {
+		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size), resource.BinarySI).String()
+		set(corev1.ResourceName(name), numa.Amount(z.HugePages[size]), numa.Amount(z.HugePages[size]))
+	}
+	out := topologyv1alpha1.Zone{Name: z.Name(), Type: topologyv1alpha1.ZoneTypeNode, Resources: r}
+	for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
+		out.Costs = append(out.Costs, topologyv1alpha1.CostInfo{Name: topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(id), Value: int64(z.Distances[id])})
+	}
+	return out
+}

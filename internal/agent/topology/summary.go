@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/pkg/series"
+)
+
+// Summary is a machine's topology for people and for programs that read them.
+type Summary struct {
+	Zones []ZoneSummary `json:"zones"`
+	// KubeletSource says where the kubelet's configuration is from; absent where it is not known, and so what is reserved.
+	KubeletSource string `json:"kubeletSource,omitempty"`
+	// KubeletAssignsCPUs tells that the kubelet's policy is static.
+	KubeletAssignsCPUs bool `json:"kubeletAssignsCpus,omitempty"`
+	// ReservedCPUs is the list of those that no container is given.
+	ReservedCPUs string   `json:"reservedCpus,omitempty"`
+	Problems     []string `json:"problems,omitempty"`
+}
+
+// ZoneSummary is a zone of it.
+type ZoneSummary struct {
+	Name string `json:"name"`
+	// CPUs are those online, as a list; Cores is how many physical ones these are.
+	CPUs  string `json:"cpus"`
+	Cores int    `json:"cores"`
+	// Usable is what pods can have, in cores and bytes; absent where it is not known what is reserved.
+	UsableCPU    *float64     `json:"usableCpu,omitempty"`
+	Memory       series.Bytes `json:"memory"`
+	UsableMemory *int64       `json:"usableMemory,omitempty"`
+	Distances    []int        `json:"distances,omitempty"`
+}
+
+// Summarize reads the topology of a node once, which is nil where it is not known. What is not known is a problem.
+func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node *corev1.Node) Summary {
+	machine, err := ReadMachine(root)
+	if err != nil {
+		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("which CPUs there are is not known: %v", err)}}
+	}
+	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
+	k, unknown := kubelet.Read(ctx, node)
+	f := newNodeTopology(machine, k, node)
+	if unknown == nil {
+		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
+		if reserved, err := f.ReservedCPUs(); err == nil {
+			out.ReservedCPUs = reserved.String()
+		}
+		out.Problems = f.Problems()
+		if silent := kubelet.LastError(); silent != nil {
+			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet was asked for its configuration and did not say it: its file is read, in which flags and drop-in files are not seen: %v", silent))
+		}
+	} else {
+		// What would be left is no matter where it is not known what is taken.
+		out.Problems = append(slices.Clone(machine.Problems), unknown.Error())
+	}
+	built := f.Build()
+	for i := range machine.Zones {
+		z := &machine.Zones[i]
+		out.Zones[i] = ZoneSummary{Name: z.Name(), CPUs: z.CPUs.String(), Cores: machine.Cores(z.CPUs), Memory: z.Memory}
+		for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
+			out.Zones[i].Distances = append(out.Zones[i].Distances, z.Distances[id])
+		}
+		if unknown == nil {
+			usable := built.Zones[i].Resources.Allocatable
+			out.Zones[i].UsableCPU = new(float64(usable.Cpu().MilliValue()) / 1000)
+			out.Zones[i].UsableMemory = new(usable.Memory().Value())
+		}
+	}
+	return out
+}
+
+// Rows are the zones as cells of a table: name, CPUs, cores, usable cores, memory and usable memory in MiB, distances.
+func (s *Summary) Rows() [][7]string {
+	out := make([][7]string, len(s.Zones))
+	for i, z := range s.Zones {
+		const notKnown = "unknown"
+		row := [7]string{z.Name, z.CPUs, strconv.Itoa(z.Cores), notKnown, formatMiB(int64(z.Memory)), notKnown, ""}
+		if z.UsableCPU != nil {
+			row[3] = strconv.FormatFloat(*z.UsableCPU, 'f', -1, 64)
+		}
+		if z.UsableMemory != nil {
+			row[5] = formatMiB(*z.UsableMemory)
+		}
+		for k, d := range z.Distances {
+			if k > 0 {
+				row[6] += " "
+			}
+			row[6] += strconv.Itoa(d)
+		}
+		out[i] = row
+	}
+	return out
+}
+
+func formatMiB(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

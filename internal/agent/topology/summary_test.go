@@ -1,0 +1,62 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+)
+
+func TestSummarize(t *testing.T) {
+	files := twoZoneFiles()
+	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
+	root := writeHost(t, files)
+	seen := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once has it without an API server
+	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 14336 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
+	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0,8" || seen.KubeletSource != "/var/lib/kubelet/config.yaml" || len(seen.Problems) > 0 {
+		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
+	}
+	delete(files, "var/lib/kubelet/config.yaml")
+	root = writeHost(t, files)
+	seen = Summarize(t.Context(), root, newTestReader(root, nil), nil)
+	if rows := seen.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(seen.Problems, ""), "configuration is not known") {
+		t.Errorf("%+v", seen)
+	}
+	root = writeHost(t, nil)
+	if seen := Summarize(t.Context(), root, newTestReader(root, nil), nil); len(seen.Zones) != 0 || len(seen.Problems) != 1 {
+		t.Errorf("%+v", seen)
+	}
+}
+
+// TestSummarizeQueriesKubelet: where the API server is known the kubelet itself is asked, and where it does not answer that is said and its file is read.
+func TestSummarizeQueriesKubelet(t *testing.T) {
+	files := twoZoneFiles()
+	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
+	root := writeHost(t, files)
+	k := newKubelet(t)
+	k.setResponse(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"0","evictionHard":{"memory.available":"50%"}}}`)
+	node := k.node()
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("11Gi")}
+	kubelet := func() *KubeletReader {
+		return &KubeletReader{Root: root, Dir: kubeletDir, Client: k.client(t, k.authority()), Clock: clock.RealClock{}}
+	}
+	seen := Summarize(t.Context(), root, kubelet(), node)
+	want := "[[node0 0-3,8-10 4 6 16384 MiB 4096 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
+	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0" || seen.KubeletSource != "the kubelet (/configz)" || len(seen.Problems) > 0 {
+		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
+	}
+	k.setResponse(http.StatusForbidden, "no")
+	seen = Summarize(t.Context(), root, kubelet(), node)
+	problems := strings.Join(seen.Problems, "; ")
+	if seen.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is read, in which flags and drop-in files are not seen: the kubelet refuses: 403") ||
+		!strings.Contains(problems, "21504 MiB of the zones' memory, and by the node's status 11264 MiB") {
+		t.Errorf("%+v", seen)
+	}
+}

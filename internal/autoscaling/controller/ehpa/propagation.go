@@ -1,0 +1,40 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ehpa
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Propagation says which labels and annotations of an EffectiveHorizontalPodAutoscaler its HPA gets.
+type Propagation struct {
+	Labels, LabelPrefixes           []string
+	Annotations, AnnotationPrefixes []string
+}
+
+func isPropagated(key string, names, prefixes []string) bool {
+	return slices.Contains(names, key) || slices.ContainsFunc(prefixes, func(p string) bool { return p != "" && strings.HasPrefix(key, p) })
+}
+
+// mergedMetadata is what an object should carry: what it has, without those of its keys that are propagated and that the owner no
+// longer has, then what the owner has of them, then what is the controller's own.
+func mergedMetadata(have, owner map[string]string, names, prefixes []string, own map[string]string) map[string]string {
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.DeleteFunc(out, func(key, _ string) bool { return isPropagated(key, names, prefixes) })
+	for key, value := range owner {
+		if isPropagated(key, names, prefixes) {
+			out[key] = value
+		}
+	}
+	maps.Copy(out, own)
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

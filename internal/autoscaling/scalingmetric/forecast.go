@@ -1,0 +1,225 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingmetric
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/pkg/scaling"
+)
+
+// Why a prediction takes no part, beside scaling.ErrOutdated, scaling.ErrNoSkill and scaling.ErrNoMetric.
+var (
+	// ErrNotReady means that there is no forecast of a metric yet.
+	ErrNotReady = errors.New("there is no forecast yet")
+	// ErrSeveralSeries means that a metric is forecast as several series, of which none is the metric.
+	ErrSeveralSeries = errors.New("the query gives several series")
+	// ErrNotWorthwhile means that on the metric's own past scaling by the forecast was not worth its replicas.
+	ErrNotWorthwhile = errors.New("scaling by it is not worth its replicas")
+)
+
+// Forecast is a value of MetricPrediction.
+type Forecast struct {
+	// Value is what an HPA is told, in the unit of the metric: see Prediction.
+	Value float64
+	// CreatedAt is when it was forecast.
+	CreatedAt time.Time
+	// ExpiresAt is the end of the forecast: from then on it is out of date.
+	ExpiresAt time.Time
+	// Window is how far ahead the highest value was looked for.
+	Window time.Duration
+	// Reason says in a sentence which part of the forecast this is, and what speaks for it.
+	Reason string
+}
+
+// ActionableForecast returns the forecast of one metric of a TimeSeriesPrediction as of now. The error says in a sentence why there is
+// none that may be acted on.
+//
+// Where an account is kept of what scaling by the forecast is worth, it is the highest value of the quantile that was chosen, within
+// the lead, as the load that makes an HPA with the metric's target ask for pods that are filled as chosen (scaling.Plant.EquivalentLoad). Else it is
+// the highest value of the prediction window.
+func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
+	m, whole, err := latestForecast(tsp, identifier)
+	if err != nil {
+		return Forecast{}, err
+	}
+	spec := metricSpec(tsp, identifier)
+	part, err := selectForecast(spec, m, whole)
+	if err != nil {
+		return Forecast{}, err
+	}
+	samples := m.Prediction[0].Samples
+	peak, err := peakValue(samples, now, part.window)
+	if err != nil {
+		return Forecast{}, err
+	}
+	if err := checkSkill(spec, m); err != nil {
+		return Forecast{}, err
+	}
+	if part.rejection != nil {
+		return Forecast{}, part.rejection
+	}
+	out := Forecast{Value: peak * part.factor, ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0), Window: part.window, Reason: part.reason}
+	if m.UpdateTime != nil {
+		out.CreatedAt = m.UpdateTime.Time
+	}
+	return out, nil
+}
+
+// PeakForecast returns the highest value of the prediction window of one metric of a TimeSeriesPrediction as of now, whatever the forecast is
+// worth to an autoscaler: for who keeps room for what is expected. The error says in a sentence why there is none.
+func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
+	m, whole, err := latestForecast(tsp, identifier)
+	if err != nil {
+		return Forecast{}, err
+	}
+	samples := m.Prediction[0].Samples
+	peak, err := peakValue(samples, now, whole)
+	if err != nil {
+		return Forecast{}, err
+	}
+	out := Forecast{Value: peak, ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0), Window: whole, Reason: "the highest of the next " + whole.String()}
+	if m.UpdateTime != nil {
+		out.CreatedAt = m.UpdateTime.Time
+	}
+	return out, nil
+}
+
+// latestForecast returns what is forecast of a metric, which is one series that is not out of date, and the window.
+func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) (*predictionv1alpha1.PredictionMetricStatus, time.Duration, error) {
+	m := metricStatus(tsp, identifier)
+	switch {
+	case m == nil:
+		return nil, 0, ErrNotReady
+	case len(m.Prediction) > 1:
+		return nil, 0, fmt.Errorf("%w (%d): aggregate it, for example with sum()", ErrSeveralSeries, len(m.Prediction))
+	case len(m.Prediction) == 0:
+		return nil, 0, withReason(ErrNotReady, m.Reason)
+	}
+	whole := time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second
+	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
+		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
+	}
+	return m, whole, nil
+}
+
+// forecastSelection is what of a forecast counts.
+type forecastSelection struct {
+	window time.Duration
+	factor float64
+	reason string
+	// rejection is why nothing of it does.
+	rejection error
+}
+
+// selectForecast reads what was chosen.
+func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus, whole time.Duration) (forecastSelection, error) {
+	out := forecastSelection{window: whole, factor: 1}
+	if spec == nil || spec.Scaling == nil || !usesLedger(spec) {
+		out.reason = "the highest of the next " + whole.String()
+		return out, nil
+	}
+	choice := m.Scaling
+	if choice == nil {
+		return out, fmt.Errorf("%w whose worth is known", ErrNotReady)
+	}
+	out.window = time.Duration(choice.LeadSeconds) * time.Second
+	if !choice.Use {
+		out.rejection = withReason(ErrNotWorthwhile, choice.Why)
+		return out, nil
+	}
+	target, errTarget := strconv.ParseFloat(string(spec.Scaling.Target), 64)
+	fill, errFill := strconv.ParseFloat(choice.Fill, 64)
+	if errTarget != nil || errFill != nil || !(target > 0 && target <= 1) || !(fill > 0 && fill <= 1) {
+		return out, fmt.Errorf("the choice is a target of %q and pods filled to %q: %w", spec.Scaling.Target, choice.Fill, scaling.ErrNoMetric)
+	}
+	out.factor = scaling.Plant{Capacity: 1, Target: target}.EquivalentLoad(scaling.Level{Utilization: fill}, 1)
+	out.reason = fmt.Sprintf("the %s quantile of the next %s, in pods filled to %.0f %%: %s", choice.Quantile, out.window, 100*fill, choice.Why)
+	return out, nil
+}
+
+// usesLedger tells whether an account is kept of a metric: a named algorithm is taken as it is.
+func usesLedger(spec *predictionv1alpha1.PredictionMetric) bool {
+	return spec.Algorithm.AlgorithmType == "" || spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypeAuto
+}
+
+func metricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
+	for i := range tsp.Spec.PredictionMetrics {
+		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
+			return m
+		}
+	}
+	return nil
+}
+
+func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetricStatus {
+	for i := range tsp.Status.PredictionMetrics {
+		if m := &tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
+			return m
+		}
+	}
+	return nil
+}
+
+// checkSkill lets pass what is better than a constant. A percentile is a constant, and whoever asks for one wants it.
+func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus) error {
+	if spec != nil && spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile {
+		return nil
+	}
+	if m.Skill == "" {
+		return withReason(fmt.Errorf("%w: the past is too short to tell", scaling.ErrNoSkill), m.Reason)
+	}
+	skill, err := strconv.ParseFloat(m.Skill, 64)
+	if err != nil || !(skill >= scaling.MinSkill) {
+		return withReason(fmt.Errorf("%w: it is %s, and less than %v is not acted on", scaling.ErrNoSkill, m.Skill, scaling.MinSkill), m.Reason)
+	}
+	return nil
+}
+
+func withReason(err error, reason string) error {
+	if reason == "" {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, reason)
+}
+
+// peakValue is the highest of the samples from now to the end of a window. Only those that count are read: a request for a metric asks for
+// a few of hundreds.
+func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.Duration) (float64, error) {
+	from, to := scaling.IndexesInWindow(len(samples), func(i int) time.Time { return time.Unix(samples[i].Timestamp, 0) }, now, window)
+	points := make([]scaling.Point, 0, to-from)
+	for _, s := range samples[from:to] {
+		v, err := strconv.ParseFloat(s.Value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("the forecast holds %q, which is no number: %w", s.Value, scaling.ErrNoMetric)
+		}
+		points = append(points, scaling.Point{At: time.Unix(s.Timestamp, 0), Value: v})
+	}
+	if len(points) == 0 && len(samples) > 0 {
+		points = append(points, scaling.Point{At: time.Unix(samples[len(samples)-1].Timestamp, 0)}) // Peak says when it ended.
+	}
+	return scaling.PeakInWindow(points, now, window)
+}
+
+// NewQuantity writes an amount for the metrics API: to the thousandth, rounded up, so that 0.9 of a core is 900m and nothing that is
+// more than nothing becomes nothing.
+func NewQuantity(v float64) resource.Quantity {
+	const most = float64(math.MaxInt64) / 2
+	switch {
+	case !(v > 0):
+		return *resource.NewMilliQuantity(0, resource.DecimalSI)
+	case v*1000 < most:
+		// What is whole but for the last bits of a product is not a thousandth more.
+		const slack = 1e-6
+		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
+	}
+	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), most)), resource.DecimalSI)
+}

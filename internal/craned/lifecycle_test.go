@@ -1,0 +1,320 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// patience is how long a test waits for what takes a moment.
+const patience = 60 * time.Second
+
+// testRunnable is a runnable that records its begin and its end.
+type testRunnable struct {
+	name    string
+	server  *fakeAPIServer
+	leader  bool
+	started chan struct{}
+	// stuck does not end with its context.
+	stuck chan struct{}
+}
+
+func (m *fakeAPIServer) runnable(name string, leader bool) *testRunnable {
+	return &testRunnable{name: name, server: m, leader: leader, started: make(chan struct{})}
+}
+
+func (p *testRunnable) NeedLeaderElection() bool { return p.leader }
+
+func (p *testRunnable) Start(ctx context.Context) error {
+	p.server.note(p.name)
+	close(p.started)
+	<-ctx.Done()
+	if p.stuck != nil {
+		<-p.stuck
+	}
+	p.server.note("end-" + p.name)
+	return nil
+}
+
+// fakeWebhookServer is a part in the place of a webhook server.
+type fakeWebhookServer struct{ *testRunnable }
+
+func (fakeWebhookServer) Register(string, http.Handler)   {}
+func (fakeWebhookServer) StartedChecker() healthz.Checker { return healthz.Ping }
+func (fakeWebhookServer) WebhookMux() *http.ServeMux      { return nil }
+
+var _ webhook.Server = fakeWebhookServer{}
+
+// fixture is a manager as Run makes it, with parts of the test's.
+type fixture struct {
+	probedManager
+	lock   *lease
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, add ...manager.Runnable) *fixture {
+	t.Helper()
+	o := NewOptions()
+	o.MetricsBindAddress, o.HealthProbeBindAddress = "0", "0"
+	o.ShutdownTimeout = shutdown
+	// Far apart: what ends leadership in these tests is not the deadline.
+	o.LeaderElection = LeaderElection{Enabled: true, LeaseDuration: 300 * time.Second, RenewDeadline: 200 * time.Second, RetryPeriod: 100 * time.Millisecond}
+	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(t.Context()), logr.Discard()))
+	lock, err := newLease(m.config(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newManager(ctx, m.config(), o, lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range add {
+		if err := h.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &fixture{probedManager: h, lock: lock, cancel: cancel, ended: make(chan error, 1)}
+	go func() { l.ended <- start(ctx, h, lock.lost) }()
+	t.Cleanup(func() {
+		cancel()
+		lock.close()
+	})
+	return l
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s: not within %s", what, patience)
+	}
+}
+
+func (l *fixture) waitEnd(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-l.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the manager does not end")
+		return nil
+	}
+}
+
+// expectOrder fails unless the words stand in the record in that order.
+func expectOrder(t *testing.T, record string, words ...string) {
+	t.Helper()
+	rest := " " + record + " "
+	for _, word := range words {
+		_, after, found := strings.Cut(rest, " "+word+" ")
+		if !found {
+			t.Fatalf("record %q: %v are not in that order: no %s", record, words, word)
+		}
+		rest = " " + after
+	}
+}
+
+// TestLife: what the doc comment of Run says of begin and end, with a part that is added while others run.
+func TestLife(t *testing.T) {
+	m := newFakeAPIServer(t)
+	hook, every, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("every", false), m.runnable("leading", true)
+	// Added in the opposite order.
+	l := startFixture(t, m, patience, leading, every, hook)
+	await(t, "the leader's work", leading.started)
+	await(t, "the work of every replica", every.started)
+	expectOrder(t, m.noted(), "webhook", "every", "elected", "leading")
+	expectOrder(t, m.noted(), "list", "every")
+
+	late, lateLeading := m.runnable("late", false), m.runnable("late-leading", true)
+	for _, p := range []*testRunnable{late, lateLeading} {
+		if err := l.Add(p); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "a part that was added later", p.started)
+	}
+
+	l.cancel()
+	if err := l.waitEnd(t); err != nil {
+		t.Errorf("an orderly stop ends with %v", err)
+	}
+	expectOrder(t, m.noted(), "end-every", "end-webhook")
+	expectOrder(t, m.noted(), "end-leading", "released")
+	expectOrder(t, m.noted(), "end-late-leading", "released")
+	if m.holder() != "" {
+		t.Errorf("the lease is still %s's", m.holder())
+	}
+}
+
+// TestStandbyDoesNothing: without the lease what every replica does runs, and the leader's work does not, until the lease
+// is free.
+func TestStandbyDoesNothing(t *testing.T) {
+	m := newFakeAPIServer(t)
+	first := m.runnable("first", true)
+	one := startFixture(t, m, patience, first)
+	await(t, "the first", first.started)
+	every, second := m.runnable("every", false), m.runnable("second", true)
+	two := startFixture(t, m, patience, every, second)
+	await(t, "the work of every replica", every.started)
+	for l, want := range map[*fixture]string{one: "[+]role-leader ok", two: "[+]role-standby ok"} {
+		if page := l.probePage(t, "/readyz?verbose"); !strings.Contains(page, want) {
+			t.Errorf("readyz says %q, want %s in it", page, want)
+		}
+	}
+	select {
+	case <-second.started:
+		t.Error("two lead")
+	default:
+	}
+	one.cancel()
+	if err := one.waitEnd(t); err != nil {
+		t.Error(err)
+	}
+	await(t, "the second", second.started)
+	expectOrder(t, m.noted(), "end-first", "released", "elected", "second")
+}
+
+// probePage is a page of the probes.
+func (l *fixture) probePage(t *testing.T, path string) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	l.probes.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	return w.Body.String()
+}
+
+// TestStolenLease: the leader's contexts end with the lease, and Run with an error, although a part does not come to an end;
+// nothing is given back.
+func TestStolenLease(t *testing.T) {
+	m := newFakeAPIServer(t)
+	leading, stuck := m.runnable("leading", true), m.runnable("stuck", true)
+	stuck.stuck = make(chan struct{})
+	t.Cleanup(func() { close(stuck.stuck) })
+	l := startFixture(t, m, patience, leading, stuck)
+	await(t, "the leader's work", leading.started)
+	await(t, "the leader's work", stuck.started)
+	m.steal("thief")
+	if err := l.waitEnd(t); err == nil || !strings.Contains(err.Error(), "the lease craned was taken by thief") {
+		t.Errorf("ended with %v", err)
+	}
+	deadline := time.Now().Add(patience)
+	for !strings.Contains(m.noted(), "end-leading") {
+		if time.Now().After(deadline) {
+			t.Fatal("the leader's work goes on")
+		}
+		runtime.Gosched()
+	}
+	if m.holder() != "thief" {
+		t.Errorf("the lease of the thief is now %q's", m.holder())
+	}
+}
+
+// TestStopIsBounded: a part that does not end holds up an orderly stop for no longer than it may.
+func TestStopIsBounded(t *testing.T) {
+	m := newFakeAPIServer(t)
+	stuck := m.runnable("stuck", true)
+	stuck.stuck = make(chan struct{})
+	t.Cleanup(func() { close(stuck.stuck) })
+	l := startFixture(t, m, 200*time.Millisecond, stuck)
+	await(t, "the leader's work", stuck.started)
+	l.cancel()
+	if err := l.waitEnd(t); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestNothingLeft: after an orderly stop there are as many goroutines as before, however often one starts and stops.
+func TestNothingLeft(t *testing.T) {
+	var before int
+	for i := range 4 {
+		m := newFakeAPIServer(t)
+		leading := m.runnable("leading", true)
+		l := startFixture(t, m, patience, leading, m.runnable("every", false))
+		await(t, "the leader's work", leading.started)
+		l.cancel()
+		if err := l.waitEnd(t); err != nil {
+			t.Fatal(err)
+		}
+		l.lock.close()
+		l.GetHTTPClient().CloseIdleConnections()
+		m.stop()
+		if i == 0 {
+			before = settledGoroutines(t, 0) // With what the first one starts for the whole process.
+		}
+	}
+	if after := settledGoroutines(t, before); after > before {
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines, %d before:\n%s", after, before, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// settledGoroutines is the number of goroutines when it has come down to want, or, where nothing is wanted, has not changed for a
+// second.
+func settledGoroutines(t *testing.T, want int) int {
+	t.Helper()
+	began := time.Now()
+	last, since := runtime.NumGoroutine(), began
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		now := runtime.NumGoroutine()
+		switch {
+		case want > 0 && now <= want, want == 0 && now == last && time.Since(since) > time.Second, time.Since(began) > patience:
+			return now
+		case now != last:
+			last, since = now, time.Now()
+		}
+	}
+	return last
+}
+
+// TestProbes: checks can be told apart and asked alone; a failing one fails the page; names are their own.
+func TestProbes(t *testing.T) {
+	elected := make(chan struct{})
+	h := probedManager{probes: newProbes(elected)}
+	l := &fixture{probedManager: h}
+	sick := errors.New("no certificate yet")
+	if err := h.AddReadyzCheck("webhook", func(*http.Request) error { return sick }); err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range map[string]healthz.Checker{"webhook": healthz.Ping, roleLeader: healthz.Ping, "": healthz.Ping, "nothing": nil} {
+		if h.AddReadyzCheck(name, check) == nil {
+			t.Errorf("a check %q is added", name)
+		}
+	}
+	if page := l.probePage(t, "/readyz"); !strings.Contains(page, "[-]webhook failed") || !strings.Contains(page, "[+]role-standby ok") {
+		t.Error(page)
+	}
+	if page := l.probePage(t, "/readyz/webhook"); !strings.Contains(page, "no certificate yet") {
+		t.Error(page)
+	}
+	if page := l.probePage(t, "/healthz"); page != "ok" {
+		t.Errorf("alive: %q", page)
+	}
+	sick = nil
+	close(elected)
+	if page := l.probePage(t, "/readyz"); page != "ok" {
+		t.Errorf("ready: %q", page)
+	}
+	if page := l.probePage(t, "/readyz?verbose"); !strings.Contains(page, "[+]role-leader ok") {
+		t.Error(page)
+	}
+}

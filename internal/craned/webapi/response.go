@@ -1,0 +1,74 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// envelope is the form of every JSON answer.
+type envelope struct {
+	// Error is empty where all is well.
+	Error string `json:"error"`
+	Data  any    `json:"data"`
+}
+
+// writeData writes data with status 200, or returns an error where they are too many.
+func writeData(w http.ResponseWriter, data any) error {
+	body, err := encode(envelope{Data: data})
+	if err != nil {
+		return err
+	}
+	writeBody(w, http.StatusOK, body)
+	return nil
+}
+
+// writeError says why a request is not even looked at. Errors of requests that are come with 200, as gocrane's do.
+func writeError(w http.ResponseWriter, status int, why string) {
+	writeEnvelope(w, status, envelope{Error: why})
+}
+
+func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
+	body, err := encode(e)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeBody(w, status, body)
+}
+
+func writeBody(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // Who has gone needs no answer.
+}
+
+// errTooLong tells that an answer has more than maxAnswer bytes.
+var errTooLong = errors.New("the answer is too long: ask for less, such as one namespace or a shorter time")
+
+// limitedBuffer is a buffer that refuses more than so many bytes.
+type limitedBuffer struct {
+	bytes.Buffer
+	left int
+}
+
+// Write implements io.Writer.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errTooLong
+	}
+	return b.Buffer.Write(p)
+}
+
+func encode(e envelope) ([]byte, error) {
+	out := &limitedBuffer{left: maxAnswer}
+	if err := json.NewEncoder(out).Encode(e); err != nil {
+		return nil, fmt.Errorf("writing the answer: %w", err)
+	}
+	return out.Bytes(), nil
+}

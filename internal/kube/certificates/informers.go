@@ -1,0 +1,141 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// informers is what the API server tells of the Secret and of the targets: one watch for each, on the one object by its name, so that
+// rights to that name are enough.
+type informers struct {
+	key     string
+	secrets cache.SharedIndexInformer
+	targets map[Target]cache.SharedIndexInformer
+	// changed holds a token after a change that was not looked at yet.
+	changed chan struct{}
+	stop    func()
+
+	// staleVersion is the Secret that the watch told of when this replica wrote over it; until then it is not news.
+	staleVersion string
+	staleUntil   time.Time
+}
+
+// maxLag is how long a watch is given to tell of what this replica wrote.
+const maxLag = 10 * time.Second
+
+// watch starts the watches and returns when the Secret is known, or known not to be.
+func (k *Rotator) watch(ctx context.Context) (*informers, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	v := &informers{
+		key: k.config.Namespace + "/" + k.config.Secret, changed: make(chan struct{}, 1),
+		targets: map[Target]cache.SharedIndexInformer{},
+		stop:    func() { cancel(); running.Wait() },
+	}
+	v.secrets = coreinformers.NewFilteredSecretInformer(k.config.Clients, k.config.Namespace, 0, cache.Indexers{}, byName(k.config.Secret))
+	informers := []cache.SharedIndexInformer{v.secrets}
+	for _, t := range k.config.Targets {
+		i := dynamicinformer.NewFilteredDynamicInformer(k.config.Dynamic, t.resource, "", 0, cache.Indexers{}, byName(t.name)).Informer()
+		v.targets[t] = i
+		informers = append(informers, i)
+	}
+	for _, i := range informers {
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { v.signalChange() }, UpdateFunc: func(_, _ any) { v.signalChange() }, DeleteFunc: func(any) { v.signalChange() },
+		}); err != nil {
+			cancel()
+			return nil, fmt.Errorf("watching certificates: %w", err)
+		}
+		running.Go(func() { i.RunWithContext(ctx) })
+	}
+	// A target that cannot be watched delays renewals; a Secret that cannot be watched leaves nothing to serve.
+	if !cache.WaitForCacheSync(ctx.Done(), v.secrets.HasSynced) {
+		v.stop()
+		return nil, nil
+	}
+	running.Go(func() {
+		for _, i := range v.targets {
+			cache.WaitForCacheSync(ctx.Done(), i.HasSynced)
+		}
+		v.signalChange()
+	})
+	return v, nil
+}
+
+func byName(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+	}
+}
+
+func (v *informers) signalChange() {
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+// markStale notes that the watch will tell of something newer than seen.
+func (v *informers) markStale(seen *corev1.Secret, now time.Time) {
+	v.staleVersion, v.staleUntil = version(seen), now.Add(maxLag)
+}
+
+// version is a mark of what was seen.
+func version(s *corev1.Secret) string {
+	if s == nil {
+		return "none"
+	}
+	return string(s.UID) + "/" + s.ResourceVersion
+}
+
+// secret is nil where there is none. It is errStale while the watch lags behind the own writes.
+func (v *informers) secret(now time.Time) (*corev1.Secret, error) {
+	s, err := v.storedSecret()
+	if err == nil && v.staleVersion == version(s) && now.Before(v.staleUntil) {
+		return nil, errStale
+	}
+	v.staleVersion = ""
+	return s, err
+}
+
+func (v *informers) storedSecret() (*corev1.Secret, error) {
+	o, exists, err := v.secrets.GetStore().GetByKey(v.key)
+	if err != nil || !exists {
+		return nil, err
+	}
+	s, ok := o.(*corev1.Secret)
+	if !ok {
+		return nil, fmt.Errorf("the watch of Secret %s holds a %T", v.key, o)
+	}
+	return s, nil
+}
+
+// target is nil where there is none; known is false before the watch has said so.
+func (v *informers) target(t Target) (o *unstructured.Unstructured, known bool, err error) {
+	i := v.targets[t]
+	if !i.HasSynced() {
+		return nil, false, nil
+	}
+	stored, exists, err := i.GetStore().GetByKey(t.name)
+	if err != nil || !exists {
+		return nil, true, err
+	}
+	u, ok := stored.(*unstructured.Unstructured)
+	if !ok {
+		return nil, true, fmt.Errorf("the watch of %s holds a %T", t, stored)
+	}
+	return u, true, nil
+}

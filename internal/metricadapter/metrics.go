@@ -1,0 +1,95 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricadapter
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"crane.io/crane/internal/component/configfile"
+)
+
+// adapterMetrics are the metrics of the adapter about itself.
+type adapterMetrics struct {
+	registry prometheus.Registerer
+	duration *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+}
+
+func newAdapterMetrics(r prometheus.Registerer) (*adapterMetrics, error) {
+	f := &adapterMetrics{
+		registry: r,
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "crane_metric_adapter_request_duration_seconds",
+			Help: "Time to answer a request for a metric, by API, source and HTTP status; without authentication and encoding.",
+			// A metric of Crane takes microseconds, one of PromQL as long as its query.
+			Buckets: []float64{
+				1e-5, 2.5e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 8e-4, 1e-3, 1.25e-3, 1.5e-3, 2e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.25, 1, 5, 30,
+			},
+		}, []string{"api", "source", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "crane_metric_adapter_kubernetes_requests_total",
+			Help: "Requests to the Kubernetes API server, by method: watches, reviews and certificates. None belongs to a request for a metric.",
+		}, []string{"method"}),
+	}
+	for _, c := range []prometheus.Collector{f.duration, f.requests} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *adapterMetrics) observe(api, source string, took time.Duration, err error) {
+	code := http.StatusOK
+	if err != nil {
+		code = http.StatusInternalServerError
+		if status, ok := err.(apierrors.APIStatus); ok { // A status is what is answered; a wrapped one is not.
+			code = int(status.Status().Code)
+		}
+	}
+	f.duration.WithLabelValues(api, source, strconv.Itoa(code)).Observe(took.Seconds())
+}
+
+// countRequests wraps the way to the API server.
+func (f *adapterMetrics) countRequests(next http.RoundTripper) http.RoundTripper {
+	return countingTransport{next: next, requests: f.requests}
+}
+
+type countingTransport struct {
+	next     http.RoundTripper
+	requests *prometheus.CounterVec
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.WithLabelValues(r.Method).Inc()
+	return c.next.RoundTrip(r)
+}
+
+// registerRules adds what is told of the file with the rules.
+func (f *adapterMetrics) registerRules(state func() configfile.State) error {
+	for _, g := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "crane_metric_adapter_rules_loaded_timestamp_seconds", Help: "When the rules in force were read, in seconds since 1970.",
+		}, func() float64 { return float64(state().Loaded.Unix()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "crane_metric_adapter_rules_invalid", Help: "1 where the file with the rules is bad and older ones are in force.",
+		}, func() float64 {
+			if state().Invalid {
+				return 1
+			}
+			return 0
+		}),
+	} {
+		if err := f.registry.Register(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// served is a configuration as prometheus-adapter's users write it.
+const served = `
+rules:
+- seriesQuery: 'lonely'
+  resources: {overrides: {pod: {resource: pods}}}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+- seriesQuery: '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
+  seriesFilters: [{isNot: "_total$"}]
+  resources:
+    overrides: {namespace: {resource: namespace}, pod: {resource: pod}}
+  name: {matches: "^container_(.*)$"}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)'
+- seriesQuery: 'requests_total{job="web"}'
+  resources: {template: "kube_<<.Group>>_<<.Resource>>"}
+  name: {as: "requests"}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<range $i, $l := .GroupBySlice>><<$l>><<end>>)'
+externalRules:
+- seriesQuery: '{__name__=~"^queue_.*"}'
+  resources: {namespaced: false}
+  name: {matches: "^queue_(len|age)_(.*)$", as: "queue_${1}_of_${2}"}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+- seriesQuery: 'jobs_pending'
+  resources: {overrides: {ns: {resource: namespace}}}
+  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) * scalar(<<index .LabelValuesByName "factor">>)'
+`
+
+func parse(t *testing.T) *promadapter.Rules {
+	t.Helper()
+	extra, err := prometheus.ParseMatchers("cluster=eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := promadapter.Parse([]byte(served), extra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func TestServeCustom(t *testing.T) {
+	rules := parse(t)
+	for name, c := range map[string]struct {
+		metric      string
+		of          promadapter.Objects
+		expr, label string
+		found       bool
+		err         string
+	}{
+		"one pod, and a name that follows": {
+			metric: "memory_rss", of: promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"web-0"}},
+			expr: `sum(container_memory_rss{namespace="shop",pod="web-0",cluster="eu",container!="POD"}) by (pod)`, label: "pod", found: true,
+		},
+		"pods, and a dot that is a dot": {
+			metric: "memory_rss", of: promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"a.b", "c"}},
+			expr: `sum(container_memory_rss{namespace="shop",pod=~"a\\.b|c",cluster="eu",container!="POD"}) by (pod)`, label: "pod", found: true,
+		},
+		"a namespace": {
+			metric: "memory_rss", of: promadapter.Objects{Resource: "namespace", Names: []string{"shop"}},
+			expr: `sum(container_memory_rss{namespace="shop",cluster="eu",container!="POD"}) by (namespace)`, label: "namespace", found: true,
+		},
+		"a filter": {metric: "cpu_total", of: promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"web-0"}}},
+		"a template with a group": {
+			metric: "requests", of: promadapter.Objects{Group: "apps.k8s.io", Resource: "deployment", Namespace: "shop", Names: []string{"web"}},
+			expr:  `sum(rate(requests_total{kube__namespace="shop",kube_apps_k8s_io_deployment="web",cluster="eu"}[5m])) by (kube_apps_k8s_io_deployment)`,
+			label: "kube_apps_k8s_io_deployment", found: true,
+		},
+		"a resource that the rule has no label for": {metric: "lonely", of: promadapter.Objects{Resource: "node", Names: []string{"n"}}},
+		"namespaces that would be mixed": {
+			metric: "lonely", of: promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"p"}}, found: true, err: "no label for namespaces",
+		},
+		"a metric without a rule": {metric: "unknown", of: promadapter.Objects{Resource: "node", Names: []string{"n"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expr, label, found, err := rules.CustomExpr(nil, c.metric, c.of, nil)
+			if expr != c.expr || label != c.label || found != c.found || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %s, %q, %v, %v\nwant %s, %q, %v, %s", expr, label, found, err, c.expr, c.label, c.found, c.err)
+			}
+		})
+	}
+}
+
+// TestList: names that do not follow from a metric are found by what the server holds; a rule that could not be asked about keeps
+// what it had, and the error names it.
+func TestList(t *testing.T) {
+	rules := parse(t)
+	if rules.HasExternal(nil, "queue_len_of_mail") {
+		t.Error("a name with two groups cannot be turned round")
+	}
+	var asked []string
+	server := func(_ context.Context, expr string) ([]string, error) {
+		asked = append(asked, expr)
+		if strings.Contains(expr, "queue_") {
+			return []string{"queue_len_mail", "queue_age_mail", "queue_other"}, nil
+		}
+		return nil, nil
+	}
+	first, err := rules.List(t.Context(), nil, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(asked, `count by (__name__) ({__name__=~"^queue_.*",cluster="eu"})`) || !slices.Contains(asked, `count by (__name__) (requests_total{job="web",cluster="eu"})`) {
+		t.Errorf("asked %q", asked)
+	}
+	down := errors.New("down")
+	second, err := rules.List(t.Context(), first, func(_ context.Context, expr string) ([]string, error) {
+		if strings.Contains(expr, "jobs_pending") {
+			return []string{"jobs_pending"}, nil
+		}
+		return nil, down
+	})
+	if !errors.Is(err, down) || !strings.Contains(err.Error(), "externalRules[0]") || strings.Contains(err.Error(), "externalRules[1]") {
+		t.Errorf("error %v", err)
+	}
+	for _, listing := range []*promadapter.Listing{first, second} {
+		expr, found, err := rules.ExternalExpr(listing, "queue_len_of_mail", "shop", nil)
+		if expr != `queue_len_mail{cluster="eu"}` || !found || err != nil {
+			t.Errorf("got %s, %v, %v", expr, found, err)
+		}
+	}
+	if rules.HasCustom(first, "memory_rss") || !rules.HasCustom(nil, "memory_rss") {
+		t.Error("a rule for all names takes metrics that there are no series of")
+	}
+	want := []promadapter.ListedMetric{{Metric: "jobs_pending", Resources: []string{"namespace"}}, {Metric: "queue_age_of_mail"}, {Metric: "queue_len_of_mail"}}
+	if diff := cmp.Diff(want, second.External(rules)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err = rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return make([]string, 10_001), nil })
+	if err == nil || !strings.Contains(err.Error(), "10001 series names") {
+		t.Errorf("too many names: %v", err)
+	}
+}
+
+func TestServeExternal(t *testing.T) {
+	rules := parse(t)
+	factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: "2"}}
+	expr, found, err := rules.ExternalExpr(nil, "jobs_pending", "shop", factor)
+	if want := `max(jobs_pending{ns="shop",factor="2",cluster="eu"}) by () * scalar(2)`; expr != want || !found || err != nil {
+		t.Errorf("got %s, %v, %v\nwant %s", expr, found, err, want)
+	}
+	// A template that uses what is not there fails, and gives no half of a query.
+	if expr, found, err := rules.ExternalExpr(nil, "jobs_pending", "shop", nil); !found || err != nil && expr != "" {
+		t.Errorf("got %q, %v, %v", expr, found, err)
+	}
+}
+
+func TestMatchers(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "[]",
+		"a=b":                      `[a="b"]`,
+		"a in (x.y,z)":             `[a=~"x\\.y|z"]`,
+		"a notin (x,y)":            `[a!~"x|y"]`,
+		"a!=b,c":                   `[a!="b" c!=""]`,
+		"!a":                       `[a=""]`,
+		"a>1":                      "operator gt",
+		"app.kubernetes.io/name=x": "label name has letters",
+	} {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matchers, err := promadapter.SelectorMatchers(selector)
+		if got := fmt.Sprint(matchers); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
+		}
+	}
+	if _, err := promadapter.SelectorMatchers(labels.Nothing()); err == nil {
+		t.Error("a selector of nothing is no selector of everything")
+	}
+}
+
+// FuzzServe: no configuration makes the adapter fall over, and what it asks holds the namespace where the rule knows one.
+func FuzzServe(f *testing.F) {
+	f.Add(served, "queue_len_of_mail", "web-0")
+	f.Add("rules: [{seriesQuery: 'a', metricsQuery: '<<.Series>>'}]", "a", "\"}")
+	f.Add("externalRules: [{seriesQuery: '{__name__=~\"a|b\"}', name: {matches: '(.)(.)', as: '$2$1'}, metricsQuery: 'x'}]", "ab", "")
+	f.Fuzz(func(t *testing.T, text, metric, object string) {
+		rules, err := promadapter.Parse([]byte(text), nil)
+		if err != nil {
+			return
+		}
+		listing, err := rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return []string{metric, object, "a"}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = rules.ExternalExpr(listing, metric, "shop", nil)
+		_, label, found, err := rules.CustomExpr(listing, metric, promadapter.Objects{Resource: "pods", Namespace: "shop", Names: []string{object}}, nil)
+		if found && err == nil && label == "" {
+			t.Error("a query whose objects cannot be told apart")
+		}
+	})
+}

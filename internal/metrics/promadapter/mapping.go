@@ -1,0 +1,123 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// nameMapping turns the name of a series into that of a metric: what matches, as what.
+type nameMapping struct {
+	matches *regexp.Regexp
+	as      string
+}
+
+func newNameMapping(c nameConfig) (nameMapping, error) {
+	if c.Matches == "" {
+		c.Matches = ".*"
+	}
+	re, err := regexp.Compile(c.Matches)
+	if err != nil {
+		return nameMapping{}, fmt.Errorf("name.matches: %w", err)
+	}
+	n := nameMapping{matches: re, as: c.As}
+	if n.as == "" {
+		switch re.NumSubexp() {
+		case 0:
+			n.as = "$0"
+		case 1:
+			n.as = "$1"
+		default:
+			return nameMapping{}, errors.New("name.as is needed where name.matches has several groups")
+		}
+	}
+	return n, nil
+}
+
+// metric is what a series is called; ok is false where the rule is not about it.
+func (n nameMapping) metric(series string) (name string, ok bool) {
+	at := n.matches.FindStringSubmatchIndex(series)
+	if at == nil {
+		return "", false
+	}
+	return string(n.matches.ExpandString(nil, n.as, series, at)), true
+}
+
+// plain is a pattern of literal text around one group, and of what stands around the group in the new name.
+var (
+	plainMatches = regexp.MustCompile(`^\^?([a-zA-Z0-9_:]*)\((\.[*+])\)([a-zA-Z0-9_:]*)\$?$`)
+	plainAs      = regexp.MustCompile(`^([a-zA-Z0-9_:]*)\$(?:\{1\}|1)([a-zA-Z0-9_:]*)$`)
+)
+
+// series is the reverse of metric, where it can be told: the name of the series that is called so.
+func (n nameMapping) series(metric string) (string, bool) {
+	if n.matches.String() == ".*" && (n.as == "$0" || n.as == "${0}") {
+		return metric, true
+	}
+	from, to := plainMatches.FindStringSubmatch(n.matches.String()), plainAs.FindStringSubmatch(n.as)
+	if from == nil || to == nil {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(metric, to[1])
+	if !ok {
+		return "", false
+	}
+	if rest, ok = strings.CutSuffix(rest, to[2]); !ok {
+		return "", false
+	}
+	series := from[1] + rest + from[3]
+	back, ok := n.metric(series)
+	return series, ok && back == metric
+}
+
+// labelMapping knows which label holds the name of a resource.
+type labelMapping struct {
+	overrides map[string]string // resource to label
+	template  *template.Template
+}
+
+func newLabelMapping(c labelsConfig) (labelMapping, error) {
+	l := labelMapping{overrides: map[string]string{}}
+	for _, label := range slices.Sorted(maps.Keys(c.Overrides)) {
+		resource := strings.TrimSuffix(strings.ToLower(c.Overrides[label].Resource), "s")
+		if _, twice := l.overrides[resource]; !twice {
+			l.overrides[resource] = label
+		}
+	}
+	if c.Template == "" {
+		return l, nil
+	}
+	t, err := template.New("resources").Delims("<<", ">>").Option("missingkey=error").Parse(c.Template)
+	if err != nil {
+		return labelMapping{}, fmt.Errorf("resources.template: %w", err)
+	}
+	l.template = t
+	return l, nil
+}
+
+// label of a resource of the core group; known is false where the rule says nothing of it.
+func (l labelMapping) label(resource string) (label string, known bool) {
+	return l.labelIn("", resource)
+}
+
+// labelIn is label for a resource of any group.
+func (l labelMapping) labelIn(group, resource string) (label string, known bool) {
+	if label, known = l.overrides[resource]; known {
+		return label, true
+	}
+	if l.template == nil {
+		return resource, false
+	}
+	var b strings.Builder
+	if err := l.template.Execute(&b, struct{ Group, Resource string }{strings.ReplaceAll(group, ".", "_"), resource}); err != nil {
+		return resource, false
+	}
+	return b.String(), true
+}

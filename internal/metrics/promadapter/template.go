@@ -1,0 +1,156 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Labels that a Question has, whatever a rule calls them.
+const (
+	namespaceLabel = "namespace"
+	podLabel       = "pod"
+)
+
+// templateValues are what a template of prometheus-adapter may use.
+type templateValues struct {
+	Series, LabelMatchers, GroupBy string
+	LabelValuesByName              map[string]string
+	GroupBySlice                   []string
+}
+
+func parseTemplate(text string) (*template.Template, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("the query is empty")
+	}
+	t, err := template.New("query").Delims("<<", ">>").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	if err := t.Execute(&strings.Builder{}, templateValues{Series: "x", LabelMatchers: `x="x"`, GroupBy: "x"}); err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	return t, nil
+}
+
+// CustomSum returns the PromQL of a Pods metric, summed over its pods; found is false where no rule is about it.
+func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool, err error) {
+	one, series := findRuleByName(r.custom, metric)
+	if one == nil {
+		return "", false, nil
+	}
+	pod, _ := one.labels.label(podLabel)
+	text, err := executeSum(one.template, series, one.labels.conditions(q, true), r.extra, pod)
+	return text, true, err
+}
+
+// ExternalSum returns the PromQL of an External metric, summed up as an HPA does; found is false where no rule is about it.
+func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bool, err error) {
+	one, series := findRuleByName(r.external, metric)
+	if one == nil {
+		return "", false, nil
+	}
+	_, known := one.labels.label(namespaceLabel)
+	text, err := executeSum(one.template, series, one.labels.conditions(q, one.namespaced && known), r.extra)
+	return text, true, err
+}
+
+// ResourceSum returns the PromQL of the use of cpu or memory by pods, summed over them; found is false without a rule.
+func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool, err error) {
+	one, ok := r.resource[name]
+	if !ok {
+		return "", false, nil
+	}
+	if q.Container != "" {
+		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: one.container, Op: "=", Value: q.Container})
+	}
+	pod, _ := one.labels.label(podLabel)
+	text, err := executeSum(one.template, "", one.labels.conditions(q, true), r.extra, pod, one.container)
+	return text, true, err
+}
+
+// findRuleByName returns the rule for a metric: the first that names its series, or else the first whose pattern has it. Nobody is asked
+// whether the series is there, so that a pattern for everything must not hide a name.
+func findRuleByName(rules []rule, metric string) (*rule, string) {
+	for _, named := range []bool{true, false} {
+		for i := range rules {
+			if (rules[i].literal != "") != named {
+				continue
+			}
+			if series, ok := rules[i].seriesFor(metric); ok {
+				return &rules[i], series
+			}
+		}
+	}
+	return nil, ""
+}
+
+// seriesFor returns the series that a rule would take for a metric.
+func (r *rule) seriesFor(metric string) (series string, ok bool) {
+	if r.literal != "" {
+		name, matches := r.name.metric(r.literal)
+		return r.literal, matches && name == metric && r.passes(r.literal)
+	}
+	series, ok = r.name.series(metric)
+	return series, ok && (r.series == nil || r.series.MatchString(series)) && r.passes(series)
+}
+
+func (r *rule) passes(series string) bool {
+	return !slices.ContainsFunc(r.filters, func(f filter) bool { return f.match.MatchString(series) != f.want })
+}
+
+// conditions are the matchers of a question under the names that the rule has for their labels, the namespace once.
+func (l labelMapping) conditions(q MetricQuery, namespaced bool) []prometheus.Matcher {
+	var out []prometheus.Matcher
+	namespace, _ := l.label(namespaceLabel)
+	if namespaced && q.Namespace != "" {
+		out = append(out, prometheus.Matcher{Label: namespace, Op: "=", Value: q.Namespace})
+	}
+	for _, m := range q.Matchers {
+		switch m.Label {
+		case namespaceLabel:
+			continue
+		case podLabel:
+			m.Label, _ = l.label(podLabel)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// executeSum fills in the template and sums what it gives: an HPA's metric is the total of its pods, or of its values.
+func executeSum(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
+	expr, err := executeTemplate(t, series, own, extra, by...)
+	if err != nil {
+		return "", err
+	}
+	return "sum(" + expr + ")", nil
+}
+
+// executeTemplate fills in the template.
+func executeTemplate(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
+	var parts []string
+	byName := map[string]string{}
+	for _, m := range slices.Concat(own, extra) {
+		if err := m.Validate(); err != nil {
+			return "", err
+		}
+		parts = append(parts, m.String())
+		byName[m.Label] = m.Value
+	}
+	var b strings.Builder
+	err := t.Execute(&b, templateValues{
+		Series: series, LabelMatchers: strings.Join(parts, ","), GroupBy: strings.Join(by, ","), LabelValuesByName: byName, GroupBySlice: by,
+	})
+	if err != nil {
+		return "", fmt.Errorf("query: %w", err)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,64 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+func TestKeptOwners(t *testing.T) {
+	midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	end := midnight.Add(10*time.Hour + 5*time.Minute)
+	some := func(n int) *owners {
+		o := &owners{pods: map[objectName]owner{}}
+		for i := range n {
+			o.pods[objectName{"shop", strconv.Itoa(i)}] = owner{"ReplicaSet", "web"}
+		}
+		return o
+	}
+	shop := scope{names: []string{"shop"}}
+	var kept keptOwners
+	first := some(3)
+	kept.keep(midnight, end, shop, first)
+	for name, c := range map[string]struct {
+		from, to time.Time
+		in       scope
+		found    bool
+	}{
+		"the same":             {midnight, end, shop, true},
+		"within":               {midnight.Add(time.Hour), end.Truncate(time.Hour), shop, true},
+		"later":                {midnight, end.Add(time.Minute), shop, false},
+		"earlier":              {midnight.Add(-time.Minute), end, shop, false},
+		"other namespaces":     {midnight, end, scope{names: []string{"bank", "shop"}}, false},
+		"all namespaces":       {midnight, end, scope{names: []string{"shop"}, all: true}, false},
+		"all, whatever is met": {midnight, end.Add(-24 * time.Hour), scope{all: true}, false},
+	} {
+		if got := kept.find(c.from, c.to, c.in); (got == first) != c.found || got != nil && got != first {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	kept.keep(midnight, end, scope{all: true, names: []string{"a"}}, first)
+	if kept.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
+		t.Error("the owners of all namespaces depend on which were met")
+	}
+	if kept.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
+		t.Error("the owners of all namespaces are not those of one")
+	}
+	two := scope{names: []string{"bank", "shop"}}
+	if !two.covers(shop) || !two.covers(scope{}) || shop.covers(two) || two.covers(scope{all: true}) {
+		t.Error("some namespaces, and which others they hold")
+	}
+	large := some(maxKeptOwners)
+	kept.keep(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
+	if kept.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
+		t.Error("more is kept than is allowed")
+	}
+	var none *keptOwners
+	none.keep(midnight, end, shop, first)
+	if none.find(midnight, end, shop) != nil {
+		t.Error("nothing is kept where nothing shall be")
+	}
+}

@@ -1,0 +1,370 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+func ptr[T any](v T) *T { return new(v) }
+
+func TestObjectName(t *testing.T) {
+	web := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, "Resource")
+	name := objectName("rule", web)
+	if !strings.HasPrefix(name, "rule-resource-") || name != objectName("rule", web) {
+		t.Errorf("name %s", name)
+	}
+	other := web
+	other.namespace = "bank"
+	newer := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v2", Kind: "Deployment", Name: "web"}, "Resource")
+	if objectName("rule", other) == name || objectName("rule2", web) == name {
+		t.Error("two things have one name")
+	}
+	if objectName("rule", newer) != name {
+		t.Error("another version of the API gives the same target another name")
+	}
+	for _, rule := range []string{strings.Repeat("a", 253), strings.Repeat("a.", 126) + "b", "a"} {
+		if errs := validation.IsDNS1123Subdomain(objectName(rule, web)); len(errs) > 0 {
+			t.Errorf("rule %.20s…: %v", rule, errs)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	long := strings.Repeat("n", 250)
+	r := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("r", 61) + ".." + "x", UID: "uid"}}
+	w := workload.Workload{
+		Ref:    workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: long},
+		Labels: map[string]string{"team": "red", analysisv1alpha1.LabelRuleUID: "forged"},
+	}
+	got := labelsOf(r, w, "Resource")
+	for key, value := range got {
+		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
+			t.Errorf("%s: %q: %v", key, value, errs)
+		}
+	}
+	if got["team"] != "red" || got[analysisv1alpha1.LabelRuleUID] != "uid" || got[analysisv1alpha1.LabelTargetVersion] != "v1" {
+		t.Errorf("labels %v", got)
+	}
+	if labelValue(long) == labelValue(long+"x") {
+		t.Error("two long names have one label")
+	}
+	if w.Labels[analysisv1alpha1.LabelRuleUID] != "forged" {
+		t.Error("the labels of the workload were changed")
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
+	ready := func(generation int64, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", ObservedGeneration: generation, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		interval   string
+		last       *metav1.Time
+		conditions []metav1.Condition
+		wait       time.Duration
+		never      bool
+	}{
+		"first round":                   {"24h", nil, nil, 0, false},
+		"first and only round":          {"", nil, nil, 0, false},
+		"once is enough":                {" ", ago(time.Hour), ready(2, "RoundCompleted"), 0, true},
+		"once, by gocrane":              {"", ago(time.Hour), nil, 0, true},
+		"once, but not all selected":    {"", ago(time.Minute), ready(2, reasonSelectorFailed), 9 * time.Minute, false},
+		"once, and the spec changed":    {"", ago(time.Hour), ready(1, "RoundCompleted"), 0, false},
+		"not yet":                       {"24h", ago(time.Hour), ready(2, "RoundCompleted"), 23 * time.Hour, false},
+		"due":                           {"24h", ago(25 * time.Hour), ready(2, "RoundCompleted"), 0, false},
+		"days":                          {"7d", ago(24 * time.Hour), ready(2, "RoundCompleted"), 6 * 24 * time.Hour, false},
+		"too short to be useful":        {"1ns", ago(4 * time.Second), ready(2, "RoundCompleted"), 6 * time.Second, false},
+		"the clock was set back a year": {"24h", ago(-365 * 24 * time.Hour), ready(2, "RoundCompleted"), 0, false},
+		"clocks differ by a second":     {"24h", ago(-time.Second), ready(2, "RoundCompleted"), 24*time.Hour + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &analysisv1alpha1.RecommendationRule{
+				ObjectMeta: metav1.ObjectMeta{Generation: 2},
+				Spec:       analysisv1alpha1.RecommendationRuleSpec{RunInterval: c.interval},
+				Status:     analysisv1alpha1.RecommendationRuleStatus{LastUpdateTime: c.last, Conditions: c.conditions},
+			}
+			s, err := parseSchedule(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait, never := s.wait(r, now); wait != c.wait || never != c.never {
+				t.Errorf("wait %s, never %t; want %s, %t", wait, never, c.wait, c.never)
+			}
+		})
+	}
+	for _, interval := range []string{"soon", "-1h", "0", "9999999999h", "1w"} {
+		r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{RunInterval: interval}}
+		if _, err := parseSchedule(r); err == nil || !strings.Contains(err.Error(), "spec.runInterval") {
+			t.Errorf("interval %q: error %v", interval, err)
+		}
+	}
+}
+
+// sized is a plan with one container for each of the given recommendations.
+func sized(all ...rightsize.Recommendation) resource.Plan {
+	for i := range all {
+		all[i].CPU.Status, all[i].Memory.Status = rightsize.Ready, rightsize.Ready
+	}
+	return resource.Plan{Containers: all}
+}
+
+func TestWireFormats(t *testing.T) {
+	w := workload.Workload{Ref: workload.Ref{Kind: "Deployment"}, Containers: []workload.Container{
+		{Name: "proxy", Role: workload.Sidecar}, {Name: "app", Role: workload.App},
+	}}
+	plan := sized(rightsize.Recommendation{
+		Container: "app",
+		Current:   rightsize.Resources{CPURequest: ptr(series.MilliCPU(1000)), MemoryRequest: ptr(series.Bytes(1 << 30))},
+		Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(900)), MemoryRequest: ptr(series.Bytes(345 << 20))},
+	})
+	for kind, want := range map[string]string{
+		"Deployment": `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m","memory":"345Mi"}}}]}}}}`,
+		"CronJob":    `{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m","memory":"345Mi"}}}]}}}}}}`,
+		"Pod":        `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m","memory":"345Mi"}}}]}}`,
+	} {
+		_, recommended := changesOf(w, plan)
+		if got, err := encodePatch(kind, recommended); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", kind, got, err, want)
+		}
+	}
+	_, recommended := changesOf(w, plan)
+	value, err := encodeValue(recommended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 900m\n      memory: 345Mi\n"
+	if value != want {
+		t.Errorf("value\n%s", value)
+	}
+	back, err := parseValue(value)
+	app := back.containers["app"]
+	if err != nil || app.Cpu().MilliValue() != 900 || app.Memory().Value() != 345<<20 {
+		t.Errorf("read back: %v, %v", back, err)
+	}
+}
+
+// TestWireLimits: limits are in a patch only where they change, on both sides; sidecars are init containers.
+func TestWireLimits(t *testing.T) {
+	w := workload.Workload{Containers: []workload.Container{{Name: "proxy", Role: workload.Sidecar}, {Name: "app", Role: workload.App}}}
+	current, recommended := changesOf(w, sized(
+		rightsize.Recommendation{
+			Container: "proxy",
+			Current:   rightsize.Resources{CPULimit: ptr(series.MilliCPU(500)), MemoryLimit: ptr(series.Bytes(1 << 30))},
+			Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(600)), MemoryLimit: ptr(series.Bytes(1 << 30))},
+		},
+		rightsize.Recommendation{
+			Container: "app",
+			Current:   rightsize.Resources{CPULimit: ptr(series.MilliCPU(500))},
+			Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(600)), CPULimit: ptr(series.MilliCPU(700))},
+		},
+	))
+	before, err := encodePatch("Deployment", current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := encodePatch("Deployment", recommended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wantBefore = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{},"limits":{"cpu":"500m"}}}],"containers":[{"name":"app","resources":{"requests":{},"limits":{"cpu":"500m"}}}]}}}}`
+	const wantAfter = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":null}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":"700m"}}}]}}}}`
+	if before != wantBefore || after != wantAfter {
+		t.Errorf("current\n%s\nrecommended\n%s", before, after)
+	}
+}
+
+func TestParseValueOfOthers(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"": true,
+		"replicasRecommendation:\n  replicas: 3\n": true,
+		"resourceRequest: {}":                      true,
+		"resourceRequest: [":                       false,
+		"resourceRequest:\n  containers:\n  - containerName: a\n    target: {cpu: many}\n": false,
+	} {
+		if _, err := parseValue(text); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
+	shipped, err := ParseSettings([]byte(header + `- name: Resource
+  acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
+  config: {cpu-request-percentile: "0.95"}
+- name: Ours
+  acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
+	if err != nil || plain.policies.Default.CPU.Percentile != 0.95 {
+		t.Fatalf("%+v, %v", plain.policies.Default.CPU, err)
+	}
+	own, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{
+		"cpu-request-margin-fraction": "0.5", "creation-cooldown": "5m",
+	}})
+	if err != nil || own.policies.Default.CPU.Percentile != 0.95 || own.policies.Default.CPU.Margin != 0.5 || own.cooldown != 5*time.Minute {
+		t.Errorf("%+v, %v", own, err)
+	}
+	again, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
+	if err != nil || again.policies.Default.CPU.Margin != plain.policies.Default.CPU.Margin || again.cooldown != 0 {
+		t.Errorf("the settings of one rule leaked into another: %+v, %v", again, err)
+	}
+	deployment := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "Deployment"}}
+	daemonSet := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "DaemonSet"}}
+	if !plain.accepts(deployment) || plain.accepts(daemonSet) {
+		t.Error("accepted resources do not hold")
+	}
+	builtin, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
+	if err != nil || !builtin.accepts(daemonSet) || builtin.policies.Default.Name != "batch" {
+		t.Errorf("built-in: %+v, %v", builtin, err)
+	}
+	for name, r := range map[string]analysisv1alpha1.Recommender{
+		"unknown":      {Name: "Nonsense"},
+		"not served":   {Name: "Ours"},
+		"percentile":   {Name: "Resource", Config: map[string]string{"cpu-request-percentile": "ninety"}},
+		"unknown key":  {Name: "Resource", Config: map[string]string{"cpu-percentil": "0.9"}},
+		"cooldown":     {Name: "Resource", Config: map[string]string{"creation-cooldown": "soon"}},
+		"policy":       {Name: "Resource", Config: map[string]string{"policy": "brave"}},
+		"two policies": {Name: "Resource", Config: map[string]string{"policy": "batch", "cpu-request-margin-fraction": "0.5"}},
+	} {
+		if _, err := resourceRun(shipped, r); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"empty": "", "not YAML": "{", "unknown field": header + "- {name: Resource, acceptedResources: [], cofig: {}}\n",
+		"twice": header + "- {name: A, acceptedResources: []}\n- {name: A, acceptedResources: []}\n", "another kind": "apiVersion: v1\nkind: Pod\n",
+		"bad setting": header + "- {name: Resource, acceptedResources: [], config: {cpu-request-percentile: \"2\"}}\n",
+	} {
+		if _, err := ParseSettings([]byte(text)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestKinds(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}, meta.RESTScopeNamespace)
+	lists := []*metav1.APIResourceList{
+		{GroupVersion: "argoproj.io/v1alpha1", APIResources: []metav1.APIResource{
+			{Name: "rollouts/scale", Kind: "Rollout"}, {Name: "rollouts", Kind: "Rollout", Verbs: metav1.Verbs{"get", "list"}},
+		}},
+		{GroupVersion: "a/b/c"},
+	}
+	kinds := DiscoveryKinds{Mapper: mapper, Preferred: func() ([]*metav1.APIResourceList, error) { return lists, errors.New("one group is down") }}
+	for name, c := range map[string]struct{ apiVersion, kind, want string }{
+		"built in":           {"", "StatefulSet", "apps/v1, Kind=StatefulSet"},
+		"named":              {"apps/v1", "Deployment", "apps/v1, Kind=Deployment"},
+		"a version that was": {"apps/v1beta1", "Deployment", "apps/v1, Kind=Deployment"},
+		"searched":           {"", "Rollout", "argoproj.io/v1alpha1, Kind=Rollout"},
+		"unknown":            {"x.io/v1", "Rollout", ""},
+		"nowhere":            {"", "Nonsense", ""},
+		"not a version":      {"a/b/c", "Deployment", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := kinds.Resolve(c.apiVersion, c.kind)
+			if c.want == "" {
+				if err == nil {
+					t.Errorf("resolved to %v", got)
+				}
+				return
+			}
+			if err != nil || len(got) != 1 || got[0].String() != c.want {
+				t.Errorf("%v, %v; want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// changing is a mapper that maps a kind to another version after each Reset.
+type changing struct {
+	meta.RESTMapper
+	version int
+}
+
+func (c *changing) Reset() {
+	c.version++
+	gv := schema.GroupVersion{Group: "argoproj.io", Version: fmt.Sprint("v", c.version)}
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv})
+	m.Add(gv.WithKind("Rollout"), meta.RESTScopeNamespace)
+	c.RESTMapper = m
+}
+
+// TestKindChangesVersion: a rule that names a version which is served no longer goes on with the one that is, without a restart.
+func TestKindChangesVersion(t *testing.T) {
+	kinds := DiscoveryKinds{Mapper: &changing{RESTMapper: meta.NewDefaultRESTMapper(nil)}}
+	for _, want := range []string{"v1", "v2", "v3"} {
+		if got, err := kinds.Resolve("argoproj.io/v1", "Rollout"); err != nil || len(got) != 1 || got[0].Version != want {
+			t.Errorf("%v, %v; want %s", got, err, want)
+		}
+	}
+}
+
+func TestSetCondition(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var conditions []metav1.Condition
+	s := condition{conditionType: "Ready", status: true, reason: "A", message: strings.Repeat("ä", maxConditionMessage)}
+	if !s.set(&conditions, 1, t0) || s.set(&conditions, 1, t0.Add(time.Hour)) {
+		t.Error("the first set changes, the second does not")
+	}
+	if len(conditions[0].Message) > 2*maxConditionMessage || !conditions[0].LastTransitionTime.Time.Equal(t0) {
+		t.Errorf("%+v", conditions[0])
+	}
+	s.reason = "B"
+	if !s.set(&conditions, 1, t0.Add(time.Hour)) || !conditions[0].LastTransitionTime.Time.Equal(t0) {
+		t.Error("another reason is a change, and no transition")
+	}
+	s.status = false
+	if !s.set(&conditions, 1, t0.Add(2*time.Hour)) || conditions[0].LastTransitionTime.Time.Equal(t0) {
+		t.Error("another status is a transition")
+	}
+}
+
+func TestJoined(t *testing.T) {
+	var errs []error
+	for range 7 {
+		errs = append(errs, errors.New("bad\nline"))
+	}
+	if diff := cmp.Diff("bad; line; bad; line; bad; line; bad; line; bad; line; and 2 more", joinErrors(errs)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExistingKeepsTheOldest(t *testing.T) {
+	ref := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "a", Name: "b", UID: types.UID("1")}
+	same := ref
+	same.ResourceVersion = "7"
+	if !sameReference(ref, same) {
+		t.Error("a resource version makes another target")
+	}
+	same.UID = "2"
+	if sameReference(ref, same) {
+		t.Error("an object that was made anew is the same target")
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package oomrecord
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/pkg/oom"
+	"crane.io/crane/pkg/series"
+)
+
+// What a status says.
+const (
+	reasonOOMKilled = "OOMKilled"
+	reasonEvicted   = "Evicted"
+)
+
+// largerConsumption finds, in the message of an eviction, the containers that used more than they asked for.
+var largerConsumption = regexp.MustCompile(`Container (\S+) was using (\S+), request is (\S+), has larger consumption of memory\.`)
+
+// DetectKills returns the kills that the status of a pod shows: in the current and the last state of each container, init and
+// sidecar containers too, and in an eviction for lack of memory. Owners are left empty.
+func DetectKills(pod *corev1.Pod) []oom.Kill {
+	var out []oom.Kill
+	for _, part := range []struct {
+		specs    []corev1.Container
+		statuses []corev1.ContainerStatus
+	}{
+		{pod.Spec.InitContainers, pod.Status.InitContainerStatuses},
+		{pod.Spec.Containers, pod.Status.ContainerStatuses},
+	} {
+		for i := range part.statuses {
+			s := &part.statuses[i]
+			for _, end := range []*corev1.ContainerStateTerminated{s.LastTerminationState.Terminated, s.State.Terminated} {
+				if end == nil || end.Reason != reasonOOMKilled {
+					continue
+				}
+				k := killOf(pod, s.Name, cmp.Or(end.ContainerID, end.FinishedAt.UTC().Format(time.RFC3339)))
+				k.Cause, k.Memory, k.At = oom.Killed, memoryOf(containerSpec(part.specs, s.Name), s), timeOf(pod, end)
+				out = append(out, k)
+			}
+		}
+	}
+	return append(out, evictions(pod)...)
+}
+
+func killOf(pod *corev1.Pod, container, run string) oom.Kill {
+	return oom.Kill{
+		ID: oom.NewID(string(pod.UID), container, run), Namespace: pod.Namespace, Pod: pod.Name, Container: container,
+	}
+}
+
+// timeOf is when a run ended; a runtime that does not say gets the start of the pod, which stays the same.
+func timeOf(pod *corev1.Pod, end *corev1.ContainerStateTerminated) time.Time {
+	if !end.FinishedAt.IsZero() {
+		return end.FinishedAt.UTC()
+	}
+	return pod.CreationTimestamp.UTC()
+}
+
+func containerSpec(all []corev1.Container, name string) *corev1.Container {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return &corev1.Container{}
+}
+
+// memoryOf is what a container has: the limit in force, else the one that its spec asks for, else the request.
+func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Bytes {
+	lists := []corev1.ResourceList{spec.Resources.Limits, spec.Resources.Requests}
+	if status.Resources != nil {
+		lists = []corev1.ResourceList{status.Resources.Limits, spec.Resources.Limits, status.Resources.Requests, spec.Resources.Requests}
+	}
+	for _, list := range lists {
+		if m := list.Memory().Value(); m > 0 {
+			return series.Bytes(m)
+		}
+	}
+	return 0
+}
+
+// evictions are the containers that the kubelet names as those that used too much memory; where it names none and there is
+// one only, that one.
+func evictions(pod *corev1.Pod) []oom.Kill {
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != reasonEvicted || !strings.Contains(pod.Status.Message, "low on resource: memory") {
+		return nil
+	}
+	at := evictedAt(pod)
+	var out []oom.Kill
+	for _, found := range largerConsumption.FindAllStringSubmatch(pod.Status.Message, -1) {
+		k := killOf(pod, found[1], reasonEvicted)
+		k.Cause, k.At = oom.Evicted, at
+		for _, text := range found[2:] {
+			if q, err := apiresource.ParseQuantity(text); err == nil {
+				k.Memory = max(k.Memory, series.Bytes(q.Value()))
+			}
+		}
+		out = append(out, k)
+	}
+	if len(out) == 0 && len(pod.Spec.Containers) == 1 {
+		k := killOf(pod, pod.Spec.Containers[0].Name, reasonEvicted)
+		k.Cause, k.At, k.Memory = oom.Evicted, at, memoryOf(&pod.Spec.Containers[0], &corev1.ContainerStatus{})
+		out = append(out, k)
+	}
+	return out
+}
+
+// evictedAt is when the kubelet decided, or when the last container ended, or at least a time that does not change.
+func evictedAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.UTC()
+		}
+	}
+	var last time.Time
+	for i := range pod.Status.ContainerStatuses {
+		if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(last) {
+			last = end.FinishedAt.UTC()
+		}
+	}
+	if last.IsZero() {
+		return pod.CreationTimestamp.UTC()
+	}
+	return last
+}

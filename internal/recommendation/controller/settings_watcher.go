@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/component/configfile"
+)
+
+// settingsWatcher follows the configuration file on the leader, and tells in events, logs and metrics what became of it.
+type settingsWatcher struct {
+	settings  *configfile.File[Settings]
+	events    events.EventRecorder
+	namespace string
+	loaded    func()
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (settingsWatcher) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable.
+func (f settingsWatcher) Start(ctx context.Context) error {
+	log := ctrl.LoggerFrom(ctx).WithName("recommendation")
+	tell := func(kind, reason, text string) {
+		// The namespace stands for the installation: events need an object.
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: f.namespace}
+		f.events.Eventf(about, nil, kind, reason, "Load/"+hash(text), "%s", truncateMessage(text))
+	}
+	f.settings.Run(ctx, configfile.Observer[Settings]{
+		Loaded: func(s Settings) {
+			log.Info("Recommendation configuration loaded", "recommenders", s.names())
+			tell(corev1.EventTypeNormal, reasonSettingsLoaded, "A new configuration is in force, with "+s.names()+".")
+			f.loaded()
+		},
+		Rejected: func(err error) {
+			log.Error(err, "The recommendation configuration is bad: the old one stays in force")
+			tell(corev1.EventTypeWarning, reasonSettingsRejected, "The old configuration stays in force: "+err.Error())
+		},
+	})
+	return nil
+}
+
+var (
+	settingsValidDesc = prometheus.NewDesc("crane_analysis_recommendation_configuration_valid",
+		"1 where the configuration file is in force, 0 where it is bad and an older content is.", nil, nil)
+	settingsLoadsDesc = prometheus.NewDesc("crane_analysis_recommendation_configuration_loads_total",
+		"Contents of the configuration file that were looked at, by what became of them.", []string{"result"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (settingsWatcher) Describe(ch chan<- *prometheus.Desc) {
+	ch <- settingsValidDesc
+	ch <- settingsLoadsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (f settingsWatcher) Collect(ch chan<- prometheus.Metric) {
+	s := f.settings.State()
+	valid := 1.0
+	if s.Invalid {
+		valid = 0
+	}
+	ch <- prometheus.MustNewConstMetric(settingsValidDesc, prometheus.GaugeValue, valid)
+	ch <- prometheus.MustNewConstMetric(settingsLoadsDesc, prometheus.CounterValue, s.Succeeded, "loaded")
+	ch <- prometheus.MustNewConstMetric(settingsLoadsDesc, prometheus.CounterValue, s.Failed, "refused")
+}

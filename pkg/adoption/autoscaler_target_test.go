@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scalePoint is the use of all pods together at which the first target acts, in millicores.
+func (b *fixture) scalePoint() float64 {
+	sum := 0.0
+	for _, p := range b.in.Pods {
+		sum += float64(p.size().sumRequests(b.in.Targets[0]))
+	}
+	return sum * float64(b.in.Targets[0].Percent) / 100
+}
+
+// TestTargetsMoveWithRequests: after every single look the autoscaler acts at the use at which it acted before, on the way down,
+// back, and out; and a target of another container, or of what is not adopted, stays.
+func TestTargetsMoveWithRequests(t *testing.T) {
+	for name, end := range map[string]func(*fixture){
+		"withdrawn":   func(b *fixture) { b.in.DesiredSize = Size{} },
+		"rolled back": func(b *fixture) { b.in.Signals.KilledAt = b.in.Now },
+	} {
+		b := newFixture(t, 7, requests(1000, 1000), requests(400, 1000))
+		b.in.Targets = []Target{{Percent: 60}, {Container: "app", Percent: 50}, {Memory: true, Percent: 80}, {Container: "other", Percent: 70}}
+		was := b.scalePoint()
+		check := func() {
+			t.Helper()
+			b.reconcile()
+			if now := b.scalePoint(); math.Abs(now/was-1) > 0.02 { // Targets are whole percents: half a percent of 60.
+				t.Fatalf("%s: at %s the scale point is %v, it was %v", name, b.in.Targets[0], now, was)
+			}
+		}
+		for range 400 {
+			check()
+			b.in.Now = b.in.Now.Add(15 * time.Second)
+		}
+		b.expectSize(requests(410, 1000))
+		if got := b.in.Targets; got[0].Percent != 146 || got[1].Percent != 122 || got[2].Percent != 80 || got[3].Percent != 70 {
+			t.Errorf("%s: targets %v", name, got)
+		}
+		end(b)
+		for range 10 {
+			check()
+			b.in.Now = b.in.Now.Add(15 * time.Second)
+		}
+		if name == "withdrawn" && (b.in.Targets[0].Percent != 60 || b.in.State.Phase != Untouched) {
+			t.Errorf("%s: %v, %s", name, b.in.Targets, b.in.State.Phase)
+		}
+	}
+}
+
+// TestTargetDrift: whoever sets the target of the autoscaler has a say; a write of ours that was lost has not.
+func TestTargetDrift(t *testing.T) {
+	begin := func() *fixture {
+		b := newFixture(t, 1, requests(1000, 1000), requests(800, 1000))
+		b.in.Targets = []Target{{Percent: 60}}
+		b.reconcile()
+		return b
+	}
+	b := begin()
+	b.in.Targets[0].Percent = 60 // It was 75; the write did not arrive.
+	if plan := b.reconcile(); plan.State.Phase == Stopped || len(plan.Targets) != 1 || plan.Targets[0].Percent != 75 {
+		t.Errorf("%+v", plan)
+	}
+	b = begin()
+	b.in.Targets[0].Percent = 90
+	if plan := b.reconcile(); plan.State.Phase != Stopped || !strings.Contains(plan.Summary, "cpu at 90 %") || len(plan.Targets)+len(plan.Resizes) > 0 {
+		t.Errorf("%+v", plan)
+	}
+}
+
+// TestBarred: nothing is begun, up or down; what has begun is taken back when it must be, and given back when nobody wants it.
+func TestBarred(t *testing.T) {
+	for name, want := range map[string]int64{"up": 2000, "down": 500} {
+		b := newFixture(t, 2, requests(1000, 1000), requests(want, 1000))
+		b.in.Blocked = "somebody else's autoscaler"
+		b.wait(time.Hour)
+		b.expectPhase(Untouched)
+		b.expectSize(requests(1000, 1000))
+		if !strings.Contains(b.plan.Summary, "somebody else's") {
+			t.Errorf("%s: %q", name, b.plan.Summary)
+		}
+	}
+	b := newFixture(t, 2, requests(1000, 1000), requests(500, 1000))
+	b.wait(3 * time.Minute)
+	b.in.Blocked = "somebody else's autoscaler"
+	b.wait(time.Hour)
+	b.expectSize(requests(800, 1000))
+	b.in.Signals.KilledAt = b.in.Now
+	b.reconcile()
+	b.expectSize(requests(1000, 1000))
+	b = newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
+	b.reconcile()
+	b.in.Blocked, b.in.DesiredSize = "somebody else's autoscaler", Size{}
+	b.wait(5 * time.Minute)
+	b.expectSize(requests(1000, 1000))
+}
+
+// TestTargetsProperty: whatever pods and requests there are, a target is 1 or more, and is where it was when nothing is adopted.
+func TestTargetsProperty(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 15 {
+		from, want, percent := 1+r.Int64N(100000), 1+r.Int64N(100000), 1+r.Int32N(1000)
+		b := newFixture(t, r.IntN(10), requests(from, 100), requests(want, 100))
+		b.in.Targets = []Target{{Percent: percent}}
+		for range 60 {
+			b.reconcile()
+			if got := b.in.Targets[0].Percent; got < 1 {
+				t.Fatalf("from %dm to %dm: target %d", from, want, got)
+			}
+			b.in.Now = b.in.Now.Add(30 * time.Second)
+		}
+		b.in.DesiredSize = Size{}
+		b.wait(10 * time.Minute)
+		if got := b.in.Targets[0].Percent; got != percent || b.in.State.Phase != Untouched {
+			t.Fatalf("from %dm to %dm with %d pods: target %d, it was %d; phase %q", from, want, len(b.in.Pods), got, percent, b.in.State.Phase)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+)
+
+// evictionFixture is a bed whose evicted pods are replaced by others.
+type evictionFixture struct {
+	*fixture
+	// webhookDown: whoever makes new pods their size does not.
+	webhookDown bool
+	// readyAfter is how long a new pod takes until it is ready.
+	readyAfter time.Duration
+	created    int
+	// evicted counts evictions by the pod's place; most is the most at once.
+	evicted   map[string]int
+	maxAtOnce int
+}
+
+func newEvictionFixture(t *testing.T, pods int, reach Reach, now, want rightsize.Resources) *evictionFixture {
+	n := &evictionFixture{fixture: newFixture(t, pods, now, want), readyAfter: 20 * time.Second, evicted: map[string]int{}}
+	n.in.Reach = reach
+	return n
+}
+
+// reconcile carries evictions out too.
+func (n *evictionFixture) reconcile() Plan {
+	n.t.Helper()
+	for i := range n.in.Pods {
+		if p := &n.in.Pods[i]; !p.Ready && n.in.Now.Sub(p.Created) >= n.readyAfter {
+			p.Ready = true
+		}
+	}
+	serving := 0
+	for _, p := range n.in.Pods {
+		if p.Ready {
+			serving++
+		}
+	}
+	plan := n.fixture.reconcile()
+	n.maxAtOnce = max(n.maxAtOnce, len(plan.Evictions))
+	for _, e := range plan.Evictions {
+		for i := range n.in.Pods {
+			p := &n.in.Pods[i]
+			if p.UID != e.UID {
+				continue
+			}
+			if p.Ready && serving < len(n.in.Pods) {
+				n.t.Errorf("%s was evicted while only %d of %d pods served", p.Name, serving, len(n.in.Pods))
+			}
+			n.created++
+			n.evicted[p.Name]++
+			size := n.in.Template.Containers["app"]
+			if given, ok := n.in.State.NewPodSize(); ok && !n.webhookDown {
+				size = given.Containers["app"]
+			}
+			*p = Pod{
+				Name: p.Name, UID: fmt.Sprint("new-", n.created), Created: n.in.Now.Truncate(time.Second), UnreadySince: n.in.Now, Containers: []Container{{Name: "app", Size: size}},
+			}
+		}
+	}
+	return plan
+}
+
+func (n *evictionFixture) wait(d time.Duration) {
+	n.t.Helper()
+	for end := n.in.Now.Add(d); !n.in.Now.After(end); {
+		n.reconcile()
+		step := n.plan.RequeueAfter
+		if step <= 0 || step > 10*time.Second {
+			step = 10 * time.Second
+		}
+		n.in.Now = n.in.Now.Add(step)
+	}
+}
+
+// TestNewPodsOnly: running pods are never touched, and new ones get the size, downwards step by step.
+func TestNewPodsOnly(t *testing.T) {
+	n := newEvictionFixture(t, 4, NewPods, requests(1000, 512), requests(500, 512))
+	n.wait(3 * time.Hour)
+	n.expectSize(requests(1000, 512))
+	given, ok := n.in.State.NewPodSize()
+	if !ok || !given.Equal(appSize(requests(512, 512))) || n.in.State.Steps != 3 { // The rest is below what is worth a step.
+		t.Errorf("new pods get %s in %d steps", given, n.in.State.Steps)
+	}
+	n.in.DesiredSize = Size{}
+	n.wait(time.Hour)
+	n.expectSize(requests(1000, 512))
+	if n.in.State.Phase != Untouched || n.created > 0 {
+		t.Errorf("%+v, %d pods made", n.in.State, n.created)
+	}
+}
+
+// TestRecreate: every pod is replaced once, a quarter at a time, in one step.
+func TestRecreate(t *testing.T) {
+	for name, want := range map[string]rightsize.Resources{"down": requests(200, 512), "up": requests(3000, 1024)} {
+		n := newEvictionFixture(t, 8, Recreate, requests(1000, 512), want)
+		n.wait(3 * time.Hour)
+		n.expectSize(want)
+		if n.maxAtOnce > 2 || n.created != 8 || n.in.State.Phase != Resting {
+			t.Errorf("%s: %d evictions, %d at once: %+v", name, n.created, n.maxAtOnce, n.plan)
+		}
+		// Nothing is evicted to give something back.
+		n.in.DesiredSize = Size{}
+		n.wait(time.Hour)
+		if n.created != 8 || n.in.State.Phase != Untouched {
+			t.Errorf("%s: %d pods were evicted on the way out; %+v", name, n.created-8, n.in.State)
+		}
+	}
+}
+
+// TestRecreateWithoutWebhook: a pod that comes back as it was is not evicted for the same size again and again.
+func TestRecreateWithoutWebhook(t *testing.T) {
+	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
+	n.webhookDown = true
+	n.wait(12 * time.Hour)
+	for name, times := range n.evicted {
+		if times > 1 {
+			t.Errorf("%s was evicted %d times", name, times)
+		}
+	}
+	if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "the webhook for new pods did not change it") {
+		t.Errorf("remarks %q", text)
+	}
+}
+
+// TestRecreateIsHeldBack by too few pods, by disruption budgets, and by pods that do not come up.
+func TestRecreateIsHeldBack(t *testing.T) {
+	alone := newEvictionFixture(t, 1, Recreate, requests(1000, 512), requests(200, 512))
+	alone.wait(2 * time.Hour)
+	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "none is evicted below 2") {
+		t.Errorf("the only pod: %d evictions, %+v", alone.created, alone.plan)
+	}
+	alone.in.MinReplicas = 1
+	alone.wait(2 * time.Hour)
+	alone.expectSize(requests(200, 512))
+
+	few := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
+	few.in.MinReplicas = 5
+	few.wait(2 * time.Hour)
+	if few.created > 0 || !strings.Contains(strings.Join(few.plan.Remarks, "\n"), "none is touched below 5") {
+		t.Errorf("%d evictions, %+v", few.created, few.plan)
+	}
+
+	budget := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
+	budget.in.DisruptionsAllowed = 0
+	budget.wait(2 * time.Hour)
+	if budget.created > 0 {
+		t.Errorf("%d evictions beyond the budget", budget.created)
+	}
+
+	ill := newEvictionFixture(t, 8, Recreate, requests(1000, 512), requests(200, 512))
+	ill.readyAfter = 10000 * time.Hour
+	ill.wait(4 * time.Minute)
+	if ill.created != 2 {
+		t.Errorf("%d evictions although the first pods do not come up", ill.created)
+	}
+	ill.wait(time.Hour)
+	if ill.in.State.Rollbacks != 1 || !strings.Contains(ill.in.State.Reason, "took the place of another") {
+		t.Errorf("%+v", ill.in.State)
+	}
+}
+
+// TestInfeasible: what a node can never give is evicted where the reach says so, and only there.
+func TestInfeasible(t *testing.T) {
+	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 1} {
+		n := newEvictionFixture(t, 4, reach, requests(1000, 512), requests(3000, 512))
+		n.reconcile()
+		for i := range n.in.Pods { // Every pod has the new size in its spec; one node says that it never will.
+			if n.in.Pods[i].Name == "web-2" {
+				n.in.Pods[i].ResizeStatus, n.in.Pods[i].ResizeMessage = ResizeInfeasible, "Node didn't have enough capacity"
+			}
+		}
+		n.wait(time.Hour)
+		if n.created != want || n.evicted["web-2"] != want {
+			t.Errorf("reach %q: evicted %v, want %d", reach, n.evicted, want)
+		}
+		n.expectSize(requests(3000, 512))
+	}
+}
+
+// TestRefused: what the API server refuses because the node could never give it is as what the node says so of, for that size.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		reach   Reach
+		refused rightsize.Resources
+		want    int
+	}{
+		"another way":     {InPlaceOrRecreate, requests(3000, 512), 1},
+		"no other way":    {InPlace, requests(3000, 512), 0},
+		"of another size": {InPlaceOrRecreate, requests(4000, 512), 0},
+	} {
+		n := newEvictionFixture(t, 4, c.reach, requests(1000, 512), requests(3000, 512))
+		n.in.Pods[2].Refused, n.in.Pods[2].RefusedSize = "no room, ever", appSize(c.refused)
+		n.refusing = map[string]bool{"uid-2": true}
+		n.wait(10 * time.Minute)
+		if n.created != c.want || n.evicted["web-2"] != c.want {
+			t.Errorf("%s: evicted %v, want %d", name, n.evicted, c.want)
+		}
+	}
+}
+
+// TestBestEffort: a pod without requests gets them by eviction only.
+func TestBestEffort(t *testing.T) {
+	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 4, Recreate: 4, NewPods: 0} {
+		n := newEvictionFixture(t, 4, reach, requests(0, 0), requests(300, 512))
+		n.wait(2 * time.Hour)
+		if n.created != want {
+			t.Errorf("reach %q: %d evictions, want %d; %+v", reach, n.created, want, n.plan)
+		}
+	}
+}
+
+// TestEvictionsAreBounded: whatever is wanted and however long pods take, none is evicted twice for one size, and never more than
+// the share at once.
+func TestEvictionsAreBounded(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		n := newEvictionFixture(t, 2+r.IntN(9), []Reach{Recreate, InPlaceOrRecreate}[r.IntN(2)], requests(1000, 512), requests(1000, 512))
+		n.readyAfter, n.webhookDown = time.Duration(r.IntN(120))*time.Second, r.IntN(3) == 0
+		sizes := 1 + r.IntN(3)
+		for range sizes {
+			n.in.DesiredSize = appSize(requests(100+r.Int64N(3000), 64+r.Int64N(2000)))
+			n.wait(40 * time.Minute)
+		}
+		if most := max(1, len(n.in.Pods)/4); n.maxAtOnce > most {
+			t.Fatalf("seed %d: %d evicted at once, want at most %d", seed, n.maxAtOnce, most)
+		}
+		for name, times := range n.evicted {
+			if changes := n.in.State.Steps + n.in.State.Rollbacks + sizes; times > changes {
+				t.Fatalf("seed %d: %s was evicted %d times for %d sizes", seed, name, times, changes)
+			}
+		}
+	}
+}

@@ -1,0 +1,224 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// clusterFixture is many workloads that share budgets.
+type clusterFixture struct {
+	rng       *rand.Rand
+	budgets   *BudgetTracker
+	workloads []*fixture
+}
+
+func (w *clusterFixture) key(i int) Key {
+	return Key{Namespace: fmt.Sprintf("ns-%d", i%3), Kind: "Deployment", Name: fmt.Sprint(i)}
+}
+
+func newClusterFixture(t *testing.T, seed uint64) *clusterFixture {
+	w := &clusterFixture{rng: rand.New(rand.NewPCG(seed, 7)), budgets: NewBudgetTracker()}
+	for range 12 {
+		amount := func() int64 { return 20 + w.rng.Int64N(2000) }
+		b := newFixture(t, 1+w.rng.IntN(9), requests(amount(), amount()), requests(amount(), amount()))
+		b.in.Policy.MaxPerNamespace, b.in.Policy.MaxPerCluster = 2, 4
+		w.workloads = append(w.workloads, b)
+	}
+	return w
+}
+
+// harm lets something go wrong with a workload.
+func (w *clusterFixture) harm(b *fixture) {
+	p := &b.in.Pods[w.rng.IntN(len(b.in.Pods))]
+	switch w.rng.IntN(4) {
+	case 0:
+		p.Containers[0].KilledAt = b.in.Now
+	case 1:
+		p.Containers[0].EndedAt = b.in.Now
+	case 2:
+		p.Ready, p.UnreadySince = !p.Ready, b.in.Now
+	default:
+		b.in.Signals.KilledAt = b.in.Now
+	}
+}
+
+// TestProperties: whatever happens, in whatever order: budgets hold; nothing is lowered by more than a step, or below its
+// goal, its floor, or what it had; a roll-back restores exactly what was lowered; asked twice, the answer is the same.
+func TestProperties(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newClusterFixture(t, seed)
+		for range 80 {
+			for i, b := range w.workloads {
+				b.in.Now = b.in.Now.Add(time.Duration(w.rng.IntN(120)) * time.Second)
+				if w.rng.IntN(40) == 0 {
+					w.harm(b)
+				}
+				if w.rng.IntN(60) == 0 {
+					b.in.DesiredSize = appSize(requests(20+w.rng.Int64N(2000), 20+w.rng.Int64N(2000)))
+				}
+				for j := range b.in.Pods { // What is not ready comes back.
+					b.in.Pods[j].Ready = b.in.Pods[j].Ready || w.rng.IntN(3) == 0
+				}
+				w.step(t, i, b)
+			}
+			w.checkBudgets(t)
+		}
+	}
+}
+
+func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
+	t.Helper()
+	key := w.key(i)
+	b.in.Allowance = w.budgets.AllowanceFor(key, b.in.Policy, b.in.Now)
+	before := b.in.State.Clone()
+	first, second := Decide(b.in), Decide(b.in)
+	if fmt.Sprintf("%+v", first.Resizes) != fmt.Sprintf("%+v", second.Resizes) || !first.State.Current.Equal(second.State.Current) {
+		t.Fatal("asked twice, two answers")
+	}
+	b.reconcile()
+	w.budgets.Set(key, b.in.State)
+	if b.in.State.Phase == Untouched && before.Phase == Untouched && b.resized > 0 {
+		t.Fatal("pods were touched and nothing was written down")
+	}
+	now := b.in.State
+	if now.Steps > before.Steps {
+		checkStep(t, b, now)
+	}
+	if len(now.Outcomes) > 0 && len(before.Outcomes) < len(now.Outcomes) && now.Outcomes[len(now.Outcomes)-1].Regression != "" {
+		if before.Phase != Held && !now.Current.Equal(before.Previous) {
+			t.Fatalf("rolled back to %s, it had %s", now.Current, before.Previous)
+		}
+	}
+}
+
+// checkStep looks at one step down.
+func checkStep(t *testing.T, b *fixture, s State) {
+	t.Helper()
+	for _, a := range s.Current.amounts() {
+		now, _ := s.Current.get(a)
+		had, ok := s.Previous.get(a)
+		want, _ := b.in.DesiredSize.get(a)
+		if !ok || now >= had {
+			if ok && now > had {
+				t.Fatalf("a step down raises %v from %d to %d", a, had, now)
+			}
+			continue
+		}
+		if now < want || now < b.in.Policy.floor(a.field) {
+			t.Fatalf("lowered %v to %d, wanted %d, floor %d", a, now, want, b.in.Policy.floor(a.field))
+		}
+		if float64(had-now) > float64(b.in.Policy.Step)*float64(had)+1 {
+			t.Fatalf("lowered %v from %d to %d in one step", a, had, now)
+		}
+	}
+	atOnce := max(1, len(b.in.Pods)/4)
+	if b.resized > atOnce && len(b.plan.Resizes) > 0 && reduces(b.plan.Resizes[0].From, b.plan.Resizes[0].To) {
+		t.Fatalf("%d of %d pods at once", b.resized, len(b.in.Pods))
+	}
+}
+
+func (w *clusterFixture) checkBudgets(t *testing.T) {
+	t.Helper()
+	perNamespace, all := map[string]int{}, 0
+	for i, b := range w.workloads {
+		if b.in.State.UnderWay() {
+			perNamespace[w.key(i).Namespace]++
+			all++
+		}
+	}
+	if all > 4 || all != w.budgets.UnderWay() {
+		t.Fatalf("%d under way, the book says %d", all, w.budgets.UnderWay())
+	}
+	for ns, n := range perNamespace {
+		if n > 2 {
+			t.Fatalf("%d under way in %s", n, ns)
+		}
+	}
+}
+
+// TestBreaker: when too many got worse nothing new is begun, up or down, and roll-backs go on; later it closes again.
+func TestBreaker(t *testing.T) {
+	p := DefaultPolicy()
+	b := NewBudgetTracker()
+	bad := func(i int, worse string) {
+		b.Set(Key{Name: fmt.Sprint(i)}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: worse}}})
+	}
+	for i := range 20 {
+		bad(i, "")
+	}
+	for i := range 4 {
+		bad(i, "killed")
+	}
+	if open, worse, of := b.BreakerState(p, noon); open || worse != 4 || of != 20 {
+		t.Errorf("open %v at %d of %d, the limit is a fifth", open, worse, of)
+	}
+	bad(4, "killed")
+	if room := b.AllowanceFor(Key{Name: "x"}, p, noon); room.BreakerOpen == "" {
+		t.Error("not open at 5 of 20")
+	}
+	if open, _, _ := b.BreakerState(p, noon.Add(p.BreakerWindow)); open {
+		t.Error("open for ever")
+	}
+	few := NewBudgetTracker()
+	few.Set(Key{Name: "a"}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: "killed"}}})
+	if open, _, _ := few.BreakerState(p, noon); open {
+		t.Error("one alone opens it")
+	}
+	for i := range 20 {
+		b.Set(Key{Name: fmt.Sprint(i)}, State{})
+	}
+	if b.Len() != 0 || b.UnderWay() != 0 {
+		t.Errorf("%d are left", b.Len())
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	if err := DefaultPolicy().Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Policy){
+		"step 0":    func(p *Policy) { p.Step = 0 },
+		"step 1":    func(p *Policy) { p.Step = 1 },
+		"watch":     func(p *Policy) { p.Watch = 0 },
+		"namespace": func(p *Policy) { p.MaxPerNamespace = 0 },
+		"floor":     func(p *Policy) { p.MinCPU = -1 },
+		"at once":   func(p *Policy) { p.PodsAtOnce = 0 },
+	} {
+		p := DefaultPolicy()
+		change(&p)
+		if p.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// FuzzState: whatever stands in the annotation, it is refused or decided upon, and what is decided can be read again.
+func FuzzState(f *testing.F) {
+	f.Add("", int64(500), int64(100))
+	f.Add(`{"phase":"Watching","since":"2026-03-01T11:59:00Z","earlier":{"containers":{"app":{"cpuRequest":1000}}},"before":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":800}}},"steps":1}`, int64(1), int64(1))
+	f.Add(`{"phase":"Held","earlier":{"replicas":3},"current":{"replicas":1}}`, int64(9), int64(9))
+	f.Fuzz(func(t *testing.T, text string, cpu, memory int64) {
+		state, err := ParseState(text)
+		if err != nil {
+			if !state.Current.Empty() {
+				t.Fatal("a state beside an error")
+			}
+			return
+		}
+		b := newFixture(t, 3, requests(1000, 1000), requests(max(0, cpu%(1<<40)), max(0, memory%(1<<30))))
+		b.in.State = state
+		b.reconcile() // Fails where what is decided cannot be read again.
+		for _, c := range b.plan.Resizes {
+			for _, a := range c.To.amounts() {
+				if v, _ := c.To.get(a); v < 0 {
+					t.Fatalf("%v becomes %d", a, v)
+				}
+			}
+		}
+	})
+}

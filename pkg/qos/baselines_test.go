@@ -1,0 +1,205 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// restart is another state that knows what the one before has learnt, by way of a file.
+func (c *fixture) restart(t *testing.T) {
+	t.Helper()
+	raw, err := json.Marshal(c.state.Baselines())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []Baseline
+	if err := json.Unmarshal(raw, &list); err != nil {
+		t.Fatal(err)
+	}
+	c.state = State{}
+	c.state.RestoreBaselines(list)
+}
+
+// TestRemember: who starts anew judges at its first look, and takes nothing for usual that was not.
+func TestRemember(t *testing.T) {
+	c := newFixture()
+	c.calm(t)
+	c.restart(t)
+	c.policy.Rules[0].Preview = true // so that it lasts
+	for look := range 100 {
+		f := c.tick(0.4, 500, 1000, 6500).Rules[0]
+		if i := f.Interference; f.Phase != Firing || i == nil || i.Antagonist.Name != "two" || i.Increase != 5500 || math.Abs(float64(i.Median)-0.01) > 1e-6 {
+			t.Fatalf("look %d: %+v, %+v", look, f, i)
+		}
+	}
+	// While it waits the agent starts anew once more, and still knows.
+	c.restart(t)
+	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
+		t.Errorf("the third agent: %+v", f)
+	}
+	// Without it, all of that is what is usual.
+	c.state = State{}
+	for range 200 {
+		c.tick(0.4, 500, 1000, 6500)
+	}
+	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
+		t.Errorf("an agent that remembers nothing: %+v", f)
+	}
+}
+
+// TestRememberLasts: an hour of waiting is an hour, whichever agent has seen it.
+func TestRememberLasts(t *testing.T) {
+	c := newFixture()
+	c.calm(t)
+	c.policy.Rules[0].Preview = true
+	c.every = 5 * time.Second
+	for i := range 3600 / 5 {
+		if i%100 == 0 {
+			c.restart(t)
+		}
+		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
+			t.Fatalf("after %d looks: %+v", i, f)
+		}
+	}
+	for range 60 {
+		c.tick(0.4, 500, 1000, 6500)
+	}
+	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
+		t.Errorf("after more than an hour: %+v", f)
+	}
+}
+
+// TestRememberGone: what was learnt of a pod goes with it, and rules may come a while after the start.
+func TestRememberGone(t *testing.T) {
+	c := newFixture()
+	c.calm(t)
+	c.restart(t)
+	rules := c.policy.Rules
+	c.policy.Rules = nil
+	for range 60 {
+		c.tick(0.4, 500, 1000, 6500)
+	}
+	if got := c.state.Baselines(); len(got) != 3 {
+		t.Errorf("%d baselines are kept until there are rules, want 3", len(got))
+	}
+	c.o.Pods[2].UID, c.o.Pods[2].Name = "three", "three"
+	c.policy.Rules = rules
+	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || f.Interference.Antagonist.Name != "three" || f.Interference.Increase != 6500 {
+		t.Errorf("%+v, %+v", f, f.Interference)
+	}
+	for _, b := range c.state.Baselines() {
+		if b.UID == "two" {
+			t.Error("what was usual with a pod that is gone is still there")
+		}
+	}
+	c.restart(t)
+	c.policy.Rules = nil
+	for range 301 {
+		c.tick(0.01, 500, 1000, 1000)
+	}
+	if got := c.state.Baselines(); len(got) != 0 {
+		t.Errorf("%d baselines are kept for five minutes without a rule", len(got))
+	}
+}
+
+// TestRememberBad: what cannot have been measured is not taken, and not more pods than there can be.
+func TestRememberBad(t *testing.T) {
+	c := newFixture()
+	bad := Baseline{UID: "web", Waits: map[Resource][]float32{}, Uses: map[Resource][]float32{}, Above: map[Resource]time.Time{CPU: at(1 << 30)}}
+	for range 2 * ringSize {
+		bad.Waits[CPU] = append(bad.Waits[CPU], -1, 7, float32(math.NaN()), float32(math.Inf(1)), 0.01)
+		bad.Uses[CPU] = append(bad.Uses[CPU], float32(math.Inf(-1)), -5, 500)
+		bad.Waits["heat"] = append(bad.Waits["heat"], 1)
+	}
+	c.state.RestoreBaselines([]Baseline{bad, {UID: "one"}})
+	f := c.tick(0.4, 500, 1000, 6500).Rules[0]
+	if f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Deviation != 0 {
+		t.Errorf("%+v, %+v", f, f.Interference)
+	}
+	var many []Baseline
+	for i := range 2 * maxBaselines {
+		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[Resource][]float32{CPU: {1}}})
+	}
+	var s State
+	s.RestoreBaselines(many)
+	if got := s.Baselines(); len(got) != maxBaselines {
+		t.Errorf("%d pods are remembered, want %d", len(got), maxBaselines)
+	}
+}
+
+// TestRingList: a list of few is all of them in order, one of many is spread over all.
+func TestRingList(t *testing.T) {
+	for _, n := range []int{0, 1, 39, 40, 41, 100, ringSize, ringSize + 1, 3 * ringSize} {
+		var r ring
+		for i := range n {
+			r.add(float64(i))
+		}
+		list := r.evenSamples(40)
+		first, last := float32(max(0, n-ringSize)), float32(n-1)
+		if len(list) != min(n, 40) || n > 0 && (list[0] != first || last-list[len(list)-1] > ringSize/40) {
+			t.Errorf("%d samples: %v", n, list)
+		}
+		for i := 1; i < len(list); i++ {
+			if list[i] <= list[i-1] {
+				t.Errorf("%d samples: %v", n, list)
+			}
+		}
+	}
+}
+
+// TestDisks: a pod that waits for disks because of another that is known by what it does to them; nothing is throttled for it.
+func TestDisks(t *testing.T) {
+	c := newFixture()
+	c.policy.Rules[0].Metric = InterferenceIO
+	look := func(waits series.Ratio, work ...DiskWork) Plan {
+		now := c.o.At.Add(c.every)
+		for i, w := range work {
+			c.o.Pods[i].UsedDisks = Measurement[DiskWork]{w, now}
+		}
+		c.o.Pods[0].StalledDisks = Measurement[series.Ratio]{waits, now}
+		return c.tick(0, 500, 1000, 1000)
+	}
+	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "what pods do to disks is not known" {
+		t.Errorf("without any measurement: %+v", f)
+	}
+	for range 200 {
+		if plan := look(0.02, 100, 2000, 50); plan.Rules[0].Phase == Firing {
+			t.Fatalf("calm: %+v", plan.Rules[0])
+		}
+	}
+	// A pod that does a little more than usual is not the cause, however little that is.
+	if f := look(0.5, 100, 2000, 100).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "no other pod uses more than usual") {
+		t.Errorf("%+v", f)
+	}
+	if f := look(0.5, 1200, 2000, 500).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "the pod itself uses 1100 disk operations/s more") {
+		t.Errorf("%+v", f)
+	}
+	plan := look(0.5, 100, 2000, 3050)
+	want := "n/web (cpuPriority 0) waits 50.0 % of the time for disks, usually 2.0 % ± 0.0 %; n/two uses 3050 disk operations/s, 3000 disk operations/s more than usual"
+	if f := plan.Rules[0]; f.Phase != Firing || f.Reason != want || len(plan.Throttles)+len(plan.Evictions) > 0 || !plan.Avoid.Desired {
+		t.Errorf("%+v\n%+v", f, plan)
+	}
+	c.policy.Rules[0].Action.Evict = &EvictionSettings{}
+	plan = look(0.5, 100, 2000, 3050)
+	if len(plan.Throttles) > 0 || len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "two" || plan.Evictions[0].Resource != Disks || plan.Evictions[0].Freed != 3050 {
+		t.Errorf("%+v", plan)
+	}
+	// The one that does more may not be touched, and the one that may does not do more.
+	c.o.Pods[2].Allowed, c.state.terminating, c.state.evicted = nil, nil, nil
+	plan = look(0.5, 100, 2000, 3050)
+	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "nobody to evict: n/web") || !strings.HasSuffix(f.Reason, "no pod that may be touched can be the cause") {
+		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
+	}
+	if got := (DiskRates{Reads: 60, Writes: 40, ReadBytes: 7 * diskUnit, WriteBytes: 3 * diskUnit}).Work(); got != 110 {
+		t.Errorf("100 operations of 640 KiB are %g", got)
+	}
+}

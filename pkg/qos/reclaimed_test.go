@@ -1,0 +1,53 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// TestHeld: for what elastic pods hold above what the node can bear only pods go that hold some of that resource, one after the other, used
+// or not, known or not; nobody else goes where they may not.
+func TestHeld(t *testing.T) {
+	const metricCPU, metricMemory = "ext_cpu_total_distribute", "node_elastic_memory_distributed_ratio"
+	pod := func(name string, change func(*Pod)) Pod {
+		p := Pod{UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"go"}, UsedCPU: Measurement[series.MilliCPU]{Value: 500, At: at(0)}}
+		p.UsedMemory = Measurement[series.Bytes]{Value: 1 << 30, At: at(0)}
+		change(&p)
+		return p
+	}
+	web := pod("web", func(*Pod) {})
+	idle := pod("idle", func(p *Pod) { p.Elastic, p.HoldsCPU, p.UsedCPU.Value = true, true, 0 })
+	unmeasured := pod("unmeasured", func(p *Pod) { p.Elastic, p.HoldsCPU, p.UsedCPU = true, true, Measurement[series.MilliCPU]{} })
+	cache := pod("cache", func(p *Pod) { p.Elastic, p.HoldsMemory = true, true })
+	kept := pod("kept", func(p *Pod) { p.Elastic, p.HoldsCPU, p.ExemptReason = true, true, "it would come back" })
+	for name, test := range map[string]struct {
+		metric string
+		pods   []Pod
+		want   string
+	}{
+		"one that uses nothing":          {metricCPU, []Pod{web, cache, idle}, "idle"},
+		"one that is not measured":       {metricCPU, []Pod{web, cache, unmeasured}, "unmeasured"},
+		"one at a time":                  {metricCPU, []Pod{unmeasured, idle}, "idle"},
+		"of memory":                      {metricMemory, []Pod{web, idle, cache}, "cache"},
+		"nobody else for one that stays": {metricCPU, []Pod{web, cache, kept}, ""},
+	} {
+		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+			Name: "held", Metric: test.metric, Threshold: 100, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "go", Evict: &EvictionSettings{}},
+		}}}
+		o := observation(0, test.metric, 150)
+		o.Pods = test.pods
+		got := []string{}
+		for _, e := range Decide(&policy, o, &State{}).Evictions {
+			got = append(got, e.Pod.Name)
+		}
+		if got := strings.Join(got, ""); got != test.want {
+			t.Errorf("%s: %q goes, want %q", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// memoryRule evicts above 1000 bytes, without excess.
+func memoryRule() Policy {
+	limits := DefaultLimits()
+	limits.Excess = 0
+	return Policy{Limits: limits, Rules: []Rule{{
+		Name: "r", Metric: "memory_total_usage", Threshold: 1000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "a", Evict: &EvictionSettings{}},
+	}}}
+}
+
+// memoryObservation is a node that uses so much, with pods of these uses, the first of lowest priority.
+func memoryObservation(seconds int, used float64, uses ...int64) *Observation {
+	o := observation(seconds, "memory_total_usage", used)
+	for i, use := range uses {
+		name := fmt.Sprint("p", i)
+		p := Pod{UID: name, Namespace: "n", Name: name, Priority: int32(i), Class: Burstable, Grace: 30 * time.Second, Allowed: []string{"a"}}
+		p.UsedMemory = Measurement[series.Bytes]{Value: series.Bytes(use), At: at(seconds)}
+		o.Pods = append(o.Pods, p)
+	}
+	return o
+}
+
+func podNames(list []Eviction) (out []string) {
+	for _, e := range list {
+		out = append(out, e.Pod.Name)
+	}
+	return out
+}
+
+// TestAsked: while an answer is out nobody is chosen in the place of who was asked, even where the order has changed meanwhile, and it
+// counts for the node's limit.
+func TestAsked(t *testing.T) {
+	policy := memoryRule()
+	var s State
+	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600, 600), &s)
+	if got := podNames(plan.Evictions); !slices.Equal(got, []string{"p0"}) {
+		t.Fatalf("%v", got)
+	}
+	s.BeginEviction(plan.Evictions[0], plan.At)
+	for second := 1; second < 120; second++ {
+		o := memoryObservation(second, 1500, 600, 600, 600)
+		o.Pods[0].Priority = 100
+		if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 && second <= 90 {
+			t.Fatalf("second %d: %v, going %g", second, podNames(got.Evictions), got.Rules[0].PendingRelease)
+		}
+		if second == 89 {
+			break // From then on it counts as stuck, and somebody else has to go.
+		}
+	}
+	policy.Limits.MaxEvictions = 1
+	got := Decide(&policy, memoryObservation(90, 5000, 600, 600, 600), &s)
+	if len(got.Evictions) > 0 || got.Rules[0].Withheld != WithheldByRate {
+		t.Errorf("one is asked and one is allowed: %v, %+v", podNames(got.Evictions), got.Rules[0])
+	}
+	s.RecordFailure(plan.Evictions[0].Pod)
+	if got := Decide(&policy, memoryObservation(91, 1500, 600, 600, 600), &s); !slices.Equal(podNames(got.Evictions), []string{"p0"}) {
+		t.Errorf("it has come to nothing: %v", podNames(got.Evictions))
+	}
+}
+
+// TestUnmeasuredLeaver: what a pod that is ending uses does not become nothing because nobody can measure it any more.
+func TestUnmeasuredLeaver(t *testing.T) {
+	policy := memoryRule()
+	var s State
+	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600), &s)
+	s.RecordEviction(plan.Evictions[0].Pod, plan.At, 30*time.Second)
+	Decide(&policy, memoryObservation(1, 1500, 600, 600), &s)
+	o := memoryObservation(2, 1500, 600, 600)
+	o.Pods[0].UsedMemory = Measurement[series.Bytes]{}
+	if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 {
+		t.Errorf("%v, going %g", podNames(got.Evictions), got.Rules[0].PendingRelease)
+	}
+}
+
+// TestHoldEvictions: nobody is evicted for the time, whatever the rule; a clock that is set back does not make it longer.
+func TestHoldEvictions(t *testing.T) {
+	policy := memoryRule()
+	for _, back := range []int{0, -100_000} {
+		var s State
+		s.PauseEvictions(at(0), 30*time.Second, "the cluster's budget is used up")
+		for second := range 30 {
+			got := Decide(&policy, memoryObservation(back+second, 1500, 600), &s)
+			if f := got.Rules[0]; len(got.Evictions) > 0 || f.Withheld != WithheldByPause || !strings.Contains(f.Reason, "budget is used up") || f.Shortfall != 500 {
+				t.Fatalf("second %d: %v, %+v", second, podNames(got.Evictions), f)
+			}
+		}
+		if got := Decide(&policy, memoryObservation(back+31, 1500, 600), &s); len(got.Evictions) != 1 || got.Rules[0].Withheld != NotWithheld {
+			t.Errorf("afterwards: %v, %+v", podNames(got.Evictions), got.Rules[0])
+		}
+	}
+}
+
+// TestWithheldInAWord: each reason for which nobody is evicted.
+func TestWithheldInAWord(t *testing.T) {
+	for want, change := range map[WithholdReason]func(p *Policy, o *Observation, s *State){
+		NotWithheld:         func(*Policy, *Observation, *State) {},
+		WithheldNoCandidate: func(_ *Policy, o *Observation, _ *State) { o.Pods[0].ExemptReason = "static pod" },
+		WithheldByWaterMark: func(p *Policy, o *Observation, _ *State) {
+			p.WaterMarks = map[Resource]series.Ratio{Memory: 0.9}
+			o.Node.UsedMemory = Measurement[series.Bytes]{Value: 1500, At: o.At}
+		},
+		WithheldByRate: func(_ *Policy, o *Observation, s *State) {
+			for i := range 5 {
+				s.RecordEviction(PodRef{UID: fmt.Sprint("gone", i)}, o.At.Add(-30*time.Second), 0)
+			}
+		},
+	} {
+		policy, o := memoryRule(), memoryObservation(0, 1500, 600)
+		var s State
+		change(&policy, o, &s)
+		got := Decide(&policy, o, &s)
+		if f := got.Rules[0]; f.Withheld != want || (len(got.Evictions) == 0) != (want != NotWithheld) || (f.Reason == "") != (want == NotWithheld) || f.Action != "a" {
+			t.Errorf("want %q: %v, %+v", want, podNames(got.Evictions), f)
+		}
+	}
+}
+
+// TestWhoHasTheMemory: where pods wait for memory the one that has the most of it goes, not the one that uses cpu.
+func TestWhoHasTheMemory(t *testing.T) {
+	for metric, want := range map[string]string{"node_pressure_memory_some_avg10_ratio": "p1", "node_pressure_cpu_some_avg10_ratio": "p0"} {
+		policy := memoryRule()
+		policy.Rules[0].Metric, policy.Rules[0].Threshold = metric, 0.1
+		o := observation(0, metric, 0.5)
+		o.Pods = memoryObservation(0, 0, 100, 900).Pods
+		for i := range o.Pods {
+			o.Pods[i].Priority = 0
+			o.Pods[i].UsedCPU = Measurement[series.MilliCPU]{Value: series.MilliCPU(1000 - 900*i), At: o.At}
+		}
+		got := Decide(&policy, o, &State{})
+		if !slices.Equal(podNames(got.Evictions), []string{want}) {
+			t.Errorf("%s: %v", metric, podNames(got.Evictions))
+		}
+	}
+}
+
+// TestExactlyAsMany: for any pods and any gap, without one of the victims the gap would not be closed, and with them it is, unless all
+// that may go do.
+func TestExactlyAsMany(t *testing.T) {
+	for seed := range 300 {
+		var uses []int64
+		total := int64(0)
+		for i := range 1 + seed%7 {
+			uses = append(uses, int64(1+(seed*7919+i*104729)%997))
+			total += uses[i]
+		}
+		gap := float64(1 + (seed*31337)%1500)
+		policy := memoryRule()
+		policy.Limits.MaxEvictions = len(uses)
+		got := Decide(&policy, memoryObservation(0, 1000+gap, uses...), &State{}).Evictions
+		freed := 0.0
+		for _, e := range got {
+			freed += e.Freed
+		}
+		if freed < gap && len(got) < len(uses) && float64(total) >= gap*1.1 {
+			t.Fatalf("%v for %g: %v are not enough", uses, gap, podNames(got))
+		}
+		for _, e := range got {
+			if freed-e.Freed >= gap {
+				t.Fatalf("%v for %g: %v, and %s is not needed", uses, gap, podNames(got), e.Pod.Name)
+			}
+		}
+	}
+}
+
+// TestGoneIsStillMeasured: the first measurement without a pod covers time in which it was still there, so that nobody goes in its place for
+// it; the second one counts.
+func TestGoneIsStillMeasured(t *testing.T) {
+	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
+		Name: "r", Metric: "memory_total_usage", Threshold: 10 << 30, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "evict", Evict: &EvictionSettings{}},
+	}}}
+	var state State
+	tick := func(second int, names ...string) []Eviction {
+		o := observation(second, "memory_total_usage", 13<<30)
+		for _, name := range names {
+			o.Pods = append(o.Pods, Pod{
+				UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"evict"}, Grace: 30 * time.Second,
+				UsedMemory: Measurement[series.Bytes]{Value: 4 << 30, At: o.At},
+			})
+		}
+		plan := Decide(&policy, o, &state)
+		for _, e := range plan.Evictions {
+			state.RecordEviction(e.Pod, o.At, e.GracePeriod)
+		}
+		return plan.Evictions
+	}
+	for second, step := range []struct {
+		pods []string
+		want string
+	}{{[]string{"a", "b"}, "a"}, {[]string{"a", "b"}, ""}, {[]string{"b"}, ""}, {[]string{"b"}, "b"}} {
+		got := []string{}
+		for _, e := range tick(second, step.pods...) {
+			got = append(got, e.Pod.Name)
+		}
+		if got := strings.Join(got, ""); got != step.want {
+			t.Errorf("second %d, pods %v: evicts %q, want %q", second, step.pods, got, step.want)
+		}
+	}
+}

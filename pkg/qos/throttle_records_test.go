@@ -1,0 +1,28 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import "testing"
+
+// TestMissed: a container that is not seen for a while keeps what is known of it, as where an API server lists its pod later; one that is not
+// seen for longer is gone for good.
+func TestMissed(t *testing.T) {
+	var b throttleRecords[Quota]
+	b.record(throttleRecord[Quota]{ContainerID: "c", Original: Unlimited, Set: 500})
+	seen := &Observation{Pods: []Pod{{UID: "p", Containers: []Container{{ID: "c", Quota: 500}}}}}
+	look := func(o *Observation, times int) {
+		for range times {
+			b.reconcile(o, cpuLimits())
+		}
+	}
+	look(&Observation{}, forgetAfter)
+	look(seen, 1)
+	look(&Observation{}, forgetAfter)
+	if !b.contains("c") {
+		t.Error("forgotten too early")
+	}
+	if look(&Observation{}, 1); b.contains("c") {
+		t.Error("never forgotten")
+	}
+}

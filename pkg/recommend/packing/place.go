@@ -1,0 +1,82 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package packing
+
+import (
+	"cmp"
+	"slices"
+
+	"crane.io/crane/pkg/cost"
+)
+
+// Node is a node as far as room on it goes.
+type Node struct {
+	Name string
+	// Allocatable is what it has for pods, Free what of that no pod has asked for; below zero counts as nothing.
+	Allocatable, Free cost.Amounts
+	// FreePods is how many more pods it may run.
+	FreePods int
+}
+
+// Demand is a pod that needs room.
+type Demand struct {
+	Name     string
+	Requests cost.Amounts
+	// Allowed tells by the index of a node whether the pod may run there at all; nil is anywhere.
+	Allowed []bool
+}
+
+func (d Demand) allowed(node int) bool {
+	return d.Allowed == nil || node < len(d.Allowed) && d.Allowed[node]
+}
+
+// Unplaced are the pods that Place leaves over.
+func Unplaced(pods []Demand, nodes []Node) []string {
+	_, left := Place(pods, nodes)
+	return left
+}
+
+// Place puts pods on what nodes have free, the largest first and each where it leaves least behind. It returns the nodes with
+// what is then left of them, and the pods that are left over, by name. It is a heuristic: a better packer might place more.
+// It looks at what is asked for and at Allowed, not at how pods stand to each other.
+func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
+	pods, nodes = slices.Clone(pods), slices.Clone(nodes)
+	most := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
+	for _, n := range nodes {
+		most = most.Max(n.Allocatable)
+	}
+	size := func(a cost.Amounts) float64 {
+		return max(float64(a.CPU)/float64(most.CPU), float64(a.Memory)/float64(most.Memory), float64(a.GPU)/float64(most.GPU))
+	}
+	slices.SortStableFunc(pods, func(a, b Demand) int {
+		return cmp.Or(cmp.Compare(size(b.Requests), size(a.Requests)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, p := range pods {
+		best, least := -1, 0.0
+		for i, n := range nodes {
+			if !p.allowed(i) || n.FreePods < 1 || !fits(p.Requests, n.Free) {
+				continue
+			}
+			if rest := size(subtract(n.Free, p.Requests)); best < 0 || rest < least {
+				best, least = i, rest
+			}
+		}
+		if best < 0 {
+			left = append(left, p.Name)
+			continue
+		}
+		nodes[best].Free = subtract(nodes[best].Free, p.Requests)
+		nodes[best].FreePods--
+	}
+	return nodes, left
+}
+
+// fits tells whether free holds what is asked for; what is not asked for need not be there.
+func fits(asks, free cost.Amounts) bool {
+	return (asks.CPU <= 0 || asks.CPU <= free.CPU) && (asks.Memory <= 0 || asks.Memory <= free.Memory) && (asks.GPU <= 0 || asks.GPU <= free.GPU)
+}
+
+func subtract(a, b cost.Amounts) cost.Amounts {
+	return cost.Amounts{CPU: a.CPU - max(b.CPU, 0), Memory: a.Memory - max(b.Memory, 0), GPU: a.GPU - max(b.GPU, 0)}
+}

@@ -1,0 +1,98 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
+)
+
+// Oracle is Reactive that knows the load to come as far ahead as it takes to act on it.
+type Oracle struct {
+	Reactive
+	cfg  Config
+	load series.Series
+}
+
+// NewOracle returns a scaler that knows a series.
+func NewOracle(cfg Config, load series.Series) *Oracle {
+	return &Oracle{Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, cfg: cfg, load: load}
+}
+
+// Name implements Scaler.
+func (*Oracle) Name() string { return "oracle" }
+
+// Propose implements Scaler.
+func (o *Oracle) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
+	peak := 0.0
+	first := int(v.Now.Sub(o.load.Start) / o.load.Step)
+	for i := max(first, 0); i < len(o.load.Values) && !o.load.Time(i).After(v.Now.Add(o.cfg.Startup+o.cfg.Sync)); i++ {
+		if !series.IsGap(o.load.Values[i]) {
+			peak = math.Max(peak, o.load.Values[i])
+		}
+	}
+	ahead := scaling.Proposal{Metric: "the load to come", Replicas: scaling.ReplicasForLoad(peak, o.cfg.Capacity)}
+	return []scaling.Proposal{o.reactiveProposal(v), ahead}, 0
+}
+
+const (
+	// cronBlock is how long a window of Cron is.
+	cronBlock = 3 * time.Hour
+	// cronQuantile is the quantile of the load of a block that its replicas are for.
+	cronQuantile = 0.95
+)
+
+// Cron is scaling by the clock alone: eight windows a day, as somebody would write them who has looked at the warm-up.
+type Cron struct {
+	cfg        Config
+	blockLoads [24 * time.Hour / cronBlock][]float64
+	start      time.Time
+	windows    []scaling.CronWindow
+}
+
+// NewCron returns a scaler that learns its windows from the warm-up.
+func NewCron(cfg Config, begin time.Time) *Cron { return &Cron{cfg: cfg, start: begin} }
+
+// Name implements Scaler.
+func (*Cron) Name() string { return "cron" }
+
+// Observe implements Scaler.
+func (c *Cron) Observe(at time.Time, load float64) {
+	if at.Before(c.start.Add(c.cfg.Warmup)) && !series.IsGap(load) {
+		block := at.UTC().Hour() / int(cronBlock.Hours())
+		c.blockLoads[block] = append(c.blockLoads[block], load)
+	}
+}
+
+// buildWindows makes windows of what was seen.
+func (c *Cron) buildWindows() error {
+	for block, loads := range c.blockLoads {
+		start := block * int(cronBlock.Hours())
+		end := (start + int(cronBlock.Hours())) % 24
+		slices.Sort(loads)
+		replicas := scaling.ReplicasForLoad(series.QuantileSorted(loads, cronQuantile), c.cfg.Capacity*c.cfg.Target)
+		w, err := scaling.NewCronWindow(fmt.Sprintf("%02d:00", start), fmt.Sprintf("0 %d * * *", start), fmt.Sprintf("0 %d * * *", end), time.UTC, replicas)
+		if err != nil {
+			return fmt.Errorf("window of %02d:00: %w", start, err)
+		}
+		c.windows = append(c.windows, w)
+	}
+	return nil
+}
+
+// Propose implements Scaler.
+func (c *Cron) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
+	if c.windows == nil {
+		if err := c.buildWindows(); err != nil {
+			return []scaling.Proposal{{Metric: "cron", Err: err}}, 0
+		}
+	}
+	floor := scaling.FloorAt(c.windows, v.Now)
+	return []scaling.Proposal{{Metric: "cron", Replicas: max(floor.Replicas, 1), Reason: fmt.Sprintf("open windows: %v", floor.OpenWindows)}}, 0
+}

@@ -1,0 +1,172 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
+)
+
+// scenario is what a process does that acts on a container and is killed in between.
+type scenario struct {
+	// Root is the node's, Journal the file, Group the container's.
+	Root, Journal, Group string
+	// Memory has it change limits of memory instead of those of cpu.
+	Memory bool
+	// Writes is how many writes to files of the kernel it lives for; After that it dies after one more, else before.
+	Writes   int
+	DieAfter bool
+}
+
+// dyingFiles are the kernel's, written by a process that is killed with SIGKILL at one of them. It says which before.
+type dyingFiles struct {
+	act.KernelFileWriter
+	writesLeft *int
+	after      bool
+}
+
+func (f dyingFiles) Write(file, value string) error {
+	die := *f.writesLeft == 0
+	*f.writesLeft--
+	if die {
+		fmt.Print(filepath.Base(file))
+	}
+	if die && !f.after {
+		killSelf()
+	}
+	err := f.KernelFileWriter.Write(file, value)
+	if die {
+		killSelf()
+	}
+	return err
+}
+
+func killSelf() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// runScenario lives the life that a text describes, unless it ends before.
+func runScenario(text string) error {
+	var l scenario
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		return fmt.Errorf("life: %w", err)
+	}
+	kernel := dyingFiles{writesLeft: &l.Writes, after: l.DieAfter}
+	layout, journal, err := l.openJournal(kernel)
+	if err != nil {
+		return err
+	}
+	if l.Memory {
+		return l.changeMemory(layout, journal, kernel)
+	}
+	return l.changeCPU(layout, journal)
+}
+
+// openJournal opens the journal as an agent at its start.
+func (l scenario) openJournal(to act.FileWriter) (cgroup.Layout, *act.Journal, error) {
+	layout, err := cgroup.Detect(host.Root(l.Root))
+	if err != nil {
+		return layout, nil, fmt.Errorf("look at cgroups: %w", err)
+	}
+	journal, err := act.OpenJournal(l.Journal, layout, to)
+	if err != nil {
+		return layout, nil, fmt.Errorf("start: %w", err)
+	}
+	return layout, journal, nil
+}
+
+func newPodRef() qos.PodRef { return qos.PodRef{Namespace: "default", Name: "mortal"} }
+
+// changeCPU throttles the container twice, with its pod's quota and weight, and gives back a step and then the rest.
+func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
+	const most, half = 400, 0.5 // most is the container's limit, in thousandths of a core.
+	throttler := act.NewThrottler(layout, journal)
+	for _, step := range []struct {
+		to     qos.Quota
+		weight series.Ratio
+	}{{300, half}, {100, half / 2}, {200, half}, {most, 1}} {
+		plan := qos.Throttle{ContainerID: filepath.Base(l.Group), Pod: newPodRef(), To: step.to, Original: most, Weight: step.weight}
+		if err := throttler.Throttle(plan, l.Group); err != nil {
+			return fmt.Errorf("throttle: %w", err)
+		}
+	}
+	return nil
+}
+
+// changeMemory has files dropped and the limit fall, gives all back, takes some again, gives a part back, and ends in order.
+func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kernel act.FileWriter) error {
+	before, err := readMemoryHigh(layout, l.Group)
+	if err != nil {
+		return err
+	}
+	throttler := act.NewMemoryThrottler(act.MemoryThrottlerConfig{
+		Layout: layout, Journal: journal, Files: kernel, Clock: clock.RealClock{}, Beat: func(string) {},
+	})
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- throttler.Run(ctx) }()
+	const mebi = 1 << 20
+	var errs []error
+	for _, step := range []struct {
+		to    qos.MemoryHigh
+		frees series.Bytes
+	}{{60 * mebi, 4 * mebi}, {before, -1}, {50 * mebi, 4 * mebi}, {56 * mebi, -1}} {
+		errs = append(errs, throttleMemory(throttler, qos.MemoryThrottle{
+			ContainerID: filepath.Base(l.Group), Pod: newPodRef(), To: step.to, Original: before, Freed: step.frees,
+		}, l.Group))
+	}
+	end()
+	return errors.Join(append(errs, <-done)...)
+}
+
+// readMemoryHigh is a container's limit of memory as it is now.
+func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) {
+	path, err := layout.SettingFile(group, cgroup.FileHigh)
+	if err != nil {
+		return 0, fmt.Errorf("limit of memory: %w", err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("limit of memory: %w", err)
+	}
+	text := strings.TrimSpace(string(content))
+	if text == "max" {
+		return qos.NoMemoryHigh, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("limit of memory: %w", err)
+	}
+	return qos.MemoryHigh(n), nil
+}
+
+// throttleMemory asks for a change and waits for its outcome.
+func throttleMemory(throttler *act.MemoryThrottler, t qos.MemoryThrottle, group string) error {
+	if !throttler.Enqueue(t, group) {
+		return errors.New("a change of memory is not taken")
+	}
+	for {
+		if out := throttler.Drain(); len(out) > 0 {
+			return out[0].Err
+		}
+		<-time.After(time.Millisecond)
+	}
+}

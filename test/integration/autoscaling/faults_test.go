@@ -1,0 +1,242 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/testbed/controlplane"
+)
+
+// wantMessage fails where the message of a condition lacks a text.
+func wantMessage(t *testing.T, e *ehpa, kind, want string) {
+	t.Helper()
+	if got := conditionMessage(e, kind); !strings.Contains(got, want) {
+		t.Errorf("%s says %q, want %q in it", kind, got, want)
+	}
+}
+
+// TestTargetsThatCannotBeScaled: each has its reason, and works as soon as it can.
+func TestTargetsThatCannotBeScaled(t *testing.T) {
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 300)
+	labels := map[string]string{"app": "agent"}
+	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
+	daemons.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	daemons.Spec.Template = deployment("agent", 1, 250).Spec.Template
+	w.create(daemons, scaler("agent", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "DaemonSet" }))
+	e := w.awaitCondition("agent", "Ready=False/NoScaleSubresource")
+	wantMessage(t, e, "Ready", "DaemonSet agent: it has no scale subresource")
+
+	w.create(scaler("unknown", func(e *ehpa) {
+		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind = "example.com/v1", "Widget"
+	}))
+	e = w.awaitCondition("unknown", "Ready=False/FailedGetScale")
+	wantMessage(t, e, "Ready", "the cluster knows no such kind")
+
+	w.create(scaler("late"))
+	e = w.awaitCondition("late", "Ready=False/FailedGetScale")
+	wantMessage(t, e, "Ready", "Deployment late: it does not exist")
+	w.create(deployment("late", 2, 250))
+	w.awaitCondition("late", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+
+	w.create(deployment("off", 0, 250), scaler("off"))
+	w.awaitCondition("off", "Ready=False/ScalingDisabled")
+	w.wantReplicas("off", 0)
+	for _, name := range []string{"agent", "unknown"} {
+		w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
+	}
+}
+
+// TestMetricsThatFail: without requests, or without values, replicas stay, and the reason is told.
+func TestMetricsThatFail(t *testing.T) {
+	w := newFixture(t)
+	metrics.setPodUsage(w.ns, 150)
+	w.create(deployment("bare", 3, 0), scaler("bare"))
+	e := w.awaitCondition("bare", "ScalingActive=False/FailedGetResourceMetric")
+	wantMessage(t, e, "PredictionReady", "container main requests no cpu")
+	w.wantReplicas("bare", 3)
+
+	each := metricOf("queue", "30")
+	w.create(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
+	metrics.setQueue(w.ns, 120)
+	w.awaitScaler("web", "both metrics ask for 4", func(e *ehpa) error {
+		a, b := proposal(e, "resource.cpu"), proposal(e, "external.queue")
+		if a.Replicas == nil || b.Replicas == nil || *a.Replicas != 4 || *b.Replicas != 4 {
+			return fmt.Errorf("%+v", e.Status.Proposals)
+		}
+		return nil
+	})
+	t.Log("one metric disappears: nothing scales down, though the other asks for less")
+	metrics.setPodUsage(w.ns, -1)
+	metrics.setQueue(w.ns, 30)
+	w.awaitScaler("web", "says which is missing", func(e *ehpa) error {
+		if p := proposal(e, "resource.cpu"); p.Message == "" || p.Replicas != nil {
+			return fmt.Errorf("%+v", e.Status.Proposals)
+		}
+		return nil
+	})
+	w.awaitCondition("web", "ScalingActive=False/FailedGetResourceMetric")
+	w.wantReplicas("web", 4)
+	t.Log("but up")
+	metrics.setQueue(w.ns, 180)
+	w.awaitReplicas("web", 6)
+}
+
+func metricOf(name, average string) autoscalingv2.MetricSpec {
+	m := autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+		Metric: autoscalingv2.MetricIdentifier{Name: name},
+		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType},
+	}}
+	q := resource.MustParse(average)
+	m.External.Target.AverageValue = &q
+	return m
+}
+
+// TestForecastsThatAreNoForecasts: NaN, several series, and a forecast that nobody serves take no part, and scale nothing.
+func TestForecastsThatAreNoForecasts(t *testing.T) {
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 450)
+	w.create(deployment("web", 3, 250), scaler("web"))
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	for _, c := range []struct {
+		name, want string
+		values     []float64
+	}{
+		{"NaN", "NaN", []float64{math.NaN()}},
+		{"several series", "several series (2): aggregate it", []float64{1, 2}},
+	} {
+		w.forecast("web", "0.5", c.values...)
+		w.awaitScaler("web", c.name, func(e *ehpa) error {
+			if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, c.want) {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+		w.wantReplicas("web", 3)
+	}
+	t.Log("one that is good, then nobody serves it")
+	w.forecast("web", "0.5", 0.9)
+	w.awaitReplicas("web", 6)
+	metrics.serveForecasts(false)
+	defer metrics.serveForecasts(true)
+	e := w.awaitCondition("web", "PredictionReady=False/MetricsAPIMissing")
+	wantMessage(t, e, "PredictionReady", "install the metric-adapter")
+	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if len(h.Spec.Metrics) != 1 {
+			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
+		}
+		return nil
+	})
+	w.awaitReplicas("web", 3)
+	metrics.serveForecasts(true)
+	w.awaitCondition("web", "PredictionReady=True/Predicting")
+	w.awaitReplicas("web", 6)
+}
+
+// TestCrons: an open window raises the floor of the HPA; those that cannot be followed are told apart and do no harm.
+func TestCrons(t *testing.T) {
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 300)
+	nowhere, berlin := "Europe/Atlantis", "Europe/Berlin"
+	cron := func(name, start, end string, zone *string, n int32) autoscalingv1alpha1.CronSpec {
+		return autoscalingv1alpha1.CronSpec{
+			CronName: name, Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: zone, TargetReplicas: n,
+		}
+	}
+	w.create(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
+			// Opens each minute, so that it is open whenever the test runs.
+			cron("always", "* * * * *", "0 0 29 2 *", &berlin, 7),
+			cron("same", "0 8 * * *", "0 8 * * *", nil, 15),
+			cron("lost", "0 8 * * *", "0 9 * * *", &nowhere, 16),
+		}
+	}))
+	e := w.awaitCondition("web", "CronReady=False/InvalidCron")
+	wantMessage(t, e, "CronReady", "would never close")
+	w.awaitReplicas("web", 7)
+	w.awaitHPA("ehpa-web", "with a floor", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if *h.Spec.MinReplicas != 7 {
+			return fmt.Errorf("minReplicas %d", *h.Spec.MinReplicas)
+		}
+		return nil
+	})
+	e = w.awaitScaler("web", "the schedule wins", func(e *ehpa) error {
+		if e.Status.Winner != "cron always" {
+			return fmt.Errorf("%q by %+v", e.Status.Winner, e.Status.Proposals)
+		}
+		return nil
+	})
+	crons := e.Status.Crons
+	if len(crons) != 3 || !crons[0].Active || crons[0].NextStart == nil || crons[0].NextEnd == nil || crons[1].Active ||
+		!strings.Contains(crons[2].Message, "Europe/Atlantis") {
+		t.Errorf("crons %+v", crons)
+	}
+	t.Log("without schedules the floor is the autoscaler's own")
+	w.change("web", func(e *ehpa) { e.Spec.Crons = nil })
+	w.awaitReplicas("web", 2)
+}
+
+// TestAPIServerRestarted: replicas stay while it is away, and what changed meanwhile is seen when it is back.
+func TestAPIServerRestarted(t *testing.T) {
+	// A lease that outlives the restart: a craned that has lost its lease ends, and is started anew by its kubelet.
+	w := newFixture(t, "--lease-duration=120s", "--lease-renew-period=110s")
+	metrics.setSharedLoad(w.ns, 450)
+	w.create(deployment("web", 3, 250), scaler("web"))
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	before := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the API server is back", func(ctx context.Context) error {
+		return w.Get(ctx, w.key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
+	})
+	w.wantReplicas("web", 3)
+	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 9 })
+	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.MaxReplicas != 9 {
+			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
+		}
+		return nil
+	})
+	if h.UID != before.UID {
+		t.Error("the HPA was made anew")
+	}
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	w.wantReplicas("web", 3)
+}
+
+// TestNamesThatAreTaken: an object of somebody else under the name is left alone, and that is said.
+func TestNamesThatAreTaken(t *testing.T) {
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 300)
+	one := int32(1)
+	taken := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "ehpa-web"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"},
+			MinReplicas:    &one, MaxReplicas: 2,
+		},
+	}
+	w.create(taken, deployment("web", 2, 250), scaler("web"))
+	e := w.awaitCondition("web", "Ready=False/FailedReconcileHPA")
+	wantMessage(t, e, "Ready", "belongs to somebody else")
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
+		t.Errorf("%+v, %v", taken.Spec, err)
+	}
+}

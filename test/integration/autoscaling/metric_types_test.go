@@ -1,0 +1,137 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling_test
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+func averageTarget(q string) autoscalingv2.MetricTarget {
+	v := resource.MustParse(q)
+	return autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &v}
+}
+
+// metricsOfAllTypes has a metric of each type, with amounts that integers would lose.
+func metricsOfAllTypes() []autoscalingv2.MetricSpec {
+	value := resource.MustParse("12500m")
+	selector := &metav1.LabelSelector{
+		MatchLabels:      map[string]string{"queue": "orders", "env": "live"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}}},
+	}
+	return []autoscalingv2.MetricSpec{
+		cpu(),
+		{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceMemory, Target: averageTarget("300.5Mi")}},
+		{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+			Name: corev1.ResourceCPU, Container: "main", Target: averageTarget("900m"),
+		}},
+		{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "requests"}, Target: averageTarget("1500m")}},
+		{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{
+			DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Name: "web"},
+			Metric:          autoscalingv2.MetricIdentifier{Name: "hits"},
+			Target:          autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: &value},
+		}},
+		{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "queue", Selector: selector}, Target: averageTarget("0.75"),
+		}},
+	}
+}
+
+// TestEveryMetricAndBehaviourReachesTheHPA: as they are, once, with what the API server fills in counted as wanted; and labels and
+// annotations as far as the flags say.
+func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
+	w := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
+	metrics.setSharedLoad(w.ns, 300)
+	window, least := int32(120), autoscalingv2.MinChangePolicySelect
+	tolerance := resource.MustParse("0.05")
+	w.create(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+		e.Labels = map[string]string{"team": "shop", "other": "x"}
+		e.Annotations = map[string]string{
+			"cost/center": "7",
+			autoscalingv1alpha1.AnnotationMetricQueryPrefix + "pods.requests": `sum(rate(requests_total{app="web"}[5m]))`,
+		}
+		e.Spec.Metrics = metricsOfAllTypes()
+		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
+			ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: &tolerance},
+			ScaleDown: &autoscalingv2.HPAScalingRules{
+				StabilizationWindowSeconds: &window, SelectPolicy: &least,
+				Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 2, PeriodSeconds: 60}},
+			},
+		}
+	}))
+	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	// What is written in one round and differs in the next would be written for ever: a change of the autoscaler makes a round.
+	w.change("web", func(e *ehpa) { e.Annotations["note"] = "a round" })
+	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 21 })
+	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+		if h.Spec.MaxReplicas != 21 {
+			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
+		}
+		return nil
+	})
+	if !equality.Semantic.DeepEqual(h.Spec.Metrics, metricsOfAllTypes()) {
+		t.Errorf("metrics %+v", h.Spec.Metrics)
+	}
+	down, up := h.Spec.Behavior.ScaleDown, h.Spec.Behavior.ScaleUp
+	if *down.StabilizationWindowSeconds != 120 || *down.SelectPolicy != least || len(down.Policies) != 1 || up.Tolerance == nil || up.Tolerance.String() != "50m" {
+		t.Errorf("behaviour %+v %+v", down, up)
+	}
+	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
+		t.Errorf("labels %v, annotations %v", h.Labels, h.Annotations)
+	}
+	if h.Generation > 2 {
+		t.Errorf("the HPA was written %d times", h.Generation)
+	}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := w.Get(t.Context(), w.key("ehpa-web"), tsp); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"resource.cpu": "", "resource.memory": "",
+		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + w.ns +
+			`",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}",container="main"}[5m]))))`,
+		"pods.requests":  `sum(rate(requests_total{app="web"}[5m]))`,
+		"external.queue": `sum(queue{env="live",queue="orders",tier=~"a|b"})`,
+	}
+	for _, m := range tsp.Spec.PredictionMetrics {
+		text, ok := want[m.ResourceIdentifier]
+		if m.ExpressionQuery != nil && m.ExpressionQuery.Expression != text || !ok || (m.ExpressionQuery == nil) != (text == "") {
+			t.Errorf("%s: %+v", m.ResourceIdentifier, m.ExpressionQuery)
+		}
+		delete(want, m.ResourceIdentifier)
+	}
+	if len(want) > 0 {
+		t.Errorf("not forecast: %v", want)
+	}
+}
+
+// TestTargetOfAnyKind: what is not in the cache is scaled through its scale subresource.
+func TestTargetOfAnyKind(t *testing.T) {
+	w := newFixture(t)
+	metrics.setSharedLoad(w.ns, 900)
+	template := deployment("bare", 2, 250).Spec
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+	set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = template.Replicas, template.Selector, template.Template
+	w.create(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
+	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	w.forecast("bare", "0.5", 0.3) // What the pods request is read from one of them.
+	w.awaitCondition("bare", "PredictionReady=True/Predicting")
+	e := w.awaitExpectedReplicas("bare", 6)
+	if *e.Status.CurrentReplicas == 0 || e.Status.Winner != "resource.cpu" {
+		t.Errorf("status %+v", e.Status)
+	}
+	if p := proposal(e, "prediction of resource.cpu"); p.Target != "150m" {
+		t.Errorf("%+v", e.Status.Proposals)
+	}
+}

@@ -1,0 +1,298 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evpa_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+)
+
+// installVPA makes the API server know VerticalPodAutoscalers; nobody acts on them.
+func installVPA(t *testing.T) {
+	t.Helper()
+	keep := true
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "verticalpodautoscalers.autoscaling.k8s.io",
+			Annotations: map[string]string{"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"},
+		},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "autoscaling.k8s.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "verticalpodautoscalers", Singular: "verticalpodautoscaler", Kind: "VerticalPodAutoscaler"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", XPreserveUnknownFields: &keep}},
+				}},
+			}},
+		},
+	}
+	if err := admin.Create(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "VerticalPodAutoscalers are served", func(ctx context.Context) error {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("autoscaling.k8s.io/v1")
+		list.SetKind("VerticalPodAutoscalerList")
+		return admin.List(ctx, list)
+	})
+}
+
+// testForeignVPA: it is recognised and reported, and nothing is applied until it is gone.
+func testForeignVPA(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	w.deploy("web", 1)
+	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+	}}}
+	vpa.SetAPIVersion("autoscaling.k8s.io/v1")
+	vpa.SetKind("VerticalPodAutoscaler")
+	vpa.SetName("theirs")
+	w.create(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
+	w.await("web", "still says what is needed", condition("Ready", metav1.ConditionTrue, "", ""))
+	w.noRecommendation("web")
+	w.pods("web", "are untouched", requestsCPU(1000, 1))
+	w.remove(vpa)
+	w.pods("web", "are resized", requestsCPU(230, 1))
+}
+
+// testTwoOfOneTarget: the older one counts, and the other says so; when the older goes, the other takes over.
+func testTwoOfOneTarget(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	w.deploy("web", 1)
+	w.create(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+	// Times of creation are whole seconds, and names break a tie.
+	eventually(w.t, "another second", func(context.Context) error {
+		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	w.create(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
+	w.noRecommendation("a-second")
+	w.pods("web", "are resized", requestsCPU(230, 1))
+	w.remove(first)
+	w.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
+}
+
+// testBesideRule: what somebody has asked for this very target goes before what a rule says of all.
+func testBesideRule(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	w.deploy("web", 1)
+	rule := &analysisv1alpha1.Recommendation{
+		ObjectMeta: metav1.ObjectMeta{Name: "rule-resource"},
+		Spec: analysisv1alpha1.RecommendationSpec{
+			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: w.namespace, Name: "web"},
+			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatusAndAnnotation,
+		},
+	}
+	w.create(rule)
+	rule.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 700m, memory: 512Mi}\n"
+	if err := admin.Status().Update(w.t.Context(), rule); err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.pods("web", "have what the autoscaler says", requestsCPU(230, 1))
+}
+
+// testOOMKill: a kill for lack of memory raises the request at once, whatever the past says.
+func testOOMKill(w *fixture) {
+	// What the past says is what it has: nothing is resized before the kill.
+	w.writeHistory("web", 0.2, 130*mib)
+	w.deploy("web", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList("230m", "150Mi"), Limits: resourceList("", "150Mi")}
+	})
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+	load.overload(w.namespace)
+	e := w.await("web", "knows of the kill", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+		if d := decision(e, corev1.ResourceMemory); d.Estimator != "OOM" || d.Request == nil || d.Request.Value() < 250*mib || !strings.Contains(d.Reason, "it was killed with") {
+			return fmt.Errorf("%+v", d)
+		}
+		return nil
+	})
+	load.relieve(w.namespace)
+	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
+		w.t.Errorf("%+v", d)
+	}
+	w.pods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
+		for i := range pods {
+			r := pods[i].Spec.Containers[0].Resources
+			if r.Requests.Memory().Value() < 250*mib || r.Limits.Memory().Cmp(*r.Requests.Memory()) != 0 {
+				return fmt.Errorf("%+v", r)
+			}
+		}
+		return nil
+	})
+}
+
+// testEstimators: priorities decide, one that fails is a condition and lowers nothing, and answers of somebody else count while they are new.
+func testEstimators(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	w.deploy("web", 2)
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Name: "load"},
+		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
+			PredictionWindowSeconds: 3600,
+			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Namespace: w.namespace},
+			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
+				ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
+				ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "sum(x)"},
+				Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP},
+			}},
+		},
+	}
+	w.create(tsp)
+	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators,
+			autoscalingv1alpha1.ResourceEstimator{Type: "Forecast", Priority: 5, Config: map[string]string{"prediction": "load", "cpu-identifier": "cpu"}},
+			autoscalingv1alpha1.ResourceEstimator{Type: "External", Priority: -1, Config: map[string]string{"memory-metric-name": "heap_need"}},
+			autoscalingv1alpha1.ResourceEstimator{Type: "Theirs", Priority: 9},
+		)
+	}))
+	w.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
+	w.await("web", "names somebody else's", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
+	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
+	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
+	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
+		w.t.Errorf("%+v", d)
+	}
+
+	// Of all pods together 1.2 cores are coming: 600m for each of two, and 15 % on top.
+	now := time.Now().Truncate(time.Minute)
+	samples := []predictionv1alpha1.Sample{}
+	for i := range 120 {
+		samples = append(samples, predictionv1alpha1.Sample{Value: "1.20000", Timestamp: now.Add(time.Duration(i) * time.Minute).Unix()})
+	}
+	at := metav1.NewTime(now)
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
+		ResourceIdentifier: "cpu", Ready: true, Skill: "0.900", UpdateTime: &at, LastSampleTime: &at,
+		Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
+	}}
+	if err := admin.Status().Update(w.t.Context(), tsp); err != nil {
+		w.t.Fatal(err)
+	}
+	w.await("web", "follows the forecast", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+		d := decision(e, corev1.ResourceCPU)
+		if target := e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue(); d.Estimator != "Forecast" || target != 690 {
+			return fmt.Errorf("%d, %+v", target, d)
+		}
+		return nil
+	})
+
+	// Somebody else's answer has the highest priority.
+	eventually(w.t, "the other estimator writes", func(ctx context.Context) error {
+		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
+		if err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "web"}, e); err != nil {
+			return err
+		}
+		at := metav1.Now()
+		e.Status.ResourceEstimators = append(e.Status.ResourceEstimators, autoscalingv1alpha1.ResourceEstimatorStatus{
+			Type: "Theirs", LastUpdateTime: &at,
+			Recommendation: &autoscalingv1alpha1.RecommendedPodResources{
+				ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{{ContainerName: "app", Target: resourceList("333m", "")}},
+			},
+		})
+		return admin.Status().Update(ctx, e)
+	})
+	e = w.await("web", "follows the other", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+		if d := decision(e, corev1.ResourceCPU); d.Estimator != "Theirs" || !strings.Contains(d.Reason, "Theirs says 333m") {
+			return fmt.Errorf("%+v", d)
+		}
+		return nil
+	})
+	theirs := 0
+	for _, s := range e.Status.ResourceEstimators {
+		if s.Type == "Theirs" {
+			theirs++
+		}
+	}
+	if theirs != 1 {
+		w.t.Errorf("the other's answer is there %d times: %+v", theirs, e.Status.ResourceEstimators)
+	}
+}
+
+// hpa acts at 50 % of the CPU request.
+func hpa(name string) *autoscalingv2.HorizontalPodAutoscaler {
+	half := int32(50)
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 1,
+			Metrics: []autoscalingv2.MetricSpec{{
+				Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &half},
+				},
+			}},
+		},
+	}
+}
+
+// testEffectiveHPA: requests and the target of Crane's own autoscaler change together, so that it acts at the same use as before.
+func testEffectiveHPA(w *fixture) {
+	w.writeHistory("web", 0.5, 100*mib)
+	w.deploy("web", 1)
+	inner := hpa("ehpa-web")
+	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
+			ScaleTargetRef: inner.Spec.ScaleTargetRef, MaxReplicas: 1, Metrics: inner.Spec.Metrics,
+		},
+	}
+	w.create(ehpa)
+	controller := true
+	inner.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "web", UID: ehpa.UID, Controller: &controller,
+	}}
+	w.create(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.pods("web", "are resized", requestsCPU(575, 1))
+	eventually(w.t, "the target of the autoscaler moves with the request", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(ehpa), ehpa); err != nil {
+			return err
+		}
+		// 50 % of 1 core is 87 % of 575m.
+		if got := *ehpa.Spec.Metrics[0].Resource.Target.AverageUtilization; got < 84 || got > 90 {
+			return fmt.Errorf("it is %d %%", got)
+		}
+		return nil
+	})
+	w.recommendation("web", "names the autoscaler", func(rec *analysisv1alpha1.Recommendation) error {
+		if rec.Status.Adoption == nil || rec.Status.Adoption.Phase != "Resting" {
+			return errors.New("not at rest")
+		}
+		return nil
+	})
+}
+
+// testForeignHPA: where the target of an autoscaler cannot be changed with the requests, both are proposed and neither is applied.
+func testForeignHPA(w *fixture) {
+	w.writeHistory("web", 0.2, 100*mib)
+	w.deploy("web", 1)
+	w.create(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	e := w.await("web", "proposes alone", condition("Applied", metav1.ConditionFalse, "AutoscalerNotOwned", "theirs"))
+	if e.Status.Recommendation == nil {
+		w.t.Error("there is no proposal")
+	}
+	w.pods("web", "are untouched", requestsCPU(1000, 1))
+}

@@ -1,0 +1,331 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommendation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/internal/recommendation/controller"
+	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/integration/harness"
+)
+
+// bound is how long a test waits for what takes a second or two on an idle machine.
+const bound = 90 * time.Second
+
+const mib = 1 << 20
+
+// usageOf is what the history says of every workload that is asked about: a daily wave of CPU between low and high cores for
+// a pod, and a constant memory.
+type usageOf struct {
+	kind, name string
+	pods       int
+	low, high  float64
+	bytes      float64
+	// since is for how long before the end there is a history; 0 for all of it.
+	since time.Duration
+}
+
+// history is a history. Its fields are guarded by mu, as tests change them while controllers read.
+type history struct {
+	mu   sync.Mutex
+	uses []usageOf
+	// before is called before each reading; it may block, fail, or change the world.
+	before func(ctx context.Context, req metrics.UsageRequest) error
+	asked  int
+}
+
+// Usage implements metrics.UsageReader.
+func (p *history) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+	p.mu.Lock()
+	before, uses := p.before, p.uses
+	p.asked++
+	p.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, req); err != nil {
+			return err
+		}
+	}
+	if req.Resource != metrics.CPU && req.Resource != metrics.Memory {
+		return nil
+	}
+	for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
+		start := day.Start()
+		values := make([]float64, 288)
+		for _, ns := range req.Namespaces {
+			for _, u := range uses {
+				for i := range values {
+					at := start.Add(time.Duration(i) * 5 * time.Minute)
+					values[i] = u.bytes
+					if req.Resource == metrics.CPU {
+						values[i] = u.low + (u.high-u.low)*(1-math.Cos(2*math.Pi*float64(i)/288))/2
+					}
+					if !at.Before(req.End) || u.since > 0 && at.Before(req.End.Add(-u.since)) {
+						values[i] = series.Gap()
+					}
+				}
+				for pod := range u.pods {
+					err := visit(metrics.Chunk{
+						Key: metrics.ContainerKey{
+							Workload: workload.Ref{Namespace: ns, Kind: u.kind, Name: u.name}, Pod: fmt.Sprintf("%s-%d", u.name, pod), Container: "app",
+						},
+						Series: series.Series{Start: start, Step: 5 * time.Minute, Values: values},
+					})
+					if err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (p *history) set(change func(*history)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p)
+}
+
+func (p *history) queryCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+// fixture is an API server with the controllers on it, of one test.
+type fixture struct {
+	client.Client
+	t        *testing.T
+	past     *history
+	registry *prometheus.Registry
+	// namespace is the test's own.
+	namespace string
+}
+
+// setup is what a test wants otherwise.
+type setup struct {
+	wrap     func(http.RoundTripper) http.RoundTripper
+	settings *configfile.File[controller.Settings]
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// newFixture makes the test's namespace; start starts the controllers.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	config := control.Config()
+	config.QPS, config.Burst = 1000, 1000
+	c, err := client.New(config, client.Options{Scheme: newScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &fixture{Client: c, t: t, past: &history{}, registry: prometheus.NewRegistry()}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	w.namespace = ns.Name
+	return w
+}
+
+// start runs the controllers for the length of the test, and checks that they end.
+func (w *fixture) start(s setup) {
+	w.t.Helper()
+	config := rest.CopyConfig(control.Config())
+	config.QPS, config.Burst = 1000, 1000
+	if s.wrap != nil {
+		config.Wrap(s.wrap)
+	}
+	skip := true
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: newScheme(w.t), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s.settings == nil {
+		s.settings = configfile.Fixed(controller.BuiltinSettings(), clock.RealClock{})
+	}
+	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{
+		History: profile.Source{Usage: w.past}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
+		Registry: w.registry, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-ended:
+			if err != nil {
+				w.t.Error(err)
+			}
+		case <-time.After(bound):
+			w.t.Error("the controllers did not end")
+		}
+	})
+}
+
+// create creates objects; rules are deleted at the end, for the next test's controllers would run them too.
+func (w *fixture) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if err := w.Create(w.t.Context(), o); err != nil {
+			w.t.Fatal(err)
+		}
+		if _, isRule := o.(*analysisv1alpha1.RecommendationRule); isRule {
+			w.t.Cleanup(func() {
+				if err := client.IgnoreNotFound(w.Delete(context.WithoutCancel(w.t.Context()), o)); err != nil {
+					w.t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// deployment is a workload with one container that requests a core and a gibibyte, of which all pods are available.
+func (w *fixture) deployment(name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "app", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}},
+	}}}
+}
+
+// deploy creates deployments with a status in which all of their pods are available, as there are no controllers for that.
+func (w *fixture) deploy(replicas int32, names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		d := w.deployment(name, replicas)
+		w.create(d)
+		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
+		if err := w.Status().Update(w.t.Context(), d); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// rule is about Deployments of the test's namespace.
+func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.RecommendationRule {
+	r := &analysisv1alpha1.RecommendationRule{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + name},
+		Spec: analysisv1alpha1.RecommendationRuleSpec{
+			ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
+			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{w.namespace}},
+			RunInterval:       "24h",
+		},
+	}
+	for _, name := range recommenders {
+		r.Spec.Recommenders = append(r.Spec.Recommenders, analysisv1alpha1.Recommender{Name: name})
+	}
+	return r
+}
+
+func (w *fixture) eventually(what string, check func(ctx context.Context) error) {
+	w.t.Helper()
+	harness.Eventually(w.t.Context(), w.t, bound, what, check)
+}
+
+// complete waits until the Ready condition of a rule has a reason, for the spec that the rule has, and returns the rule.
+func (w *fixture) complete(rule *analysisv1alpha1.RecommendationRule, reason string) *analysisv1alpha1.RecommendationRule {
+	w.t.Helper()
+	out := &analysisv1alpha1.RecommendationRule{}
+	w.eventually("rule "+rule.Name+" "+reason, func(ctx context.Context) error {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), out); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(out.Status.Conditions, analysisv1alpha1.ConditionReady)
+		if c == nil || c.Reason != reason || c.ObservedGeneration != out.Generation {
+			return fmt.Errorf("condition %+v of generation %d", c, out.Generation)
+		}
+		return nil
+	})
+	return out
+}
+
+// all are the recommendations of the test's namespace, by type and target.
+func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommendation, error) {
+	var list analysisv1alpha1.RecommendationList
+	if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
+		return nil, err
+	}
+	out := map[string]analysisv1alpha1.Recommendation{}
+	for _, r := range list.Items {
+		key := string(r.Spec.Type) + "/" + r.Spec.TargetRef.Name
+		if _, twice := out[key]; twice {
+			return nil, fmt.Errorf("%s is there twice", key)
+		}
+		out[key] = r
+	}
+	return out, nil
+}
+
+func (w *fixture) recommendations() map[string]analysisv1alpha1.Recommendation {
+	w.t.Helper()
+	all, err := w.all(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// condition is the status and reason of a condition, "absent" where there is none.
+func condition(r analysisv1alpha1.Recommendation, kind string) string {
+	c := meta.FindStatusCondition(r.Status.Conditions, kind)
+	if c == nil {
+		return "absent"
+	}
+	return string(c.Status) + "/" + c.Reason
+}
