@@ -25,7 +25,7 @@ const (
 
 // Predictor makes the forecasts. *predictor.Predictor is one.
 type Predictor interface {
-	Set(caller string, requests []predictor.Request) []predictor.Ticket
+	Set(caller string, requests []predictor.Request) []predictor.RequestResult
 	Status(key predictor.Key) predictor.Status
 	Forecast(key predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error)
 }

@@ -23,9 +23,9 @@ type models struct {
 	refuse string
 }
 
-func (m *models) Set(_ string, requests []predictor.Request) []predictor.Ticket {
+func (m *models) Set(_ string, requests []predictor.Request) []predictor.RequestResult {
 	m.sets++
-	out := make([]predictor.Ticket, len(requests))
+	out := make([]predictor.RequestResult, len(requests))
 	for i, r := range requests {
 		out[i].Key[0] = byte(i + 1)
 		if r.Query.Target.Name == m.refuse {

@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts only grow.
-type counts struct {
+// counters are monotonic.
+type counters struct {
 	histories, refreshes           atomic.Int64
 	failedHistories, failedRefresh atomic.Int64
 	restored                       atomic.Int64
 }
 
-func (c *counts) add(p phase, err error) {
+func (c *counters) add(p phase, err error) {
 	switch {
 	case p == toFetch && err == nil:
 		c.histories.Add(1)
@@ -30,15 +30,15 @@ func (c *counts) add(p phase, err error) {
 	}
 }
 
-// Counts says what the predictor has done so far.
+// Counts are the counters and sizes of a Predictor.
 type Counts struct {
-	// Histories and Refreshes are reads that succeeded, Failed those that did not, Restored entries taken from checkpoints.
+	// Histories and Refreshes count successful reads, Failed failed ones, Restored entries restored from checkpoints.
 	Histories, Refreshes, Failed, Restored int64
-	// Entries are what is asked for, Models their series.
+	// Entries is the number of requests, Models the number of their series.
 	Entries, Models int
 }
 
-// Counts returns them.
+// Counts returns the current counters.
 func (p *Predictor) Counts() Counts {
 	c := Counts{
 		Histories: p.counts.histories.Load(), Refreshes: p.counts.refreshes.Load(), Restored: p.counts.restored.Load(),
