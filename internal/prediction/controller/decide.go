@@ -131,7 +131,7 @@ func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.Pred
 	case o.status.State == predictor.Empty:
 		out.Reason = "no series for query"
 	case o.status.State == predictor.Failed:
-		out.Reason = sentence("the source of history fails: " + errorText(o.status.Err))
+		out.Reason = sentence("reading the history failed: " + errorText(o.status.Err))
 	}
 	return out
 }
@@ -225,7 +225,7 @@ func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 		text += fmt.Sprintf(" (%d series)", len(all))
 	}
 	if dropped > 0 {
-		text += fmt.Sprintf("; %d more series are left out: a metric has %d at most", dropped, len(all))
+		text += fmt.Sprintf("; %d more series are left out: the maximum is %d per metric", dropped, len(all))
 	}
 	return sentence(text)
 }
@@ -263,7 +263,7 @@ func readyCondition(metrics []predictionv1alpha1.PredictionMetricStatus) metav1.
 	case ready == len(metrics) && ready > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed, join(all)
 	case ready > 0:
-		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "not all metric predicted: "+join(missing)
+		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "metrics without a forecast: "+join(missing)
 	default:
 		c.Reason, c.Message = predictionv1alpha1.ReasonPredictFailed, join(missing)
 	}
@@ -286,7 +286,7 @@ func staleCondition(seen []metricState) metav1.Condition {
 		return cmp.Or(boolToInt(b.status.Err != nil)-boolToInt(a.status.Err != nil), a.status.LastSample.Compare(b.status.LastSample))
 	})
 	c.Status, c.Reason = metav1.ConditionTrue, predictionv1alpha1.ReasonNoNewSamples
-	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast goes on from there",
+	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast starts there",
 		oldest.identifier, oldest.status.LastSample.UTC().Format(time.RFC3339))
 	if oldest.status.Err != nil {
 		c.Reason = predictionv1alpha1.ReasonSourceFailed

@@ -41,13 +41,13 @@ type metricSamples struct {
 
 var (
 	objectLabels   = []string{"namespace", "name", "resource_identifier"}
-	wapeDesc       = prometheus.NewDesc("crane_prediction_wape_ratio", "Error of past forecasts of the median over what was used.", objectLabels, nil)
-	coverageDesc   = prometheus.NewDesc("crane_prediction_coverage_ratio", "Share of samples at or below the 0.95 quantile that was forecast.", objectLabels, nil)
-	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a plain time-of-day quantile, at the 0.95 quantile.", objectLabels, nil)
-	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample that the forecast knows.", objectLabels, nil)
-	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 where new samples do not come.", objectLabels, nil)
+	wapeDesc       = prometheus.NewDesc("crane_prediction_wape_ratio", "Sum of absolute errors of the forecast median over the sum of the samples.", objectLabels, nil)
+	coverageDesc   = prometheus.NewDesc("crane_prediction_coverage_ratio", "Share of samples at or below the forecast 0.95 quantile.", objectLabels, nil)
+	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a time-of-day quantile, by pinball loss at 0.95.", objectLabels, nil)
+	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample in the model.", objectLabels, nil)
+	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 if no new samples arrive.", objectLabels, nil)
 	// forecastDesc has gocrane's name and labels, but samples are not stamped with a future time.
-	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "What is forecast for now; the largest of several series.",
+	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "Forecast for the current time; the maximum of several series.",
 		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)
 )
 

@@ -219,7 +219,7 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	}
 	switch {
 	case cnp.Spec.Template == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: nothing is made"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: no TimeSeriesPrediction is created"
 	case len(failures) > 0:
 		var texts []string
 		for _, err := range failures[:min(len(failures), listedFailures)] {

@@ -211,7 +211,7 @@ func checkStale(t *testing.T, b *fixture) {
 	b.predictor.status.Stale, b.predictor.status.Err = true, errors.New("connection refused")
 	last := b.predictor.status.LastSample.UTC().Format(time.RFC3339)
 	tsp, _ := b.reconcile(t)
-	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast goes on from there: connection refused"; got != want {
+	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast starts there: connection refused"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	since := meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime
@@ -241,7 +241,7 @@ func TestRestartKeepsWhatIsWritten(t *testing.T) {
 	}
 	b.clock.Step(61 * time.Minute)
 	tsp, _ := b.reconcile(t)
-	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the source of history fails: no route" {
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: no route" {
 		t.Error(got)
 	}
 }
@@ -258,7 +258,7 @@ func TestOddPredictions(t *testing.T) {
 			b.predictor.reason = "dsp fell back to percentile: history 3h of 48h needed"
 		}, "True/PredictSucceed: cpu: dsp fell back to percentile: history 3h of 48h needed"},
 		"two series":  {func(b *fixture) { b.ready(); b.predictor.series = 2 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d (2 series)"},
-		"some beyond": {func(b *fixture) { b.ready(); b.predictor.status.Dropped = 7 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d; 7 more series are left out: a metric has 1 at most"},
+		"some beyond": {func(b *fixture) { b.ready(); b.predictor.status.Dropped = 7 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d; 7 more series are left out: the maximum is 1 per metric"},
 	} {
 		b := newBench(t)
 		c.change(b)

@@ -24,7 +24,7 @@ func (p *Predictor) load(entries []*entry) {
 			case err == nil:
 				next, until = live, c.Until
 			case !errors.Is(err, fs.ErrNotExist):
-				p.config.Log.Info("A checkpoint is of no use; the history is read instead", "query", e.plan.query.String(), "reason", err.Error())
+				p.config.Log.Info("checkpoint is unusable, reading the history instead", "query", e.plan.query.String(), "reason", err.Error())
 			}
 		}
 		p.mu.Lock()
@@ -43,10 +43,10 @@ func (p *Predictor) load(entries []*entry) {
 // restore sets the entry's state from a checkpoint and returns the number of models.
 func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 	if c.Query != e.plan.query || len(c.Tracks) > limit || len(c.Tracks) == 0 {
-		return 0, fmt.Errorf("%w: it is of another query, or of %d series", errCheckpoint, len(c.Tracks))
+		return 0, fmt.Errorf("%w: it is for another query or has %d series", errCheckpoint, len(c.Tracks))
 	}
 	if c.Until.After(now) || now.Sub(c.Until) > e.plan.history {
-		return 0, fmt.Errorf("%w: it reaches to %s", errCheckpoint, c.Until.Format(time.RFC3339))
+		return 0, fmt.Errorf("%w: it ends at %s", errCheckpoint, c.Until.Format(time.RFC3339))
 	}
 	tracks := make(map[string]*labelled, len(c.Tracks))
 	for _, s := range c.Tracks {
@@ -126,6 +126,6 @@ func (p *Predictor) save(prune bool) {
 		errs = append(errs, p.store.prune(known))
 	}
 	if err := errors.Join(errs...); err != nil {
-		p.config.Log.Info("Writing checkpoints failed", "reason", err.Error())
+		p.config.Log.Info("failed to write checkpoints", "reason", err.Error())
 	}
 }

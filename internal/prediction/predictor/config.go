@@ -93,7 +93,7 @@ func (c *Config) staleAge(step time.Duration) time.Duration {
 func (c Config) validate() error {
 	var errs []error
 	if c.Source == nil || c.Clock == nil {
-		errs = append(errs, errors.New("a source and a clock are needed"))
+		errs = append(errs, errors.New("source and clock are required"))
 	}
 	for name, d := range map[string]time.Duration{
 		"refresh": c.Refresh, "stale after": c.StaleAfter, "model update": c.ModelUpdate, "checkpoint": c.Checkpoint,

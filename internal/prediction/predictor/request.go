@@ -93,7 +93,7 @@ func newPlan(r Request) (plan, error) {
 			return plan{}, fmt.Errorf("resource %q: want %s or %s", r.Query.Resource, metrics.CPU, metrics.Memory)
 		}
 	} else if r.Query.Expression == "" {
-		return plan{}, errors.New("there is nothing to query: neither a resource nor an expression")
+		return plan{}, errors.New("the query has neither a resource nor an expression")
 	}
 	algorithm, err := registry.New(r.Algorithm, r.Options)
 	if err != nil {

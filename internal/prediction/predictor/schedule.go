@@ -161,7 +161,7 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	p.mu.Unlock()
 	p.counts.add(b.phase, err)
 	if err != nil && paused == 0 && ctx.Err() == nil {
-		p.config.Log.Info("Reading samples failed; forecasts go on from what is known", "query", b.plans[0].plan.query.String(), "reason", err.Error())
+		p.config.Log.Info("failed to read samples, forecasts continue from the last ones", "query", b.plans[0].plan.query.String(), "reason", err.Error())
 	}
 	p.wakeScheduler()
 }
