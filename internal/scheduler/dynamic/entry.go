@@ -48,7 +48,7 @@ type view struct {
 type reader struct {
 	format nodeload.Format
 	// unreadable is called for annotations that cannot be read.
-	unreadable func(nodeload.Unreadable)
+	unreadable func(nodeload.ParseErrors)
 }
 
 // look is what is known of the node by the rules; read anew only where the object or the rules are others than last time.
@@ -70,7 +70,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 		e.uid, e.varies = object.UID, [2]nodeload.Deviation{}
 	}
 	report, bad := read(r.format, object, rules)
-	if bad != (nodeload.Unreadable{}) {
+	if bad != (nodeload.ParseErrors{}) {
 		r.unreadable(bad)
 	}
 	for k, resource := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
@@ -87,7 +87,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 
 // make needs mu.
 func (e *entry) make(object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
-	v := &view{Node: *rules.Look(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
+	v := &view{Node: *rules.NodeAt(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
 	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
 		e.expired.Store(true)
 	}
@@ -117,7 +117,7 @@ func (e *entry) peek(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	report, _ := read(r.format, object, rules)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return rules.Peek(report, &e.arrivals, now)
+	return rules.PeekNode(report, &e.arrivals, now)
 }
 
 // placed puts a pod on its way that does not run yet, in time that does not grow with what is on its way already. It returns
@@ -133,7 +133,7 @@ func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 	if v == nil {
 		return nil
 	}
-	next := &view{Node: *v.Joined(use), object: v.object, made: v.made}
+	next := &view{Node: *v.WithPod(use), object: v.object, made: v.made}
 	e.view.Store(next)
 	return &next.Node
 }
@@ -153,7 +153,7 @@ func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeloa
 	return &e.make(v.object, v.Rules, now).Node
 }
 
-func read(format nodeload.Format, object *corev1.Node, rules *nodeload.Rules) (nodeload.Report, nodeload.Unreadable) {
+func read(format nodeload.Format, object *corev1.Node, rules *nodeload.Rules) (nodeload.Report, nodeload.ParseErrors) {
 	samples, bad := rules.Read(format, object.Annotations)
 	return nodeload.Report{Capacity: capacity(object), Samples: samples}, bad
 }

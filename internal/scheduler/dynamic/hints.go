@@ -71,7 +71,7 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 	return hint, nil
 }
 
-// wasClosed tells whether the node was found closed in the last attempt of the pod, or later for another. It is true where
+// wasClosed reports whether the node was found closed in the last attempt of the pod, or later for another. It is true where
 // nothing is known of the pod: to look once too often costs a cycle, to look too seldom five minutes.
 func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
 	last, known := p.rejected.Load(pod.UID)
@@ -82,7 +82,7 @@ func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
 	return seen && e.(*entry).closedBy.Load() >= last.attempt
 }
 
-// wouldFit tells whether the node is open for the pod as it is now, which the scheduler's snapshot may not know yet.
+// wouldFit reports whether the node is open for the pod as it is now, which the scheduler's snapshot may not know yet.
 func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint {
 	last := p.last.Load()
 	if last == nil {

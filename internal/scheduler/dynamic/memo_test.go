@@ -59,7 +59,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 				remembered++
 			}
 			got, _ := b.Score(t.Context(), s, pod, info)
-			parts := c.Weigh(&b.known(c.census, e, info.Node()).Node, c.use, c.now)
+			parts := c.CostOf(&b.known(c.census, e, info.Node()).Node, c.use, c.now)
 			if want := int64(float64(parts.Cost) * costScale); got != want {
 				t.Fatalf("step %d: the cost of %s is %d, want %d", step, info.Node().Name, got, want)
 			}

@@ -96,7 +96,7 @@ func (t *told) closed(metric string) { t.closures.WithLabelValues(t.profile, met
 
 func (t *told) passedUnknown() { t.unknown.Inc() }
 
-func (t *told) annotations(bad nodeload.Unreadable) {
+func (t *told) annotations(bad nodeload.ParseErrors) {
 	for fault, n := range map[string]int{"form": bad.Form, "value": bad.Value, "time": bad.Time} {
 		if n > 0 {
 			t.unreadable.WithLabelValues(t.profile, fault).Add(float64(n))

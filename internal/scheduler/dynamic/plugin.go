@@ -181,7 +181,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.P
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if !c.Weighs() || isDaemon(pod) {
+	if !c.HasWeights() || isDaemon(pod) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -197,7 +197,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 		return 0, fwk.AsStatus(err)
 	}
 	object := info.Node()
-	if object == nil || !c.Weighs() {
+	if object == nil || !c.HasWeights() {
 		return 0, nil
 	}
 	e := p.find(c, object)
@@ -207,7 +207,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 		return w.cost, nil
 	}
 	v := p.known(c.census, e, object)
-	parts := c.Weigh(&v.Node, c.use, c.now)
+	parts := c.CostOf(&v.Node, c.use, c.now)
 	w := weighed{view: v, object: object, word: scoreWord(parts), cost: int64(float64(parts.Cost) * costScale)}
 	c.memo.keep(slot, w)
 	c.attempt.scored(slot, w.word)

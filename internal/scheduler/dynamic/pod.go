@@ -18,8 +18,8 @@ const systemCritical = 2_000_000_000
 
 // asks is what the pod asks for while it lives: its containers and sidecars, and the overhead of its runtime. Init
 // containers end before it lives. What is set for the pod as a whole counts instead of what its containers say.
-func asks(pod *corev1.Pod) nodeload.Ask {
-	var ask nodeload.Ask
+func asks(pod *corev1.Pod) nodeload.PodRequest {
+	var ask nodeload.PodRequest
 	bounded := nodeload.Amount{CPU: 1, Memory: 1} // 1 while every container has a limit.
 	add := func(r *corev1.ResourceRequirements) {
 		request, limit := amount(r.Requests), amount(r.Limits)

@@ -55,7 +55,7 @@ func TestAsks(t *testing.T) {
 		Overhead: list("10m", "16Mi"),
 	}}
 	const gib = 1 << 30
-	want := nodeload.Ask{
+	want := nodeload.PodRequest{
 		Request: nodeload.Amount{CPU: 1610, Memory: 3*gib + 16<<20}, Limit: nodeload.Amount{CPU: 2710, Memory: 4*gib + 16<<20},
 	}
 	if got := asks(pod); got != want {

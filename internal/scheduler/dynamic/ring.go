@@ -136,7 +136,7 @@ func (a *attempt) scored(slot int, word uint64) {
 	}
 }
 
-func scoreWord(p nodeload.Parts) uint64 {
+func scoreWord(p nodeload.CostParts) uint64 {
 	word := uint64(wasAsked)
 	if p.Unknown {
 		word |= wasUnknown

@@ -15,7 +15,7 @@ import (
 // signature is all of a pod that the plugin's answers depend on. Pods with equal signatures may share an answer for as
 // long as kube-scheduler lets them: half a second, in which a placement changes the answer for its own node alone.
 type signature struct {
-	Ask      nodeload.Ask
+	Ask      nodeload.PodRequest
 	Workload Workload
 	Daemon   bool
 	Critical bool

@@ -26,7 +26,7 @@ func (n *nodeState) unassigned() (verdict, bool) {
 	return fits, false
 }
 
-// fit says whether r fits into an account of the node.
+// fit reports whether r fits into an account of the node.
 func (n *nodeState) fit(account *numa.Node, r *request) verdict {
 	ask := r.on(n.topology)
 	switch fit := account.Fit(ask); {
@@ -42,7 +42,7 @@ func (n *nodeState) fit(account *numa.Node, r *request) verdict {
 	return tooLittleEver
 }
 
-// current says whether the account was read from this very view.
+// current reports whether the account was read from this very view.
 func (n *nodeState) current(v view) bool {
 	return n.account != nil && !v.trial() && n.generation == v.info.GetGeneration()
 }

@@ -47,7 +47,7 @@ func readCycle(state fwk.CycleState) *cycle {
 // Clone implements fwk.StateData. Trials change the node that Filter is given and nothing here.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-// reject says whether this is the first node that is refused.
+// reject reports whether this is the first node that is refused.
 func (c *cycle) reject() bool { return c.rejected.CompareAndSwap(false, true) }
 
 // status is the answer of Filter for a node where the pod may not go. Where the zones are too small even when empty,

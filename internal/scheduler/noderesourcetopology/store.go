@@ -98,7 +98,7 @@ func (s *store) tidy(name string) {
 	}
 }
 
-// fit says whether r fits on a node as the scheduler sees it.
+// fit reports whether r fits on a node as the scheduler sees it.
 func (s *store) fit(v view, r *request) (answer verdict) {
 	if unassigned := s.look(v, func(n *nodeState, account *numa.Node) { answer = n.fit(account, r) }); unassigned != fits {
 		return unassigned
@@ -143,7 +143,7 @@ func (s *store) look(v view, use func(*nodeState, *numa.Node)) verdict {
 	return unassigned
 }
 
-// fitNow says whether r fits on a node as the scheduler saw it last. A node that was never looked at counts as empty.
+// fitNow reports whether r fits on a node as the scheduler saw it last. A node that was never looked at counts as empty.
 func (s *store) fitNow(node string, r *request) verdict {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -25,7 +25,7 @@ const (
 	tooLittleEver
 )
 
-// passes says whether a pod may go there, where nodes without topology are treated as given.
+// passes reports whether a pod may go there, where nodes without topology are treated as given.
 func (v verdict) passes(missing pluginconfig.MissingTopology) bool {
 	switch v {
 	case fits, unmanaged:

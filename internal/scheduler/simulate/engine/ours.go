@@ -90,15 +90,15 @@ type writer struct {
 	env    peer.Env
 	policy *nodeload.Policy
 	have   [][]nodeload.Sample
-	rules  []nodeload.Writing
+	rules  []nodeload.ChangeDetector
 	format nodeload.Format
 }
 
 func newWriter(env peer.Env, policy *nodeload.Policy) *writer {
-	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.Writing, len(policy.Metrics))}
+	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.ChangeDetector, len(policy.Metrics))}
 	for i, m := range policy.Metrics {
 		w.have[i] = make([]nodeload.Sample, len(env.World().Nodes))
-		w.rules[i] = nodeload.Writing{Material: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
+		w.rules[i] = nodeload.ChangeDetector{MinChange: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
 	}
 	return w
 }
@@ -136,7 +136,7 @@ func (w *writer) write(metric int, values []float64, stamp time.Time) {
 	name, now := w.policy.Metrics[metric].Name, w.env.WriterClock()
 	for node, v := range values {
 		next := nodeload.Sample{Value: series.Ratio(v), Time: stamp}
-		if v < 0 || w.rules[metric].Due(w.have[metric][node], next, now) == "" {
+		if v < 0 || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
 			continue
 		}
 		w.have[metric][node] = next

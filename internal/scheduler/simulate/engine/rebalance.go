@@ -86,7 +86,7 @@ func (r *rebalancer) round() {
 	for i, object := range r.sim.nodes {
 		samples, _ := r.rules.Read(nodeload.Format{}, object.Annotations)
 		n := &r.sim.world.Nodes[i]
-		load := r.rules.Look(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
+		load := r.rules.NodeAt(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
 		count.Add(load, nodeload.Amount{})
 		nodes[i] = rebalance.Node{Name: n.Name, Load: load, Cooling: r.sim.now-r.cooling[i] < rebalanceCool}
 		for _, heat := range r.streaks.Look(n.Name, r.rules.Policy, samples, now) {

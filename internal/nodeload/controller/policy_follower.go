@@ -24,13 +24,13 @@ const (
 	actionPolicy        = "LoadPolicy"
 )
 
-// Follower follows the policy file for all who use it, and tells in events what became of it. It is a manager.Runnable
-// that only the leader runs.
+// Follower reloads the policy file and reports the result in events. It is a manager.Runnable that only the leader
+// runs.
 type Follower struct {
 	Policy    *policyfile.File
 	Events    events.EventRecorder
 	Namespace string
-	// Loaded is called when a new policy is in force; it may be nil.
+	// Loaded is called after a new policy is in force; it may be nil.
 	Loaded func()
 }
 
@@ -43,13 +43,13 @@ func (f Follower) Start(ctx context.Context) error {
 	return nil
 }
 
-// digest tells events about different contents apart, of which only the first would be written otherwise.
-func digest(text string) string {
+// contentHash distinguishes events about different contents, of which otherwise only the first would be written.
+func contentHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])
 }
 
-// observer tells what became of the policy file.
+// observer reports loaded and rejected policy files.
 type observer struct {
 	Follower
 	log logr.Logger
@@ -58,7 +58,7 @@ type observer struct {
 // PolicyLoaded implements nodeloadpolicy.Observer.
 func (o observer) PolicyLoaded(p *nodeload.Policy) {
 	o.log.Info("Policy loaded", "metrics", len(p.Metrics))
-	o.Events.Eventf(regarding(o.Namespace), nil, corev1.EventTypeNormal, reasonPolicyLoaded, actionPolicy, "a new policy of %d metrics is in force", len(p.Metrics))
+	o.Events.Eventf(policyReference(o.Namespace), nil, corev1.EventTypeNormal, reasonPolicyLoaded, actionPolicy, "a new policy of %d metrics is in force", len(p.Metrics))
 	if o.Loaded != nil {
 		o.Loaded()
 	}
@@ -66,6 +66,6 @@ func (o observer) PolicyLoaded(p *nodeload.Policy) {
 
 // PolicyRefused implements nodeloadpolicy.Observer.
 func (o observer) PolicyRefused(err error) {
-	o.log.Error(err, "The policy file is bad: the old policy stays in force")
-	o.Events.Eventf(regarding(o.Namespace), nil, corev1.EventTypeWarning, reasonPolicyRefused, actionPolicy+"/"+digest(err.Error()), "%s", note("the old policy stays in force: "+err.Error()))
+	o.log.Error(err, "invalid policy file, the old policy stays in force")
+	o.Events.Eventf(policyReference(o.Namespace), nil, corev1.EventTypeWarning, reasonPolicyRefused, actionPolicy+"/"+contentHash(err.Error()), "%s", truncateNote("the old policy stays in force: "+err.Error()))
 }
