@@ -2,19 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package docs_test checks the documentation: its links, the commands that it prints, and the pages that are generated from
-// the code. `go test ./test/docs -update` writes the generated pages.
+// the code. `CRANE_UPDATE_DOCS=1 go test ./test/docs` writes the generated pages.
 package docs_test
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "write the generated pages instead of comparing them") //nolint:gochecknoglobals // Flags of tests are global.
 
 // root is the repository, seen from the folder of this package.
 const root = "../.."

@@ -50,8 +50,8 @@ func newChecker(t *testing.T) *checker {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(readPage(t, "Makefile"), -1) {
 		c.targets = append(c.targets, m[1])
 	}
-	scheduler := &cobra.Command{Use: "crane-scheduler", FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
-	simulate := &cobra.Command{Use: "simulate"}
+	scheduler := &cobra.Command{Use: "crane-scheduler", Args: cobra.NoArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
+	simulate := &cobra.Command{Use: "simulate", Args: cobra.NoArgs}
 	for _, f := range simulateFlags(t) {
 		if f.kind == "bool" {
 			simulate.Flags().BoolP(f.name, f.short, false, f.doc)
@@ -144,7 +144,7 @@ func (c *checker) command(words []string, made map[string]bool) string {
 			}
 		}
 	case name == "kubectl" && len(words) > 1 && words[1] == "crane":
-		return arguments(c.commands["crane"], words[2:])
+		return c.arguments(c.commands["crane"], words[2:])
 	case name == "kubectl":
 		return c.kubectl(words, made)
 	case name == "go" && len(words) > 1:
@@ -160,7 +160,7 @@ func (c *checker) command(words []string, made map[string]bool) string {
 	default:
 		binary := strings.TrimPrefix(name, "bin/")
 		if command, ok := c.commands[binary]; ok {
-			return arguments(command, words[1:])
+			return c.arguments(command, words[1:])
 		}
 		if strings.HasPrefix(name, "bin/") && !slices.Contains([]string{"nodes", "kubectl", "controlplane"}, binary) {
 			return "nothing builds " + name
@@ -186,33 +186,38 @@ func (c *checker) kubectl(words []string, made map[string]bool) string {
 	return ""
 }
 
-// arguments checks subcommands and flags against a command.
-func arguments(c *cobra.Command, words []string) string {
+// arguments checks subcommands, flags and arguments against a command.
+func (c *checker) arguments(command *cobra.Command, words []string) string {
+	var positional []string
 	for i := 0; i < len(words); i++ {
 		w := words[i]
-		if !strings.HasPrefix(w, "-") || w == "-" {
-			if c.HasSubCommands() {
-				sub := subcommand(c, w)
-				if sub == nil {
-					return fmt.Sprintf("%s has no subcommand %s", c.CommandPath(), w)
-				}
-				c = sub
-			}
-			continue
-		}
-		if w == "--" || c.FParseErrWhitelist.UnknownFlags {
+		if w == "--" || command.FParseErrWhitelist.UnknownFlags && strings.HasPrefix(w, "-") {
 			return ""
 		}
-		f, hasValue, problem := lookUp(c, w)
+		if !strings.HasPrefix(w, "-") || w == "-" {
+			if sub := subcommand(command, w); sub != nil && len(positional) == 0 {
+				command = sub
+				if sub.DisableFlagParsing { // It passes its arguments on.
+					command = subcommand(c.commands["crane-scheduler"], "simulate")
+				}
+				continue
+			}
+			positional = append(positional, w)
+			continue
+		}
+		f, hasValue, problem := lookUp(command, w)
 		if problem != "" {
 			return problem
 		}
 		if f != nil && !hasValue && f.NoOptDefVal == "" {
 			i++
 			if i == len(words) {
-				return fmt.Sprintf("%s of %s needs a value", w, c.CommandPath())
+				return fmt.Sprintf("%s of %s needs a value", w, command.CommandPath())
 			}
 		}
+	}
+	if len(positional) > 0 && command.ValidateArgs(positional) != nil {
+		return fmt.Sprintf("%s has no subcommand or argument %s", command.CommandPath(), positional[0])
 	}
 	return ""
 }
@@ -307,8 +312,8 @@ func TestPrintedCommandsFail(t *testing.T) {
 		"make nothing-like-it":                                     "the Makefile has no target nothing-like-it",
 		"bin/crane recommend -n shop -o json | jq '.[0]'":          "",
 		"crane recommend --nonsense":                               "crane recommend has no flag --nonsense",
-		"crane dance":                                              "crane has no subcommand dance",
-		"kubectl crane backtest dance":                             "crane backtest has no subcommand dance",
+		"crane dance":                                              "crane has no subcommand or argument dance",
+		"kubectl crane backtest dance":                             "crane backtest has no subcommand or argument dance",
 		"crane recommend -n":                                       "-n of crane recommend needs a value",
 		"bin/dance --now":                                          "nothing builds bin/dance",
 		"craned --nonsense=true":                                   "craned has no flag --nonsense",
@@ -320,6 +325,10 @@ func TestPrintedCommandsFail(t *testing.T) {
 		"go test ./test/none":                                      "./test/none does not exist",
 		"hack/none.sh":                                             "hack/none.sh does not exist",
 		"echo 'crane dance'":                                       "",
+		"crane simulate schedule --nonsense":                       "crane-scheduler simulate has no flag --nonsense",
+		"crane simulate schedule --nodes 3 --seeds 2":              "",
+		"crane forecast web.csv -o svg":                            "",
+		"crane doctor dance":                                       "crane doctor has no subcommand or argument dance",
 		"KEY=value crane doctor --nonsense":                        "crane doctor has no flag --nonsense",
 	} {
 		var got string

@@ -69,6 +69,7 @@ func opens(content string) bool {
 
 var (
 	linkPattern    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	codePattern    = regexp.MustCompile("`[^`]*`")
 	headingPattern = regexp.MustCompile(`^#{1,6} +(.*)$`)
 )
 
@@ -76,7 +77,7 @@ var (
 func checkLinks(page, content string, read func(string) ([]byte, error), exists func(string) bool) []string {
 	var problems []string
 	for i, line := range proseLines(content) {
-		for _, match := range linkPattern.FindAllStringSubmatch(line, -1) {
+		for _, match := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(line, ""), -1) {
 			target := match[1]
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
@@ -102,7 +103,7 @@ func checkLinks(page, content string, read func(string) ([]byte, error), exists 
 	return problems
 }
 
-// proseLines returns the lines of a page; those of code blocks and inline code are blanked.
+// proseLines returns the lines of a page; those of code blocks are blanked.
 func proseLines(content string) []string {
 	lines := strings.Split(content, "\n")
 	fence := ""
@@ -173,6 +174,8 @@ func TestCheckLinks(t *testing.T) {
 		"[x](https://example.com/none.md)":   "",
 		"```\n[x](none.md)\n```":             "",
 		"# Here\n\n[x](#here)":               "",
+		"`[x](none.md)`":                     "",
+		"[`x`](none.md)":                     "docs/page.md:1: none.md does not exist",
 		"[x](none.md)":                       "docs/page.md:1: none.md does not exist",
 		"\n[x](a.md#none)":                   "docs/page.md:2: docs/a.md has no heading #none",
 		"[x](#none)":                         "docs/page.md:1: docs/page.md has no heading #none",
