@@ -5,7 +5,6 @@ package docs_test
 
 import (
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,14 +32,4 @@ func commands() map[string]*cobra.Command {
 		c.InitDefaultVersionFlag()
 	}
 	return out
-}
-
-// binaries returns the names of the keys of commands, in order.
-func binaries() []string {
-	var names []string
-	for name := range commands() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -12,6 +12,7 @@ import (
 
 // TestGenerated compares the generated pages with the code; with CRANE_UPDATE_DOCS set it writes them.
 func TestGenerated(t *testing.T) {
+	t.Setenv("CRANE_SYSTEM_NAMESPACE", "") // It is the default of flags.
 	pages := map[string]string{
 		"docs/reference/api.md":                   apiPage(t, "config/crd"),
 		"docs/reference/metrics.md":               metricsPage(t),

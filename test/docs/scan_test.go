@@ -367,7 +367,7 @@ func (s *scanner) str(e ast.Expr, sc *scope) (string, bool) {
 			}
 			return s.str(v.exprs[0], v.in)
 		}
-		return s.named(e.Name, sc, s.str)
+		return s.named(e.Name, sc)
 	case *ast.SelectorExpr:
 		return s.imported(e, sc)
 	case *ast.CallExpr:
@@ -389,12 +389,13 @@ func (s *scanner) str(e ast.Expr, sc *scope) (string, bool) {
 	return "", false
 }
 
-func (s *scanner) named(name string, sc *scope, evaluate func(ast.Expr, *scope) (string, bool)) (string, bool) {
+// named evaluates a string that a local name or a name of the package stands for.
+func (s *scanner) named(name string, sc *scope) (string, bool) {
 	if v, ok := sc.locals[name]; ok {
-		return evaluate(v, &scope{pkg: sc.pkg, file: sc.file, locals: without(sc.locals, name)})
+		return s.str(v, &scope{pkg: sc.pkg, file: sc.file, locals: without(sc.locals, name)})
 	}
 	if v, ok := sc.pkg.values[name]; ok {
-		return evaluate(v, &scope{pkg: sc.pkg, file: sc.file})
+		return s.str(v, &scope{pkg: sc.pkg, file: sc.file})
 	}
 	return "", false
 }
