@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/cli"
 	"crane.io/crane/internal/craned"
 	"crane.io/crane/internal/metricadapter"
-	"crane.io/crane/internal/playground"
+	"crane.io/crane/internal/testbed/playground"
 )
 
 // commands returns the commands of the binaries by their names. crane-scheduler is not among them, since it links Kubernetes.

@@ -88,7 +88,7 @@ func schedulerPage(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("# Flags and plugin arguments of `crane-scheduler`\n\nLook up what `crane-scheduler` has beside kube-scheduler, whose flags it shares. " + generatedBy + "\n")
-	for _, args := range pluginArguments(t, filepath.Join(root, "internal/scheduler/config")) {
+	for _, args := range pluginArguments(t, filepath.Join(root, "internal/scheduler/pluginconfig")) {
 		fmt.Fprintf(&b, "\n## Arguments of plugin `%s`\n\n| argument | type | description |\n| --- | --- | --- |\n", args.plugin)
 		for _, f := range args.fields {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", code(f.name), cell(f.kind), cell(f.doc))
