@@ -22,7 +22,7 @@ import (
 // scenarioFile writes a scenario of a few nodes and a quarter of an hour.
 func scenarioFile(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("scenario/files/steady.yaml")
+	content, err := os.ReadFile("simscenario/files/steady.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
