@@ -44,10 +44,10 @@ const maxPrice = 1e6
 
 // Rates are the prices of the parts of a node.
 type Rates struct {
-	CPU    PerCoreHour
-	Memory PerGiBHour
-	// GPU is 0 where no price is known.
-	GPU PerGPUHour
+	CPU    PerCoreHour `json:"cpu"`
+	Memory PerGiBHour  `json:"memory"`
+	// GPU is 0 if no price is known.
+	GPU PerGPUHour `json:"gpu"`
 }
 
 // Amounts are a quantity of each resource: the size of a node, or what a pod requests or uses. None is negative.
