@@ -98,3 +98,13 @@ func joinErrors(errs []error) string {
 	}
 	return strings.Join(parts, "; ")
 }
+
+// notReady returns a False Ready condition.
+func notReady(reason, message string) condition {
+	return condition{conditionType: analysisv1alpha1.ConditionReady, reason: reason, message: message}
+}
+
+// notApplicable returns a False Applicable condition, which keeps a ready Recommendation from being applied.
+func notApplicable(reason, message string) *condition {
+	return &condition{conditionType: analysisv1alpha1.ConditionApplicable, reason: reason, message: message}
+}

@@ -117,3 +117,9 @@ func targetRef(w workload.Workload) corev1.ObjectReference {
 		APIVersion: w.APIVersion, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID,
 	}
 }
+
+// sameReference reports whether two references name the same object by the same API version.
+func sameReference(a, b corev1.ObjectReference) bool {
+	a.ResourceVersion, a.FieldPath, b.ResourceVersion, b.FieldPath = "", "", "", ""
+	return a == b
+}

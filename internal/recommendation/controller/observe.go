@@ -23,15 +23,26 @@ import (
 // indexRuleUID finds the Recommendations of a rule in the cache.
 const indexRuleUID = "metadata.labels.rule-uid"
 
-// selection is what a rule is about at one time.
+// selection is the result of resolving the selectors of a rule.
 type selection struct {
 	// targets are the selected workloads, each once, in a fixed order.
 	targets []workload.Workload
-	// failures are selectors that could not be resolved. While there are any, the selection is not complete and
-	// nothing may be concluded from a workload's absence.
+	// failures are the errors of selectors that could not be resolved. If there are any, a missing workload may still exist.
 	failures []error
-	// unreadable are targets that are there and could not be read.
+	// unreadable are the errors of targets that exist and could not be read.
 	unreadable map[identity]error
+}
+
+// errorOf returns the error that made the target of a task unreadable; nil if it was read.
+func (s selection) errorOf(t task) error {
+	id := t.id
+	id.recommender = ""
+	return s.unreadable[id]
+}
+
+// readable returns the tasks whose targets were read.
+func (s selection) readable(tasks []task) []task {
+	return slices.DeleteFunc(slices.Clone(tasks), func(t task) bool { return s.errorOf(t) != nil })
 }
 
 // selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
@@ -122,20 +133,33 @@ func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(
 	})
 }
 
-// existingRecommendations returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
-// gocrane made under another name is found like our own. Where two are for the same thing the older one counts and
-// the other is surplus.
-func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
-	byIdentity map[identity]*analysisv1alpha1.Recommendation, surplus []*analysisv1alpha1.Recommendation, err error,
-) {
+// recommendationSet are the Recommendations of a rule.
+type recommendationSet struct {
+	byIdentity map[identity]*analysisv1alpha1.Recommendation
+	// duplicates have the identity of an older Recommendation.
+	duplicates []*analysisv1alpha1.Recommendation
+}
+
+// anyRequested reports whether a user requested the evaluation of one of the Recommendations.
+func (s recommendationSet) anyRequested() bool {
+	for _, rec := range s.byIdentity {
+		if evaluationRequested(rec) {
+			return true
+		}
+	}
+	return false
+}
+
+// existingRecommendations returns the Recommendations of a rule, including those that gocrane created under another name.
+func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (recommendationSet, error) {
 	all, err := recommendationsWithUID(ctx, reader, rule.UID)
 	if err != nil {
-		return nil, nil, err
+		return recommendationSet{}, err
 	}
 	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
 		older, err := recommendationsWithUID(ctx, reader, types.UID(analytics))
 		if err != nil {
-			return nil, nil, err
+			return recommendationSet{}, err
 		}
 		all = append(all, slices.DeleteFunc(older, func(rec analysisv1alpha1.Recommendation) bool {
 			return rec.Labels[analysisv1alpha1.LabelRuleUID] != ""
@@ -144,17 +168,17 @@ func existingRecommendations(ctx context.Context, reader client.Reader, rule *an
 	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	byIdentity = make(map[identity]*analysisv1alpha1.Recommendation, len(all))
+	out := recommendationSet{byIdentity: make(map[identity]*analysisv1alpha1.Recommendation, len(all))}
 	for i := range all {
 		rec := &all[i]
 		id := identityOfObject(rec)
-		if _, taken := byIdentity[id]; taken {
-			surplus = append(surplus, rec)
+		if _, taken := out.byIdentity[id]; taken {
+			out.duplicates = append(out.duplicates, rec)
 			continue
 		}
-		byIdentity[id] = rec
+		out.byIdentity[id] = rec
 	}
-	return byIdentity, surplus, nil
+	return out, nil
 }
 
 func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {

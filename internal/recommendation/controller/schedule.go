@@ -72,12 +72,12 @@ func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time)
 	return max(0, last.Add(interval).Sub(now)), false
 }
 
-// next is the time from now to the round after the last, 0 where there is none.
-func (s schedule) next(rule *analysisv1alpha1.RecommendationRule, now time.Time) time.Duration {
-	if s.once || rule.Status.LastUpdateTime == nil {
+// next returns the time from now to the round after one that ended at last; 0 if there is none.
+func (s schedule) next(last, now time.Time) time.Duration {
+	if s.once {
 		return 0
 	}
-	return max(rule.Status.LastUpdateTime.Add(s.interval).Sub(now), time.Second)
+	return max(last.Add(s.interval).Sub(now), time.Second)
 }
 
 // hasYoungTargets tells whether targets were too young for the last round of a rule.
