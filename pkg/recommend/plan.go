@@ -114,3 +114,6 @@ func WithoutEvidence(explanation string) string {
 	said, _, _ = strings.Cut(said, stepsMark)
 	return said
 }
+
+// ClearPlan returns a plan of a target with no finding.
+func ClearPlan(description string) Plan { return Plan{State: Clear, Description: description} }

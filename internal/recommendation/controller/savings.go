@@ -30,17 +30,17 @@ type priceData struct {
 
 // prices asks the pricer. A pass goes on without: what a container should request does not depend on money, and the
 // savings of the last round are kept.
-func (w *passData) prices(ctx context.Context) {
-	if w.pricer == nil || w.read.priced {
+func (d *passData) prices(ctx context.Context) {
+	if d.pricer == nil || d.read.priced {
 		return
 	}
-	w.read.priced = true
-	tariff, placed, err := w.pricer.Prices(ctx)
+	d.read.priced = true
+	tariff, placed, err := d.pricer.Prices(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
 		return
 	}
-	w.read.prices = &priceData{tariff: tariff, placement: placed}
+	d.read.prices = &priceData{tariff: tariff, placement: placed}
 }
 
 // savingsOf says what a plan is worth; nil where nothing can be counted, and without prices.

@@ -59,7 +59,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	for i, r := range file.Recommenders {
 		s.recommenders[r.Name] = recommenderSettings{config: maps.Clone(r.Config), accepted: r.AcceptedResources}
-		if _, served := recommenderByName(r.Name); !served {
+		if evaluationOrder(r.Name) < 0 {
 			continue
 		}
 		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
@@ -78,11 +78,11 @@ func (s Settings) Check(r analysisv1alpha1.Recommender) error {
 // configure merges the settings of the file with those of a rule, into a map that is nobody else's.
 func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
 	base, known := s.recommenders[r.Name]
-	entry, served := recommenderByName(r.Name)
+	i := evaluationOrder(r.Name)
 	switch {
 	case !known:
 		return configuredRecommender{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
-	case !served:
+	case i < 0:
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
 	config := maps.Clone(base.config)
@@ -90,7 +90,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 		config = map[string]string{}
 	}
 	maps.Copy(config, r.Config)
-	out := configuredRecommender{recommender: entry, accepts: func(w workload.Workload) bool {
+	out := configuredRecommender{recommender: recommenders()[i], accepts: func(w workload.Workload) bool {
 		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
 	if text, set := config[keyCooldown]; set {
@@ -102,7 +102,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	}
 	delete(config, keyCooldown)
 	var err error
-	if out.evaluator, err = entry.configure(config); err != nil {
+	if out.evaluator, err = out.configure(config); err != nil {
 		return configuredRecommender{}, err
 	}
 	return out, nil

@@ -9,6 +9,7 @@ package observation
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/series"
@@ -103,6 +104,22 @@ func Unknown(hours int) Hours {
 	out := make(Hours, hours)
 	for i := range out {
 		out[i] = series.Gap()
+	}
+	return out
+}
+
+// HourlyMax returns the largest value of each of a number of hours before end.
+func HourlyMax(s series.Series, end time.Time, hours int) Hours {
+	out := Unknown(hours)
+	first := end.Add(-time.Duration(hours) * time.Hour)
+	for i, v := range s.Values {
+		at := s.Time(i)
+		if !IsKnown(v) || at.Before(first) || !at.Before(end) {
+			continue
+		}
+		if hour := &out[int(at.Sub(first)/time.Hour)]; !IsKnown(*hour) || v > *hour {
+			*hour = v
+		}
 	}
 	return out
 }
