@@ -12,10 +12,10 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// DefaultGroup is the name under which nodes go that no group selects.
+// DefaultGroup is the group of nodes that no group selects.
 const DefaultGroup = "default"
 
-// OnDemand is the name of the capacity type of nodes that none of the book's capacity types selects.
+// OnDemand is the capacity type of nodes that no capacity type of the book selects.
 const OnDemand = "on-demand"
 
 // Discount is the share of a price that a capacity type takes off: 0.6 leaves 40 % of the price. 0 means none.
@@ -77,23 +77,22 @@ type Quote struct {
 	Node, Group, CapacityType string
 	// Size is that of the node.
 	Size Amounts
-	// Cost is what the node costs, split by resource.
+	// Cost is the hourly cost of the node by resource.
 	Cost Split
-	// Note says what could not be priced, empty where all was.
+	// Note describes the parts without a price; empty if there are none.
 	Note string
 }
 
-// Node is a node as far as its price goes.
+// Node holds the fields of a node that determine its price.
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Size is its capacity, the part that the system keeps for itself included: that is what is paid for.
+	// Size is the capacity, including the part reserved for the system, which is paid for too.
 	Size Amounts
 }
 
-// Quote prices a node. Where a price for the whole node is given it is split by what its parts would cost at the
-// group's rates, as OpenCost splits it (by the ratio of its CPU and memory prices). The error names a node whose price
-// is out of range.
+// Quote prices a node. A price of the whole node is split in proportion to the cost of its parts at the rates of the group,
+// as OpenCost does by the ratio of CPU and memory prices. The error names a node whose price is out of range.
 func (b *PriceBook) Quote(n Node) (Quote, error) {
 	group := b.groupOf(n.Labels)
 	capacity := b.capacityTypeOf(n.Labels)
@@ -124,7 +123,7 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	}
 	if price.Node > 0 {
 		total := cpu + memory + gpu
-		if total == 0 { // A node of unknown size still costs its price; nobody can be charged for a part of it.
+		if total == 0 { // A node of unknown size still has its price, but its parts have none.
 			q.Note = "its size is not known"
 			cpu, total = 1, 1
 		}
@@ -140,7 +139,7 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	return q, nil
 }
 
-// gpuRate is the price of a GPU where the price that holds for a node names none.
+// gpuRate returns the price of a GPU for a group without one.
 func (b *PriceBook) gpuRate(g *Group) PerGPUHour {
 	if g.Rates.GPU > 0 {
 		return g.Rates.GPU

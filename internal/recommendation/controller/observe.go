@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// indexRuleUID finds the Recommendations of a rule in the cache.
+// indexRuleUID is the cache index of Recommendations by the UID of their rule.
 const indexRuleUID = "metadata.labels.rule-uid"
 
 // selection is the result of resolving the selectors of a rule.
@@ -45,8 +45,8 @@ func (s selection) readable(tasks []task) []task {
 	return slices.DeleteFunc(slices.Clone(tasks), func(t task) bool { return s.errorOf(t) != nil })
 }
 
-// selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
-// selector leaves the others standing.
+// selectTargets resolves the selectors of a rule. A failed selector does not stop the others; an error is returned only if
+// ctx ends.
 func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (selection, error) {
 	s := selection{unreadable: map[identity]error{}}
 	seen := map[identity]bool{}
@@ -88,7 +88,7 @@ func (r *RuleReconciler) resolveSelector(
 		return fmt.Errorf("labelSelector: %w", err)
 	}
 	if s.LabelSelector == nil {
-		selector = labels.Everything() // The function above takes nil for "selects nothing".
+		selector = labels.Everything() // LabelSelectorAsSelector converts nil into a selector that matches nothing.
 	}
 	kinds, err := r.Kinds.Resolve(s.APIVersion, s.Kind)
 	if err != nil {
@@ -106,7 +106,8 @@ func (r *RuleReconciler) resolveSelector(
 	return errors.Join(errs...)
 }
 
-// namespacesToList are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
+// namespacesToList returns the namespaces to list. Cluster-scoped targets are selected only by rules of all namespaces, as
+// in gocrane.
 func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
 	switch {
 	case s.Any:
@@ -117,7 +118,7 @@ func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) 
 	return s.MatchNames
 }
 
-// list visits the objects of one query: workloads with what is known of their pods, all others by their metadata.
+// list visits the objects of one query: workloads with a summary of their pods, others with their metadata only.
 func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
 	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
 	defer cancel()
@@ -183,14 +184,14 @@ func existingRecommendations(ctx context.Context, reader client.Reader, rule *an
 
 func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
-	// They are as they lie in the cache, and read only: a rule may have tens of thousands.
+	// The objects of the cache are not copied, since a rule may have tens of thousands. They are read only.
 	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
 	}
 	return list.Items, nil
 }
 
-// matchesAny tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.
+// matchesAny reports whether a selector matches a workload; an empty list matches none, as in gocrane.
 func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
 	return slices.ContainsFunc(list, func(s analysisv1alpha1.ResourceSelector) bool {
 		if s.Kind != w.Kind || (s.APIVersion != "" && groupOf(s.APIVersion) != groupOf(w.APIVersion)) ||
@@ -205,9 +206,9 @@ func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) b
 	})
 }
 
-// KindResolver finds the kinds that a selector means.
+// KindResolver resolves the kinds of a selector.
 type KindResolver interface {
-	// Resolve returns the kinds that are served; apiVersion may be empty, which means any group that serves the kind.
-	// The error says when there is none.
+	// Resolve returns the served kinds. An empty apiVersion matches any group that serves the kind. It is an error if there
+	// is none.
 	Resolve(apiVersion, kind string) ([]schema.GroupVersionKind, error)
 }

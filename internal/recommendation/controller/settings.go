@@ -18,17 +18,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Keys of a recommender's settings beside those of gocrane's Resource recommender.
+// Keys of the settings that all recommenders have, or that Crane adds to gocrane's Resource recommender.
 const (
-	// keyPolicy names a built-in policy of rightsize, or holds one as YAML or JSON, with rules where there are some.
+	// keyPolicy names a built-in policy of package rightsize, or holds a policy with optional rules as YAML or JSON.
 	keyPolicy = "policy"
-	// keyCooldown is the age from which a workload is looked at, a duration. gocrane waits 3m where it is not set; here
-	// the default is 0, because a workload that is too young is said to be learning.
+	// keyCooldown is the age below which a workload is not evaluated, a duration. gocrane's default is 3m; Crane's is 0,
+	// because Recommendations of young workloads have the condition Learning.
 	keyCooldown = "creation-cooldown"
 )
 
-// Settings say which recommenders there are, what each accepts and with which settings it runs. They are read-only:
-// what a rule overrides is merged into a copy.
+// Settings hold the recommenders, the resources they accept and their configuration. They are read-only: overrides of a rule
+// are merged into a copy.
 type Settings struct {
 	recommenders map[string]recommenderSettings
 }
@@ -39,8 +39,7 @@ type recommenderSettings struct {
 	acceptAll bool
 }
 
-// BuiltinSettings are those of a craned without a configuration file: every recommender, for every kind that it can look
-// at.
+// BuiltinSettings returns the settings without a configuration file: every recommender, for every kind that it supports.
 func BuiltinSettings() Settings {
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	for _, r := range recommenders() {
@@ -49,8 +48,8 @@ func BuiltinSettings() Settings {
 	return s
 }
 
-// ParseSettings reads a RecommendationConfiguration, strictly: an unknown field, a wrong kind or a setting that does
-// not parse is an error with its path. A recommender that craned does not have may stand there, and cannot be used.
+// ParseSettings parses a RecommendationConfiguration strictly: unknown fields, another kind and invalid settings are errors
+// with their path. Recommenders that craned does not have are accepted and cannot be used.
 func ParseSettings(data []byte) (Settings, error) {
 	file, err := policyv1alpha1.DecodeRecommendationConfiguration(data)
 	if err != nil {
@@ -69,13 +68,13 @@ func ParseSettings(data []byte) (Settings, error) {
 	return s, nil
 }
 
-// Check says why a rule's recommender could not run with these settings, nil if it could.
+// Check returns the error that would keep a recommender of a rule from running with these settings.
 func (s Settings) Check(r analysisv1alpha1.Recommender) error {
 	_, err := s.configure(r)
 	return err
 }
 
-// configure merges the settings of the file with those of a rule, into a map that is nobody else's.
+// configure returns a recommender with the settings of the file, overridden by those of a rule.
 func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
 	base, known := s.recommenders[r.Name]
 	i := evaluationOrder(r.Name)
@@ -108,8 +107,8 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	return out, nil
 }
 
-// parsePolicies takes gocrane's settings where there are any, which are for all workloads alike, else the policy that is named
-// or written out, else Crane's own default.
+// parsePolicies returns the policies of a recommender: gocrane's settings, which apply to all workloads, or the named or
+// inlined policy, or Crane's default.
 func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 	text := strings.TrimSpace(config[keyPolicy])
 	if !strings.ContainsAny(text, "\n{") {
@@ -130,7 +129,7 @@ func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 	return set, nil
 }
 
-// parsePolicy leaves gocrane's settings in the map.
+// parsePolicy removes the name of a policy from the map, but not gocrane's settings.
 func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	name, named := config[keyPolicy]
 	delete(config, keyPolicy)
