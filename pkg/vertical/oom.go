@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // OOMEstimator estimates from kills for lack of memory: one at m asks for max(m*Ratio, m+100MiB) for as long as it counts. The numbers
@@ -43,13 +44,13 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 		case key == "oom-history-length":
 			d, err := series.ParseDuration(value)
 			if err != nil || d <= 0 {
-				return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
+				return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
 			}
 			out.Window = d
 		case key == "oom-bump-ratio", strings.HasPrefix(key, workload):
 			ratio, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(ratio >= 1 && ratio <= 10) {
-				return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
+				return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
 			}
 			if key == "oom-bump-ratio" {
 				out.Ratio = ratio
@@ -57,7 +58,7 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 				out.ratios[strings.TrimPrefix(key, workload)] = ratio
 			}
 		default:
-			return OOMEstimator{}, &rightsize.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
+			return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
 		}
 	}
 	return out, nil

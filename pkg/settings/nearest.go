@@ -1,14 +1,15 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rightsize
+package settings
 
 import (
 	"slices"
 	"strings"
 )
 
-// nearest says which known names look most like name: "did you mean a or b?", or lists them all when none is near.
+// nearest returns a hint at the known names that are most similar to name, "did you mean a or b?", or at all of them if none
+// is similar.
 func nearest(name string, known []string) string {
 	slices.Sort(known)
 	best, near := len(name)/2+1, []string(nil)
@@ -26,7 +27,7 @@ func nearest(name string, known []string) string {
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// editDistance is Levenshtein's: the least number of bytes inserted, deleted or replaced that turns a into b.
+// editDistance returns the Levenshtein distance: the least number of bytes inserted, deleted or replaced that turns a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
