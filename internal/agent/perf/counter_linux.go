@@ -72,7 +72,8 @@ func (g *eventGroup) read() (reading, error) {
 	if n != len(buf) || word(0) != 2 {
 		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters, want %d of 2", n, word(0), len(buf))
 	}
-	return reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}, nil
+	r := reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}
+	return r, r.validate()
 }
 
 func toDuration(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
@@ -92,6 +93,9 @@ func openHardware(dir string, cpu int) (counter, error) { return hardwareEvents(
 
 // UnsupportedReason says why a host cannot count cycles and instructions of pods, empty where it can. It tries.
 func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
+	if layout.Pods == "" {
+		return "no kubepods cgroup: no kubelet runs on this host"
+	}
 	dir, err := layout.PerfDir(layout.Pods)
 	if err != nil {
 		return err.Error()

@@ -48,6 +48,15 @@ func TestSum(t *testing.T) {
 	}
 }
 
+// TestNoTimes checks that values without times are an error and not a sample of zero.
+func TestNoTimes(t *testing.T) {
+	for want, r := range map[error]reading{errNoTimes: {cycles: 1, instructions: 1}, nil: {}} {
+		if err := r.validate(); !errors.Is(err, want) {
+			t.Errorf("%+v: %v, want %v", r, err, want)
+		}
+	}
+}
+
 // fixture is a host of some CPUs on which pods can be counted.
 type fixture struct {
 	t       *testing.T
