@@ -16,35 +16,35 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// Kinds of units in the journal: which CPUs a container may run on, and from which zones its memory is.
+// Kinds of journal units: the CPUs of a container and its memory nodes.
 const (
 	unitKindCPUs = "cpuset"
 	unitKindMems = "memset"
 )
 
-// containerTarget is a container's cgroup and what it is to be.
+// containerTarget is the cgroup of a container with its desired CPUs and memory nodes.
 type containerTarget struct {
-	id   string // of the container
+	id   string // container ID
 	path string
-	// owner is for people.
+	// owner names the pod and container in messages.
 	owner string
-	// cpus is where it is to run; empty for wherever it was before the agent came.
+	// cpus is empty if the container gets back the CPUs that it had before the agent changed them.
 	cpus numa.CPUSet
-	// mems are the numbers of the zones; empty likewise.
+	// mems lists NUMA node numbers as cpuset.mems does; empty restores them.
 	mems string
-	// rank orders the writes: those who give CPUs up come first, so that a CPU is nobody's before it is somebody's alone.
+	// rank orders the writes: containers that lose CPUs are written before those that get them exclusively.
 	rank int
 }
 
-// cpusetWriter writes sets of CPUs of containers. It is not safe for concurrent use.
+// cpusetWriter writes cpuset.cpus and cpuset.mems of containers. It is not safe for concurrent use.
 type cpusetWriter struct {
 	layout cgroup.Layout
 	reader *host.Reader
-	// journal is nil in a dry run: then nothing is written, and changes are only counted.
+	// journal is nil in a dry run, in which changes are only counted.
 	journal *act.Journal
 }
 
-// unsupportedReason says why containers cannot be given CPUs on this host; empty where they can.
+// unsupportedReason returns why container CPUs cannot be set on this host; empty if they can.
 func (c *cpusetWriter) unsupportedReason() string {
 	switch {
 	case c.layout.Pods == "":
@@ -55,14 +55,14 @@ func (c *cpusetWriter) unsupportedReason() string {
 	return ""
 }
 
-// readAllowed are the CPUs and the zones of memory that pods may have at all. What cannot be read is not limited: ok is false.
+// readAllowed reads the CPUs or memory nodes that pods may use at all. It returns false if they are unlimited or unreadable.
 func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	path, err := c.layout.SettingFile(c.layout.Pods, file)
 	if err != nil {
 		return set, false
 	}
 	if c.layout.Version == cgroup.V2 {
-		path += ".effective" // A group of v2 that was set to nothing has what its parent has.
+		path += ".effective" // An empty list of a v2 group means that of its parent.
 	}
 	content, err := c.read(path)
 	if err != nil {
@@ -72,14 +72,14 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	return set, err == nil && set.Len() > 0
 }
 
-// read reads a file; what it returns is valid until the next.
+// read reads a file. The content is valid until the next call.
 func (c *cpusetWriter) read(path string) ([]byte, error) {
 	file := host.NewFile(path)
 	defer file.Close()
 	return c.reader.Read(&file)
 }
 
-// readSetting is what a file of a group holds. gone tells that the group is not there any more.
+// readSetting reads a file of a cgroup; gone reports that the cgroup was removed.
 func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, err error) {
 	name, err := c.layout.SettingFile(path, file)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, 
 	return strings.TrimSpace(string(content)), false, nil
 }
 
-// apply brings a group to what it is to be, and tells whether that took a write (or, in a dry run, would).
+// apply writes the desired CPUs and memory nodes of a container and reports whether that took a write (in a dry run: whether it would).
 func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
 	wrote, err = c.applySetting(g, unitKindCPUs, cgroup.FileCPUs, g.cpus.String())
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 	return true, nil
 }
 
-// undoRemoved drops units of containers that are not there any more.
+// undoRemoved drops the journal units of removed containers.
 func (c *cpusetWriter) undoRemoved(there map[string]bool) error {
 	if c.journal == nil {
 		return nil
@@ -152,7 +152,7 @@ func (c *cpusetWriter) undoRemoved(there map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// clearInherited lets containers run on all CPUs that pods may have, for good: it is not in the journal afterwards.
+// clearInherited lets containers run on all CPUs allowed to pods, without a journal unit that would restore the previous CPUs.
 func (c *cpusetWriter) clearInherited(there map[string][]*cgroup.Container) error {
 	all, limited := c.readAllowed(cgroup.FileCPUs)
 	if c.journal == nil || !limited {
@@ -174,7 +174,7 @@ func (c *cpusetWriter) clearInherited(there map[string][]*cgroup.Container) erro
 	return errors.Join(errs...)
 }
 
-// undoAll puts everything back.
+// undoAll restores all containers.
 func (c *cpusetWriter) undoAll() error {
 	if c.journal == nil {
 		return nil
@@ -182,7 +182,8 @@ func (c *cpusetWriter) undoAll() error {
 	return errors.Join(c.journal.UndoKind(unitKindCPUs), c.journal.UndoKind(unitKindMems))
 }
 
-// listContainers are the groups of all containers of pods, sandboxes included, by the pod's UID. The list is made anew where one came or went.
+// listContainers returns the cgroups of all containers, including sandboxes, by pod UID. The list is rebuilt after containers came or
+// went.
 func (m *Manager) listContainers() (map[string][]*cgroup.Container, error) {
 	if err := m.tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
 		return nil, fmt.Errorf("pods' groups: %w", err)

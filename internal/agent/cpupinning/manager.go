@@ -26,53 +26,53 @@ import (
 )
 
 const (
-	// DefaultPeriod is how often it is looked whether containers still run where they should.
+	// DefaultPeriod is the interval at which all containers are compared with their desired CPUs.
 	DefaultPeriod = 5 * time.Second
-	// scanInterval is how often it is looked for pods and containers that came or went: a container that is new runs on CPUs that others
-	// have alone until then.
+	// scanInterval is the interval at which new pods and containers are detected. Until then a new container may run on exclusive CPUs of
+	// others.
 	scanInterval = time.Second
 )
 
-// Reasons of events.
+// Event reasons.
 const (
 	ReasonRefused  = "CPUsRefused"
 	ReasonAssigned = "CPUsAssigned"
 	ReasonReleased = "CPUsReleased"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
 	Layout cgroup.Layout
 	View   cluster.Source
-	// Topology are the node's topology; nil where it is not known.
+	// Topology returns the node's topology, or nil while it is unknown.
 	Topology func() *topology.NodeTopology
 	// Journal is nil in a dry run, which logs what would be done.
 	Journal *act.Journal
-	// StatePath is the state file. In a dry run it is read and not written.
+	// StatePath is the state file. A dry run reads it but does not write it.
 	StatePath string
-	// PredecessorStatePath is the state file of gocrane's agent, which is taken over where there is none of our own; empty for none.
+	// PredecessorStatePath is the state file of gocrane's agent, used if StatePath does not exist; empty for none.
 	PredecessorStatePath string
-	// Policy is that of pods that name none.
+	// Policy applies to pods that name none.
 	Policy numa.Policy
-	// Period is how often it is looked whether somebody else has changed a container's CPUs.
+	// Period is the interval at which all containers are compared with their desired CPUs.
 	Period time.Duration
-	// Report is told of each decision about a container: which CPUs it gets, or why none.
+	// Report receives each assignment, release and refusal.
 	Report func(report.Action)
 	Clock  clock.WithTicker
 	Log    logr.Logger
 	Beat   func(step string)
 }
 
-// Status is what the manager does.
+// Status is the state of a Manager.
 type Status struct {
-	// Active tells that it assigns CPUs; else Why says why not.
+	// Active is false if no CPUs are assigned; Reason says why.
 	Active bool
 	Reason string
-	// Unsupported tells that it cannot on this host.
+	// Unsupported means that this host cannot assign CPUs.
 	Unsupported bool
-	// Exclusive are CPUs that a container has alone, Shared all others.
+	// Exclusive holds CPUs of single containers, Shared all others.
 	Exclusive, Shared numa.CPUSet
-	// Containers is how many have CPUs by a policy, Refused how many do not get what they ask for.
+	// Containers counts containers with CPUs by a policy, Refused those whose request was refused.
 	Containers, Refused int
 }
 
@@ -85,56 +85,56 @@ type Manager struct {
 	counts  counts
 
 	loaded bool
-	// inheritsState tells that gocrane's agent has set where containers run, and unsaved that the state file does not have it.
+	// inheritsState is set after gocrane's state was loaded, unsaved while the own state file does not hold the assignments.
 	inheritsState, unsaved bool
-	// plan is in force; it was saved before anything of it was done.
+	// plan is in force and was saved before it was applied.
 	plan         cpumanager.Plan
 	saved        []cpumanager.Assignment
 	lastInputs   planInputs
-	lastCompared time.Time // of the last look at all files
+	lastCompared time.Time // when all files were compared last
 
-	// containersByPod are the groups of containers by the pod's UID, as of the tree's number containersVersion.
+	// containersByPod holds container cgroups by pod UID, as of version containersVersion of the tree.
 	containersByPod   map[string][]*cgroup.Container
 	containersVersion uint64
 
-	// containerNames are those of containers by their ids, as long as their groups are there: pods may be gone before.
+	// containerNames maps container IDs to names while their cgroups exist: the pod may be deleted before.
 	containerNames map[string]string
-	// reportedRefusals and noted are what was told of containers.
+	// reportedRefusals and loggedMemory hold the last messages by container.
 	reportedRefusals, loggedMemory map[cpumanager.ID]string
 	logged                         map[string]string
 }
 
-// planInputs is what the plan was made of: while it is the same there is nothing to decide.
+// planInputs holds the inputs of a plan. A plan is computed only after they changed.
 type planInputs struct {
 	state    *cluster.State
 	topology *topology.NodeTopology
-	// cpus and mems are what pods may have, where that is limited.
+	// cpus and mems are valid if pods are limited to them.
 	cpus, mems               numa.CPUSet
 	limitedCPUs, limitedMems bool
-	// containersVersion is another number where containers came or went.
+	// containersVersion changes when containers come or go.
 	containersVersion uint64
 }
 
-// NewManager returns a manager that has done nothing yet.
+// NewManager returns a Manager.
 func NewManager(c Config) *Manager {
 	reader := &host.Reader{}
 	m := &Manager{
 		config: c, tree: cgroup.NewTree(c.Layout, reader), cpusets: cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
 		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, logged: map[string]string{},
 	}
-	m.tree.CheckLinks() // A container that is new runs on CPUs that others have alone until it is seen.
+	m.tree.CheckLinks() // A new container runs on exclusive CPUs of others until it is detected.
 	m.status.Store(&Status{Reason: "has not begun"})
 	return m
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's manager interface.
 func (m *Manager) Name() string { return "cpu-manager" }
 
-// Status is what it does now. It is safe for concurrent use.
+// Status returns the current state. It is safe for concurrent use.
 func (m *Manager) Status() Status { return *m.status.Load() }
 
-// Run assigns until ctx ends, and then puts back what it changed: with nobody to move new containers off them, CPUs are nobody's own. The
-// state file stays, so that the next agent gives containers the same.
+// Run reconciles until ctx ends and then restores all containers: without the agent nothing would keep new containers off exclusive CPUs.
+// The state file stays, so that the next agent assigns the same CPUs.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.tree.Close()
 	ticker := m.config.Clock.NewTicker(min(scanInterval, m.config.Period))
@@ -152,7 +152,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Reconcile looks once, decides where something has changed, and brings containers to where they are to run.
+// Reconcile detects changes, computes a new plan if there are any, and applies it.
 func (m *Manager) Reconcile() {
 	defer m.config.Beat("reconcile")
 	facts, why := m.inactiveReason()
@@ -170,7 +170,7 @@ func (m *Manager) Reconcile() {
 		return
 	}
 	if state != m.lastInputs.state {
-		m.tree.RescanAll() // A container may have been started anew.
+		m.tree.RescanAll() // A container may have restarted.
 	}
 	there, err := m.listContainers()
 	if err != nil {
@@ -201,7 +201,7 @@ func (m *Manager) Reconcile() {
 	m.applyTargets(m.buildTargets(machine, claims, pods, there), changed)
 }
 
-// inactiveReason says why no CPUs are assigned on this node.
+// inactiveReason returns the topology, or why no CPUs are assigned on this node.
 func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	if why := m.cpusets.unsupportedReason(); why != "" {
 		return nil, why
@@ -216,7 +216,7 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	return facts, ""
 }
 
-// deactivate gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
+// deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
 func (m *Manager) deactivate(why string) {
 	m.logOnce("aside", "Does not assign CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
@@ -228,8 +228,8 @@ func (m *Manager) deactivate(why string) {
 	m.lastInputs, m.lastCompared = planInputs{}, time.Time{}
 }
 
-// loadState reads the state file once. A damaged one is moved aside: containers then get CPUs as if they were new. One that cannot be read is
-// tried again, since what it holds would be given to others.
+// loadState reads the state file once. A damaged file is moved aside, and containers get CPUs as if they were new. An unreadable file is
+// retried, because its CPUs must not be assigned to other containers.
 func (m *Manager) loadState() bool {
 	if m.loaded {
 		return true
@@ -260,8 +260,8 @@ func (m *Manager) loadState() bool {
 	return true
 }
 
-// clearInheritedCPUs lets all containers run everywhere once, where gocrane's agent has set where they run: this agent would put that back with the end of
-// a pod, or its own, and nobody would ever lift it.
+// clearInheritedCPUs lets all containers run on all CPUs once after gocrane's agent had set theirs. Otherwise this agent would restore
+// gocrane's CPUs when a pod ends or the agent stops, and they would stay.
 func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
 	if !m.inheritsState {
 		return
@@ -272,7 +272,7 @@ func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
 	}
 }
 
-// machine is which CPUs and zones of memory pods may have at all.
+// machine returns the CPUs and memory zones that pods may use.
 func (d *planInputs) machine() (cpumanager.Machine, error) {
 	cpus := d.topology.Machine.CPUs()
 	if d.limitedCPUs {
@@ -298,8 +298,8 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 	return m, nil
 }
 
-// updatePlan makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full
-// disk, what was decided before stays, so that an agent that starts anew knows all that was given.
+// updatePlan computes a plan, saves it and reports whether it is in force. If it cannot be saved, as on a full disk, the previous plan
+// stays, so that a restarted agent knows all assignments.
 func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod) bool {
 	plan := cpumanager.Assign(machine, m.plan.Assignments, claims)
 	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Assignments, m.saved)) {
@@ -309,7 +309,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod
 		}
 		if err != nil {
 			m.logOnce("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
-			if m.plan.Shared == (numa.CPUSet{}) { // It was only read from the file.
+			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}
 			m.publishStatus()

@@ -18,7 +18,6 @@ var (
 	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.", []string{"outcome"}, nil)
 )
 
-// counts are since the start.
 type counts struct{ moved, corrected, failed atomic.Int64 }
 
 // Describe implements prometheus.Collector.
@@ -48,7 +47,7 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// ExclusiveCPUs are the CPUs that containers have alone; false where this manager gives none. It is safe for concurrent use.
+// ExclusiveCPUs returns the CPUs of single containers, and false while this manager assigns none. It is safe for concurrent use.
 func (m *Manager) ExclusiveCPUs() (cpus numa.CPUSet, ok bool) {
 	s := m.Status()
 	return s.Exclusive, s.Active

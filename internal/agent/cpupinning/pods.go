@@ -20,26 +20,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// nodePod is what matters of a pod.
+// nodePod is a pod of the node with its CPU request.
 type nodePod struct {
 	*corev1.Pod
 
-	uid string // that of its cgroup
-	// terminated has no processes any more.
+	uid        string // as in the name of its cgroup
 	terminated bool
-	// avoidsReserved keeps off the reserved CPUs although it shares.
+	// avoidsReserved keeps the pod off reserved CPUs although it shares.
 	avoidsReserved bool
-	// containers are names by the runtime's id.
+	// containers maps runtime IDs to container names.
 	containers map[string]string
-	// request is nil for pods that only share.
+	// request is nil for a pod that only shares.
 	request *cpumanager.Pod
-	// problem says why a pod that seems to want CPUs of its own shares; empty for none.
+	// problem says why a pod that requests CPUs of its own shares; empty for none.
 	problem string
 }
 
 func (p *nodePod) name() string { return p.Namespace + "/" + p.Name }
 
-// readPods reads a node's pods, those that came first first: what they have they keep. policy is that of pods that name none.
+// readPods returns a node's pods, oldest first, so that running pods keep their CPUs. policy applies to pods that name none.
 func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b *corev1.Pod) int {
 		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(string(a.UID), string(b.UID)))
@@ -73,7 +72,7 @@ func startTime(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// readRequest is what a pod may have: the zones that the scheduler wrote on it, for its containers that ask for whole CPUs.
+// readRequest returns the zones that the scheduler assigned to a pod, with the containers that request whole CPUs.
 func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
 	result, ok := pod.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]
 	if !ok || result == "" {
@@ -95,7 +94,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 	}
 	claim = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
-		// More CPUs than there are numbers of is the same as too many.
+		// Everything above the largest CPU number is equally too much.
 		claim.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
 	}
 	for i := range pod.Spec.Containers {
@@ -117,7 +116,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 	return claim, problem
 }
 
-// appliedResources are a container's resources as the kubelet has applied them: while a resize waits the spec is ahead.
+// appliedResources returns a container's resources as applied by the kubelet; the spec is ahead of them during a resize.
 func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements {
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
@@ -133,7 +132,7 @@ func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequ
 	return &c.Resources
 }
 
-// IsPolicyName tells whether a text names a policy.
+// IsPolicyName reports whether text names a policy.
 func IsPolicyName(text string) bool {
 	return slices.Contains([]numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}, numa.Policy(text))
 }

@@ -20,15 +20,14 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// The order of writes.
+// Order of writes.
 const (
 	rankShared = iota
 	rankZones
 	rankOwn
 )
 
-// collectRequests are the pods that are to have CPUs: those that ask for some, and those that the cluster has forgotten while their containers are
-// still there, which keep what they have.
+// collectRequests returns the requests of all pods. Pods that the cluster no longer knows keep their CPUs while containers of them exist.
 func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map[string][]*cgroup.Container) []cpumanager.Pod {
 	known := make(map[string]bool, len(pods))
 	var out []cpumanager.Pod
@@ -47,8 +46,7 @@ func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map
 	return append(requestsForAssignments(lingering), out...)
 }
 
-// requestsForAssignments asks for what is held already. Of what gocrane's agent wrote the policy is not known; that of a pod with CPUs was exclusive
-// unless it said so.
+// requestsForAssignments returns requests for exactly what is assigned. gocrane's state has no policy; its default was exclusive.
 func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
 	var out []cpumanager.Pod
 	at := map[string]int{}
@@ -71,7 +69,7 @@ func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
 	return out
 }
 
-// buildTargets are all containers of the node with where they are to run. While nobody has a CPU alone, those who share stay as they are.
+// buildTargets returns all containers of the node with their desired CPUs. Sharing containers are left alone while no CPU is exclusive.
 func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod, there map[string][]*cgroup.Container) []containerTarget {
 	facts := make(map[string]*nodePod, len(pods))
 	for i := range pods {
@@ -121,7 +119,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 	return out
 }
 
-// formatZoneIDs are the numbers of zones, as the kernel writes them.
+// formatZoneIDs returns the numbers of zones in the format of cpuset.mems; empty if a name has no number.
 func formatZoneIDs(names []string) string {
 	var ids []int
 	for _, name := range names {
@@ -135,7 +133,7 @@ func formatZoneIDs(names []string) string {
 	return numa.NewCPUSet(ids...).String()
 }
 
-// applyTargets brings all groups to where they are to run. What was not decided anew and is written all the same has been changed by somebody else.
+// applyTargets writes all targets. Writes without a new plan correct changes from outside.
 func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	ids := make(map[string]bool, len(groups))
 	var errs []error
@@ -174,7 +172,6 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	m.logOnce("write", text)
 }
 
-// countWrite counts a write, which in a dry run there is none of.
 func (m *Manager) countWrite(decided bool) {
 	switch {
 	case m.config.Journal == nil:
@@ -192,7 +189,7 @@ func (m *Manager) dryRunVerb(does, would string) string {
 	return does
 }
 
-// logMoved logs what was done; in a dry run what would be, once.
+// logMoved logs moved containers; in a dry run once per change.
 func (m *Manager) logMoved(what string, values ...any) {
 	if m.config.Journal != nil {
 		m.config.Log.Info(what, values...)
@@ -204,7 +201,7 @@ func (m *Manager) logMoved(what string, values ...any) {
 	}
 }
 
-// logOnce logs a trouble once, and that it is over.
+// logOnce logs a problem once, and its end.
 func (m *Manager) logOnce(what, text string) {
 	before := m.logged[what]
 	if before == text {
@@ -217,7 +214,7 @@ func (m *Manager) logOnce(what, text string) {
 	m.config.Log.Info(text)
 }
 
-// reportPlan tells of containers that got CPUs, or do not get them, once for each change.
+// reportPlan reports new assignments and refusals, once per change.
 func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 	byUID := make(map[string]*nodePod, len(pods))
 	refused := map[cpumanager.ID]string{}
@@ -261,7 +258,7 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 	m.reportReleased(before, plan, byUID)
 }
 
-// reportReleased tells of containers of pods that still are and have no CPUs of their own any more.
+// reportReleased reports containers of existing pods that lost their CPUs.
 func (m *Manager) reportReleased(before map[cpumanager.ID]cpumanager.Assignment, plan *cpumanager.Plan, pods map[string]*nodePod) {
 	for _, h := range plan.Assignments {
 		delete(before, h.ID)
@@ -287,7 +284,7 @@ func (m *Manager) reportAction(p *nodePod, a report.Action) {
 	m.config.Report(a)
 }
 
-// logUnboundMemory tells of containers whose memory is not bound to their zones, once for each reason.
+// logUnboundMemory logs containers whose memory is not bound to their zones, once per reason.
 func (m *Manager) logUnboundMemory(far map[cpumanager.ID]string) {
 	for id, why := range far {
 		if m.loggedMemory[id] != why {

@@ -17,18 +17,18 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// StateFile is the name of the state file in the kubelet's directory, which is gocrane's.
+// StateFile is the name of the state file in the kubelet's directory, the same as gocrane's.
 const StateFile = "crane_cpu_manager_state"
 
 const (
-	// stateVersion is that of the file's form. gocrane's has a policyName and no version.
+	// stateVersion is the version of the file format. gocrane's files have a policyName and no version.
 	stateVersion = 1
-	// maxStateBytes and maxAssignments bound what is read: 4096 containers take less than 1 MiB.
+	// maxStateBytes and maxAssignments limit what is read: 4096 containers take less than 1 MiB.
 	maxStateBytes  = 4 << 20
 	maxAssignments = numa.MaxOwners
 )
 
-// stateEntry is a holding in the file.
+// stateEntry is an assignment in the file.
 type stateEntry struct {
 	Pod       string         `json:"pod"`
 	Container string         `json:"container"`
@@ -37,16 +37,16 @@ type stateEntry struct {
 	Zones     map[string]int `json:"zones,omitempty"`
 }
 
-// gocraneState is the file of gocrane's agent: the checkpoint V2 of the kubelet of Kubernetes 1.22. Its checksum, of a dump of Go's own
-// structures, is not looked at; that assignments are possible is.
+// gocraneState is the file of gocrane's agent: checkpoint V2 of the kubelet of Kubernetes 1.22. Its checksum covers a dump of Go
+// structures and is not verified; the assignments are.
 type gocraneState struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
 	Entries       map[string]map[string]string `json:"entries"`
 }
 
-// parseState reads a state file, ours or gocrane's. Nothing that cannot be is returned: not two holdings of a container, no number that is
-// no CPU's. Whether the CPUs are there and free is decided where they are taken over.
+// parseState reads a state file of this agent or of gocrane's. It rejects duplicate containers and invalid CPU numbers; whether the CPUs
+// exist and are free is checked when they are assigned.
 func parseState(content []byte) ([]cpumanager.Assignment, error) {
 	if len(content) > maxStateBytes {
 		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxStateBytes)
@@ -122,10 +122,10 @@ func encodeState(holdings []cpumanager.Assignment) ([]byte, error) {
 	return durablefile.Seal(stateVersion, entries)
 }
 
-// errDamaged tells of a state file that cannot be understood.
+// errDamaged reports a state file that cannot be parsed.
 var errDamaged = errors.New("is damaged")
 
-// readState reads a state file; one that is not there is empty, and found tells that it is there.
+// readState reads a state file; found is false if there is none.
 func readState(path string) (holdings []cpumanager.Assignment, found bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +147,7 @@ func readState(path string) (holdings []cpumanager.Assignment, found bool, err e
 	return holdings, true, nil
 }
 
-// moveDamaged moves a damaged file to path.bad, for people to look at.
+// moveDamaged renames a damaged file to path.bad for inspection.
 func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
 		return fmt.Errorf("state of CPUs: move it aside: %w", err)

@@ -56,7 +56,7 @@ func manyEntries(n int) string {
 	return strings.Join(parts, ",")
 }
 
-// TestGocraneState reads the checkpoint V2 of gocrane's agent; its checksum is not looked at.
+// TestGocraneState reads checkpoint V2 of gocrane's agent, whose checksum is not verified.
 func TestGocraneState(t *testing.T) {
 	got, err := parseState([]byte(`{"policyName":"static","defaultCpuSet":"0,4-63","entries":{"0f0e":{"main":"1-2","side":"1-2"},"aa":{"x":"3"}},"checksum":4162093546}`))
 	if err != nil || len(got) != 3 {
@@ -101,7 +101,7 @@ func FuzzParseState(f *testing.F) {
 		if back, err := parseState(again); err != nil || len(back) != len(holdings) {
 			t.Fatalf("%q became %q: %v", content, again, err)
 		}
-		// What was read may be asked for and given, whatever it says.
+		// Whatever was accepted can be requested and assigned.
 		layout, err := numa.NewLayout([]numa.Thread{{CPU: 0, Zone: "node0"}, {CPU: 1, Core: 1, Zone: "node0"}})
 		if err != nil {
 			t.Fatal(err)
