@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// gocrane's names and labels; subcomponent and step are empty, as it had them, but for the resource.
+// The first four have gocrane's names and labels; subcomponent and step are empty, as in gocrane.
 var (
 	recommendedDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended", "What is offered of a resource: whole cores, or bytes.",
 		[]string{"subcomponent", "step", "resourceName"}, nil)

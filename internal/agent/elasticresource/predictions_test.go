@@ -21,8 +21,8 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// TestDefinitionReinstalled: while the definition of TimeSeriesPredictions is away what was known stays, until it says itself that it is over;
-// when it is there again the object is made anew at the next reading. A write that another one overtook is tried at the next reading too.
+// TestDefinitionReinstalled checks that the last state stays while the CustomResourceDefinition is missing, and that the object is
+// recreated at the next read after it is back. A conflicting write is retried at the next read.
 func TestDefinitionReinstalled(t *testing.T) {
 	resource := schema.GroupResource{Group: predictionv1alpha1.GroupVersion.Group, Resource: "timeseriespredictions"}
 	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())

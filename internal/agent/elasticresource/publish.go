@@ -26,19 +26,19 @@ const (
 	reserveMemory  = ensurancev1alpha1.AnnotationReserveMemory
 )
 
-// writeRecord is what was written and said last.
+// writeRecord holds what was last written and logged.
 type writeRecord struct {
 	written     time.Time
-	tried       time.Time // the last write, be it that it failed
-	version     string    // of the Node as it was written
-	overwritten time.Time // when somebody else was last seen to have written
+	tried       time.Time // last write, including failed ones
+	version     string    // resource version after the last write
+	overwritten time.Time // last overwrite by another client
 	cpu, memory condition
-	// annotatedCPU and annotatedMemory are what the annotation says.
+	// annotatedCPU and annotatedMemory are the conditions in the annotation.
 	annotatedCPU, annotatedMemory condition
 	failure                       string
 }
 
-// condition is what of a result is worth a word when it changes.
+// condition holds the parts of a result whose changes are logged.
 type condition struct {
 	problem bool
 	// deficit is empty for none.
@@ -53,7 +53,7 @@ func newCondition[T model.Amount](r *model.Result[T]) condition {
 	return s
 }
 
-// publish writes what has changed, and the annotation also when it has become old.
+// publish writes changes, and the annotation also when it is due for a refresh.
 func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 	cpu, memory := newCondition(&r.cpu), newCondition(&r.memory)
 	m.logCondition(ensurancev1alpha1.ResourceReclaimedCPU, m.written.cpu, cpu, r.cpu.Problem)
@@ -87,7 +87,7 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 	m.reportChange(node, r, c, tell.Done)
 }
 
-// logCondition logs what a resource lacks, when that begins and ends.
+// logCondition logs the beginning and the end of problems and deficits.
 func (m *Manager) logCondition(name string, before, now condition, problem string) {
 	if now.problem != before.problem {
 		if now.problem {
@@ -101,7 +101,7 @@ func (m *Manager) logCondition(name string, before, now condition, problem strin
 	}
 }
 
-// recordDryRun says what a dry run does not write.
+// recordDryRun reports what would be written.
 func (m *Manager) recordDryRun(node *corev1.Node, r *decision, c nodeChange) {
 	m.reportChange(node, r, c, tell.NotEnforced)
 	if c.cpu != nil {
@@ -112,7 +112,7 @@ func (m *Manager) recordDryRun(node *corev1.Node, r *decision, c nodeChange) {
 	}
 }
 
-// reportChange tells of what was written, or would be, in gocrane's words.
+// reportChange reports a write, or what a dry run would write, with gocrane's event texts.
 func (m *Manager) reportChange(node *corev1.Node, r *decision, c nodeChange, outcome tell.Outcome) {
 	if c.cpu != nil {
 		before, _ := advertisedCPU(node)
@@ -142,7 +142,7 @@ func newAction[T model.Amount](name string, before, now T, outcome tell.Outcome)
 	return a
 }
 
-// sourceLabel is gocrane's word for where a need comes from.
+// sourceLabel returns gocrane's name for the source of the need.
 func sourceLabel(s model.Source) string {
 	if s == model.SourceForecast {
 		return "tsp"
@@ -180,8 +180,8 @@ func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision,
 	return nil
 }
 
-// withdraw leaves on offer what pods hold, and takes away what none holds. Where the pods are not known nothing is changed: the time in
-// the annotation tells that nobody keeps it up.
+// withdraw advertises only what pods hold and removes resources that no pod holds. It changes nothing while the pods are unknown; the
+// time in the annotation shows that the agent has stopped.
 func (m *Manager) withdraw(ctx context.Context) error {
 	r := m.lastDecision()
 	state := m.View.State()

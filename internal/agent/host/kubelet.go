@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// MaxKubeletFileBytes bounds what is read of a file of the kubelet; one has some KiB.
+// MaxKubeletFileBytes limits the size of a kubelet file; real ones have some KiB.
 const MaxKubeletFileBytes = 1 << 20
 
-// ReadKubeletFile reads a file of the kubelet. Where it is not there the error is fs.ErrNotExist; what is no file, or larger than
-// MaxKubeletFileBytes, is not read.
+// ReadKubeletFile reads a file of the kubelet. It returns fs.ErrNotExist for a missing file, and an error for one that is not regular or
+// larger than MaxKubeletFileBytes.
 func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
 	path := root.Path(parts...)
 	info, err := os.Stat(path)
@@ -27,8 +27,8 @@ func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// ReadKubeletPolicy is the policy in a state file of the kubelet's in its directory, such as cpu_manager_state, in small letters; empty where the
-// file names none.
+// ReadKubeletPolicy returns the policy in a state file of the kubelet such as cpu_manager_state, in lower case; empty if the file names
+// none.
 func ReadKubeletPolicy(root Root, dir, file string) (string, error) {
 	content, err := ReadKubeletFile(root, dir, file)
 	if err != nil {

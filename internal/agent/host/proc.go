@@ -11,17 +11,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// CPUTimes are the times of all CPUs together since boot, in ticks of 10 ms (proc(5), /proc/stat).
+// CPUTimes holds the times of all CPUs since boot, in ticks of 10 ms (proc(5), /proc/stat).
 type CPUTimes struct {
-	// Busy is user, nice, system, irq, softirq and steal. Waiting for disks is not being busy; guests are within user and nice.
+	// Busy is the sum of user, nice, system, irq, softirq and steal. It excludes iowait; guest times are part of user and nice.
 	Busy uint64
-	// Idle is idle and iowait.
+	// Idle is the sum of idle and iowait.
 	Idle uint64
-	// CPUs is the number of CPUs that are online.
+	// CPUs is the number of online CPUs.
 	CPUs int
 }
 
-// ParseStat reads /proc/stat.
+// ParseStat parses /proc/stat.
 func ParseStat(content []byte) (CPUTimes, error) {
 	var t CPUTimes
 	total := false
@@ -48,7 +48,7 @@ func ParseStat(content []byte) (CPUTimes, error) {
 	return t, nil
 }
 
-// ParseStatCPUs calls each for every CPU that is online, by its number, with its ticks.
+// ParseStatCPUs calls each with the number and the ticks of every online CPU.
 func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error {
 	err := Lines(content, func(line []byte) error {
 		name, rest := Field(line)
@@ -72,10 +72,10 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 	return nil
 }
 
-// maxCPU is the largest number of a CPU; Linux knows at most 8192 of them.
+// maxCPU is the largest CPU number; Linux supports at most 8192 CPUs.
 const maxCPU = 8191
 
-// parseTicks reads the times of a line of /proc/stat.
+// parseTicks parses the times of a line of /proc/stat.
 func parseTicks(line []byte) (busy, idle uint64, err error) {
 	var c [8]uint64 // user nice system idle iowait irq softirq steal
 	n, err := parseColumns(line, c[:])
@@ -85,14 +85,14 @@ func parseTicks(line []byte) (busy, idle uint64, err error) {
 	return c[0] + c[1] + c[2] + c[5] + c[6] + c[7], c[3] + c[4], nil
 }
 
-// Memory is what /proc/meminfo says of the host.
+// Memory holds the host's memory as in /proc/meminfo.
 type Memory struct {
 	Total, Available series.Bytes
-	// SwappedOut is what is in swap alone and comes back into memory when it is needed; 0 on a host without swap.
+	// SwappedOut is memory that exists only in swap; 0 without swap.
 	SwappedOut series.Bytes
 }
 
-// parseKiB reads what follows a key of meminfo, a number of KiB, and returns bytes.
+// parseKiB parses the value of a meminfo line in KiB and returns bytes.
 func parseKiB(key, rest []byte) (uint64, error) {
 	number, _ := Field(rest)
 	n, err := Uint(number)
@@ -102,7 +102,7 @@ func parseKiB(key, rest []byte) (uint64, error) {
 	return n << 10, nil
 }
 
-// ParseMeminfo reads /proc/meminfo. Available is never more than Total.
+// ParseMeminfo parses /proc/meminfo. Available is at most Total.
 func ParseMeminfo(content []byte) (Memory, error) {
 	var total, available, swap, swapFree, swapCached uint64
 	seen := 0
@@ -143,10 +143,10 @@ func ParseMeminfo(content []byte) (Memory, error) {
 	return m, nil
 }
 
-// Load is the load averages of 1, 5 and 15 minutes.
+// Load holds the load averages of 1, 5 and 15 minutes.
 type Load [3]float64
 
-// ParseLoadavg reads /proc/loadavg.
+// ParseLoadavg parses /proc/loadavg.
 func ParseLoadavg(content []byte) (Load, error) {
 	var l Load
 	err := Lines(content, func(line []byte) error {
