@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Observer looks at a host again and again. Its files stay open. It is not safe for concurrent use.
+// Observer measures a host in rounds. Its files stay open. It is not safe for concurrent use.
 type Observer struct {
 	root   host.Root
 	layout cgroup.Layout
@@ -24,7 +24,7 @@ type Observer struct {
 	lastCPU    Known[host.CPUTimes]
 	counters   map[string]*cpuCounters // by path
 	stallTimes map[string]*stallTotals // by path
-	wholeDisks map[string]bool         // whole disks
+	wholeDisks map[string]bool         // by name
 	runQueues  runQueueState
 	exclusive  exclusiveState
 
@@ -32,7 +32,7 @@ type Observer struct {
 	cyclesSource func(uid string) (Cycles, bool)
 }
 
-// New returns an observer of the host below root, and its cgroups.
+// New returns an observer of the host below root and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
 	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
 	o.tree = cgroup.NewTree(layout, o.reader)
@@ -40,7 +40,7 @@ func New(root host.Root, layout cgroup.Layout) *Observer {
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))
 	o.files.loadavg = host.NewFile(root.Path("proc/loadavg"))
 	o.files.diskstats = host.NewFile(root.Path("proc/diskstats"))
-	// The network namespace of the host's first process, not of this one, which may be a container's.
+	// The network namespace of the host's first process; the agent's own may be that of a container.
 	o.files.netdev = host.NewFile(root.Path("proc/1/net/dev"))
 	o.files.cpu = host.NewFile(root.Path("proc/pressure/cpu"))
 	o.files.memory = host.NewFile(root.Path("proc/pressure/memory"))
@@ -59,8 +59,8 @@ func (o *Observer) Close() {
 	}
 }
 
-// Collect measures everything at the time now. Rates are of the time since the last look; a counter that went back, as one of a group
-// that was made anew, has no rate this time.
+// Collect measures everything at the time now. Rates cover the time since the previous round; a counter that decreased, such as that of a
+// recreated group, yields no rate. The snapshot is valid until the next round.
 func (o *Observer) Collect(now time.Time) *Snapshot {
 	s := &o.snapshot
 	o.round++
@@ -88,7 +88,7 @@ func (o *Observer) recordProblem(of string, err error) {
 	}
 }
 
-// readFile reads a file and parses it; what fails is a problem and unknown.
+// readFile reads and parses a file; a failure is recorded as a problem, and the value is unknown.
 func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, error)) Known[T] {
 	content, err := o.reader.Read(f)
 	if err == nil {
@@ -119,7 +119,8 @@ func (o *Observer) collectNode() {
 	n.Pressure.IO = readFile(o, "pressure io", &o.files.io, host.ParsePressure)
 }
 
-// computeNodeCPU is the share of busy ticks times the CPUs. The kernel's idle times go back a little at times; then nothing is said.
+// computeNodeCPU returns the share of busy ticks times the number of CPUs. The kernel's idle times may decrease slightly; the value is
+// unknown then.
 func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	if b.Busy < a.Busy || b.Idle < a.Idle || b.Busy+b.Idle == a.Busy+a.Idle {
 		return Known[series.MilliCPU]{}
@@ -128,7 +129,7 @@ func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
-// computeRate is a counter's growth by second.
+// computeRate returns the growth of a counter per second.
 func computeRate(before, after uint64, span time.Duration) float64 {
 	return float64(after-before) / span.Seconds()
 }
@@ -150,7 +151,7 @@ func (o *Observer) collectDisks() {
 }
 
 func (o *Observer) addDisk(name []byte, now host.Disk) {
-	// Loop and RAM devices that nobody uses are many.
+	// Skips the many unused loop and RAM devices.
 	if !o.wholeDisks[string(name)] || now.Reads == 0 && now.Writes == 0 {
 		return
 	}
@@ -210,7 +211,7 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
 }
 
-// filterInPlace leaves those of a list that are still there, in place.
+// filterInPlace removes elements that do not match.
 func filterInPlace[T any](list []T, still func(*T) bool) []T {
 	out := list[:0]
 	for i := range list {

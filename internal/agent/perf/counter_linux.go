@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// events are the two that are counted together, of a type.
+// events is a pair of events of one type that are counted together.
 type events struct {
 	eventType            uint32
 	cycles, instructions uint64
@@ -26,16 +26,16 @@ func hardwareEvents() events {
 	return events{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_INSTRUCTIONS}
 }
 
-// clockEvents are two events that every kernel with perf events has: the time on a CPU, in nanoseconds, twice. They are counted in the same way
-// and say nothing of instructions; with them it is tried what a host allows.
+// clockEvents returns two events that every kernel with perf events supports: the time on a CPU, in nanoseconds, from two clocks. They
+// test what the host permits, with the same calls as hardware events.
 func clockEvents() events {
 	return events{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK, unix.PERF_COUNT_SW_TASK_CLOCK}
 }
 
-// eventGroup is two counters of a cgroup and a CPU, which count at the same times or not at all.
+// eventGroup is a pair of counters of a cgroup on one CPU; the kernel counts both or none.
 type eventGroup struct{ leader, member int }
 
-// open begins to count in a cgroup, by its directory, on one CPU.
+// open starts counters for the cgroup with directory dir on one CPU.
 func (e events) open(dir string, cpu int) (counter, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func (e events) open(dir string, cpu int) (counter, error) {
 	return g, nil
 }
 
-// read reads both: how many there are, how long they were to count and did, and their values.
+// read reads both counters: their number, the times enabled and running, and the values.
 func (g *eventGroup) read() (reading, error) {
 	const values = 5
 	var buf [8 * values]byte
@@ -78,11 +78,11 @@ func (g *eventGroup) read() (reading, error) {
 
 func toDuration(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
 
-// close may be called again: a number that was given back is somebody else's by then.
+// close may be called twice: a closed descriptor number may have been reused.
 func (g *eventGroup) close() {
 	for _, fd := range []*int{&g.member, &g.leader} {
 		if *fd >= 0 {
-			_ = unix.Close(*fd) // It was only read.
+			_ = unix.Close(*fd) // opened for reading only
 		}
 		*fd = -1
 	}
@@ -91,7 +91,7 @@ func (g *eventGroup) close() {
 // openHardware counts cycles and instructions.
 func openHardware(dir string, cpu int) (counter, error) { return hardwareEvents().open(dir, cpu) }
 
-// UnsupportedReason says why a host cannot count cycles and instructions of pods, empty where it can. It tries.
+// UnsupportedReason returns why the host cannot count cycles and instructions of pods; empty if it can. It opens counters to find out.
 func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 	if layout.Pods == "" {
 		return "no kubepods cgroup: no kubelet runs on this host"
@@ -110,8 +110,8 @@ func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())
 }
 
-// refusalReason says why a host does not let a cgroup be counted: first with events that every kernel has, which tells what is not allowed from
-// what there is not.
+// refusalReason returns why a cgroup cannot be counted. It first opens events that every kernel supports, which distinguishes missing
+// permissions from missing hardware.
 func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) string {
 	c, err := usual.open(dir, cpu)
 	switch {
@@ -132,7 +132,7 @@ func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) st
 	return ""
 }
 
-// readParanoidLevel is what the kernel asks for of those without a capability.
+// readParanoidLevel describes kernel.perf_event_paranoid, the restriction of processes without CAP_PERFMON.
 func readParanoidLevel(root host.Root) string {
 	file := host.NewFile(root.Path("proc/sys/kernel/perf_event_paranoid"))
 	defer file.Close()

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// countableGroup is the directory of the cgroup that this test runs in, in a hierarchy that has perf events.
+// countableGroup returns the directory of the cgroup of this process in a hierarchy with perf events.
 func countableGroup(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/cgroup")
@@ -58,7 +58,7 @@ func firstOnlineCPU(t *testing.T) int {
 	return cpus[0]
 }
 
-// processCPUTime is the time that this process was on CPUs.
+// processCPUTime returns the CPU time of this process.
 func processCPUTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -94,8 +94,8 @@ func spin(t *testing.T, span time.Duration) uint64 {
 	return x
 }
 
-// TestClocks counts, with the kernel's own perf events, what this process itself does: with two clocks in the place of cycles and
-// instructions, which want a CPU with counters.
+// TestClocks counts this process with the kernel's perf events: two clocks instead of cycles and instructions, which need hardware
+// counters.
 func TestClocks(t *testing.T) {
 	dir := countableGroup(t)
 	cpus, err := listOnlineCPUs("/")
@@ -132,7 +132,7 @@ func TestClocks(t *testing.T) {
 	ratio, ok := all.cyclesPerInstruction()
 	t.Logf("this process was on CPUs for %s, its cgroup for %s; the other clock says %s, their ratio is %.3f (%d)", own,
 		time.Duration(all.cycles), time.Duration(all.instructions), ratio, x&1)
-	// Others of the cgroup run as well; both clocks count them.
+	// Other processes of the cgroup are counted as well, by both clocks.
 	if all.instructions < 0.5*float64(own) || !ok || ratio < 0.5 || ratio > 2 {
 		t.Errorf("%+v for %s of this process", all, own)
 	}
@@ -147,7 +147,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestRefused: each reason for which a host cannot count is told apart.
+// TestRefused checks the reasons for which a host cannot count.
 func TestRefused(t *testing.T) {
 	dir, cpu := countableGroup(t), firstOnlineCPU(t)
 	none := events{eventType: unix.PERF_TYPE_HARDWARE, cycles: 1 << 30, instructions: 1 << 30}
@@ -177,7 +177,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestHardware counts cycles and instructions where the CPU lets it.
+// TestHardware counts cycles and instructions where the CPU has counters.
 func TestHardware(t *testing.T) {
 	dir, cpu := countableGroup(t), firstOnlineCPU(t)
 	if why := refusalReason("/", dir, cpu, clockEvents(), hardwareEvents()); why != "" {

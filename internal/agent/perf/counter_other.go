@@ -16,5 +16,5 @@ var errNotLinux = errors.New("only Linux has perf events")
 
 func openHardware(string, int) (counter, error) { return nil, errNotLinux }
 
-// UnsupportedReason says why a host cannot count cycles and instructions of pods.
+// UnsupportedReason returns why the host cannot count cycles and instructions of pods.
 func UnsupportedReason(host.Root, cgroup.Layout) string { return errNotLinux.Error() }

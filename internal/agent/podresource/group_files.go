@@ -19,19 +19,19 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// What a unit of changes is about. Each is a unit of its own, so that what the kernel refuses of one does not take back another.
+// Aspects of a group. Each has its own journal unit, so that a refused write does not undo the others.
 const (
 	aspectCPU    = "quota"
 	aspectWeight = "weight"
 	aspectMemory = "memory"
-	// aspectMemoryHigh is what a group has until its limit of memory can be set.
+	// aspectMemoryHigh limits the growth of a group until its memory limit can be set.
 	aspectMemoryHigh = "pressure"
 )
 
-// groupFiles reads and compares what groups hold.
+// groupFiles compares cgroup files with their targets.
 type groupFiles struct {
 	layout cgroup.Layout
-	// idle tells that the kernel has cpu.idle, and that it is used: on v2.
+	// idle means that cpu.idle is supported and used (v2 only).
 	idle   bool
 	reader *host.Reader
 }
@@ -40,15 +40,14 @@ func newGroupFiles(layout cgroup.Layout) groupFiles {
 	return groupFiles{layout: layout, idle: layout.Version == cgroup.V2 && layout.HasFile("cpu", cgroup.FileIdle), reader: &host.Reader{}}
 }
 
-// pendingChange is a unit that has to be written, with what was and what is to be, for people.
+// pendingChange is a unit that has to be written; from and to describe it in reports.
 type pendingChange struct {
 	aspect   string
 	changes  []act.Change
 	from, to string
 }
 
-// pendingChanges are the units of a group that hold more than is wished. What cannot be read is an error beside the others; a group that is gone
-// needs nothing.
+// pendingChanges returns the units of a group that exceed the target. Read errors are joined; a removed group needs no changes.
 func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange, error) {
 	var out []pendingChange
 	var errs []error
@@ -66,10 +65,10 @@ func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange
 	return out, errors.Join(errs...)
 }
 
-// minQuotaMicros is the least quota that the kernel takes, in microseconds.
+// minQuotaMicros is the smallest quota that the kernel accepts.
 const minQuotaMicros = 1000
 
-// pendingQuota is a limit of cpu that is above the wish, or none.
+// pendingQuota returns the CPU limit if it exceeds the target.
 func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, error) {
 	if w.limits.CPU <= 0 {
 		return pendingChange{}, nil
@@ -103,7 +102,7 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 
 func formatCores(m series.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
 
-// pendingWeight is the part of cpu in the competition with others: the weight, and below it the idle class of a whole pod.
+// pendingWeight returns the CPU weight if it differs, or the idle class for a whole pod.
 func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, error) {
 	if w.weight <= 0 {
 		return pendingChange{}, nil
@@ -117,7 +116,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 		if err != nil || now == "1" {
 			return pendingChange{}, err
 		}
-		// The weight goes first: an idle group takes none, and the unit has to know it to put it back.
+		// The weight comes first: an idle group accepts none, and the unit must restore it.
 		return pendingChange{aspect: aspectWeight, from: "weight", to: "idle", changes: []act.Change{
 			{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
 		}}, nil
@@ -129,7 +128,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 	return pendingChange{aspect: aspectWeight, from: now, to: value, changes: []act.Change{{Group: group, File: file, Value: value}}}, nil
 }
 
-// formatShares are the shares that a kubelet gives a request of as much, formatWeight those as a weight of v2 (the formula of KEP-2254).
+// formatShares and formatWeight return the cpu.shares and cpu.weight that a kubelet sets for the same request (formula of KEP-2254).
 func formatShares(m series.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
 
 func computeShares(m series.MilliCPU) int64 {
@@ -141,8 +140,8 @@ func formatWeight(m series.MilliCPU) string {
 	return strconv.FormatInt(1+(computeShares(m)-2)*9999/262142, 10)
 }
 
-// pendingMemory is a limit of memory that is above the wish, or none. A group that holds more already would be killed for it on v2: there it is
-// first pressed by memory.high, and limited when it holds less. On v1 the kernel refuses until it can take the rest.
+// pendingMemory returns the memory limit if it exceeds the target. On v2 a group that uses more would be OOM-killed; it gets memory.high
+// first and the limit once it uses less. On v1 the kernel refuses the limit until it can reclaim the rest.
 func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, error) {
 	if w.limits.Memory <= 0 {
 		return pendingChange{}, nil
@@ -180,7 +179,7 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 	}, nil
 }
 
-// isMemoryLimited tells that a limit of memory is in force, so that pressure is needed no more.
+// isMemoryLimited reports whether the memory limit is in force, so that memory.high is not needed any more.
 func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 	if w.limits.Memory <= 0 || g.layout.Version != cgroup.V2 {
 		return false
@@ -189,7 +188,7 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 	return err == nil && now <= w.limits.Memory
 }
 
-// readMemoryUse is the memory that a group holds.
+// readMemoryUse returns the memory use of a group.
 func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
 	if err != nil {
@@ -203,17 +202,17 @@ func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	return parseBytes(text, current)
 }
 
-// noLimit is more than any limit.
+// noLimit is above any limit.
 const noLimit = series.Bytes(math.MaxInt64)
 
 func formatMiB(b series.Bytes) string {
 	if b >= 1<<60 {
-		return "none" // v1 has a number for it, which depends on the page
+		return "none" // v1 shows a page-size dependent maximum
 	}
 	return fmt.Sprintf("%d MiB", int64(b)>>20)
 }
 
-// readBytes is the amount that a setting holds.
+// readBytes reads a setting in bytes.
 func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
 	text, err := g.readSetting(group, file)
 	if err != nil {
@@ -233,7 +232,7 @@ func parseBytes(text, file string) (series.Bytes, error) {
 	return series.Bytes(n), nil
 }
 
-// readSetting is what a setting of a group holds.
+// readSetting reads a setting of a group.
 func (g groupFiles) readSetting(group, file string) (string, error) {
 	path, err := g.layout.SettingFile(group, file)
 	if err != nil {

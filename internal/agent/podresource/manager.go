@@ -23,52 +23,52 @@ import (
 )
 
 const (
-	// reconcileInterval is the time between two comparisons; a container that starts runs without limits for that long.
+	// reconcileInterval is the interval of comparisons; a new container runs without limits for that long.
 	reconcileInterval = 5 * time.Second
-	// reconcilesPerCleanup is how many of them there are for one look at what the journal still has of pods that are gone.
+	// reconcilesPerCleanup is the number of reconciliations per cleanup of removed pods.
 	reconcilesPerCleanup = 12
-	// kind is that of the journal's units.
+	// kind is the prefix of the journal's unit keys.
 	kind = "pod-resource"
-	// podName stands for the pod's own group where a container's name would.
+	// podName stands for the pod's own group in reports.
 	podName = "(pod)"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	// View has the pods of the node, Latest where their groups are.
+	// View returns the pods of the node, Latest the paths of their groups.
 	View   cluster.Source
 	Latest *observe.Latest
 	Layout cgroup.Layout
-	// Journal is nil where nothing is carried out; then the manager says what it would write. Memory is the one for limits of memory, which
-	// rules that take memory change as well: a kernel reclaims while such a limit is written to, and others must not wait for that.
+	// Journal is nil in a dry run. MemoryJournal holds memory limits: the kernel reclaims while such a limit is written, which must not
+	// delay other writes.
 	Journal, MemoryJournal *act.Journal
 	Clock                  clock.WithTicker
 	Log                    logr.Logger
 	Beat                   func(step string)
-	// Report tells of what was done.
+	// Report receives each change.
 	Report func(report.Action)
 }
 
-// Manager keeps the limits of pods on elastic resources. Its metrics are for one registry.
+// Manager enforces the limits of pods on elastic resources. Its metrics belong in one registry.
 type Manager struct {
 	Config
 
 	groups     groupFiles
 	reconciles int
-	// reported is what was last said by unit: an error, or what would be written.
+	// reported holds the last error or dry-run change by unit.
 	reported map[string]string
 	counts   counts
 }
 
-// New returns a manager that has compared nothing yet.
+// New returns a Manager.
 func New(c Config) *Manager {
 	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, counts: newCounts()}
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's manager interface.
 func (m *Manager) Name() string { return kind }
 
-// Run compares until ctx ends. Who has opened the journals puts back then what they hold.
+// Run reconciles until ctx ends. The owner of the journals restores the limits afterwards.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.Clock.NewTicker(reconcileInterval)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// journalFor is the one that has an aspect.
+// journalFor returns the journal of an aspect.
 func (m *Manager) journalFor(aspect string) *act.Journal {
 	if aspect == aspectMemory || aspect == aspectMemoryHigh {
 		return m.MemoryJournal
@@ -91,7 +91,7 @@ func (m *Manager) journalFor(aspect string) *act.Journal {
 	return m.Journal
 }
 
-// reconcile brings every group in line, each on its own: a container that waits, or a kernel that refuses, holds up no other.
+// reconcile updates every group independently: waiting containers and refused writes do not delay others.
 func (m *Manager) reconcile() {
 	snapshot, state := m.Latest.Load(), m.View.State()
 	if snapshot == nil || !state.KnowsPods {
@@ -122,7 +122,7 @@ func (m *Manager) reconcile() {
 	}
 }
 
-// reconcilePod brings the groups of a pod in line: the containers' first, since on v1 a pod may not have less than one of them.
+// reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs.
 func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) {
 	ref := qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 	above := ""
@@ -145,23 +145,23 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 	}
 }
 
-// unit names what is changed.
+// unit identifies a changed group.
 type unit struct {
 	pod       qos.PodRef
 	container string
-	owner     string // the container's id, or the pod's UID
+	owner     string // container ID or pod UID
 }
 
 func (u unit) key(aspect string) string { return kind + "/" + u.owner + "/" + aspect }
 
-// markSeen notes all keys that the unit may have.
+// markSeen marks all keys of the unit.
 func (u unit) markSeen(seen map[string]bool) {
 	for _, aspect := range []string{aspectCPU, aspectWeight, aspectMemory, aspectMemoryHigh} {
 		seen[u.key(aspect)] = true
 	}
 }
 
-// reconcileGroup brings one group in line.
+// reconcileGroup updates one group.
 func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 	needs, err := m.groups.pendingChanges(group, w)
 	if err != nil {
@@ -198,7 +198,7 @@ func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) rep
 	}
 }
 
-// reportFailure tells of an error once.
+// reportFailure reports an error once.
 func (m *Manager) reportFailure(u unit, aspect string, err error) {
 	m.counts.failed(aspect)
 	key := u.key(aspect)
@@ -209,7 +209,7 @@ func (m *Manager) reportFailure(u unit, aspect string, err error) {
 	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "asks for elastic resources: " + aspect, Error: err.Error()})
 }
 
-// undoRemoved puts back what the journal holds of pods that are gone, and of such as an agent before this one has changed.
+// undoRemoved restores units of removed pods, including those of a previous agent.
 func (m *Manager) undoRemoved(seen map[string]bool) {
 	if m.Journal == nil {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are for metrics; waiting and limited are of the reconcile that goes on.
+// counts holds the counts of the current reconciliation and the metrics.
 type counts struct {
 	waiting, limited int
 
 	metrics *metrics
 }
 
-// metrics is what scrapes read.
+// metrics holds the values of the last reconciliation.
 type metrics struct {
 	mu               sync.Mutex
 	waiting, limited int

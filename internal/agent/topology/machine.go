@@ -16,38 +16,38 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxZoneID is the highest number of a NUMA node that Linux gives (CONFIG_NODES_SHIFT is at most 10).
+// maxZoneID is the largest NUMA node number in Linux (CONFIG_NODES_SHIFT is at most 10).
 const maxZoneID = 1023
 
-// maxPageSizes bounds the kinds of huge pages of a zone; the architectures of today have at most four.
+// maxPageSizes limits the huge page sizes of a zone; current architectures have at most four.
 const maxPageSizes = 16
 
-// Machine is what /sys says of CPUs and memory. It is never changed.
+// Machine holds the CPUs and memory according to /sys. It is immutable.
 type Machine struct {
-	// Zones are by number, which may have gaps.
+	// Zones are ordered by number, which may have gaps.
 	Zones []Zone
-	// Problems are what could not be read, and what is taken for granted in its place.
+	// Problems lists unreadable files and the assumptions made instead.
 	Problems []string
 
 	coreByCPU map[int]int // the lowest CPU of each CPU's physical core
 }
 
-// Zone is a NUMA node. One with memory alone has no CPUs.
+// Zone is a NUMA node. A memory-only node has no CPUs.
 type Zone struct {
 	ID int
-	// CPUs are those online.
+	// CPUs are the online CPUs.
 	CPUs   numa.CPUSet
 	Memory series.Bytes
-	// HugePages is the memory set aside for huge pages, by their size.
+	// HugePages is the memory reserved for huge pages, by page size.
 	HugePages map[series.Bytes]series.Bytes
-	// Distances are by the other's ID, 10 for the zone itself; nil where they are not known.
+	// Distances maps zone IDs to distances, 10 for the zone itself; nil if unknown.
 	Distances map[int]int
 }
 
-// Name is the zone's name in the cluster.
+// Name returns the zone's name in NodeResourceTopologies.
 func (z *Zone) Name() string { return topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID) }
 
-// CPUs are those of all zones.
+// CPUs returns the CPUs of all zones.
 func (m *Machine) CPUs() (all numa.CPUSet) {
 	for i := range m.Zones {
 		all = all.Union(m.Zones[i].CPUs)
@@ -55,7 +55,7 @@ func (m *Machine) CPUs() (all numa.CPUSet) {
 	return all
 }
 
-// Cores is the number of physical cores of a set of CPUs.
+// Cores returns the number of physical cores of a set of CPUs.
 func (m *Machine) Cores(cpus numa.CPUSet) int {
 	cores := map[int]bool{}
 	for c := range cpus.All() {
@@ -64,7 +64,7 @@ func (m *Machine) Cores(cpus numa.CPUSet) int {
 	return len(cores)
 }
 
-// Layout is which of the CPUs in within belongs to which core and zone.
+// Layout returns the cores and zones of the CPUs in within.
 func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 	var threads []numa.Thread
 	for i := range m.Zones {
@@ -79,8 +79,8 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 	return l, nil
 }
 
-// ReadMachine reads a machine's CPUs and zones. What cannot be read is a problem and has a written policy: no zones are one zone, no cores
-// are a core for each CPU. Only where no CPU is known there is an error.
+// ReadMachine reads the machine's CPUs and zones. Unreadable parts are reported as problems: without zones the machine is one zone,
+// without cores each CPU is a core. It returns an error only if no CPU is known.
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{}
@@ -131,7 +131,7 @@ func (s *sysfsReader) problemf(format string, args ...any) {
 	}
 }
 
-// read returns a file's content; it is valid until the next.
+// read returns the content of a file, valid until the next call.
 func (s *sysfsReader) read(parts ...string) ([]byte, error) {
 	f := host.NewFile(s.root.Path(parts...))
 	defer f.Close()
@@ -142,7 +142,7 @@ func (s *sysfsReader) read(parts ...string) ([]byte, error) {
 	return content, nil
 }
 
-// readCPUs reads a list of CPUs.
+// readCPUs reads a CPU list.
 func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
 	set, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
 	return set, nil
 }
 
-// listZones are the numbers of the NUMA nodes, ascending.
+// listZones returns the NUMA node numbers in ascending order.
 func (s *sysfsReader) listZones() []int {
 	var ids []int
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system/node"), func(name []byte) {
@@ -171,7 +171,7 @@ func (s *sysfsReader) listZones() []int {
 	return ids
 }
 
-// readZone reads a zone but for its distances.
+// readZone reads a zone without its distances.
 func (s *sysfsReader) readZone(id int) Zone {
 	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
 	var err error
@@ -196,7 +196,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 	return z
 }
 
-// readHugePages reads hugepages-2048kB/nr_hugepages and so on.
+// readHugePages reads the files hugepages-<size>kB/nr_hugepages.
 func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	var sizes []uint64
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
@@ -207,7 +207,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 		}
 	})
 	if err != nil {
-		return nil // A kernel without huge pages, or a zone without memory.
+		return nil // a kernel without huge pages or a zone without memory
 	}
 	slices.Sort(sizes)
 	var out map[series.Bytes]series.Bytes
@@ -234,7 +234,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	return out
 }
 
-// singleZone is the one zone of a machine whose kernel knows none.
+// singleZone returns the whole machine as one zone, for kernels without NUMA.
 func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
 	s.problemf("/sys/devices/system/node has no zones: the machine counts as one")
@@ -250,7 +250,7 @@ func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	return z
 }
 
-// readDistances reads each zone's line of distances, which are in the order of the zones.
+// readDistances reads the distances of each zone, which are in the order of the zones.
 func (s *sysfsReader) readDistances(zones []Zone) {
 	for i := range zones {
 		content, err := s.read("sys/devices/system", fmt.Sprintf("node/node%d/distance", zones[i].ID))
@@ -279,8 +279,8 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 	}
 }
 
-// readCores finds the physical core of each CPU: the threads that share one are siblings. One core for two zones cannot be; the siblings in
-// the CPU's own zone count.
+// readCores returns the physical core of each CPU, identified by sibling threads. A core cannot span zones; siblings in other zones are
+// ignored.
 func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	core := map[int]int{}
 	unknown, first := 0, error(nil)
@@ -313,7 +313,7 @@ func (s *sysfsReader) readSiblings(cpu int) (numa.CPUSet, error) {
 	dir := fmt.Sprintf("cpu/cpu%d/topology/", cpu)
 	set, err := s.readCPUs(dir + "core_cpus_list")
 	if errors.Is(err, host.ErrGone) {
-		set, err = s.readCPUs(dir + "thread_siblings_list") // its name before Linux 5.3
+		set, err = s.readCPUs(dir + "thread_siblings_list") // name before Linux 5.3
 	}
 	if errors.Is(err, host.ErrGone) {
 		err = fmt.Errorf("there is neither core_cpus_list nor thread_siblings_list in /sys/devices/system/%s", dir)

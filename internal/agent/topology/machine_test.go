@@ -16,12 +16,12 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// twoZoneFiles is a machine with zones 0 and 2, of four cores each, of which one of zone 2 is offline with a thread of another; siblings are 8
-// apart. Zone 2 has huge pages.
+// twoZoneFiles describes a machine with the zones 0 and 2 of four cores each. One core of zone 2 is offline, and one thread of another
+// core; siblings are 8 apart. Zone 2 has huge pages.
 func twoZoneFiles() map[string]string {
 	files := map[string]string{
 		"sys/devices/system/cpu/online":                                            "0-10,12-14\n",
-		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, and an old kernel lists it
+		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, but listed by old kernels
 		"sys/devices/system/node/node0/distance":                                   "10 21\n",
 		"sys/devices/system/node/node0/meminfo":                                    "Node 0 MemTotal:       16777216 kB\nNode 0 MemFree:        1024 kB\n",
 		"sys/devices/system/node/node2/cpulist":                                    "4-7,12-14\n",
@@ -32,7 +32,7 @@ func twoZoneFiles() map[string]string {
 		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages":  "3\n",
 		"sys/devices/system/node/possible":                                         "0-3\n",
 		"sys/devices/system/node/power/unrelated":                                  "\n",
-		"sys/devices/system/node/node02/cpulist":                                   "0\n", // not a name of the kernel's
+		"sys/devices/system/node/node02/cpulist":                                   "0\n", // not a kernel name
 		"sys/devices/system/cpu/cpufreq/unrelated":                                 "\n",
 		"proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n",
 		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something": "\n",
@@ -91,7 +91,7 @@ func TestReadMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 3 and 7 have lost their siblings, so that they are cores of one thread.
+	// 3 and 7 have no siblings, so that they are single-threaded cores.
 	for n, want := range map[int]string{2: "0,8", 3: "0,3,8", 6: "0-2,8-10"} {
 		if got, ok := layout.Take(a.CPUs, n); !ok || got.String() != want {
 			t.Errorf("%d CPUs: %s, want %s", n, got, want)
@@ -102,7 +102,7 @@ func TestReadMachine(t *testing.T) {
 	}
 }
 
-// TestOddMachines: what is missing or broken is told, and has a policy.
+// TestOddMachines checks the problems and assumptions for missing and invalid files.
 func TestOddMachines(t *testing.T) {
 	const node = "sys/devices/system/node/"
 	for name, test := range map[string]struct {
@@ -177,7 +177,7 @@ func TestRecordedMachines(t *testing.T) {
 	}
 }
 
-// TestLayoutWithin: pods may run on fewer CPUs than there are.
+// TestLayoutWithin checks a layout of a part of the CPUs.
 func TestLayoutWithin(t *testing.T) {
 	m := readTestMachine(t, twoZoneFiles())
 	layout, err := m.Layout(numa.NewCPUSet(0, 8, 4, 99))

@@ -24,16 +24,15 @@ import (
 )
 
 var (
-	// errNoDefinition tells that the CustomResourceDefinition is not installed.
+	// errNoDefinition reports that the CustomResourceDefinition is not installed.
 	errNoDefinition = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
-	// errOtherOwner tells of an object that belongs to somebody else.
+	// errOtherOwner reports an object with another controller.
 	errOtherOwner = errors.New("belongs to another owner and is left alone")
 )
 
-// fieldManager is who writes the object.
 const fieldManager = "crane-agent"
 
-// operation is what was done, or would be, to bring the object about.
+// operation is the request that was made, or in a dry run would be.
 type operation string
 
 const (
@@ -42,10 +41,10 @@ const (
 	operationPatch  operation = "patch"
 )
 
-// topologyObject is the NodeResourceTopology of a node in the API server.
+// topologyObject reads and writes the NodeResourceTopology of a node.
 type topologyObject struct {
 	client dynamic.Interface
-	// dryRun reads and changes nothing.
+	// dryRun disables writes.
 	dryRun bool
 }
 
@@ -53,8 +52,8 @@ func (o *topologyObject) resource() dynamic.NamespaceableResourceInterface {
 	return o.client.Resource(topologyv1alpha1.GroupVersion.WithResource("noderesourcetopologies"))
 }
 
-// sync brings the object of a node to what is wanted, and says what that took. It changes only what differs in meaning, and leaves
-// attributes alone that are not its own.
+// sync creates or patches the object and returns the operation. It changes only semantic differences and leaves attributes of other
+// clients alone.
 func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (operation, error) {
 	there, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -77,12 +76,12 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 	return operationPatch, o.patch(ctx, now, next)
 }
 
-// mergeObject is an object with what is wanted in it.
+// mergeObject returns the object with the wanted fields.
 func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
 	next := now.DeepCopy()
 	next.OwnerReferences = ownerReferences(now.OwnerReferences, node)
 	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
-	// An empty list is not written, so that nil is what comes back.
+	// Empty lists are omitted, so that they come back as nil.
 	next.Reserved = want.Reserved
 	delete(next.Attributes, topologyv1alpha1.AttributeReservedSystemCPUs)
 	if len(want.Attributes) > 0 && next.Attributes == nil {
@@ -92,10 +91,10 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 	return next
 }
 
-// ownerReferences are those there are, with the node as the controller in place of one of the same name that is gone.
+// ownerReferences adds the node as controller and replaces a previous Node of the same name.
 func ownerReferences(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
 	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
-	own.BlockOwnerDeletion = nil // It would take a right to a node's finalizers.
+	own.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
 	out := []metav1.OwnerReference{own}
 	for _, r := range there {
 		if r.Kind != "Node" || r.Name != node.Name {
@@ -126,7 +125,7 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 	return nil
 }
 
-// patch sends what differs, on condition that the object has not changed meanwhile.
+// patch sends the difference, on condition that the object is unchanged.
 func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
 	before, err := json.Marshal(now)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestSummarize(t *testing.T) {
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
 	root := writeHost(t, files)
-	seen := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once has it without an API server
+	seen := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once without an API server
 	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 14336 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
 	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0,8" || seen.KubeletSource != "/var/lib/kubelet/config.yaml" || len(seen.Problems) > 0 {
 		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
@@ -35,7 +35,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestSummarizeQueriesKubelet: where the API server is known the kubelet itself is asked, and where it does not answer that is said and its file is read.
+// TestSummarizeQueriesKubelet checks that the kubelet is queried, and that its file and the reason are reported if it does not answer.
 func TestSummarizeQueriesKubelet(t *testing.T) {
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
