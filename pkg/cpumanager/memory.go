@@ -11,9 +11,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// BindMemory says from which zones' memory alone each container may take: from those of its CPUs. A container that is bound to zones is killed when
-// they are full, however much others have. So only containers with a limit are bound, and only while the limits of all that are bound to a
-// zone fit into it; a limit counts in the zones in proportion to the CPUs. why has the reason for the others that hold something.
+// BindMemory returns the memory zones of containers: those of their CPUs. A container bound to zones is OOM-killed when these are full,
+// even if others have free memory. Therefore only containers with a memory limit are bound, and only while the limits of all bound
+// containers fit into the zone; a limit is divided among zones in proportion to the CPUs. why holds the reason for assigned containers
+// that are not bound.
 func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
 	zones, why = map[ID][]string{}, map[ID]string{}
 	limits := map[ID]series.Bytes{}
@@ -41,7 +42,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 	return zones, why
 }
 
-// reserveMemory takes a limit from what is left of zones, or says why not.
+// reserveMemory subtracts a limit from what is left of the zones, or returns why it cannot.
 func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {

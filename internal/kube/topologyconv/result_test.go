@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestResultFormat pins the annotation byte for byte: agents of gocrane read it.
+// TestResultFormat checks the annotation byte for byte, since gocrane's agents read it.
 func TestResultFormat(t *testing.T) {
 	p := numa.Placement{
 		{Zone: "node0", Resources: numa.Resources{numa.CPU: 4 * numa.Core}},
@@ -61,7 +61,7 @@ func FuzzDecodeResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is accepted can be held, and written again.
+		// Accepted placements can be placed and encoded again.
 		var n numa.Node
 		if err := n.Place("pod", p); err != nil {
 			t.Fatalf("%q: %v", in, err)
