@@ -269,9 +269,9 @@ func Validate(holdings []Assignment) error {
 	for i, h := range holdings {
 		switch {
 		case h.Pod == "" || h.Container == "":
-			return fmt.Errorf("holding %d names no container", i)
+			return fmt.Errorf("assignment %d names no container", i)
 		case seen[h.ID]:
-			return fmt.Errorf("container %s stands twice", h.ID)
+			return fmt.Errorf("container %s is listed twice", h.ID)
 		case h.Policy != "" && h.Policy != numa.PolicyExclusive && h.Policy != numa.PolicyImmovable && h.Policy != numa.PolicyNUMA:
 			return fmt.Errorf("container %s has policy %q", h.ID, h.Policy)
 		}

@@ -88,7 +88,7 @@ func TestAssign(t *testing.T) {
 func TestSharedNeverEmpty(t *testing.T) {
 	m := newMachine(t, 1, 2) // CPUs 0 to 3, none reserved
 	all := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
-	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "left to share") {
+	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "none to share") {
 		t.Errorf("%s: %+v", formatPlan(&plan), plan.Refused)
 	}
 	parts := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
@@ -173,7 +173,7 @@ func TestDivide(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", name, got, err, test.want)
 		}
 	}
-	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, its containers ask for 2") {
+	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, but its containers request 2") {
 		t.Errorf("too much: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 	for want, list := range map[string][]Assignment{
-		"stands twice":       {good, good},
+		"is listed twice":    {good, good},
 		"names no container": {{ID: ID{"", "a"}}},
 		"has policy":         {{ID: ID{"p", "a"}, Policy: numa.PolicyNone}},
 		"has -1 CPUs":        {{ID: ID{"p", "a"}, Zones: map[string]int{"node0": -1}}},

@@ -25,7 +25,7 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 		wanted += max(0, n)
 	}
 	if wanted > all {
-		return nil, fmt.Errorf("the zones that the pod was given have %d CPUs, its containers ask for %d", all, wanted)
+		return nil, fmt.Errorf("the pod's zones have %d CPUs, but its containers request %d", all, wanted)
 	}
 	out, missing := make([]map[string]int, len(wants)), slices.Clone(wants)
 	give := func(i int, zone string, n int) {

@@ -25,7 +25,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 	}
 	left := maps.Clone(m.Memory)
 	for _, h := range plan.Assignments {
-		reason := "the kubelet binds containers to zones of memory itself"
+		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
 			reason = reserveMemory(left, h.Zones, limits[h.ID])
 		}
@@ -46,10 +46,10 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {
-		return "it has CPUs of no zone"
+		return "it has no CPUs in any zone"
 	}
 	if limit <= 0 {
-		return "it has no limit of memory"
+		return "it has no limit on memory"
 	}
 	needs := map[string]series.Bytes{}
 	for zone, n := range zones {
@@ -62,7 +62,7 @@ func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit ser
 	}
 	for _, zone := range slices.Sorted(maps.Keys(needs)) {
 		if needs[zone] > left[zone] {
-			return fmt.Sprintf("zone %s has %d MiB left to be bound to, it may take %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
+			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
 		}
 	}
 	for zone, n := range needs {

@@ -44,7 +44,7 @@ func (e amountError) Error() string { return string(e) }
 
 func parseAmount(v float64) (int64, error) {
 	if !(v >= 0 && v < maxAmount) {
-		return 0, amountError("are no amount")
+		return 0, amountError("are out of range")
 	}
 	return roundUp(v), nil
 }
@@ -77,7 +77,7 @@ func ParseReserve(text string) (series.Ratio, error) {
 	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))
 	percent, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(percent >= 0 && percent <= 100) {
-		return 0, fmt.Errorf("%.40q is no percentage from 0%% to 100%%", text)
+		return 0, fmt.Errorf("%.40q is not a percentage from 0%% to 100%%", text)
 	}
 	return series.Ratio(percent / 100), nil
 }

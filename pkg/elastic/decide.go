@@ -64,7 +64,7 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	r := Result[T]{Terms: t, At: in.At}
 	now := s.advanceTime(&in, &p)
 	if !in.PodsKnown {
-		r.Problem = joinProblems(r.Problem, "the pods of the node are not known")
+		r.Problem = joinProblems(r.Problem, "the pods of the node are unknown")
 		s.resetOffers()
 		r.Phase, r.Advertise, r.NeedsWrite = Holding, now, differsFromNode(&in, now)
 		return r

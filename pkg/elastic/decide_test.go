@@ -213,10 +213,10 @@ func TestUnknown(t *testing.T) {
 		"no use":            {func(n *fixture) { n.in.Use = Use[series.MilliCPU]{Reason: "no /proc/stat"} }, "no /proc/stat", 13000},
 		"stale use":         {func(n *fixture) { n.in.Use.At = n.in.At.Add(-61 * time.Second) }, "ago", 13000},
 		"use of tomorrow":   {func(n *fixture) { n.in.Use.At = n.in.At.Add(24 * time.Hour) }, "ahead of the clock", 13000},
-		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "no amount", 13000},
-		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "no amount", 13000},
-		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "what the node has", 13000},
-		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "what the node has", 13000},
+		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "out of range", 13000},
+		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "out of range", 13000},
+		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "allocatable is unknown", 13000},
+		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "allocatable is unknown", 13000},
 		"reserve NaN":       {func(n *fixture) { n.in.Reserve = series.Ratio(math.NaN()) }, "reserve", 13000},
 		"reserve below 0":   {func(n *fixture) { n.in.Reserve = -0.1 }, "reserve", 13000},
 		"reserve above 1":   {func(n *fixture) { n.in.Reserve = 1.1 }, "reserve", 13000},
@@ -226,7 +226,7 @@ func TestUnknown(t *testing.T) {
 			n.in.Forecast = newForecast(1000)
 			n.in.Forecast.Until = n.in.At
 		}, "ended", 13000},
-		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "no amount", 13000},
+		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "out of range", 13000},
 		"no use, and a higher forecast": {func(n *fixture) { n.in.Use, n.in.Forecast = Use[series.MilliCPU]{}, newForecast(10000) }, "use", 6000},
 		"no forecast, and more use": {func(n *fixture) {
 			n.in.Forecast, n.in.Use.Total = Forecast[series.MilliCPU]{Requested: true}, 8000
@@ -340,7 +340,7 @@ func TestResume(t *testing.T) {
 			n.state.Resume(c.was, start.Add(c.ended), n.policy)
 			n.in.Use.At = time.Time{}
 			if r := n.decide(); r.Advertise != 2000 {
-				t.Errorf("advertises %d though the use is not known", r.Advertise)
+				t.Errorf("advertises %d though the use is unknown", r.Advertise)
 			}
 			n.in.Use.At = n.in.At
 			if r := n.decide(); r.Advertise != c.want {

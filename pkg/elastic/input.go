@@ -62,15 +62,15 @@ func (u Use[T]) need() T { return max(u.Total-max(u.Elastic, 0), 0) + max(u.Excl
 func (u Use[T]) problemAt(now time.Time, maxAge time.Duration) string {
 	switch {
 	case u.At.IsZero() && u.Reason != "":
-		return "use is not known: " + u.Reason
+		return "use is unknown: " + u.Reason
 	case u.At.IsZero():
-		return "use is not known"
+		return "use is unknown"
 	case now.Sub(u.At) > maxAge:
 		return fmt.Sprintf("use was measured %s ago", now.Sub(u.At).Truncate(time.Second))
 	case u.At.Sub(now) > clockTolerance:
 		return fmt.Sprintf("use was measured %s ahead of the clock", u.At.Sub(now).Truncate(time.Second))
 	case u.Total < 0 || u.Total > maxAmount || u.Exclusive > maxAmount:
-		return fmt.Sprintf("use of %d is no amount", u.Total)
+		return fmt.Sprintf("use of %d is out of range", u.Total)
 	}
 	return ""
 }
@@ -85,7 +85,7 @@ func (f Forecast[T]) problemAt(now time.Time) string {
 	case !f.OK:
 		return "no forecast"
 	case f.Peak < 0 || f.Peak > maxAmount:
-		return fmt.Sprintf("no forecast: %d is no amount", f.Peak)
+		return fmt.Sprintf("no forecast: %d is out of range", f.Peak)
 	case !f.Until.After(now):
 		return "no forecast: it ended at " + f.Until.UTC().Format(time.RFC3339)
 	}

@@ -53,11 +53,11 @@ func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded boo
 	useOK, forecastOK := note(in.Use.problemAt(in.At, p.MaxAge)), note(in.Forecast.problemAt(in.At)) && in.Forecast.Requested
 	nodeOK := in.Allocatable > 0 && in.Allocatable < maxAmount
 	if !nodeOK {
-		note("what the node has for pods is not known")
+		note("allocatable is unknown")
 	}
 	reserveOK := in.Reserve >= 0 && in.Reserve <= 1 && in.ReserveProblem == ""
 	if !reserveOK {
-		note("the reserve is not known" + formatReason(in.ReserveProblem))
+		note("the reserve is unknown" + formatReason(in.ReserveProblem))
 	}
 	t.Problem = strings.Join(problems, "; ")
 	if useOK {

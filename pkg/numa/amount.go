@@ -74,7 +74,7 @@ func (r Resources) validate() error {
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s is %d, want 0 to %d", bad, r[bad], MaxAmount)
+	return fmt.Errorf("%s is %d, allowed are 0 to %d", bad, r[bad], MaxAmount)
 }
 
 // Usable returns what pods can use of a zone: allocatable, or capacity for resources that allocatable lacks; never more than capacity,

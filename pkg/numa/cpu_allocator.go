@@ -62,7 +62,7 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 		return h, nil
 	case PolicyNUMA, PolicyExclusive, PolicyImmovable:
 	default:
-		return h, fmt.Errorf("policy %q, want %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
+		return h, fmt.Errorf("policy %q is not %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(counts)) {
 		n, room, spare := counts[zone], l.unallocated(zone), l.Available(zone)
@@ -71,7 +71,7 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 			lost = had.Intersection(l.layout.zones[zone]).Intersection(l.reserved).Difference(l.pinned())
 		}
 		if n < 0 || n > spare+lost.Len() {
-			return h, fmt.Errorf("%d CPUs of zone %q for %s, of which %d are left", n, zone, owner, spare)
+			return h, fmt.Errorf("%d CPUs of zone %q requested for %s, %d are available", n, zone, owner, spare)
 		}
 		if policy == PolicyNUMA {
 			continue
@@ -84,7 +84,7 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 		h.counts = maps.Clone(counts)
 	}
 	if policy == PolicyExclusive && l.Shared().Difference(h.cpus) == (CPUSet{}) {
-		return h, fmt.Errorf("%d CPUs for %s are all that is left to share", h.cpus.Len(), owner)
+		return h, fmt.Errorf("%d CPUs for %s would leave none to share", h.cpus.Len(), owner)
 	}
 	return h, nil
 }
@@ -109,16 +109,16 @@ func (l *CPUAllocator) Available(zone string) int {
 // returns an error for unknown or pinned CPUs, and if no shared CPU would be left.
 func (l *CPUAllocator) Restore(owner string, policy Policy, cpus CPUSet) error {
 	if policy != PolicyExclusive && policy != PolicyImmovable {
-		return fmt.Errorf("%s: CPUs of its own with policy %q", owner, policy)
+		return fmt.Errorf("%s: policy %q has no CPUs of its own", owner, policy)
 	}
 	if bad := cpus.Difference(l.layout.all.Difference(l.pinned())); bad.Len() > 0 {
-		return fmt.Errorf("%s: the CPUs %s are another's or not there", owner, bad)
+		return fmt.Errorf("%s: CPUs %s are unknown or belong to another owner", owner, bad)
 	}
 	if _, ok := l.allocations[owner]; ok {
-		return fmt.Errorf("%s holds CPUs already", owner)
+		return fmt.Errorf("%s already has CPUs", owner)
 	}
 	if policy == PolicyExclusive && l.Shared().Difference(cpus) == (CPUSet{}) {
-		return fmt.Errorf("%s: the CPUs %s are all that is left to share", owner, cpus)
+		return fmt.Errorf("%s: CPUs %s would leave none to share", owner, cpus)
 	}
 	l.allocations[owner] = allocation{policy: policy, cpus: cpus}
 	return nil

@@ -143,7 +143,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 			}
 		}
 		if to < from {
-			return CPUSet{}, fmt.Errorf("CPU list: %q goes down", part)
+			return CPUSet{}, fmt.Errorf("CPU list: %q is descending", part)
 		}
 		for c := from; c <= to; c++ {
 			words[c/64] |= 1 << (c % 64)
@@ -155,10 +155,10 @@ func ParseCPUSet(list string) (CPUSet, error) {
 func parseCPU(s string) (int, error) {
 	c, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no CPU number", s)
+		return 0, fmt.Errorf("%q is not a CPU number", s)
 	}
 	if c > MaxCPU {
-		return 0, fmt.Errorf("CPU %d, want at most %d", c, MaxCPU)
+		return 0, fmt.Errorf("CPU %d is not at most %d", c, MaxCPU)
 	}
 	return int(c), nil
 }

@@ -21,8 +21,8 @@ func TestParseCPUSet(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"8192": "at most 8191", "3-1": "goes down", "1,,2": "no CPU number", "-1": "no CPU number", "1-": "no CPU number",
-		"0x3": "no CPU number", "1-2-3": "no CPU number", "99999999999999999999": "no CPU number", "0-4294967295": "at most",
+		"8192": "at most 8191", "3-1": "is descending", "1,,2": "not a CPU number", "-1": "not a CPU number", "1-": "not a CPU number",
+		"0x3": "not a CPU number", "1-2-3": "not a CPU number", "99999999999999999999": "not a CPU number", "0-4294967295": "at most",
 	} {
 		if _, err := ParseCPUSet(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", in, err, want)

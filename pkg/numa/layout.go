@@ -31,7 +31,7 @@ func NewLayout(threads []Thread) (*Layout, error) {
 	all := make([]int, 0, len(threads))
 	for _, t := range threads {
 		if _, twice := l.threads[t.CPU]; twice || t.CPU < 0 || t.CPU > MaxCPU || t.Zone == "" {
-			return nil, fmt.Errorf("CPU %d (core %d, zone %q): stands twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
+			return nil, fmt.Errorf("CPU %d (core %d, zone %q): is listed twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
 		}
 		if z, known := zone[t.Core]; known && z != t.Zone {
 			return nil, fmt.Errorf("core %d is in the zones %q and %q", t.Core, z, t.Zone)

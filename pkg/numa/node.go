@@ -44,14 +44,14 @@ type Placement []Share
 // Validate returns an error for shares without a zone, duplicate zones and amounts out of range.
 func (p Placement) Validate() error {
 	if len(p) > MaxZones {
-		return fmt.Errorf("%d zones, want at most %d", len(p), MaxZones)
+		return fmt.Errorf("%d zones, at most %d are allowed", len(p), MaxZones)
 	}
 	for i, s := range p {
 		if s.Zone == "" {
 			return fmt.Errorf("share %d names no zone", i)
 		}
 		if slices.ContainsFunc(p[:i], func(o Share) bool { return o.Zone == s.Zone }) {
-			return fmt.Errorf("zone %q stands twice", s.Zone)
+			return fmt.Errorf("zone %q is listed twice", s.Zone)
 		}
 		if err := s.Resources.validate(); err != nil {
 			return fmt.Errorf("zone %q: %w", s.Zone, err)
@@ -111,7 +111,7 @@ func (n *Node) SetZones(zones []Zone) error {
 
 func validateZones(zones []Zone) error {
 	if len(zones) > MaxZones {
-		return fmt.Errorf("%d zones, want at most %d", len(zones), MaxZones)
+		return fmt.Errorf("%d zones, at most %d are allowed", len(zones), MaxZones)
 	}
 	seen := make(map[string]bool, len(zones))
 	for i, z := range zones {
@@ -119,7 +119,7 @@ func validateZones(zones []Zone) error {
 			return fmt.Errorf("zone %d has no name", i)
 		}
 		if seen[z.Name] {
-			return fmt.Errorf("zone %q stands twice", z.Name)
+			return fmt.Errorf("zone %q is listed twice", z.Name)
 		}
 		seen[z.Name] = true
 		if err := z.Usable.validate(); err != nil {
@@ -133,14 +133,14 @@ func validateZones(zones []Zone) error {
 // changes nothing for an invalid placement or too many owners.
 func (n *Node) Place(owner string, p Placement) error {
 	if owner == "" {
-		return errors.New("a placement without an owner")
+		return errors.New("placement without an owner")
 	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	before, had := n.placements[owner]
 	if !had && len(n.placements) >= MaxOwners {
-		return fmt.Errorf("%d holders already", len(n.placements))
+		return fmt.Errorf("too many owners, at most %d are allowed", MaxOwners)
 	}
 	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
 	if had {

@@ -48,7 +48,7 @@ type cpusetWriter struct {
 func (c *cpusetWriter) unsupportedReason() string {
 	switch {
 	case c.layout.Pods == "":
-		return "there is no kubepods group: no kubelet runs here"
+		return "no kubepods cgroup: no kubelet runs on this host"
 	case !c.layout.HasFile("cpuset", cgroup.FileCPUs):
 		return fmt.Sprintf("cgroup %s has no %s for pods", c.layout.Version, cgroup.FileCPUs)
 	}
@@ -89,7 +89,7 @@ func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, 
 	switch {
 	case errors.Is(err, host.ErrGone):
 		if _, err := os.Stat(filepath.Dir(name)); err == nil {
-			return "", false, fmt.Errorf("%s is not there: the controller is switched off for it", name)
+			return "", false, fmt.Errorf("%s does not exist: the controller is disabled for the group", name)
 		}
 		return "", true, nil
 	case err != nil:
@@ -119,7 +119,7 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 			return false, nil
 		}
 		if err := c.journal.Undo(key); err != nil {
-			return false, fmt.Errorf("give %s back to %s: %w", file, g.owner, err)
+			return false, fmt.Errorf("failed to restore %s of %s: %w", file, g.owner, err)
 		}
 		return true, nil
 	}

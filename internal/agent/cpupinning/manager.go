@@ -123,7 +123,7 @@ func NewManager(c Config) *Manager {
 		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, logged: map[string]string{},
 	}
 	m.tree.CheckLinks() // A new container runs on exclusive CPUs of others until it is detected.
-	m.status.Store(&Status{Reason: "has not begun"})
+	m.status.Store(&Status{Reason: "not started"})
 	return m
 }
 
@@ -144,7 +144,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if err := m.cpusets.undoAll(); err != nil {
-				return fmt.Errorf("undo at the end: %w", err)
+				return fmt.Errorf("failed to restore containers: %w", err)
 			}
 			return nil
 		case <-ticker.C():
@@ -162,7 +162,7 @@ func (m *Manager) Reconcile() {
 	}
 	state := m.config.View.State()
 	if !state.KnowsPods {
-		m.logOnce("pods", "Does not assign CPUs before the node's pods are known; what is stays")
+		m.logOnce("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
 	m.logOnce("pods", "")
@@ -218,7 +218,7 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 
 // deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
 func (m *Manager) deactivate(why string) {
-	m.logOnce("aside", "Does not assign CPUs: "+why)
+	m.logOnce("aside", "assigning no CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
 	if err := m.cpusets.undoAll(); err != nil {
 		m.logOnce("undo", err.Error())
@@ -255,7 +255,7 @@ func (m *Manager) loadState() bool {
 	}
 	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
 	if inherits {
-		m.config.Log.Info(m.dryRunVerb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
+		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(holdings))
 	}
 	return true
 }
@@ -268,7 +268,7 @@ func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
 	}
 	m.inheritsState = false
 	if err := m.cpusets.clearInherited(there); err != nil {
-		m.logOnce("inherit", "Cannot let containers run everywhere that gocrane's agent has set CPUs for: "+err.Error())
+		m.logOnce("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
 	}
 }
 
@@ -279,7 +279,7 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 		cpus = cpus.Intersection(d.cpus)
 	}
 	if cpus == (numa.CPUSet{}) {
-		return cpumanager.Machine{}, errors.New("pods may run on no CPU that is known")
+		return cpumanager.Machine{}, errors.New("pods may not run on any known CPU")
 	}
 	reserved, err := d.topology.ReservedCPUs()
 	if err != nil {
@@ -308,7 +308,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod
 			err = durablefile.Replace(m.config.StatePath, content)
 		}
 		if err != nil {
-			m.logOnce("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
+			m.logOnce("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
 			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}

@@ -40,7 +40,7 @@ func TestExclusive(t *testing.T) {
 		if b.mems("web", "a") != "0" || b.mems("web", "b") != "1" || b.mems("web", "c") != b.mems("other", "a") {
 			t.Errorf("memory %q, %q, %q", b.mems("web", "a"), b.mems("web", "b"), b.mems("web", "c"))
 		}
-		if !b.reported("web CPUsAssigned: container a runs on the CPUs 0-1 by policy exclusive") {
+		if !b.reported("web CPUsAssigned: container a runs on CPUs 0-1 by policy exclusive") {
 			t.Error(b.events)
 		}
 		if s := b.Status(); !s.Active || s.Exclusive.String() != "0-1,4-5" || s.Shared.String() != "2-3,6-7" || s.Containers != 2 {
@@ -93,7 +93,7 @@ func TestPolicies(t *testing.T) {
 			b.invalidateState()
 			b.advance()
 		}
-		if !strings.Contains(strings.Join(b.events, "\n"), `"sometimes", which is no policy: exclusive holds`) {
+		if !strings.Contains(strings.Join(b.events, "\n"), `"sometimes", which is not a policy: exclusive applies`) {
 			t.Error(b.log)
 		}
 	})
@@ -140,7 +140,7 @@ func TestResize(t *testing.T) {
 	b.invalidateState()
 	b.advance()
 	b.expectCPUs("too much", "web/a=0-3", "other/a=4-7")
-	if !b.reported("container a keeps the CPUs that it has") {
+	if !b.reported("container a keeps its CPUs") {
 		t.Error(b.events)
 	}
 	now = resources(2)
@@ -195,7 +195,7 @@ func TestDrift(t *testing.T) {
 			b.advance()
 		}
 		b.expectCPUs("put right", "web/a=0-1", "other/a=2-7")
-		if !b.reported("Somebody else had changed where containers run") {
+		if !b.reported("corrected container CPUs that were changed by others") {
 			t.Error(b.log)
 		}
 	})
@@ -212,7 +212,7 @@ func TestRefused(t *testing.T) {
 	b.advance()
 	b.expectCPUs("refused", "web/a=0-1", "big/a=2-7", "broken/a=2-7", "nowhere/a=2-7")
 	for _, want := range []string{
-		"big CPUsRefused: container a shares CPUs: 8 CPUs for big/a are all that is left to share", "broken CPUsRefused: the zones that it was given cannot be read",
+		"big CPUsRefused: container a shares CPUs: 8 CPUs for big/a would leave none to share", "broken CPUsRefused: cannot parse its assigned zones",
 		`nowhere CPUsRefused: container a shares CPUs: 2 CPUs of zone "node9"`,
 	} {
 		if !b.reported(want) {
@@ -296,7 +296,7 @@ func TestUnknown(t *testing.T) {
 	b.startAgent()
 	b.state = &cluster.State{}
 	b.advance()
-	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("before the node's pods are known") {
+	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("until the node's pods are known") {
 		t.Error(b.log)
 	}
 	b.invalidateState()
@@ -339,7 +339,7 @@ func TestKernelRefuses(t *testing.T) {
 	}
 	b.advance()
 	b.expectCPUs("busy", "web/a=0-1", "other/a=", "other/sandbox=2-7")
-	if !b.reported("Cannot write where 2 of 4 containers run") || b.mems("web", "a") != "" {
+	if !b.reported("failed to set the CPUs of 2 of 4 containers") || b.mems("web", "a") != "" {
 		t.Error(b.log)
 	}
 	busy = false
@@ -364,7 +364,7 @@ func TestFullDisk(t *testing.T) {
 	b.startAgent()
 	b.advance()
 	b.expectCPUs("full, started anew", "first/a=0-1", "second/a=2-7")
-	if !b.reported("Cannot save who has which CPUs") {
+	if !b.reported("failed to save the CPU assignments") {
 		t.Error(b.log)
 	}
 	if err := os.RemoveAll(filepath.Dir(block)); err != nil {
@@ -413,7 +413,7 @@ func TestStateOfGocrane(t *testing.T) {
 		b.setUpPredecessor(predecessorState)
 		b.advance()
 		b.expectCPUs("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
-		if !b.reported("Takes over the CPUs that gocrane's agent has given") {
+		if !b.reported("adopting the CPUs assigned by gocrane's agent") {
 			t.Error(b.log)
 		}
 		b.startAgent()
@@ -448,7 +448,7 @@ func TestNothingOfGocrane(t *testing.T) {
 	b.setUpPredecessor(predecessorState)
 	b.advance()
 	b.expectCPUs("dry", "web/a=2-3", "other/a=0-1,4-7")
-	if !b.reported("Would take over") || len(b.writes) > 0 || !b.reported("container a runs on the CPUs 2-3") {
+	if !b.reported("would adopt") || len(b.writes) > 0 || !b.reported("container a runs on CPUs 2-3") {
 		t.Errorf("%s, %s", b.log, b.writes)
 	}
 }
@@ -466,7 +466,7 @@ func TestDryRun(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile)); !os.IsNotExist(err) || len(b.writes) > 0 || len(b.events) > 0 {
 		t.Errorf("%v, %s, %s", err, b.writes, b.events)
 	}
-	if n := strings.Count(strings.Join(b.log, "\n"), "Would have moved containers"); n != 1 || !b.reported("container a runs on the CPUs 0-1 by policy exclusive") {
+	if n := strings.Count(strings.Join(b.log, "\n"), "would have moved containers"); n != 1 || !b.reported("container a runs on CPUs 0-1 by policy exclusive") {
 		t.Errorf("told %d times: %s", n, strings.Join(b.log, "\n"))
 	}
 }
@@ -544,15 +544,15 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%s, %t", cpus, ok)
 	}
 	want := `
-# HELP crane_agent_cpu_manager_containers Containers with CPUs by a policy, and those that do not get what they ask for.
+# HELP crane_agent_cpu_manager_containers Number of containers by state: assigned CPUs by a policy, or refused.
 # TYPE crane_agent_cpu_manager_containers gauge
 crane_agent_cpu_manager_containers{state="assigned"} 1
 crane_agent_cpu_manager_containers{state="refused"} 1
-# HELP crane_agent_cpu_manager_cpus CPUs that a container has alone, and those that all others share.
+# HELP crane_agent_cpu_manager_cpus Number of CPUs by set: exclusive to one container, or shared.
 # TYPE crane_agent_cpu_manager_cpus gauge
 crane_agent_cpu_manager_cpus{set="exclusive"} 2
 crane_agent_cpu_manager_cpus{set="shared"} 6
-# HELP crane_agent_cpu_manager_writes_total Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.
+# HELP crane_agent_cpu_manager_writes_total Writes of container CPUs by outcome: moved, mended after a change from outside, or failed.
 # TYPE crane_agent_cpu_manager_writes_total counter
 crane_agent_cpu_manager_writes_total{outcome="failed"} 0
 crane_agent_cpu_manager_writes_total{outcome="mended"} 0

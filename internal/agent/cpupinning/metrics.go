@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	activeDesc     = prometheus.NewDesc("crane_agent_cpu_manager_active", "1 where containers are given CPUs of their own, 0 where the agent stands aside.", nil, nil)
-	cpusDesc       = prometheus.NewDesc("crane_agent_cpu_manager_cpus", "CPUs that a container has alone, and those that all others share.", []string{"set"}, nil)
-	containersDesc = prometheus.NewDesc("crane_agent_cpu_manager_containers", "Containers with CPUs by a policy, and those that do not get what they ask for.", []string{"state"}, nil)
-	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.", []string{"outcome"}, nil)
+	activeDesc     = prometheus.NewDesc("crane_agent_cpu_manager_active", "1 if the agent assigns CPUs to containers, else 0.", nil, nil)
+	cpusDesc       = prometheus.NewDesc("crane_agent_cpu_manager_cpus", "Number of CPUs by set: exclusive to one container, or shared.", []string{"set"}, nil)
+	containersDesc = prometheus.NewDesc("crane_agent_cpu_manager_containers", "Number of containers by state: assigned CPUs by a policy, or refused.", []string{"state"}, nil)
+	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Writes of container CPUs by outcome: moved, mended after a change from outside, or failed.", []string{"outcome"}, nil)
 )
 
 type counts struct{ moved, corrected, failed atomic.Int64 }

@@ -82,7 +82,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 		if IsPolicyName(named) {
 			policy = numa.Policy(named)
 		} else {
-			problem = fmt.Sprintf("its annotation %s is %.40q, which is no policy: %s holds", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
+			problem = fmt.Sprintf("annotation %s is %.40q, which is not a policy: %s applies", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
 		}
 	}
 	if policy == numa.PolicyNone {
@@ -90,7 +90,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 	}
 	placement, err := topologyconv.DecodeResult(result)
 	if err != nil {
-		return nil, fmt.Sprintf("the zones that it was given cannot be read: %v", err)
+		return nil, fmt.Sprintf("cannot parse its assigned zones: %v", err)
 	}
 	claim = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {

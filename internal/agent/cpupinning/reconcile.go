@@ -153,21 +153,21 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 			mended = append(mended, g.owner)
 		}
 		m.countWrite(decided)
-		m.config.Log.V(1).Info(m.dryRunVerb("Runs", "Would run"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
+		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
 	}
 	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
 	}
 	if moved > 0 && decided {
-		m.logMoved("Moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
+		m.logMoved("moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
 	}
 	if len(mended) > 0 && m.config.Journal != nil {
-		m.config.Log.Info("Somebody else had changed where containers run; it is put right", "containers", strings.Join(mended, ", "))
+		m.config.Log.Info("corrected container CPUs that were changed by others", "containers", strings.Join(mended, ", "))
 	}
 	m.counts.failed.Add(int64(len(errs)))
 	text := ""
 	if err := errors.Join(errs...); err != nil {
-		text = fmt.Sprintf("Cannot write where %d of %d containers run; it is tried again: %v", len(errs), len(groups), err)
+		text = fmt.Sprintf("failed to set the CPUs of %d of %d containers; retrying: %v", len(errs), len(groups), err)
 	}
 	m.logOnce("write", text)
 }
@@ -197,7 +197,7 @@ func (m *Manager) logMoved(what string, values ...any) {
 	}
 	if text := fmt.Sprint(values...); m.logged["dry"] != text {
 		m.logged["dry"] = text
-		m.config.Log.Info("Would have "+strings.ToLower(what[:1])+what[1:], values...)
+		m.config.Log.Info("would have "+what, values...)
 	}
 }
 
@@ -208,7 +208,7 @@ func (m *Manager) logOnce(what, text string) {
 		return
 	}
 	if m.logged[what] = text; text == "" {
-		m.config.Log.Info("Is over", "trouble", before)
+		m.config.Log.Info("problem resolved", "problem", before)
 		return
 	}
 	m.config.Log.Info(text)
@@ -233,7 +233,7 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 			a := report.Action{Outcome: report.Refused, EventReason: ReasonRefused, Warning: true, Container: r.Container}
 			a.Reason = fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Reason)
 			if r.KeepsCPUs {
-				a.Reason = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Reason)
+				a.Reason = fmt.Sprintf("container %s keeps its CPUs: %s", r.Container, r.Reason)
 			}
 			m.reportAction(p, a)
 		}
@@ -252,7 +252,7 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 		cpus := plan.CPUs(h.ID).String()
 		m.reportAction(p, report.Action{
 			Outcome: report.Done, EventReason: ReasonAssigned, Container: h.Container, From: old.CPUs.String(), To: cpus,
-			Reason: fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, cpus, h.Policy),
+			Reason: fmt.Sprintf("container %s runs on CPUs %s by policy %s", h.Container, cpus, h.Policy),
 		})
 	}
 	m.reportReleased(before, plan, byUID)
@@ -288,7 +288,7 @@ func (m *Manager) reportAction(p *nodePod, a report.Action) {
 func (m *Manager) logUnboundMemory(far map[cpumanager.ID]string) {
 	for id, why := range far {
 		if m.loggedMemory[id] != why {
-			m.config.Log.V(1).Info("Memory may be from any zone", "container", id.String(), "why", why)
+			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
 		}
 	}
 	m.loggedMemory = far

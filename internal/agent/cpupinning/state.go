@@ -49,14 +49,14 @@ type gocraneState struct {
 // exist and are free is checked when they are assigned.
 func parseState(content []byte) ([]cpumanager.Assignment, error) {
 	if len(content) > maxStateBytes {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxStateBytes)
+		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(content), maxStateBytes)
 	}
 	var head struct {
 		Version    *int    `json:"version"`
 		PolicyName *string `json:"policyName"`
 	}
 	if err := json.Unmarshal(content, &head); err != nil {
-		return nil, fmt.Errorf("no JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 	var out []cpumanager.Assignment
 	var err error
@@ -69,7 +69,7 @@ func parseState(content []byte) ([]cpumanager.Assignment, error) {
 		return nil, err
 	}
 	if len(out) > maxAssignments {
-		return nil, fmt.Errorf("%d containers, want at most %d", len(out), maxAssignments)
+		return nil, fmt.Errorf("%d containers, at most %d are allowed", len(out), maxAssignments)
 	}
 	if err := cpumanager.Validate(out); err != nil {
 		return nil, err
@@ -132,17 +132,17 @@ func readState(path string) (holdings []cpumanager.Assignment, found bool, err e
 		return nil, false, nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxStateBytes) {
-		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxStateBytes)
+		err = fmt.Errorf("%s is not a file of at most %d bytes", path, maxStateBytes)
 	}
 	var content []byte
 	if err == nil {
 		content, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, true, fmt.Errorf("state of CPUs: %w", err)
+		return nil, true, fmt.Errorf("CPU state file: %w", err)
 	}
 	if holdings, err = parseState(content); err != nil {
-		return nil, true, fmt.Errorf("state of CPUs: %s %w: %w", path, errDamaged, err)
+		return nil, true, fmt.Errorf("CPU state file %s %w: %w", path, errDamaged, err)
 	}
 	return holdings, true, nil
 }
@@ -150,7 +150,7 @@ func readState(path string) (holdings []cpumanager.Assignment, found bool, err e
 // moveDamaged renames a damaged file to path.bad for inspection.
 func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
-		return fmt.Errorf("state of CPUs: move it aside: %w", err)
+		return fmt.Errorf("failed to move the CPU state file: %w", err)
 	}
 	return nil
 }

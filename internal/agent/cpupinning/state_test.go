@@ -31,16 +31,16 @@ func TestState(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for want, bad := range map[string]string{
-		"no JSON":              string(content[:len(content)-3]),
-		"has version 2":        strings.Replace(string(content), `"version":1`, `"version":2`, 1),
-		"another checksum":     strings.Replace(string(content), "1-2,9", "1-2,8", 1),
-		"bytes, want at most":  strings.Repeat(" ", maxStateBytes) + "{}",
-		"has version 0":        "{}",
-		"of gocrane":           `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
-		"defaultCpuSet":        `{"policyName":"static","defaultCpuSet":"x"}`,
-		"cannot unmarshal":     `{"policyName":"static","entries":[]}`,
-		"names no container":   `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
-		"containers, want at ": `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + manyEntries(maxAssignments+1) + `}}}`,
+		"invalid JSON":            string(content[:len(content)-3]),
+		"has version 2":           strings.Replace(string(content), `"version":1`, `"version":2`, 1),
+		"checksum does not match": strings.Replace(string(content), "1-2,9", "1-2,8", 1),
+		"bytes, at most":          strings.Repeat(" ", maxStateBytes) + "{}",
+		"has version 0":           "{}",
+		"of gocrane":              `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
+		"defaultCpuSet":           `{"policyName":"static","defaultCpuSet":"x"}`,
+		"cannot unmarshal":        `{"policyName":"static","entries":[]}`,
+		"names no container":      `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
+		"containers, at most":     `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + manyEntries(maxAssignments+1) + `}}}`,
 	} {
 		if got, err := parseState([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %d holdings, %v, want %q", bad, len(got), err, want)

@@ -121,13 +121,13 @@ func Seal(version int, value any) ([]byte, error) {
 func Open(version int, sealed []byte, value any) error {
 	var e Envelope
 	if err := json.Unmarshal(sealed, &e); err != nil {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if e.Version != version {
 		return fmt.Errorf("has version %d, want %d", e.Version, version)
 	}
 	if checksum(e.Content) != e.Checksum {
-		return errors.New("has another checksum than its content")
+		return errors.New("checksum does not match the content")
 	}
 	if err := json.Unmarshal(e.Content, value); err != nil {
 		return fmt.Errorf("content: %w", err)

@@ -58,9 +58,9 @@ func TestSeal(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for want, bad := range map[string]string{
-		"no JSON":          string(sealed[:len(sealed)/2]),
-		"version 4":        strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
-		"another checksum": strings.Replace(string(sealed), `"a":1`, `"a":2`, 1),
+		"invalid JSON":            string(sealed[:len(sealed)/2]),
+		"version 4":               strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
+		"checksum does not match": strings.Replace(string(sealed), `"a":1`, `"a":2`, 1),
 	} {
 		if err := Open(3, []byte(bad), &got); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", bad, err, want)

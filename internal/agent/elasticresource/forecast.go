@@ -37,7 +37,7 @@ func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev
 	}
 	out := model.Forecast[T]{Requested: true}
 	if !targetsNode(e.tsp.Spec.TargetRef, node) {
-		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s is not about this node", e.tsp.Name)
+		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s does not target this node", e.tsp.Name)
 		return out
 	}
 	f, err := scalingmetric.PeakForecast(e.tsp, identifier, now)

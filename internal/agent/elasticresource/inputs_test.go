@@ -109,7 +109,7 @@ func TestRender(t *testing.T) {
 		"{{":                           "template",
 		"predictionMetrics: []":        "no predictionMetrics",
 		"":                             "no predictionMetrics",
-		"predictionMetrics: 7":         "no spec",
+		"predictionMetrics: 7":         "not a spec",
 		"predictionWindow: 7":          "unknown field",
 		`{{range $i, $e := .status.addresses}}{{printf "%99999999s" "x"}}{{end}}`: "template",
 		"{{range 100000}}0123456789{{end}}":                                       "more than",
@@ -174,8 +174,8 @@ func TestForecast(t *testing.T) {
 	}{
 		"NaN": {newForecast("NaN", "NaN"), "NaN"}, "below nothing": {newForecast("-1", "-1"), "-1"}, "infinite": {newForecast("Inf", "Inf"), "Inf"},
 		"words": {newForecast("many", "more"), "many"}, "none": {newForecast(), "no values"},
-		"several series": {two, "aggregate"}, "about another node": {stranger, "not about this node"}, "of old samples": {old, "out of date"},
-		"more than there can be": {newForecast("1e300", "1e300"), "no amount"},
+		"several series": {two, "aggregate"}, "about another node": {stranger, "does not target this node"}, "of old samples": {old, "out of date"},
+		"more than there can be": {newForecast("1e300", "1e300"), "out of range"},
 	} {
 		if f := cpu(forecastState{tsp: c.tsp}); f.OK || !f.Requested || !strings.Contains(f.Detail, c.why) {
 			t.Errorf("%s: %+v, want %s", name, f, c.why)

@@ -509,11 +509,11 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.advance(15 * time.Minute)
-	const want = `# HELP crane_craneAgent_node_resource_recommended_from Where the need comes from: 1 the forecast, 0 what is used.
+	const want = `# HELP crane_craneAgent_node_resource_recommended_from Source of the need: 1 for the forecast, 0 for the measured use.
 # TYPE crane_craneAgent_node_resource_recommended_from gauge
 crane_craneAgent_node_resource_recommended_from{resourceName="cpu",step="",subcomponent=""} 0
 crane_craneAgent_node_resource_recommended_from{resourceName="memory",step="",subcomponent=""} 0
-# HELP crane_agent_elastic_cpu_cores Terms of what is offered as gocrane.io/cpu.
+# HELP crane_agent_elastic_cpu_cores Terms of the offer of gocrane.io/cpu, in cores.
 # TYPE crane_agent_elastic_cpu_cores gauge
 crane_agent_elastic_cpu_cores{term="advertised"} 11
 crane_agent_elastic_cpu_cores{term="allocatable"} 16

@@ -74,7 +74,7 @@ func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("patch of Node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("failed to encode the patch of Node %s: %w", node.Name, err)
 	}
 	return raw, nil
 }

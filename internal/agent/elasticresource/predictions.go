@@ -56,15 +56,15 @@ func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
 	now, err := p.read(ctx, node)
 	switch {
 	case err != nil:
-		p.logOnce("The forecast of the node cannot be kept up", err.Error())
+		p.logOnce("failed to update the node's forecast", err.Error())
 		now = p.latest()
 		if now.tsp == nil {
 			now = forecastState{requested: true, reason: err.Error()}
 		}
 	case !now.requested:
-		p.logOnce("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
+		p.logOnce("no forecast of the node is configured; only its use counts", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
-		p.logOnce("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
+		p.logOnce("using the forecast of the node", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

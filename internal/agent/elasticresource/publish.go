@@ -79,7 +79,7 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 	if err := m.patchNode(ctx, node, r, c, false); err != nil {
 		if m.written.failure != err.Error() {
 			m.written.failure = err.Error()
-			m.Log.Info("Cannot write what the node offers; it is tried again", "error", err.Error())
+			m.Log.Info("failed to write the node's elastic resources; retrying", "error", err.Error())
 		}
 		return
 	}
@@ -91,13 +91,13 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 func (m *Manager) logCondition(name string, before, now condition, problem string) {
 	if now.problem != before.problem {
 		if now.problem {
-			m.Log.Info("Nothing more is offered: something is not known", "resource", name, "problem", problem)
+			m.Log.Info("offering nothing more because an input is unknown", "resource", name, "problem", problem)
 		} else {
-			m.Log.Info("All is known again of what is offered", "resource", name)
+			m.Log.Info("all inputs of the offer are known again", "resource", name)
 		}
 	}
 	if now.deficit != "" && before.deficit == "" {
-		m.Log.Info("Pods hold more than the node can bear; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", now.deficit)
+		m.Log.Info("pods hold more than the offer; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", now.deficit)
 	}
 }
 
@@ -197,8 +197,8 @@ func (m *Manager) withdraw(ctx context.Context) error {
 		return m.patchNode(ctx, state.Node, &last, nodeChange{cpu: &cpu, memory: &memory, remove: true}, true)
 	})
 	if err != nil {
-		return errors.Join(errors.New("what the node offers stays, with the time of the last decision in its annotation"), err)
+		return errors.Join(errors.New("the node keeps its elastic resources, with the time of the last decision in its annotation"), err)
 	}
-	m.Log.Info("Offers no more than what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
+	m.Log.Info("offering only what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
 	return nil
 }

@@ -37,10 +37,10 @@ func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 		return spec, fmt.Errorf("template: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
-		return spec, fmt.Errorf("what the template makes is no spec of a TimeSeriesPrediction: %w", err)
+		return spec, fmt.Errorf("the template's output is not a spec of a TimeSeriesPrediction: %w", err)
 	}
 	if len(spec.PredictionMetrics) == 0 {
-		return spec, errors.New("what the template makes has no predictionMetrics")
+		return spec, errors.New("the template's output has no predictionMetrics")
 	}
 	spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindNode, Name: node.Name}
 	if spec.PredictionWindowSeconds == 0 {
@@ -55,7 +55,7 @@ type limitedBuffer struct{ buf bytes.Buffer }
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.buf.Len()+len(p) > maxSpecBytes {
-		return 0, fmt.Errorf("it makes more than %d bytes", maxSpecBytes)
+		return 0, fmt.Errorf("output of more than %d bytes", maxSpecBytes)
 	}
 	return b.buf.Write(p)
 }

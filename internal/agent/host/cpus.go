@@ -38,7 +38,7 @@ func (r *Reader) OnlineCPUs(root Root) (numa.CPUSet, error) {
 		err = fmt.Errorf("%s is empty", path)
 	}
 	if err != nil {
-		return numa.CPUSet{}, fmt.Errorf("CPUs online are not known: %w", err)
+		return numa.CPUSet{}, fmt.Errorf("online CPUs are unknown: %w", err)
 	}
 	return set, nil
 }

@@ -33,7 +33,7 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
 		var c [10]uint64
 		if n, err := parseColumns(rest, c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q wants ten counters", name))
+			return errors.Join(err, fmt.Errorf("%.40q has fewer than ten counters", name))
 		}
 		each(name, Disk{
 			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sectorBytes, WriteBytes: c[6] * sectorBytes,
@@ -71,7 +71,7 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
 		var c [12]uint64
 		if n, err := parseColumns(line[colon+1:], c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q wants twelve counters", name))
+			return errors.Join(err, fmt.Errorf("%.40q has fewer than twelve counters", name))
 		}
 		each(name, Interface{
 			ReceivedBytes: c[0], ReceivedPackets: c[1], DroppedIn: c[3],

@@ -57,11 +57,11 @@ func Links(path string) (uint64, error) {
 func parseDirents(buf []byte, each func(name []byte)) error {
 	for len(buf) > 0 {
 		if len(buf) < direntName {
-			return fmt.Errorf("directory: %d bytes are no entry", len(buf))
+			return fmt.Errorf("directory entry of %d bytes is too short", len(buf))
 		}
 		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
 		if length <= direntName || length > len(buf) {
-			return fmt.Errorf("directory: an entry of %d bytes", length)
+			return fmt.Errorf("invalid directory entry of %d bytes", length)
 		}
 		name, kind := buf[direntName:length], buf[direntType]
 		if end := bytes.IndexByte(name, 0); end >= 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrGone reports a file that does not exist or has vanished with its cgroup or process.
-var ErrGone = errors.New("is not there")
+var ErrGone = errors.New("does not exist")
 
 const (
 	initialBufferBytes = 16 << 10

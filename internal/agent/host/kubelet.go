@@ -22,7 +22,7 @@ func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > MaxKubeletFileBytes {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, MaxKubeletFileBytes)
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, MaxKubeletFileBytes)
 	}
 	return os.ReadFile(path)
 }

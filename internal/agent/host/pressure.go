@@ -77,7 +77,7 @@ func parseStall(line []byte, s *Stall) error {
 		}
 	}
 	if seen != 3 {
-		return errors.New("wants avg10, avg60 and total")
+		return errors.New("requires avg10, avg60 and total")
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func ParseStat(content []byte) (CPUTimes, error) {
 		return err
 	})
 	if err == nil && (!total || t.CPUs == 0) {
-		err = errors.New("no line for all CPUs or none for one")
+		err = errors.New("missing line of all CPUs or of a single one")
 	}
 	if err != nil {
 		return CPUTimes{}, fmt.Errorf("stat: %w", err)
@@ -58,7 +58,7 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 		}
 		cpu, err := Uint(number)
 		if err != nil || cpu > maxCPU {
-			return errors.Join(err, fmt.Errorf("%.40q is no CPU", name))
+			return errors.Join(err, fmt.Errorf("%.40q is not a CPU", name))
 		}
 		busy, idle, err := parseTicks(rest)
 		if err == nil {
@@ -80,7 +80,7 @@ func parseTicks(line []byte) (busy, idle uint64, err error) {
 	var c [8]uint64 // user nice system idle iowait irq softirq steal
 	n, err := parseColumns(line, c[:])
 	if err != nil || n < 4 {
-		return 0, 0, errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
+		return 0, 0, errors.Join(err, errors.New("cpu requires user, nice, system and idle"))
 	}
 	return c[0] + c[1] + c[2] + c[5] + c[6] + c[7], c[3] + c[4], nil
 }
@@ -97,7 +97,7 @@ func parseKiB(key, rest []byte) (uint64, error) {
 	number, _ := Field(rest)
 	n, err := Uint(number)
 	if err != nil || n > 1<<50 {
-		return 0, fmt.Errorf("%s %.40q is no number of KiB", key, number)
+		return 0, fmt.Errorf("%s %.40q is not a number of KiB", key, number)
 	}
 	return n << 10, nil
 }
@@ -131,7 +131,7 @@ func ParseMeminfo(content []byte) (Memory, error) {
 		return err
 	})
 	if err == nil && (seen != 2 || total == 0) {
-		err = errors.New("no MemTotal or no MemAvailable")
+		err = errors.New("missing MemTotal or MemAvailable")
 	}
 	if err != nil {
 		return Memory{}, fmt.Errorf("meminfo: %w", err)

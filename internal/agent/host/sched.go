@@ -18,7 +18,7 @@ type SchedStat struct {
 	Timeslices uint64
 }
 
-var errSchedStat = errors.New("wants three numbers")
+var errSchedStat = errors.New("requires three numbers")
 
 // ParseSchedStat parses /proc/PID/schedstat. Kernels without these statistics write "0 0 0", which is an error.
 func ParseSchedStat(content []byte) (SchedStat, error) {
@@ -33,7 +33,7 @@ func ParseSchedStat(content []byte) (SchedStat, error) {
 		return nil
 	})
 	if err == nil && s == (SchedStat{}) {
-		err = errors.New("the kernel does not count")
+		err = errors.New("the kernel keeps no statistics")
 	}
 	if err != nil {
 		return SchedStat{}, fmt.Errorf("schedstat: %w", err)

@@ -121,7 +121,7 @@ func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
 		key, rest := Field(line)
 		number, rest := Field(rest)
 		if end, _ := Field(rest); len(end) > 0 {
-			return fmt.Errorf("%.40q: wants a key and a number", line)
+			return fmt.Errorf("%.40q: requires a key and a number", line)
 		}
 		n, err := Uint(number)
 		if err != nil {

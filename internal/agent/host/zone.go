@@ -48,7 +48,7 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 		return err
 	})
 	if err == nil && seen != 2 {
-		err = errors.New("no MemTotal or no MemFree")
+		err = errors.New("missing MemTotal or MemFree")
 	}
 	if err != nil {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)

@@ -190,7 +190,7 @@ func (o *Observer) measureIdle(cpus numa.CPUSet) (Known[series.MilliCPU], error)
 			w.ticks[cpu] = cpuTicks{busy, idle}
 		}
 	}); err != nil {
-		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of CPUs: %w", err)
+		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
 	}
 	sum, whole := 0.0, len(w.ticks) == len(w.lastTicks)
 	for cpu, now := range w.ticks {

@@ -94,7 +94,7 @@ type runQueueState struct {
 	threadIDs     []uint64
 }
 
-var errHiddenThreads = errors.New("threads of another PID namespace: the agent wants the host's (hostPID)")
+var errHiddenThreads = errors.New("threads of another PID namespace: the agent needs the host's (hostPID)")
 
 // SetRunQueueSampling sets the sampling mode from the next round on.
 func (o *Observer) SetRunQueueSampling(s Sampling) { o.runQueues.sampling = s }

@@ -108,7 +108,7 @@ func TestRunQueueLacks(t *testing.T) {
 		"hidden":       {"0\n0\n", "", "hostPID"},
 		"half a line":  {"11", "1 2 3\n", host.ErrTruncated.Error()},
 		"no number":    {"x\n", "1 2 3\n", "not a number"},
-		"not counted":  {"11\n", "0 0 0\n", "does not count"},
+		"not counted":  {"11\n", "0 0 0\n", "keeps no statistics"},
 		"half a stat":  {"11\n", "1 2", host.ErrTruncated.Error()},
 		"too few":      {"11\n", "1 2\n", "three numbers"},
 		"ended thread": {"11\n", "", ""},

@@ -70,7 +70,7 @@ func (g *eventGroup) read() (reading, error) {
 	}
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buf[8*i:]) }
 	if n != len(buf) || word(0) != 2 {
-		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters, want %d of 2", n, word(0), len(buf))
+		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters instead of %d of 2", n, word(0), len(buf))
 	}
 	r := reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}
 	return r, r.validate()
@@ -105,7 +105,7 @@ func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 		return err.Error()
 	}
 	if most := 2 * len(cpus); most > maxDescriptors {
-		return fmt.Sprintf("%d CPUs want %d open counters for a pod, more than %d", len(cpus), most, maxDescriptors)
+		return fmt.Sprintf("%d CPUs need %d open counters per pod, more than %d", len(cpus), most, maxDescriptors)
 	}
 	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())
 }
@@ -116,7 +116,7 @@ func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) st
 	c, err := usual.open(dir, cpu)
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return "perf_event_open is not allowed: the agent wants the capability PERFMON, which a seccomp profile has to let it use as well (" + readParanoidLevel(root) + "): " + err.Error()
+		return "perf_event_open is not allowed: the agent needs the capability PERFMON and a seccomp profile that permits the call (" + readParanoidLevel(root) + "): " + err.Error()
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel has no perf events: " + err.Error()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL):
@@ -139,7 +139,7 @@ func readParanoidLevel(root host.Root) string {
 	var reader host.Reader
 	content, err := reader.Read(&file)
 	if err != nil || len(content) == 0 {
-		return "kernel.perf_event_paranoid is not known"
+		return "kernel.perf_event_paranoid is unknown"
 	}
 	return "kernel.perf_event_paranoid is " + string(content[:len(content)-1])
 }

@@ -162,7 +162,7 @@ func TestRefused(t *testing.T) {
 	}
 	t.Logf("cycles and instructions on this host: %q", refusalReason("/", dir, cpu, clockEvents(), hardwareEvents()))
 	root := t.TempDir()
-	if got := readParanoidLevel(host.Root(root)); !strings.Contains(got, "not known") {
+	if got := readParanoidLevel(host.Root(root)); !strings.Contains(got, "unknown") {
 		t.Error(got)
 	}
 	file := filepath.Join(root, "proc/sys/kernel/perf_event_paranoid")

@@ -241,7 +241,7 @@ func (s *Sampler) logFailure(err error) {
 		why = err.Error()
 	}
 	if why != "" && why != s.loggedFailure {
-		s.config.Log.Info("Cannot count cycles and instructions of pods", "error", why)
+		s.config.Log.Info("failed to count cycles and instructions of pods", "error", why)
 	}
 	s.loggedFailure = why
 }

@@ -75,11 +75,11 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 	}
 	now, _, err := g.layout.ReadLimit(g.reader, group)
 	if err != nil {
-		return pendingChange{}, fmt.Errorf("limit of cpu: %w", err)
+		return pendingChange{}, fmt.Errorf("CPU limit: %w", err)
 	}
 	period := now.Period.Microseconds()
 	if period <= 0 {
-		return pendingChange{}, fmt.Errorf("limit of cpu: period %s", now.Period)
+		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
 	}
 	quota := max(int64(w.limits.CPU)*period/1000, minQuotaMicros)
 	if !now.Unlimited() && now.Quota.Microseconds() <= quota {
@@ -174,7 +174,7 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 		return pendingChange{}, err
 	}
 	return pendingChange{
-		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " by pressure, since more is used",
+		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " as memory.high, since more is used",
 		changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: value}},
 	}, nil
 }
@@ -192,7 +192,7 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
 	if err != nil {
-		return 0, fmt.Errorf("use of memory: %w", err)
+		return 0, fmt.Errorf("memory use: %w", err)
 	}
 	const current = "memory.current"
 	text, err := readFile(filepath.Join(filepath.Dir(path), current))

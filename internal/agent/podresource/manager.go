@@ -194,7 +194,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) report.Action {
 	return report.Action{
 		Kind: report.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
-		Reason: "asks for elastic resources: " + n.aspect,
+		Reason: "requests elastic resources: " + n.aspect,
 	}
 }
 
@@ -206,7 +206,7 @@ func (m *Manager) reportFailure(u unit, aspect string, err error) {
 		return
 	}
 	m.reported[key] = err.Error()
-	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "asks for elastic resources: " + aspect, Error: err.Error()})
+	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "requests elastic resources: " + aspect, Error: err.Error()})
 }
 
 // undoRemoved restores units of removed pods, including those of a previous agent.
@@ -223,6 +223,6 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		m.Log.Info("Cannot put back limits of pods that are gone", "error", err.Error())
+		m.Log.Info("failed to restore limits of removed pods", "error", err.Error())
 	}
 }

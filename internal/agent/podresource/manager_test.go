@@ -349,11 +349,11 @@ func TestEachOnItsOwn(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.Manager)
-	const want = `# HELP crane_agent_elastic_containers Containers that ask for elastic resources: those whose group is known, and those that have not started.
+	const want = `# HELP crane_agent_elastic_containers Containers that request elastic resources by state: known cgroup, or waiting for their start.
 # TYPE crane_agent_elastic_containers gauge
 crane_agent_elastic_containers{state="known"} 2
 crane_agent_elastic_containers{state="waiting"} 0
-# HELP crane_craneAgent_pod_resource_error_total Limits of pods on elastic resources that could not be written or read.
+# HELP crane_craneAgent_pod_resource_error_total Limits of pods on elastic resources that could not be read or written.
 # TYPE crane_craneAgent_pod_resource_error_total counter
 crane_craneAgent_pod_resource_error_total{step="quota",subcomponent="pod-resource"} 2
 `

@@ -27,10 +27,10 @@ type metrics struct {
 func newCounts() counts {
 	return counts{metrics: &metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_agent_pod_resource_writes_total", Help: "Limits of pods on elastic resources that were written, by what they are of.",
+			Name: "crane_agent_pod_resource_writes_total", Help: "Written limits of pods on elastic resources, by kind of limit.",
 		}, []string{"of"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_craneAgent_pod_resource_error_total", Help: "Limits of pods on elastic resources that could not be written or read.",
+			Name: "crane_craneAgent_pod_resource_error_total", Help: "Limits of pods on elastic resources that could not be read or written.",
 		}, []string{"subcomponent", "step"}),
 	}}
 }
@@ -47,7 +47,7 @@ func (c *counts) wrote(aspect string) { c.metrics.writes.WithLabelValues(aspect)
 
 func (c *counts) failed(aspect string) { c.metrics.errors.WithLabelValues(kind, aspect).Inc() }
 
-var containersDesc = prometheus.NewDesc("crane_agent_elastic_containers", "Containers that ask for elastic resources: those whose group is known, and those that have not started.", []string{"state"}, nil)
+var containersDesc = prometheus.NewDesc("crane_agent_elastic_containers", "Containers that request elastic resources by state: known cgroup, or waiting for their start.", []string{"state"}, nil)
 
 var _ prometheus.Collector = (*Manager)(nil)
 

@@ -210,10 +210,10 @@ func TestStaticMemory(t *testing.T) {
 		"by the second zone":         {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 2Gi}}]\n", "16384 5120", ""},
 		"by both":                    {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}, {numaNode: 2, limits: {memory: 1536Mi}}]\n", "15872 5632", ""},
 		"policy None knows none":     {"memoryManagerPolicy: None\nreservedMemory: [{numaNode: 2, limits: {memory: 2Gi}}]\n", "14336 7168", ""},
-		"less than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 512Mi}}]\n", "14848 6656", "reservedMemory is 512 MiB together, and 2048 MiB"},
-		"more than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 5Gi}}]\n", "16384 5120", "reservedMemory is 5120 MiB together, and 2048 MiB"},
+		"less than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 512Mi}}]\n", "14848 6656", "reservedMemory sums up to 512 MiB, but 2048 MiB"},
+		"more than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 5Gi}}]\n", "16384 5120", "reservedMemory sums up to 5120 MiB, but 2048 MiB"},
 		"more than the zone has":     {"memoryManagerPolicy: Static\nsystemReserved: {memory: 8Gi}\nreservedMemory: [{numaNode: 2, limits: {memory: 9Gi}}]\n", "14336 0", ""},
-		"of a zone that is not here": {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 1, limits: {memory: 2Gi}}]\n", "14336 7168", "1 zones that there are not"},
+		"of a zone that is not here": {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 1, limits: {memory: 2Gi}}]\n", "14336 7168", "1 zones that do not exist"},
 		"huge pages alone":           {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {hugepages-2Mi: 2Mi}}]\n", "14336 7168", ""},
 	} {
 		text := said + c.text
@@ -236,7 +236,7 @@ func TestStaticMemory(t *testing.T) {
 func TestStatusDiffers(t *testing.T) {
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("23Gi")}}}
 	f := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node)
-	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory, and by the node's status 23552 MiB") {
+	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory are allocatable, but 23552 MiB") {
 		t.Error(p)
 	}
 	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB less 1 GiB of huge pages and the default threshold

@@ -35,9 +35,9 @@ var (
 	// errRefused reports that the kubelet permanently refuses to return its configuration.
 	errRefused = errors.New("the kubelet refuses")
 	// errUnknownEndpoint reports that the kubelet's address is not known yet.
-	errUnknownEndpoint = errors.New("the API server has not said yet where the kubelet serves")
+	errUnknownEndpoint = errors.New("the kubelet's address is not known from the API server yet")
 	// errUntrusted reports a server whose certificate does not identify the node's kubelet.
-	errUntrusted = errors.New("does not show that it is the node's kubelet")
+	errUntrusted = errors.New("cannot verify that the server is the node's kubelet")
 )
 
 // KubeletClient requests the running configuration from the kubelet's own port with the agent's API server credentials. That needs the
@@ -55,40 +55,40 @@ type KubeletClient struct {
 func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte, error) {
 	address, port := kubeletEndpoint(node)
 	if address == "" || port == 0 {
-		return nil, fmt.Errorf("the Node %s does not say where its kubelet serves", node.Name)
+		return nil, fmt.Errorf("Node %s has no kubelet address or port", node.Name)
 	}
 	client, err := c.newHTTPClient(node.Name, address)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", err)
+		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	target := url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(port)), Path: "/configz"}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", err)
+		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
 	reply, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
 	}
 	defer reply.Body.Close()
 	switch reply.StatusCode {
 	case http.StatusOK:
 	case http.StatusForbidden:
-		return nil, fmt.Errorf("%w: %s: it takes the right to get nodes/configz and a kubelet of 1.33 or newer, or nodes/proxy", errRefused, reply.Status)
+		return nil, fmt.Errorf("%w: %s: it requires the right to get nodes/configz and kubelet 1.33 or newer, or nodes/proxy", errRefused, reply.Status)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return nil, fmt.Errorf("%w: %s: enableDebuggingHandlers is off", errRefused, reply.Status)
 	default:
 		// This includes Unauthorized, which the kubelet also returns while it cannot reach the API server.
-		return nil, fmt.Errorf("ask the kubelet: %s", reply.Status)
+		return nil, fmt.Errorf("failed to query the kubelet: %s", reply.Status)
 	}
 	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfigurationBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
 	case len(content) > maxConfigurationBytes:
-		return nil, fmt.Errorf("ask the kubelet: it answers with more than %d bytes", maxConfigurationBytes)
+		return nil, fmt.Errorf("failed to query the kubelet: the answer is longer than %d bytes", maxConfigurationBytes)
 	}
 	return content, nil
 }
@@ -159,7 +159,7 @@ func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x
 		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errUntrusted, err)
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return shown[0].VerifyHostname(name) == nil }) {
-		return fmt.Errorf("%w: its certificate is for none of %q", errUntrusted, names)
+		return fmt.Errorf("%w: its certificate names none of %q", errUntrusted, names)
 	}
 	return nil
 }

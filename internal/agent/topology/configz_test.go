@@ -176,12 +176,12 @@ func TestConfigzRefused(t *testing.T) {
 		t.Errorf("unauthorized: %v", err)
 	}
 	k.setResponse(http.StatusOK, strings.Repeat("x", maxConfigurationBytes+1))
-	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("an answer without an end: %v", err)
 	}
 	nowhere := k.node()
 	nowhere.Status.Addresses = nil
-	if _, err := c.Configz(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "does not say where") {
+	if _, err := c.Configz(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "has no kubelet address") {
 		t.Errorf("without an address: %v", err)
 	}
 	k.Close()

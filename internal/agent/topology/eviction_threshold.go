@@ -47,7 +47,7 @@ func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 		v, err := strconv.ParseFloat(percent, 32)
 		share := float32(v) / 100
 		if err != nil || !(share >= 0 && share <= 1) {
-			return EvictionThreshold{}, fmt.Errorf("%.40q is no percentage from 0 to 100", text)
+			return EvictionThreshold{}, fmt.Errorf("%.40q is not a percentage from 0 to 100", text)
 		}
 		return EvictionThreshold{Share: share}, nil
 	}
@@ -60,7 +60,7 @@ func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 		return EvictionThreshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}
 	if n == 0 {
-		return EvictionThreshold{}, errors.New("a threshold of 0 bytes, want more, or 0% for none")
+		return EvictionThreshold{}, errors.New("a threshold of 0 bytes is not allowed; use 0% for none")
 	}
 	return EvictionThreshold{Bytes: n}, nil
 }

@@ -58,10 +58,10 @@ type kubeletConfiguration struct {
 func ParseKubelet(content []byte) (KubeletConfig, error) {
 	var c kubeletConfiguration
 	if err := yaml.Unmarshal(content, &c); err != nil {
-		return KubeletConfig{}, fmt.Errorf("no configuration: %w", err)
+		return KubeletConfig{}, fmt.Errorf("invalid configuration: %w", err)
 	}
 	if c.Kind != "KubeletConfiguration" {
-		return KubeletConfig{}, fmt.Errorf("kind is %.40q, want KubeletConfiguration", c.Kind)
+		return KubeletConfig{}, fmt.Errorf("kind is %.40q instead of KubeletConfiguration", c.Kind)
 	}
 	if _, there := c.EvictionHard[memoryAvailable]; !there && (c.EvictionHard == nil || c.MergeDefaults) {
 		c.EvictionHard = map[string]string{memoryAvailable: defaultEviction}
@@ -75,7 +75,7 @@ func parseConfigz(content []byte) (KubeletConfig, error) {
 		Configuration *kubeletConfiguration `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(content, &answer); err != nil {
-		return KubeletConfig{}, fmt.Errorf("no JSON: %w", err)
+		return KubeletConfig{}, fmt.Errorf("invalid JSON: %w", err)
 	}
 	if answer.Configuration == nil {
 		return KubeletConfig{}, errors.New("has no kubeletconfig")
@@ -134,7 +134,7 @@ func (c *kubeletConfiguration) parseReservedMemory() (map[int]numa.Amount, error
 			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
 		}
 		if _, twice := out[r.Zone]; twice {
-			return nil, fmt.Errorf("zone %d stands twice", r.Zone)
+			return nil, fmt.Errorf("zone %d is listed twice", r.Zone)
 		}
 		if out == nil {
 			out = map[int]numa.Amount{}

@@ -119,9 +119,9 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	content, err := host.ReadKubeletFile(r.Root, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.lastError != nil:
-		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.lastError)
+		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is unknown: there is no %s, and %w", path, r.lastError)
 	case errors.Is(err, fs.ErrNotExist):
-		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and no API server (--kubeconfig) by which the kubelet knows who asks it", path)
+		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is unknown: there is no %s, and no API server (--kubeconfig) to authenticate a query", path)
 	case err != nil:
 		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration: %w", err)
 	}
@@ -141,6 +141,6 @@ func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletCo
 	// A missing or unreadable file is ignored.
 	if policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file); err == nil && policy == policyStatic {
 		*isStatic = true
-		k.Source += ", with policy static by its " + file
+		k.Source += ", with policy static by " + file
 	}
 }

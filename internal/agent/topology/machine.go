@@ -86,7 +86,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	m := &Machine{}
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
-		s.problemf("%v: those of the zones are taken", err)
+		s.problemf("%v: using those of the zones", err)
 	}
 	for _, id := range s.listZones() {
 		z := s.readZone(id)
@@ -94,7 +94,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
 		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
-			s.problemf("CPUs %s are in zone %d and in another before it, which keeps them", twice, id)
+			s.problemf("CPUs %s are in zone %d and in a previous one, which keeps them", twice, id)
 			z.CPUs = z.CPUs.Difference(twice)
 		}
 		m.Zones = append(m.Zones, z)
@@ -106,10 +106,10 @@ func ReadMachine(root host.Root) (*Machine, error) {
 		m.Zones = []Zone{s.singleZone(online)}
 	}
 	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
-		s.problemf("CPUs %s are in no zone and are left out", lost)
+		s.problemf("CPUs %s are in no zone and are ignored", lost)
 	}
 	if m.CPUs() == (numa.CPUSet{}) {
-		return nil, errors.New("no zone has a CPU that is online")
+		return nil, errors.New("no zone has an online CPU")
 	}
 	s.readDistances(m.Zones)
 	m.coreByCPU = s.readCores(m.Zones)
@@ -165,7 +165,7 @@ func (s *sysfsReader) listZones() []int {
 	}
 	slices.Sort(ids)
 	if len(ids) > numa.MaxZones {
-		s.problemf("%d zones, the first %d are taken", len(ids), numa.MaxZones)
+		s.problemf("%d zones, using the first %d", len(ids), numa.MaxZones)
 		ids = ids[:numa.MaxZones]
 	}
 	return ids
@@ -183,7 +183,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 		var memory host.ZoneMemory
 		memory, err = host.ParseZoneMeminfo(content)
 		if err == nil && memory.Total > series.Bytes(numa.MaxAmount) {
-			err = fmt.Errorf("%d bytes are more than can be", memory.Total)
+			err = fmt.Errorf("%d bytes exceed the maximum", memory.Total)
 		}
 		if err == nil {
 			z.Memory = memory.Total
@@ -218,7 +218,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 			n, err = host.ParseSingle(content)
 		}
 		if err == nil && n > uint64(numa.MaxAmount)>>10/kib {
-			err = fmt.Errorf("%d pages are more than can be", n)
+			err = fmt.Errorf("%d pages exceed the maximum", n)
 		}
 		if err != nil {
 			s.problemf("%s of %d KiB: %v", dir, kib, err)
@@ -237,7 +237,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 // singleZone returns the whole machine as one zone, for kernels without NUMA.
 func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
-	s.problemf("/sys/devices/system/node has no zones: the machine counts as one")
+	s.problemf("/sys/devices/system/node has no zones: the machine counts as one zone")
 	content, err := s.read("proc/meminfo")
 	var memory host.Memory
 	if err == nil {
@@ -262,14 +262,14 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 		}
 		fields := strings.Fields(string(content))
 		if len(fields) != len(zones) {
-			s.problemf("zone %d has %d distances, there are %d zones: they are not used", zones[i].ID, len(fields), len(zones))
+			s.problemf("zone %d has %d distances for %d zones: they are ignored", zones[i].ID, len(fields), len(zones))
 			continue
 		}
 		row := make(map[int]int, len(fields))
 		for k, text := range fields {
 			d, err := strconv.ParseUint(text, 10, 15)
 			if err != nil {
-				s.problemf("distances of zone %d: %.40q is none: they are not used", zones[i].ID, text)
+				s.problemf("distances of zone %d: %.40q is not a distance: they are ignored", zones[i].ID, text)
 				row = nil
 				break
 			}
@@ -304,7 +304,7 @@ func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 		}
 	}
 	if unknown > 0 {
-		s.problemf("cores of %d CPUs are not known, each counts as one: %v", unknown, first)
+		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, first)
 	}
 	return core
 }

@@ -113,14 +113,14 @@ func TestOddMachines(t *testing.T) {
 		"no zones": {func(f map[string]string) {
 			maps.DeleteFunc(f, func(name, _ string) bool { return strings.HasPrefix(name, node) })
 		}, "0: 0-10,12-14 0MiB", "counts as one"},
-		"zones alone": {func(f map[string]string) { delete(f, "sys/devices/system/cpu/online") }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs online are not known"},
+		"zones alone": {func(f map[string]string) { delete(f, "sys/devices/system/cpu/online") }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "online CPUs are unknown"},
 		"half a line": {func(f map[string]string) { f["sys/devices/system/cpu/online"] = "0-1" }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "middle of a line"},
 		"no cores": {func(f map[string]string) {
 			maps.DeleteFunc(f, func(name, _ string) bool { return strings.Contains(name, "topology") })
-		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "cores of 14 CPUs are not known"},
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "cores of 14 CPUs are unknown"},
 		"siblings without itself": {func(f map[string]string) { f["sys/devices/system/cpu/cpu5/topology/core_cpus_list"] = "6\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "not among its own siblings"},
 		"siblings across zones":   {func(f map[string]string) { f["sys/devices/system/cpu/cpu0/topology/core_cpus_list"] = "0,4,8\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", ""},
-		"a CPU in two zones":      {func(f map[string]string) { f[node+"node2/cpulist"] = "3-7,12-14\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs 3 are in zone 2 and in another"},
+		"a CPU in two zones":      {func(f map[string]string) { f[node+"node2/cpulist"] = "3-7,12-14\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs 3 are in zone 2 and in a previous one"},
 		"a CPU in no zone":        {func(f map[string]string) { f[node+"node2/cpulist"] = "4-7,12\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12 8192MiB", "CPUs 13-14 are in no zone"},
 		"memory alone":            {func(f map[string]string) { f[node+"node2/cpulist"] = "\n" }, "0: 0-3,8-10 16384MiB; 2:  8192MiB", "CPUs 4-7,12-14 are in no zone"},
 		"no memory":               {func(f map[string]string) { delete(f, node+"node2/meminfo") }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
@@ -128,10 +128,10 @@ func TestOddMachines(t *testing.T) {
 			f[node+"node2/meminfo"] = "Node 2 MemTotal: 99999999999999 kB\nNode 2 MemFree: 0 kB\n"
 		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
 		"distances of another": {func(f map[string]string) { f[node+"node2/distance"] = "21 10 30\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "has 3 distances"},
-		"a far distance":       {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is none`},
+		"a far distance":       {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is not a distance`},
 		"huge pages of a fool": {func(f map[string]string) {
 			f[node+"node2/hugepages/hugepages-2048kB/nr_hugepages"] = "18446744073709551615\n"
-		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "more than can be"},
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "exceed the maximum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := twoZoneFiles()

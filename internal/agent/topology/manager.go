@@ -94,7 +94,7 @@ func (o *onceLogger) log(log logr.Logger, err error, what string) {
 		return
 	}
 	if err == nil {
-		log.Info("Is over", "trouble", o.last)
+		log.Info("problem resolved", "problem", o.last)
 	} else {
 		log.Info(what, "error", text)
 	}
@@ -135,7 +135,7 @@ func (m *Manager) Reconcile(ctx context.Context) {
 	node := m.config.View.Node()
 	facts, err := m.read(ctx, node)
 	if err == nil || ctx.Err() == nil {
-		m.readLog.log(m.config.Log, err, "Cannot know the node's topology; its NodeResourceTopology stays as it is")
+		m.readLog.log(m.config.Log, err, "failed to read the node's topology; its NodeResourceTopology stays unchanged")
 	}
 	if err == nil {
 		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
@@ -157,7 +157,7 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 		return nil, err
 	}
 	kubelet, err := m.kubelet.Read(ctx, node)
-	m.kubeletLog.log(m.config.Log, m.kubelet.LastError(), "The kubelet does not say what its configuration is; flags and files beside the one that is read are not seen, or what it said before holds")
+	m.kubeletLog.log(m.config.Log, m.kubelet.LastError(), "failed to query the kubelet's configuration; using its last answer, or its file without flags and drop-in files")
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	case err != nil:
 		m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
 		m.nextSync = now.Add(m.backoff)
-		m.writeLog.log(m.config.Log, err, "Cannot write the NodeResourceTopology; it is tried again")
+		m.writeLog.log(m.config.Log, err, "failed to write the NodeResourceTopology; retrying")
 		return
 	}
 	m.scheduleNext(now, did, changed, want)
@@ -208,14 +208,14 @@ func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want 
 	case did == operationPatch && !changed && !m.config.DryRun:
 		m.conflictBackoff = min(max(2*m.conflictBackoff, 2*resyncInterval), maxConflictBackoff)
 		m.nextSync = now.Add(m.conflictBackoff)
-		m.config.Log.Info("Somebody else changed the NodeResourceTopology; it is put right, and looked at less often", "next", m.conflictBackoff.String())
+		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "next", m.conflictBackoff.String())
 		return
 	case m.config.DryRun && !changed:
 		return
 	}
-	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Reason: "the NodeResourceTopology is made"}
+	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Reason: "created the NodeResourceTopology"}
 	if did == operationPatch {
-		a.Reason = "the node, or what the kubelet reserves of it, has changed"
+		a.Reason = "the node or the kubelet's reservations have changed"
 	}
 	if m.config.DryRun {
 		a.Outcome = report.NotEnforced
@@ -234,12 +234,12 @@ func jitter(node string) time.Duration {
 func (m *Manager) logChanges(before, now *NodeTopology) {
 	k := &now.Kubelet
 	if before == nil || before.Kubelet.Source != k.Source || before.Kubelet.Static != k.Static || before.Kubelet.StaticMemory != k.StaticMemory {
-		m.config.Log.Info("Knows the kubelet's configuration", "from", k.Source, "assigns CPUs itself", k.Static, "assigns memory itself", k.StaticMemory)
+		m.config.Log.Info("read the kubelet's configuration", "source", k.Source, "staticCPUs", k.Static, "staticMemory", k.StaticMemory)
 	}
 	if problems := strings.Join(now.Problems(), "; "); problems != m.loggedProblems {
 		m.loggedProblems = problems
 		if problems != "" {
-			m.config.Log.Info("The node's topology has problems", "problems", problems)
+			m.config.Log.Info("the node's topology has problems", "problems", problems)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func TestOtherOwner(t *testing.T) {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n", UID: "x", Controller: new(true)}}
 		o.Zones = nil
 	})
-	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("belongs to another owner") || len(b.readObject().Zones) != 0 {
+	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("has another controller") || len(b.readObject().Zones) != 0 {
 		t.Error(got, b.log)
 	}
 }
@@ -201,7 +201,7 @@ func TestConflictBackoff(t *testing.T) {
 			patches++
 		}
 	}
-	if patches < 4 || patches > 12 || !b.logged("Somebody else changed") {
+	if patches < 4 || patches > 12 || !b.logged("after a change by another client") {
 		t.Errorf("%d patches in six hours", patches)
 	}
 	for range 3 * 12 {
@@ -259,7 +259,7 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if told := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology is made node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
+	if told := strings.Count(strings.Join(b.log, "\n"), "would created the NodeResourceTopology node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
 		t.Errorf("told %d times: %s", told, strings.Join(b.log, "\n"))
 	}
 }
@@ -268,7 +268,7 @@ func TestDryRun(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	b := newFixture(t, nil)
 	b.kubelet.Root = writeHost(t, nil)
-	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("Cannot know the node's topology") {
+	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("failed to read the node's topology") {
 		t.Error(got, b.log)
 	}
 	b.setKubeletConfig("")

@@ -78,7 +78,7 @@ func (f *NodeTopology) reserveCPU(t *reservations) []numa.Amount {
 	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
 	out, beyond := numa.Reserve(has, cpu)
 	if beyond > 0 {
-		t.problemf("the kubelet reserves %dm of cpu more than there is", beyond)
+		t.problemf("the kubelet reserves %dm of CPU more than there is", beyond)
 	}
 	return out
 }
@@ -110,7 +110,7 @@ func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
 		left += has[i] - out[i]
 	}
 	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= allocatableTolerance {
-		t.problemf("pods can have %d MiB of the zones' memory, and by the node's status %d MiB: the kubelet counts with another configuration or other memory", toMiB(left), toMiB(there))
+		t.problemf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(there))
 	}
 	return out
 }
@@ -130,9 +130,9 @@ func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amoun
 	}
 	switch {
 	case known < len(f.Kubelet.ReservedMemory):
-		t.problemf("the kubelet's reservedMemory is of %d zones that there are not", len(f.Kubelet.ReservedMemory)-known)
+		t.problemf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known)
 	case sum != reserved:
-		t.problemf("the kubelet's reservedMemory is %d MiB together, and %d MiB are reserved of the node: it counts as far as it fits, the rest is taken from the first zone on", toMiB(sum), toMiB(reserved))
+		t.problemf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved))
 	}
 	return named
 }

@@ -27,7 +27,7 @@ var (
 	// errNoDefinition reports that the CustomResourceDefinition is not installed.
 	errNoDefinition = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
 	// errOtherOwner reports an object with another controller.
-	errOtherOwner = errors.New("belongs to another owner and is left alone")
+	errOtherOwner = errors.New("has another controller and is left unchanged")
 )
 
 const fieldManager = "crane-agent"
@@ -64,7 +64,7 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 	}
 	now := &topologyv1alpha1.NodeResourceTopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, now); err != nil {
-		return operationNone, fmt.Errorf("NodeResourceTopology %s cannot be read: %w", node.Name, err)
+		return operationNone, fmt.Errorf("failed to decode NodeResourceTopology %s: %w", node.Name, err)
 	}
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
 		return operationNone, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errOtherOwner)

@@ -45,7 +45,7 @@ type ZoneSummary struct {
 func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node *corev1.Node) Summary {
 	machine, err := ReadMachine(root)
 	if err != nil {
-		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("which CPUs there are is not known: %v", err)}}
+		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("the CPUs are unknown: %v", err)}}
 	}
 	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
 	k, unknown := kubelet.Read(ctx, node)
@@ -57,7 +57,7 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 		}
 		out.Problems = f.Problems()
 		if silent := kubelet.LastError(); silent != nil {
-			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet was asked for its configuration and did not say it: its file is read, in which flags and drop-in files are not seen: %v", silent))
+			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", silent))
 		}
 	} else {
 		// Allocatable amounts are meaningless while the reservations are unknown.

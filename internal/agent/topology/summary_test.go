@@ -26,7 +26,7 @@ func TestSummarize(t *testing.T) {
 	delete(files, "var/lib/kubelet/config.yaml")
 	root = writeHost(t, files)
 	seen = Summarize(t.Context(), root, newTestReader(root, nil), nil)
-	if rows := seen.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(seen.Problems, ""), "configuration is not known") {
+	if rows := seen.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(seen.Problems, ""), "configuration is unknown") {
 		t.Errorf("%+v", seen)
 	}
 	root = writeHost(t, nil)
@@ -55,8 +55,8 @@ func TestSummarizeQueriesKubelet(t *testing.T) {
 	k.setResponse(http.StatusForbidden, "no")
 	seen = Summarize(t.Context(), root, kubelet(), node)
 	problems := strings.Join(seen.Problems, "; ")
-	if seen.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is read, in which flags and drop-in files are not seen: the kubelet refuses: 403") ||
-		!strings.Contains(problems, "21504 MiB of the zones' memory, and by the node's status 11264 MiB") {
+	if seen.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is used, which lacks flags and drop-in files: the kubelet refuses: 403") ||
+		!strings.Contains(problems, "21504 MiB of the zones' memory are allocatable, but 11264 MiB") {
 		t.Errorf("%+v", seen)
 	}
 }

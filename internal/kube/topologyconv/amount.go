@@ -34,7 +34,7 @@ func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, er
 	if _, plain := q.AsInt64(); !plain {
 		q = q.DeepCopy() // AsDec changes its receiver.
 		if scale := q.AsDec().Scale(); scale < -18 || scale > 18 {
-			return 0, fmt.Errorf("a quantity of the order of 1e%d", -scale)
+			return 0, fmt.Errorf("the quantity is of the order of 1e%d", -scale)
 		}
 	}
 	v := q.Value()

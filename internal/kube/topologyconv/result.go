@@ -41,7 +41,7 @@ func EncodeResult(p numa.Placement) (string, error) {
 // DecodeResult decodes the annotation of this or of gocrane's scheduler. It validates everything, since anyone may write it.
 func DecodeResult(s string) (numa.Placement, error) {
 	if len(s) > maxResultBytes {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(s), maxResultBytes)
+		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(s), maxResultBytes)
 	}
 	var zones []topology.Zone
 	if err := json.Unmarshal([]byte(s), &zones); err != nil {

@@ -37,14 +37,14 @@ func TestDecodeInvalidResult(t *testing.T) {
 		"\x00": "decode zones",
 		`[{}]`: "names no zone",
 		`[{"name":"node0","type":"Socket","resources":{"capacity":{"cpu":"4"}}}]`:   "",
-		`[{"name":"node0"},{"name":"node0"}]`:                                       "stands twice",
+		`[{"name":"node0"},{"name":"node0"}]`:                                       "is listed twice",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"-1"}}}]`:                  "out of range",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"1e308"}}}]`:               "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"1e2000000000"}}}]`:     "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"8Ei"}}}]`:              "out of range",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"NaN"}}}]`:                 "decode zones",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"0.5","memory":"1e-9"}}}]`: "",
-		"[" + strings.Repeat(`{"name":"node0"},`, 5000) + `{"name":"node1"}]`:       "bytes, want at most",
+		"[" + strings.Repeat(`{"name":"node0"},`, 5000) + `{"name":"node1"}]`:       "bytes, at most",
 	} {
 		_, err := DecodeResult(in)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -60,10 +60,10 @@ func (l Layout) DiskIOFiles() (DiskIOFiles, error) {
 	// Linux 6.10 and later count only for disks with a limit and report zero for all others.
 	content, err := os.ReadFile(filepath.Join(f.root, fileServiceBytes+f.suffix))
 	if err != nil {
-		return f, fmt.Errorf("cgroup %s does not count: %w", l.Version, err)
+		return f, fmt.Errorf("cgroup %s does not count disk I/O: %w", l.Version, err)
 	}
 	if !bytes.Contains(content, []byte(":")) {
-		return f, fmt.Errorf("cgroup %s counts for no disk: Linux 6.10 and later do for those with a limit alone", l.Version)
+		return f, fmt.Errorf("cgroup %s counts no disk I/O: Linux 6.10 and later count only for disks with a limit", l.Version)
 	}
 	return f, nil
 }
@@ -240,7 +240,7 @@ func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind
 func checkDeviceNumber(device []byte) error {
 	major, minor, ok := bytes.Cut(device, []byte(":"))
 	if !ok {
-		return fmt.Errorf("device %.40q is no major:minor", device)
+		return fmt.Errorf("device %.40q is not major:minor", device)
 	}
 	_, err := host.Uint(major)
 	if err == nil {

@@ -123,7 +123,7 @@ func TestDiskIOFiles(t *testing.T) {
 		t.Errorf("v1 without blkio: %v", err)
 	}
 	write("blkio", fileServiceBytes, "Total 0\n")
-	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "counts for no disk") {
+	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "counts no disk I/O") {
 		t.Errorf("v1 that counts nothing: %v", err)
 	}
 	write("blkio", fileServiceBytes, "8:0 Read 4096\nTotal 4096\n")

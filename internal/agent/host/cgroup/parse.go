@@ -82,7 +82,7 @@ func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
 	}
 	period, err := host.ParseSingle(content)
 	if err == nil && period == 0 {
-		err = errors.New("a period of 0")
+		err = errors.New("period is 0")
 	}
 	s.Limit = Bandwidth{Quota: quota, Period: toDuration(period, time.Microsecond)}
 	return wrapFileError(g, filePeriod, err)
@@ -118,7 +118,7 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 		period, _ := host.Field(rest)
 		p, err := host.Uint(period)
 		if err != nil || p == 0 {
-			return fmt.Errorf("period %.40q is no number above 0", period)
+			return fmt.Errorf("period %.40q is not a positive number", period)
 		}
 		b = Bandwidth{Quota: -1, Period: toDuration(p, time.Microsecond)}
 		if string(quota) == "max" {
@@ -174,7 +174,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 		seen++
 	})
 	if err == nil && seen < 3 {
-		err = fmt.Errorf("wants %s, %s and %s", rss, cache, idle)
+		err = fmt.Errorf("requires %s, %s and %s", rss, cache, idle)
 	}
 	return inactive, err
 }

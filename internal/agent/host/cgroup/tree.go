@@ -244,7 +244,7 @@ func (t *Tree) Read(ofPods, ofContainers Part) error {
 		}
 	}
 	if first != nil {
-		return fmt.Errorf("%d cgroups could not be read; the first: %w", failed, first)
+		return fmt.Errorf("failed to read %d cgroups; the first: %w", failed, first)
 	}
 	return nil
 }
