@@ -64,7 +64,7 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	if c.layout.Version == cgroup.V2 {
 		path += ".effective" // An empty list of a v2 group means that of its parent.
 	}
-	content, err := c.read(path)
+	content, err := c.reader.ReadPath(path)
 	if err != nil {
 		return set, false
 	}
@@ -72,30 +72,18 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	return set, err == nil && set.Len() > 0
 }
 
-// read reads a file. The content is valid until the next call.
-func (c *cpusetWriter) read(path string) ([]byte, error) {
-	file := host.NewFile(path)
-	defer file.Close()
-	return c.reader.Read(&file)
-}
-
 // readSetting reads a file of a cgroup; gone reports that the cgroup was removed.
 func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, err error) {
-	name, err := c.layout.SettingFile(path, file)
-	if err != nil {
-		return "", false, fmt.Errorf("container's group: %w", err)
+	value, err = c.layout.ReadSetting(c.reader, path, file)
+	if !errors.Is(err, host.ErrGone) {
+		return value, false, err
 	}
-	content, err := c.read(name)
-	switch {
-	case errors.Is(err, host.ErrGone):
+	if name, err := c.layout.SettingFile(path, file); err == nil {
 		if _, err := os.Stat(filepath.Dir(name)); err == nil {
 			return "", false, fmt.Errorf("%s does not exist: the controller is disabled for the group", name)
 		}
-		return "", true, nil
-	case err != nil:
-		return "", false, fmt.Errorf("container's group: %w", err)
 	}
-	return strings.TrimSpace(string(content)), false, nil
+	return "", true, nil
 }
 
 // apply writes the desired CPUs and memory nodes of a container and reports whether that took a write (in a dry run: whether it would).

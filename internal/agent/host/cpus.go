@@ -12,9 +12,7 @@ import (
 // ReadCPUs reads a file with a CPU list such as 0-3,8; an empty line is an empty set. The error is ErrGone for a missing file and
 // ErrTruncated for an incomplete one.
 func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
-	file := NewFile(path)
-	defer file.Close()
-	content, err := r.Read(&file)
+	content, err := r.ReadPath(path)
 	if err != nil {
 		return numa.CPUSet{}, err
 	}

@@ -72,6 +72,13 @@ func (r *Reader) Read(f *File) ([]byte, error) {
 	return content, nil
 }
 
+// ReadPath reads a file once, without keeping it open. The content is valid until the next read.
+func (r *Reader) ReadPath(path string) ([]byte, error) {
+	file := NewFile(path)
+	defer file.Close()
+	return r.Read(&file)
+}
+
 func (r *Reader) readAll(fd int) ([]byte, error) {
 	if r.buf == nil {
 		r.buf = make([]byte, initialBufferBytes)

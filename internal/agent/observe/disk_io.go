@@ -152,11 +152,9 @@ func (o *Observer) listDevices() {
 		if kind == cgroup.WholeDisk {
 			continue
 		}
-		file := host.NewFile(o.root.Path("sys/block", name, "dev"))
-		if content, err := o.reader.Read(&file); err == nil {
+		if content, err := o.reader.ReadPath(o.root.Path("sys/block", name, "dev")); err == nil {
 			t.devices[string(bytes.TrimSpace(content))] = kind
 		}
-		file.Close()
 	}
 }
 

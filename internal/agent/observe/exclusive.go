@@ -83,9 +83,7 @@ func (o *Observer) collectExclusiveIdle() {
 
 // readKubeletState returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
 func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error) {
-	file := host.NewFile(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
-	defer file.Close()
-	content, err := o.reader.Read(&file)
+	content, err := o.reader.ReadPath(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
 	if errors.Is(err, host.ErrGone) {
 		return numa.CPUSet{}, false, nil
 	}
@@ -157,17 +155,11 @@ func (o *Observer) collectExclusivePods() {
 
 // runsOnExclusiveCPUs reports whether a container is confined to exclusive CPUs; false if unreadable.
 func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
-	path, err := o.layout.SettingFile(c.Path, cgroup.FileCPUs)
+	content, err := o.layout.ReadSetting(o.reader, c.Path, cgroup.FileCPUs)
 	if err != nil {
 		return false
 	}
-	file := host.NewFile(path)
-	defer file.Close()
-	content, err := o.reader.Read(&file)
-	if err != nil {
-		return false
-	}
-	cpus, err := numa.ParseCPUSet(string(content))
+	cpus, err := numa.ParseCPUSet(content)
 	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
 }
 

@@ -134,10 +134,8 @@ func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) st
 
 // readParanoidLevel describes kernel.perf_event_paranoid, the restriction of processes without CAP_PERFMON.
 func readParanoidLevel(root host.Root) string {
-	file := host.NewFile(root.Path("proc/sys/kernel/perf_event_paranoid"))
-	defer file.Close()
 	var reader host.Reader
-	content, err := reader.Read(&file)
+	content, err := reader.ReadPath(root.Path("proc/sys/kernel/perf_event_paranoid"))
 	if err != nil || len(content) == 0 {
 		return "kernel.perf_event_paranoid is unknown"
 	}

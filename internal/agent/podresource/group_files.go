@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host"
@@ -194,12 +191,12 @@ func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	if err != nil {
 		return 0, fmt.Errorf("memory use: %w", err)
 	}
-	const current = "memory.current"
-	text, err := readFile(filepath.Join(filepath.Dir(path), current))
+	content, err := g.reader.ReadPath(filepath.Join(filepath.Dir(path), "memory.current"))
 	if err != nil {
 		return 0, err
 	}
-	return parseBytes(text, current)
+	used, err := host.ParseSingle(content)
+	return series.Bytes(min(used, math.MaxInt64)), err
 }
 
 // noLimit is above any limit.
@@ -215,15 +212,8 @@ func formatMiB(b series.Bytes) string {
 // readBytes reads a setting in bytes.
 func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
 	text, err := g.readSetting(group, file)
-	if err != nil {
-		return 0, err
-	}
-	return parseBytes(text, file)
-}
-
-func parseBytes(text, file string) (series.Bytes, error) {
-	if text == "max" {
-		return noLimit, nil
+	if err != nil || text == "max" {
+		return noLimit, err
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
@@ -234,20 +224,5 @@ func parseBytes(text, file string) (series.Bytes, error) {
 
 // readSetting reads a setting of a group.
 func (g groupFiles) readSetting(group, file string) (string, error) {
-	path, err := g.layout.SettingFile(group, file)
-	if err != nil {
-		return "", fmt.Errorf("read: %w", err)
-	}
-	return readFile(path)
-}
-
-func readFile(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read: %w", err)
-	}
-	return strings.TrimSpace(string(content)), nil
+	return g.layout.ReadSetting(g.reader, group, file)
 }

@@ -57,12 +57,12 @@ type Manager struct {
 	reconciles int
 	// reported holds the last error or dry-run change by unit.
 	reported map[string]string
-	counts   counts
+	metrics  metrics
 }
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, counts: newCounts()}
+	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, metrics: newMetrics()}
 }
 
 // Name implements the agent's manager interface.
@@ -105,13 +105,15 @@ func (m *Manager) reconcile() {
 		}
 	}
 	seen := map[string]bool{}
-	m.counts.reset()
+	var containers containerCounts
 	for _, pod := range state.Pods {
 		if p := newPlan(pod); p != nil {
-			m.reconcilePod(pod, p, where, seen)
+			known := m.reconcilePod(pod, p, where, seen)
+			containers.known += known
+			containers.waiting += len(p.containers) - known
 		}
 	}
-	m.counts.publish()
+	m.metrics.setContainers(containers)
 	for key := range m.reported {
 		if !seen[key] {
 			delete(m.reported, key)
@@ -122,8 +124,9 @@ func (m *Manager) reconcile() {
 	}
 }
 
-// reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs.
-func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) {
+// reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs. It returns the number of
+// containers with a known group.
+func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) (known int) {
 	ref := qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 	above := ""
 	for id, w := range p.containers {
@@ -131,10 +134,9 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 		unit.markSeen(seen)
 		group, ok := where[id]
 		if !ok {
-			m.counts.waiting++
 			continue
 		}
-		m.counts.limited++
+		known++
 		above = path.Dir(group)
 		m.reconcileGroup(unit, group, w)
 	}
@@ -143,6 +145,7 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 	if above != "" {
 		m.reconcileGroup(unit, above, p.pod)
 	}
+	return known
 }
 
 // unit identifies a changed group.
@@ -181,7 +184,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 			continue
 		}
 		delete(m.reported, key)
-		m.counts.wrote(n.aspect)
+		m.metrics.writes.WithLabelValues(n.aspect).Inc()
 		m.Report(m.newAction(u, n, report.Done))
 	}
 	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
@@ -200,7 +203,7 @@ func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) rep
 
 // reportFailure reports an error once.
 func (m *Manager) reportFailure(u unit, aspect string, err error) {
-	m.counts.failed(aspect)
+	m.metrics.errors.WithLabelValues(kind, aspect).Inc()
 	key := u.key(aspect)
 	if m.reported[key] == err.Error() {
 		return

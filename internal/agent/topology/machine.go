@@ -133,22 +133,12 @@ func (s *sysfsReader) problemf(format string, args ...any) {
 
 // read returns the content of a file, valid until the next call.
 func (s *sysfsReader) read(parts ...string) ([]byte, error) {
-	f := host.NewFile(s.root.Path(parts...))
-	defer f.Close()
-	content, err := s.reader.Read(&f)
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return content, nil
+	return s.reader.ReadPath(s.root.Path(parts...))
 }
 
 // readCPUs reads a CPU list.
 func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
-	set, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
-	if err != nil {
-		return numa.CPUSet{}, fmt.Errorf("read: %w", err)
-	}
-	return set, nil
+	return s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
 }
 
 // listZones returns the NUMA node numbers in ascending order.

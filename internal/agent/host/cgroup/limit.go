@@ -28,9 +28,7 @@ func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duratio
 		return Bandwidth{}, 0, err
 	}
 	_, name := l.LimitFiles(group)
-	file := host.NewFile(name)
-	defer file.Close()
-	content, err := r.Read(&file)
+	content, err := r.ReadPath(name)
 	if errors.Is(err, host.ErrGone) {
 		return s.Limit, 0, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/numa"
 )
 
@@ -53,6 +54,16 @@ func (l Layout) SettingFile(group, file string) (string, error) {
 		return "", fmt.Errorf("group %.80q is not below the root", group)
 	}
 	return filepath.Join(dir, group, file), nil
+}
+
+// ReadSetting reads a setting of a group, without surrounding white space. The error is host.ErrGone if there is no such file (any more).
+func (l Layout) ReadSetting(r *host.Reader, group, file string) (string, error) {
+	path, err := l.SettingFile(group, file)
+	if err != nil {
+		return "", err
+	}
+	content, err := r.ReadPath(path)
+	return strings.TrimSpace(string(content)), err
 }
 
 // ReclaimFile returns the path of memory.reclaim of a group; false if this cgroup version has none.
