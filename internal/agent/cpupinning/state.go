@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
 )
@@ -127,16 +128,9 @@ var errDamaged = errors.New("is damaged")
 
 // readState reads a state file; found is false if there is none.
 func readState(path string) (holdings []cpumanager.Assignment, found bool, err error) {
-	info, err := os.Stat(path)
+	content, err := host.ReadRegularFile(path, maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
-	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxStateBytes) {
-		err = fmt.Errorf("%s is not a file of at most %d bytes", path, maxStateBytes)
-	}
-	var content []byte
-	if err == nil {
-		content, err = os.ReadFile(path)
 	}
 	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file: %w", err)

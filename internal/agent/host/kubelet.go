@@ -16,13 +16,17 @@ const MaxKubeletFileBytes = 1 << 20
 // ReadKubeletFile reads a file of the kubelet. It returns fs.ErrNotExist for a missing file, and an error for one that is not regular or
 // larger than MaxKubeletFileBytes.
 func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
-	path := root.Path(parts...)
+	return ReadRegularFile(root.Path(parts...), MaxKubeletFileBytes)
+}
+
+// ReadRegularFile reads a regular file of at most maxBytes. It returns fs.ErrNotExist for a missing file.
+func ReadRegularFile(path string, maxBytes int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > MaxKubeletFileBytes {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, MaxKubeletFileBytes)
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxBytes)
 	}
 	return os.ReadFile(path)
 }

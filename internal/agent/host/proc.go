@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"crane.io/crane/pkg/series"
 )
@@ -92,45 +93,49 @@ type Memory struct {
 	SwappedOut series.Bytes
 }
 
-// parseKiB parses the value of a meminfo line in KiB and returns bytes.
-func parseKiB(key, rest []byte) (uint64, error) {
-	number, _ := Field(rest)
-	n, err := Uint(number)
-	if err != nil || n > 1<<50 {
-		return 0, fmt.Errorf("%s %.40q is not a number of KiB", key, number)
-	}
-	return n << 10, nil
+// parseMeminfo parses lines such as "MemTotal: 16384 kB" after skipping some fields. field returns where to store the bytes of a key, nil for
+// nowhere.
+func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) error {
+	return Lines(content, func(line []byte) error {
+		for range skip {
+			_, line = Field(line)
+		}
+		key, rest := Field(line)
+		into := field(key)
+		if into == nil {
+			return nil
+		}
+		number, _ := Field(rest)
+		n, err := Uint(number)
+		if err != nil || n > 1<<50 {
+			return fmt.Errorf("%s %.40q is not a number of KiB", key, number)
+		}
+		*into = n << 10
+		return nil
+	})
 }
 
 // ParseMeminfo parses /proc/meminfo. Available is at most Total.
 func ParseMeminfo(content []byte) (Memory, error) {
-	var total, available, swap, swapFree, swapCached uint64
-	seen := 0
-	err := Lines(content, func(line []byte) error {
-		key, rest := Field(line)
-		var into *uint64
+	const unset = math.MaxUint64
+	total, available := uint64(unset), uint64(unset)
+	var swap, swapFree, swapCached uint64
+	err := parseMeminfo(content, 0, func(key []byte) *uint64 {
 		switch string(key) {
 		case "MemTotal:":
-			into = &total
+			return &total
 		case "MemAvailable:":
-			into = &available
+			return &available
 		case "SwapTotal:":
-			into = &swap
+			return &swap
 		case "SwapFree:":
-			into = &swapFree
+			return &swapFree
 		case "SwapCached:":
-			into = &swapCached
-		default:
-			return nil
+			return &swapCached
 		}
-		var err error
-		*into, err = parseKiB(key, rest)
-		if key[0] == 'M' {
-			seen++
-		}
-		return err
+		return nil
 	})
-	if err == nil && (seen != 2 || total == 0) {
+	if err == nil && (total == unset || available == unset || total == 0) {
 		err = errors.New("missing MemTotal or MemAvailable")
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"crane.io/crane/pkg/series"
 )
@@ -22,32 +23,23 @@ func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.PageCache,
 
 // ParseZoneMeminfo parses /sys/devices/system/node/nodeN/meminfo with lines such as "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
-	var total, free, files, shared uint64
-	seen := 0
-	err := Lines(content, func(line []byte) error {
-		_, rest := Field(line)
-		_, rest = Field(rest)
-		key, rest := Field(rest)
-		var into *uint64
+	const unset = math.MaxUint64
+	total, free := uint64(unset), uint64(unset)
+	var files, shared uint64
+	err := parseMeminfo(content, 2, func(key []byte) *uint64 {
 		switch string(key) {
 		case "MemTotal:":
-			into = &total
-			seen++
+			return &total
 		case "MemFree:":
-			into = &free
-			seen++
+			return &free
 		case "FilePages:":
-			into = &files
+			return &files
 		case "Shmem:":
-			into = &shared
-		default:
-			return nil
+			return &shared
 		}
-		var err error
-		*into, err = parseKiB(key, rest)
-		return err
+		return nil
 	})
-	if err == nil && seen != 2 {
+	if err == nil && (total == unset || free == unset) {
 		err = errors.New("missing MemTotal or MemFree")
 	}
 	if err != nil {

@@ -115,16 +115,15 @@ func (o *Observer) sampleDiskIO() {
 
 // update computes rates since the previous sample. A counter that decreased, as after a disk was removed, yields no rate.
 func (g *podDiskIO) update(now time.Time, total cgroup.DiskIO) {
-	span, last := now.Sub(g.at), g.total
-	first := g.at.IsZero()
+	first, last, span := g.at.IsZero(), g.total, now.Sub(g.at)
 	g.at, g.total, g.rate = now, total, Known[DiskIORate]{}
-	if first || span <= 0 || total.Reads < last.Reads || total.Writes < last.Writes || total.ReadBytes < last.ReadBytes || total.WriteBytes < last.WriteBytes {
-		return
+	if r, ok := computeRates(podCounters(last), podCounters(total), span); ok && !first {
+		g.rate = known(DiskIORate{At: now, Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3]})
 	}
-	g.rate = known(DiskIORate{
-		At: now, Reads: computeRate(last.Reads, total.Reads, span), Writes: computeRate(last.Writes, total.Writes, span),
-		ReadBytes: computeRate(last.ReadBytes, total.ReadBytes, span), WriteBytes: computeRate(last.WriteBytes, total.WriteBytes, span),
-	})
+}
+
+func podCounters(d cgroup.DiskIO) counterSet {
+	return counterSet{d.Reads, d.Writes, d.ReadBytes, d.WriteBytes}
 }
 
 // listDevices classifies block devices. Unreadable ones count as whole disks.

@@ -129,9 +129,18 @@ func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
-// computeRate returns the growth of a counter per second.
-func computeRate(before, after uint64, span time.Duration) float64 {
-	return float64(after-before) / span.Seconds()
+// counterSet holds up to six counters; unused ones are 0.
+type counterSet [6]uint64
+
+// computeRates returns the growth of counters per second; false if no time has passed or a counter decreased.
+func computeRates(last, now counterSet, span time.Duration) (rates [len(counterSet{})]float64, ok bool) {
+	for i := range now {
+		if span <= 0 || now[i] < last[i] {
+			return rates, false
+		}
+		rates[i] = float64(now[i]-last[i]) / span.Seconds()
+	}
+	return rates, true
 }
 
 func (o *Observer) collectDisks() {
@@ -163,17 +172,17 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 		}
 		last := d.last
 		d.Rate, d.last, d.round = Known[DiskRate]{}, now, o.round
-		if s.Span > 0 && now.Reads >= last.Reads && now.Writes >= last.Writes && now.ReadBytes >= last.ReadBytes &&
-			now.WriteBytes >= last.WriteBytes && now.Busy >= last.Busy {
-			d.Rate = known(DiskRate{
-				Reads: computeRate(last.Reads, now.Reads, s.Span), Writes: computeRate(last.Writes, now.Writes, s.Span),
-				ReadBytes: computeRate(last.ReadBytes, now.ReadBytes, s.Span), WriteBytes: computeRate(last.WriteBytes, now.WriteBytes, s.Span),
-				Busy: series.Ratio(min(float64(now.Busy-last.Busy)/float64(s.Span), 1)),
-			})
+		if r, ok := computeRates(diskCounters(last), diskCounters(now), s.Span); ok {
+			busy := series.Ratio(min(r[4]/float64(time.Second), 1))
+			d.Rate = known(DiskRate{Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3], Busy: busy})
 		}
 		return
 	}
 	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, round: o.round})
+}
+
+func diskCounters(d host.Disk) counterSet {
+	return counterSet{d.Reads, d.Writes, d.ReadBytes, d.WriteBytes, uint64(d.Busy)}
 }
 
 func (o *Observer) collectInterfaces() {
@@ -198,17 +207,16 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 		}
 		last := f.last
 		f.Rate, f.last, f.round = Known[InterfaceRate]{}, now, o.round
-		if s.Span > 0 && now.ReceivedBytes >= last.ReceivedBytes && now.SentBytes >= last.SentBytes && now.ReceivedPackets >= last.ReceivedPackets &&
-			now.SentPackets >= last.SentPackets && now.DroppedIn >= last.DroppedIn && now.DroppedOut >= last.DroppedOut {
-			f.Rate = known(InterfaceRate{
-				ReceivedBytes: computeRate(last.ReceivedBytes, now.ReceivedBytes, s.Span), SentBytes: computeRate(last.SentBytes, now.SentBytes, s.Span),
-				ReceivedPackets: computeRate(last.ReceivedPackets, now.ReceivedPackets, s.Span), SentPackets: computeRate(last.SentPackets, now.SentPackets, s.Span),
-				DroppedIn: computeRate(last.DroppedIn, now.DroppedIn, s.Span), DroppedOut: computeRate(last.DroppedOut, now.DroppedOut, s.Span),
-			})
+		if r, ok := computeRates(interfaceCounters(last), interfaceCounters(now), s.Span); ok {
+			f.Rate = known(InterfaceRate{r[0], r[1], r[2], r[3], r[4], r[5]})
 		}
 		return
 	}
 	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
+}
+
+func interfaceCounters(i host.Interface) counterSet {
+	return counterSet{i.ReceivedBytes, i.SentBytes, i.ReceivedPackets, i.SentPackets, i.DroppedIn, i.DroppedOut}
 }
 
 // filterInPlace removes elements that do not match.

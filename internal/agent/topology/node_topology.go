@@ -48,27 +48,22 @@ type reservations struct {
 // computeReservations divides the difference between capacity and allocatable among the zones: numbered CPUs in their zones, everything
 // else from the first zone on.
 func (f *NodeTopology) computeReservations() reservations {
-	var t reservations
-	t.cpu = f.reserveCPU(&t)
-	t.memory = f.reserveMemory(&t)
-	return t
+	cpu, cpuProblems := f.reserveCPU()
+	memory, memoryProblems := f.reserveMemory()
+	return reservations{cpu, memory, append(cpuProblems, memoryProblems...)}
 }
 
-func (t *reservations) problemf(format string, args ...any) {
-	t.problems = append(t.problems, fmt.Sprintf(format, args...))
-}
-
-func (f *NodeTopology) reserveCPU(t *reservations) []numa.Amount {
+// reserveCPU returns the reserved CPU by zone, in thousandths of a core, and problems.
+func (f *NodeTopology) reserveCPU() (out []numa.Amount, problems []string) {
 	zones := f.Machine.Zones
 	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
-		out := make([]numa.Amount, len(zones))
 		for i := range zones {
-			out[i] = numa.Amount(zones[i].CPUs.Intersection(fixed).Len()) * numa.Core
+			out = append(out, numa.Amount(zones[i].CPUs.Intersection(fixed).Len())*numa.Core)
 		}
 		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
-			t.problemf("the kubelet reserves the CPUs %s, which are not online", gone)
+			problems = append(problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", gone))
 		}
-		return out
+		return out, problems
 	}
 	has := make([]numa.Amount, len(zones))
 	for i := range zones {
@@ -78,17 +73,17 @@ func (f *NodeTopology) reserveCPU(t *reservations) []numa.Amount {
 	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
 	out, beyond := numa.Reserve(has, cpu)
 	if beyond > 0 {
-		t.problemf("the kubelet reserves %dm of CPU more than there is", beyond)
+		problems = append(problems, fmt.Sprintf("the kubelet reserves %dm of CPU more than there is", beyond))
 	}
-	return out
+	return out, problems
 }
 
 // allocatableTolerance is the difference between zones and Node status that is not reported.
 const allocatableTolerance numa.Amount = 1 << 20
 
-// reserveMemory reserves the kubelet's reservations and its hard eviction threshold, which both are not allocatable, whether or not the
-// kubelet enforces them. A static memory manager determines the zones.
-func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
+// reserveMemory returns the reserved memory by zone in bytes, and problems: the kubelet's reservations and its hard eviction threshold, which
+// both are not allocatable, whether or not the kubelet enforces them. A static memory manager determines the zones.
+func (f *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
 	zones, k := f.Machine.Zones, &f.Kubelet
 	has := make([]numa.Amount, len(zones))
 	var all, left numa.Amount
@@ -100,24 +95,24 @@ func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
 	reserved += k.EvictionThreshold.Resolve(all)
 	var named []numa.Amount
 	if k.StaticMemory && len(k.ReservedMemory) > 0 {
-		named = f.reservedMemoryByZone(t, reserved)
+		named, problems = f.reservedMemoryByZone(reserved)
 	}
 	out, beyond := numa.ReserveNamed(has, named, reserved)
 	if beyond > 0 {
-		t.problemf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond))
+		problems = append(problems, fmt.Sprintf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond)))
 	}
 	for i := range has {
 		left += has[i] - out[i]
 	}
 	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= allocatableTolerance {
-		t.problemf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(there))
+		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(there)))
 	}
-	return out
+	return out, problems
 }
 
 // reservedMemoryByZone returns the memory manager's reservations. A kubelet starts only if they sum up to the node's reservation.
-func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amount) []numa.Amount {
-	named := make([]numa.Amount, len(f.Machine.Zones))
+func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.Amount, problems []string) {
+	named = make([]numa.Amount, len(f.Machine.Zones))
 	var sum numa.Amount
 	known := 0
 	for i := range f.Machine.Zones {
@@ -130,11 +125,11 @@ func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amoun
 	}
 	switch {
 	case known < len(f.Kubelet.ReservedMemory):
-		t.problemf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known)
+		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known))
 	case sum != reserved:
-		t.problemf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved))
+		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved)))
 	}
-	return named
+	return named, problems
 }
 
 func toMiB(a numa.Amount) numa.Amount { return a >> 20 }

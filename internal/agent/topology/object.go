@@ -127,31 +127,18 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 
 // patch sends the difference, on condition that the object is unchanged.
 func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
-	before, err := json.Marshal(now)
+	unversioned := now.DeepCopy()
+	unversioned.ResourceVersion = "" // so that the patch contains it
+	before, err := json.Marshal(unversioned)
+	var after, content []byte
+	if err == nil {
+		after, err = json.Marshal(next)
+	}
+	if err == nil {
+		content, err = jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	}
 	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
-	}
-	after, err := json.Marshal(next)
-	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
-	}
-	difference, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
-	if err != nil {
-		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
-	}
-	var body map[string]any
-	if err := json.Unmarshal(difference, &body); err != nil {
-		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
-	}
-	metadata, _ := body["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["resourceVersion"] = now.ResourceVersion
-	body["metadata"] = metadata
-	content, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
+		return fmt.Errorf("encode NodeResourceTopology %s: %w", now.Name, err)
 	}
 	if o.dryRun {
 		return nil
