@@ -48,15 +48,15 @@ type resourceAnnotation struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// describeResult returns the terms of a result. forecast includes the forecast.
-func describeResult[T model.Amount](r *model.Result[T], forecast bool) *resourceAnnotation {
+// describeResult returns the terms of a result.
+func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
 	out := &resourceAnnotation{Advertised: formatQuantity(r.Advertise), Phase: string(r.Phase), Allocated: formatQuantity(r.Allocated), Problem: r.Problem}
 	if r.Allocatable > 0 {
 		out.Allocatable, out.Reserve = formatQuantity(r.Allocatable), formatQuantity(r.Reserve)
 	}
 	if r.NeedSource != model.SourceNone {
 		out.Need, out.From, out.Margin, out.Use = formatQuantity(r.Need), string(r.NeedSource), formatQuantity(r.Margin), formatQuantity(r.Use)
-		if forecast {
+		if r.hasForecast {
 			out.Forecast = formatQuantity(r.Forecast)
 		}
 		if r.Allocatable > 0 {

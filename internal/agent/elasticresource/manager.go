@@ -74,15 +74,10 @@ type Manager struct {
 		of     *cluster.State
 		claims map[string]elasticrequest.Amounts
 	}
-	policy struct {
-		cpu    model.Policy[series.MilliCPU]
-		memory model.Policy[series.Bytes]
-	}
 
-	node    types.UID // the Node of the states
-	cpu     model.State[series.MilliCPU]
-	memory  model.State[series.Bytes]
-	dryRun  dryRunNode
+	node    types.UID // the Node of the trackers
+	cpu     tracker[series.MilliCPU]
+	memory  tracker[series.Bytes]
 	written writeRecord
 
 	mu            sync.Mutex
@@ -93,24 +88,13 @@ type Manager struct {
 // decision is the last decision.
 type decision struct {
 	at     time.Time
-	cpu    model.Result[series.MilliCPU]
-	memory model.Result[series.Bytes]
-	// forecast holds whether a valid forecast was used.
-	forecast struct{ cpu, memory bool }
-}
-
-// dryRunNode is what the node would advertise if writes were enforced.
-type dryRunNode struct {
-	cpu       series.MilliCPU
-	memory    series.Bytes
-	hasCPU    bool
-	hasMemory bool
+	cpu    result[series.MilliCPU]
+	memory result[series.Bytes]
 }
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{Config: c}
-	m.policy.cpu, m.policy.memory = model.CPU(), model.Memory()
+	m := &Manager{Config: c, cpu: newCPUTracker(), memory: newMemoryTracker()}
 	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, log: c.Log}
 	return m
 }
@@ -178,9 +162,7 @@ func (m *Manager) isOverwritten(now time.Time) bool {
 	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.written.overwritten) < minAnnotationInterval || now.Sub(m.written.tried) < watchDelay && !isAtLeastVersion(node.ResourceVersion, m.written.version) {
 		return false
 	}
-	cpu, noCPU := advertisedCPU(node)
-	memory, noMemory := advertisedMemory(node)
-	if !differs(cpu, noCPU, latest.cpu.Advertise) && !differs(memory, noMemory, latest.memory.Advertise) {
+	if !m.cpu.differs(node, latest.cpu.Advertise) && !m.memory.differs(node, latest.memory.Advertise) {
 		return false
 	}
 	m.written.overwritten = now
@@ -193,10 +175,6 @@ func isAtLeastVersion(version, other string) bool {
 	a, errA := strconv.ParseUint(version, 10, 64)
 	b, errB := strconv.ParseUint(other, 10, 64)
 	return errA == nil && errB == nil && a >= b
-}
-
-func differs[T model.Amount](shown T, absent bool, advertised T) bool {
-	return shown != advertised && (!absent || advertised != 0)
 }
 
 func (m *Manager) lastDecision() *decision {
@@ -224,48 +202,32 @@ func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 
 // resetNode drops the state of the previous Node and resumes from its annotation.
 func (m *Manager) resetNode(node *corev1.Node, now time.Time) {
-	m.node, m.cpu, m.memory, m.written = node.UID, model.State[series.MilliCPU]{}, model.State[series.Bytes]{}, writeRecord{}
-	m.dryRun.cpu, m.dryRun.hasCPU = present(advertisedCPU(node))
-	m.dryRun.memory, m.dryRun.hasMemory = present(advertisedMemory(node))
+	m.node, m.written = node.UID, writeRecord{}
+	m.cpu.reset(node)
+	m.memory.reset(node)
 	before := parseAnnotation(node.Annotations[annotationName])
 	if before == nil || !before.Ended || before.At.After(now.Add(minAnnotationInterval)) {
 		return
 	}
-	cpu, memory := before.CPU.previousQuantity(), before.Memory.previousQuantity()
-	m.cpu.Resume(series.MilliCPU(min(max(cpu.Value(), 0), maxCores)*1000), before.At, m.policy.cpu)
-	m.memory.Resume(series.Bytes(max(memory.Value(), 0)), before.At, m.policy.memory)
+	m.cpu.state.Resume(m.cpu.parseElastic(before.CPU.previousQuantity()), before.At, m.cpu.policy)
+	m.memory.state.Resume(m.memory.parseElastic(before.Memory.previousQuantity()), before.At, m.memory.policy)
 }
-
-func present[T model.Amount](v T, absent bool) (T, bool) { return v, !absent }
 
 // evaluate applies the policies to the current inputs.
 func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
-	node := state.Node
 	m.collectUse(state)
 	cpuUse, memoryUse := m.usage.drain()
-	expected := m.predictions.latest()
-	r, held := &decision{at: now}, elasticrequest.SumAllocated(state.Pods)
+	node, forecast, held := state.Node, m.predictions.latest(), elasticrequest.SumAllocated(state.Pods)
 	cpu := model.Input[series.MilliCPU]{
 		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: held.CPU, PodsKnown: state.KnowsPods,
-		Forecast: readForecast(expected, node, corev1.ResourceCPU, now, model.ParseCores),
 	}
-	cpu.Reserve, cpu.ReserveProblem = readReserve(node, reserveCPU, m.Reserves.CPU)
 	memory := model.Input[series.Bytes]{
 		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: held.Memory, PodsKnown: state.KnowsPods,
-		Forecast: readForecast(expected, node, corev1.ResourceMemory, now, model.ParseBytes),
 	}
-	memory.Reserve, memory.ReserveProblem = readReserve(node, reserveMemory, m.Reserves.Memory)
-	r.forecast.cpu, r.forecast.memory = cpu.Forecast.OK, memory.Forecast.OK
-	if m.Enforce {
-		cpu.Advertised, cpu.NotAdvertised = advertisedCPU(node)
-		memory.Advertised, memory.NotAdvertised = advertisedMemory(node)
-	} else {
-		cpu.Advertised, cpu.NotAdvertised = m.dryRun.cpu, !m.dryRun.hasCPU
-		memory.Advertised, memory.NotAdvertised = m.dryRun.memory, !m.dryRun.hasMemory
+	return &decision{
+		at: now, cpu: m.cpu.decide(cpu, node, forecast, m.Reserves.CPU, m.Enforce),
+		memory: m.memory.decide(memory, node, forecast, m.Reserves.Memory, m.Enforce),
 	}
-	r.cpu = model.Decide(cpu, m.policy.cpu, &m.cpu)
-	r.memory = model.Decide(memory, m.policy.memory, &m.memory)
-	return r
 }
 
 // ReclaimableCapacity returns the offer, which is below what the node advertises while pods hold more. It is unknown while the offer is
@@ -275,7 +237,7 @@ func (m *Manager) ReclaimableCapacity() (room elasticrequest.ReclaimableCapacity
 	if latest == nil {
 		return room
 	}
-	if age := m.Clock.Since(latest.at); age < 0 || age > m.policy.cpu.MaxAge {
+	if age := m.Clock.Since(latest.at); age < 0 || age > m.cpu.policy.MaxAge {
 		return room
 	}
 	if latest.cpu.Known {

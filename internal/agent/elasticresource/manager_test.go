@@ -417,7 +417,7 @@ func TestDryRun(t *testing.T) {
 	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
 		t.Errorf("wrote %v", w.patches)
 	}
-	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.dryRun.cpu != 11000 {
+	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.cpu.dryRun != 11000 {
 		t.Errorf("would offer %s", latest)
 	}
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) > 0 {

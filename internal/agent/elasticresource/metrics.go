@@ -54,7 +54,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	collectResult(gauge, &latest.memory, "memory", bytesDesc, 1)
 }
 
-func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *model.Result[T], name string, terms *prometheus.Desc, by float64) {
+func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, by float64) {
 	gauge(recommendedDesc, float64(r.Advertise)/by, "", "", name)
 	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
 	gauge(problemDesc, boolValue(r.Problem != ""), name)

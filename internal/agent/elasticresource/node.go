@@ -15,31 +15,6 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// advertisedQuantity returns the smaller of capacity and allocatable, in case another client wrote only one of them.
-func advertisedQuantity(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity, absent bool) {
-	capacity, ok := node.Status.Capacity[name]
-	if !ok {
-		return capacity, true
-	}
-	if allocatable, ok := node.Status.Allocatable[name]; ok && allocatable.Cmp(capacity) < 0 {
-		return allocatable, false
-	}
-	return capacity, false
-}
-
-func advertisedCPU(node *corev1.Node) (series.MilliCPU, bool) {
-	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedCPU)
-	return series.MilliCPU(min(max(q.Value(), 0), maxCores) * 1000), absent
-}
-
-func advertisedMemory(node *corev1.Node) (series.Bytes, bool) {
-	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedMemory)
-	return series.Bytes(max(q.Value(), 0)), absent
-}
-
-// maxCores limits cores written by other clients, so that millicores do not overflow.
-const maxCores = 1 << 40
-
 // nodeChange holds the changes of a Node; nil amounts stay.
 type nodeChange struct {
 	cpu    *series.MilliCPU
