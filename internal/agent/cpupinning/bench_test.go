@@ -73,7 +73,7 @@ func BenchmarkStep110(b *testing.B) {
 			b.Cleanup(m.tree.Close)
 			m.Reconcile()
 			if s := m.Status(); !s.Active || s.Exclusive.Len() != 2 {
-				b.Fatalf("%+v, %v", s, m.logged)
+				b.Fatalf("%+v", s)
 			}
 			b.ReportAllocs()
 			before := processCPUTime(b)

@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/cpumanager"
@@ -101,7 +102,7 @@ type Manager struct {
 	containerNames map[string]string
 	// reportedRefusals and loggedMemory hold the last messages by container.
 	reportedRefusals, loggedMemory map[cpumanager.ID]string
-	logged                         map[string]string
+	problems                       *oncelog.Logger
 }
 
 // planInputs holds the inputs of a plan. A plan is computed only after they changed.
@@ -120,7 +121,7 @@ func NewManager(c Config) *Manager {
 	reader := &host.Reader{}
 	m := &Manager{
 		config: c, tree: cgroup.NewTree(c.Layout, reader), cpusets: cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
-		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, logged: map[string]string{},
+		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, problems: oncelog.New(c.Log),
 	}
 	m.tree.CheckLinks() // A new container runs on exclusive CPUs of others until it is detected.
 	m.status.Store(&Status{Reason: "not started"})
@@ -162,10 +163,10 @@ func (m *Manager) Reconcile() {
 	}
 	state := m.config.View.State()
 	if !state.KnowsPods {
-		m.logOnce("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
+		m.problems.Log("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
-	m.logOnce("pods", "")
+	m.problems.Log("pods", "")
 	if !m.loadState() {
 		return
 	}
@@ -174,10 +175,10 @@ func (m *Manager) Reconcile() {
 	}
 	there, err := m.listContainers()
 	if err != nil {
-		m.logOnce("groups", err.Error())
+		m.problems.Log("groups", err.Error())
 		return
 	}
-	m.logOnce("groups", "")
+	m.problems.Log("groups", "")
 	m.clearInheritedCPUs(there)
 	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
 	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
@@ -189,10 +190,10 @@ func (m *Manager) Reconcile() {
 	m.lastCompared = m.config.Clock.Now()
 	machine, err := now.machine()
 	if err != nil {
-		m.logOnce("machine", err.Error())
+		m.problems.Log("machine", err.Error())
 		return
 	}
-	m.logOnce("machine", "")
+	m.problems.Log("machine", "")
 	pods := readPods(state.Pods, m.config.Policy)
 	claims := collectRequests(pods, m.plan.Assignments, there)
 	if changed && m.updatePlan(machine, claims, pods) {
@@ -218,13 +219,13 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 
 // deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
 func (m *Manager) deactivate(why string) {
-	m.logOnce("aside", "assigning no CPUs: "+why)
+	m.problems.Log("aside", "assigning no CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
 	if err := m.cpusets.undoAll(); err != nil {
-		m.logOnce("undo", err.Error())
+		m.problems.Log("undo", err.Error())
 		return
 	}
-	m.logOnce("undo", "")
+	m.problems.Log("undo", "")
 	m.lastInputs, m.lastCompared = planInputs{}, time.Time{}
 }
 
@@ -242,13 +243,13 @@ func (m *Manager) loadState() bool {
 		holdings, inherits, err = readState(path)
 	}
 	if err != nil {
-		m.logOnce("state", err.Error())
+		m.problems.Log("state", err.Error())
 		if !errors.Is(err, errDamaged) {
 			return false
 		}
 		if m.config.Journal != nil && path == m.config.StatePath {
 			if err := moveDamaged(path); err != nil {
-				m.logOnce("state", err.Error())
+				m.problems.Log("state", err.Error())
 				return false
 			}
 		}
@@ -268,7 +269,7 @@ func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
 	}
 	m.inheritsState = false
 	if err := m.cpusets.clearInherited(there); err != nil {
-		m.logOnce("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
+		m.problems.Log("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
 	}
 }
 
@@ -308,7 +309,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod
 			err = durablefile.Replace(m.config.StatePath, content)
 		}
 		if err != nil {
-			m.logOnce("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
+			m.problems.Log("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
 			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}
@@ -317,7 +318,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod
 		}
 		m.saved, m.unsaved = plan.Assignments, false
 	}
-	m.logOnce("save", "")
+	m.problems.Log("save", "")
 	m.reportPlan(&plan, pods)
 	m.plan = plan
 	m.publishStatus()

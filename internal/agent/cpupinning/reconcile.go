@@ -159,7 +159,7 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 		errs = append(errs, err)
 	}
 	if moved > 0 && decided {
-		m.logMoved("moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
+		m.logMoved("containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
 	}
 	if len(mended) > 0 && m.config.Journal != nil {
 		m.config.Log.Info("corrected container CPUs that were changed by others", "containers", strings.Join(mended, ", "))
@@ -169,7 +169,7 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	if err := errors.Join(errs...); err != nil {
 		text = fmt.Sprintf("failed to set the CPUs of %d of %d containers; retrying: %v", len(errs), len(groups), err)
 	}
-	m.logOnce("write", text)
+	m.problems.Log("write", text)
 }
 
 func (m *Manager) countWrite(decided bool) {
@@ -190,28 +190,12 @@ func (m *Manager) dryRunVerb(does, would string) string {
 }
 
 // logMoved logs moved containers; in a dry run once per change.
-func (m *Manager) logMoved(what string, values ...any) {
+func (m *Manager) logMoved(values ...any) {
 	if m.config.Journal != nil {
-		m.config.Log.Info(what, values...)
+		m.config.Log.Info("moved containers", values...)
 		return
 	}
-	if text := fmt.Sprint(values...); m.logged["dry"] != text {
-		m.logged["dry"] = text
-		m.config.Log.Info("would have "+what, values...)
-	}
-}
-
-// logOnce logs a problem once, and its end.
-func (m *Manager) logOnce(what, text string) {
-	before := m.logged[what]
-	if before == text {
-		return
-	}
-	if m.logged[what] = text; text == "" {
-		m.config.Log.Info("problem resolved", "problem", before)
-		return
-	}
-	m.config.Log.Info(text)
+	m.problems.Log("dry run", "would have moved containers", values...)
 }
 
 // reportPlan reports new assignments and refusals, once per change.

@@ -21,6 +21,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/oncelog"
 	tell "crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
@@ -95,7 +96,7 @@ type decision struct {
 // New returns a Manager.
 func New(c Config) *Manager {
 	m := &Manager{Config: c, cpu: newCPUTracker(), memory: newMemoryTracker()}
-	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, log: c.Log}
+	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, changes: oncelog.New(c.Log)}
 	return m
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
 const fieldManager = "crane-agent"
@@ -34,14 +34,13 @@ type predictionSync struct {
 	objects   dynamic.Interface
 	namespace string
 	write     bool
-	log       logr.Logger
 
 	mu    sync.Mutex
 	state forecastState
 
 	reads       int
 	hasTemplate bool // found at the last check
-	logged      string
+	changes     *oncelog.Logger
 }
 
 // latest returns the state of the last sync.
@@ -56,27 +55,19 @@ func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
 	now, err := p.read(ctx, node)
 	switch {
 	case err != nil:
-		p.logOnce("failed to update the node's forecast", err.Error())
+		p.changes.Log("forecast", "failed to update the node's forecast", "reason", err.Error())
 		now = p.latest()
 		if now.tsp == nil {
 			now = forecastState{requested: true, reason: err.Error()}
 		}
 	case !now.requested:
-		p.logOnce("no forecast of the node is configured; only its use counts", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
+		p.changes.Log("forecast", "no forecast of the node is configured; only its use counts", "reason", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
-		p.logOnce("using the forecast of the node", predictionv1alpha1.NodeResourcePrefix+node.Name)
+		p.changes.Log("forecast", "using the forecast of the node", "reason", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = now
-}
-
-// logOnce logs changes only.
-func (p *predictionSync) logOnce(message, why string) {
-	if text := message + why; text != p.logged {
-		p.logged = text
-		p.log.Info(message, "why", why)
-	}
 }
 
 func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastState, error) {

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
 // TestDefinitionReinstalled checks that the last state stays while the CustomResourceDefinition is missing, and that the object is
@@ -47,7 +48,7 @@ func TestDefinitionReinstalled(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: testTemplate},
 	})
-	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, log: logr.Discard()}
+	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, changes: oncelog.New(logr.Discard())}
 	reads := func(what string, made int, known bool) {
 		t.Helper()
 		if p.sync(t.Context(), newNode()); applied != made || (p.latest().tsp != nil) != known || !p.latest().requested {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
 const (
@@ -56,12 +57,12 @@ type Config struct {
 
 // Sampler counts pods in a window of each period. Latest is safe for concurrent use.
 type Sampler struct {
-	config        Config
-	openCounter   func(dir string, cpu int) (counter, error)
-	dirExists     func(dir string) bool
-	onlineCPUs    func(host.Root) ([]int, error)
-	nextPod       int    // index of the first pod of the next window
-	loggedFailure string // last logged message
+	config      Config
+	openCounter func(dir string, cpu int) (counter, error)
+	dirExists   func(dir string) bool
+	onlineCPUs  func(host.Root) ([]int, error)
+	nextPod     int // index of the first pod of the next window
+	problems    *oncelog.Logger
 
 	mu      sync.Mutex
 	samples map[string]Sample
@@ -69,7 +70,7 @@ type Sampler struct {
 
 // New returns a sampler.
 func New(config Config) *Sampler {
-	return &Sampler{config: config, openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
+	return &Sampler{config: config, problems: oncelog.New(config.Log), openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
 }
 
 func dirExists(dir string) bool {
@@ -187,7 +188,7 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
 func (s *Sampler) openCounters(pods []Pod) []podCounters {
 	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
-		s.logFailure(err)
+		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 		return nil
 	}
 	room := min(maxDescriptors/(2*len(cpus)), len(pods))
@@ -210,7 +211,7 @@ func (s *Sampler) openCounters(pods []Pod) []podCounters {
 		}
 		list = append(list, c)
 	}
-	s.logFailure(first)
+	s.problems.Error("counters", "failed to count cycles and instructions of pods", first)
 	return list
 }
 
@@ -220,7 +221,7 @@ func (s *Sampler) recordSample(c *podCounters) {
 	for _, k := range c.counters {
 		n, err := k.read()
 		if err != nil {
-			s.logFailure(err)
+			s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 			return
 		}
 		all.add(n)
@@ -232,16 +233,4 @@ func (s *Sampler) recordSample(c *podCounters) {
 	} else if len(c.counters) > 0 {
 		delete(s.samples, c.UID) // The previous sample is outdated.
 	}
-}
-
-// logFailure logs an error once until it changes.
-func (s *Sampler) logFailure(err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	if why != "" && why != s.loggedFailure {
-		s.config.Log.Info("failed to count cycles and instructions of pods", "error", why)
-	}
-	s.loggedFailure = why
 }

@@ -23,6 +23,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 )
 
@@ -77,34 +78,14 @@ type Manager struct {
 	}
 	nextSync time.Time // earliest time of the next comparison
 	// backoff is the pause after an error, conflictBackoff after changes by another client; 0 for none.
-	backoff, conflictBackoff      time.Duration
-	readLog, writeLog, kubeletLog onceLogger
-	loggedProblems                string // last logged
-}
-
-// onceLogger logs a problem once, and its end.
-type onceLogger struct{ last string }
-
-func (o *onceLogger) log(log logr.Logger, err error, what string) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == o.last {
-		return
-	}
-	if err == nil {
-		log.Info("problem resolved", "problem", o.last)
-	} else {
-		log.Info(what, "error", text)
-	}
-	o.last = text
+	backoff, conflictBackoff time.Duration
+	problems                 *oncelog.Logger
 }
 
 // NewManager returns a Manager.
 func NewManager(c Config) *Manager {
 	return &Manager{
-		config: c, object: topologyObject{client: c.Dynamic, dryRun: c.DryRun},
+		config: c, problems: oncelog.New(c.Log), object: topologyObject{client: c.Dynamic, dryRun: c.DryRun},
 		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, File: c.KubeletFile, Client: c.Kubelet, Clock: c.Clock},
 	}
 }
@@ -135,7 +116,7 @@ func (m *Manager) Reconcile(ctx context.Context) {
 	node := m.config.View.Node()
 	facts, err := m.read(ctx, node)
 	if err == nil || ctx.Err() == nil {
-		m.readLog.log(m.config.Log, err, "failed to read the node's topology; its NodeResourceTopology stays unchanged")
+		m.problems.Error("read", "failed to read the node's topology; its NodeResourceTopology stays unchanged", err)
 	}
 	if err == nil {
 		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
@@ -157,7 +138,7 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 		return nil, err
 	}
 	kubelet, err := m.kubelet.Read(ctx, node)
-	m.kubeletLog.log(m.config.Log, m.kubelet.LastError(), "failed to query the kubelet's configuration; using its last answer, or its file without flags and drop-in files")
+	m.problems.Error("kubelet", "failed to query the kubelet's configuration; using its last answer, or its file without flags and drop-in files", m.kubelet.LastError())
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +167,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	case err != nil:
 		m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
 		m.nextSync = now.Add(m.backoff)
-		m.writeLog.log(m.config.Log, err, "failed to write the NodeResourceTopology; retrying")
+		m.problems.Error("write", "failed to write the NodeResourceTopology; retrying", err)
 		return
 	}
 	m.scheduleNext(now, did, changed, want)
@@ -196,7 +177,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 // scheduleNext sets the time of the next comparison. If another client keeps changing the object, the intervals grow, so that the two do
 // not fight.
 func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want *topologyv1alpha1.NodeResourceTopology) {
-	m.writeLog.log(m.config.Log, nil, "")
+	m.problems.Error("write", "", nil)
 	m.backoff = 0
 	m.nextSync = now.Add(resyncInterval + jitter(m.config.NodeName))
 	switch {
@@ -236,11 +217,10 @@ func (m *Manager) logChanges(before, now *NodeTopology) {
 	if before == nil || before.Kubelet.Source != k.Source || before.Kubelet.Static != k.Static || before.Kubelet.StaticMemory != k.StaticMemory {
 		m.config.Log.Info("read the kubelet's configuration", "source", k.Source, "staticCPUs", k.Static, "staticMemory", k.StaticMemory)
 	}
-	if problems := strings.Join(now.Problems(), "; "); problems != m.loggedProblems {
-		m.loggedProblems = problems
-		if problems != "" {
-			m.config.Log.Info("the node's topology has problems", "problems", problems)
-		}
+	if problems := strings.Join(now.Problems(), "; "); problems == "" {
+		m.problems.Log("topology", "")
+	} else {
+		m.problems.Log("topology", "the node's topology has problems", "problems", problems)
 	}
 }
 
