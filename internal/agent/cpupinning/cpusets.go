@@ -92,8 +92,8 @@ func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
 	if err != nil {
 		return wrote, err
 	}
-	too, err := c.applySetting(g, unitKindMems, cgroup.FileMems, g.mems)
-	return wrote || too, err
+	wroteMems, err := c.applySetting(g, unitKindMems, cgroup.FileMems, g.mems)
+	return wrote || wroteMems, err
 }
 
 func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string) (bool, error) {
@@ -126,14 +126,14 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 }
 
 // undoRemoved drops the journal units of removed containers.
-func (c *cpusetWriter) undoRemoved(there map[string]bool) error {
+func (c *cpusetWriter) undoRemoved(containers map[string]bool) error {
 	if c.journal == nil {
 		return nil
 	}
 	var errs []error
 	for _, e := range c.journal.Entries() {
 		kind, id, _ := strings.Cut(e.Key, "/")
-		if (kind == unitKindCPUs || kind == unitKindMems) && !there[id] {
+		if (kind == unitKindCPUs || kind == unitKindMems) && !containers[id] {
 			errs = append(errs, c.journal.Undo(e.Key))
 		}
 	}
@@ -141,13 +141,13 @@ func (c *cpusetWriter) undoRemoved(there map[string]bool) error {
 }
 
 // clearInherited lets containers run on all CPUs allowed to pods, without a journal unit that would restore the previous CPUs.
-func (c *cpusetWriter) clearInherited(there map[string][]*cgroup.Container) error {
+func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container) error {
 	all, limited := c.readAllowed(cgroup.FileCPUs)
 	if c.journal == nil || !limited {
 		return nil
 	}
 	var errs []error
-	for uid, list := range there {
+	for uid, list := range containers {
 		for _, container := range list {
 			g := &containerTarget{id: container.ID, path: container.Path, owner: "pod " + uid}
 			now, gone, err := c.readSetting(g.path, cgroup.FileCPUs)

@@ -173,13 +173,13 @@ func (m *Manager) Reconcile() {
 	if state != m.lastInputs.state {
 		m.tree.RescanAll() // A container may have restarted.
 	}
-	there, err := m.listContainers()
+	containers, err := m.listContainers()
 	if err != nil {
 		m.problems.Log("groups", err.Error())
 		return
 	}
 	m.problems.Log("groups", "")
-	m.clearInheritedCPUs(there)
+	m.clearInheritedCPUs(containers)
 	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
 	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
 	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
@@ -195,11 +195,11 @@ func (m *Manager) Reconcile() {
 	}
 	m.problems.Log("machine", "")
 	pods := readPods(state.Pods, m.config.Policy)
-	claims := collectRequests(pods, m.plan.Assignments, there)
-	if changed && m.updatePlan(machine, claims, pods) {
+	requests := collectRequests(pods, m.plan.Assignments, containers)
+	if changed && m.updatePlan(machine, requests, pods) {
 		m.lastInputs = now
 	}
-	m.applyTargets(m.buildTargets(machine, claims, pods, there), changed)
+	m.applyTargets(m.buildTargets(machine, requests, pods, containers), changed)
 }
 
 // inactiveReason returns the topology, or why no CPUs are assigned on this node.
@@ -236,11 +236,11 @@ func (m *Manager) loadState() bool {
 		return true
 	}
 	path := m.config.StatePath
-	holdings, found, err := readState(path)
+	assignments, found, err := readState(path)
 	inherits := !found && m.config.PredecessorStatePath != ""
 	if inherits {
 		path = m.config.PredecessorStatePath
-		holdings, inherits, err = readState(path)
+		assignments, inherits, err = readState(path)
 	}
 	if err != nil {
 		m.problems.Log("state", err.Error())
@@ -254,21 +254,21 @@ func (m *Manager) loadState() bool {
 			}
 		}
 	}
-	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
+	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = assignments, assignments, true, inherits, inherits || err != nil
 	if inherits {
-		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(holdings))
+		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(assignments))
 	}
 	return true
 }
 
 // clearInheritedCPUs lets all containers run on all CPUs once after gocrane's agent had set theirs. Otherwise this agent would restore
 // gocrane's CPUs when a pod ends or the agent stops, and they would stay.
-func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
+func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) {
 	if !m.inheritsState {
 		return
 	}
 	m.inheritsState = false
-	if err := m.cpusets.clearInherited(there); err != nil {
+	if err := m.cpusets.clearInherited(containers); err != nil {
 		m.problems.Log("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
 	}
 }
@@ -301,8 +301,8 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 
 // updatePlan computes a plan, saves it and reports whether it is in force. If it cannot be saved, as on a full disk, the previous plan
 // stays, so that a restarted agent knows all assignments.
-func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod) bool {
-	plan := cpumanager.Assign(machine, m.plan.Assignments, claims)
+func (m *Manager) updatePlan(machine cpumanager.Machine, requests []cpumanager.Pod, pods []nodePod) bool {
+	plan := cpumanager.Assign(machine, m.plan.Assignments, requests)
 	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Assignments, m.saved)) {
 		content, err := encodeState(plan.Assignments)
 		if err == nil {

@@ -73,7 +73,7 @@ func startTime(pod *corev1.Pod) time.Time {
 }
 
 // readRequest returns the zones that the scheduler assigned to a pod, with the containers that request whole CPUs.
-func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
+func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpumanager.Pod, problem string) {
 	result, ok := pod.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]
 	if !ok || result == "" {
 		return nil, ""
@@ -92,10 +92,10 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 	if err != nil {
 		return nil, fmt.Sprintf("cannot parse its assigned zones: %v", err)
 	}
-	claim = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
+	request = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
 		// Everything above the largest CPU number is equally too much.
-		claim.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
+		request.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -108,12 +108,12 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 		if err != nil {
 			limit = 0
 		}
-		claim.Containers = append(claim.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
+		request.Containers = append(request.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
 	}
-	if len(claim.Containers) == 0 {
+	if len(request.Containers) == 0 {
 		return nil, problem
 	}
-	return claim, problem
+	return request, problem
 }
 
 // appliedResources returns a container's resources as applied by the kubelet; the spec is ahead of them during a resize.

@@ -28,7 +28,7 @@ const (
 )
 
 // collectRequests returns the requests of all pods. Pods that the cluster no longer knows keep their CPUs while containers of them exist.
-func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map[string][]*cgroup.Container) []cpumanager.Pod {
+func collectRequests(pods []nodePod, assignments []cpumanager.Assignment, containers map[string][]*cgroup.Container) []cpumanager.Pod {
 	known := make(map[string]bool, len(pods))
 	var out []cpumanager.Pod
 	for i := range pods {
@@ -37,20 +37,20 @@ func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map
 			out = append(out, *pods[i].request)
 		}
 	}
-	var lingering []cpumanager.Assignment
-	for _, h := range holdings {
-		if !known[h.Pod] && len(there[h.Pod]) > 0 {
-			lingering = append(lingering, h)
+	var orphaned []cpumanager.Assignment
+	for _, h := range assignments {
+		if !known[h.Pod] && len(containers[h.Pod]) > 0 {
+			orphaned = append(orphaned, h)
 		}
 	}
-	return append(requestsForAssignments(lingering), out...)
+	return append(requestsForAssignments(orphaned), out...)
 }
 
 // requestsForAssignments returns requests for exactly what is assigned. gocrane's state has no policy; its default was exclusive.
-func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
+func requestsForAssignments(assignments []cpumanager.Assignment) []cpumanager.Pod {
 	var out []cpumanager.Pod
 	at := map[string]int{}
-	for _, h := range holdings {
+	for _, h := range assignments {
 		i, ok := at[h.Pod]
 		if !ok {
 			i = len(out)
@@ -70,13 +70,13 @@ func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
 }
 
 // buildTargets returns all containers of the node with their desired CPUs. Sharing containers are left alone while no CPU is exclusive.
-func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod, there map[string][]*cgroup.Container) []containerTarget {
+func (m *Manager) buildTargets(machine cpumanager.Machine, requests []cpumanager.Pod, pods []nodePod, containers map[string][]*cgroup.Container) []containerTarget {
 	facts := make(map[string]*nodePod, len(pods))
 	for i := range pods {
 		facts[pods[i].uid] = &pods[i]
 	}
-	near, far := cpumanager.BindMemory(machine, &m.plan, claims)
-	m.logUnboundMemory(far)
+	zones, unbound := cpumanager.BindMemory(machine, &m.plan, requests)
+	m.logUnboundMemory(unbound)
 	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Assignments))
 	for _, h := range m.plan.Assignments {
 		policies[h.ID] = h.Policy
@@ -84,7 +84,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 	shared := m.plan.Exclusive().Len() > 0
 	names := make(map[string]string, len(m.containerNames))
 	var out []containerTarget
-	for uid, list := range there {
+	for uid, list := range containers {
 		pod := facts[uid]
 		for _, c := range list {
 			g := containerTarget{id: c.ID, path: c.Path, owner: "pod " + uid, rank: rankShared}
@@ -97,7 +97,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 			policy, holds := policies[id]
 			switch {
 			case holds:
-				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(near[id]), rankOwn
+				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(zones[id]), rankOwn
 				if policy == numa.PolicyNUMA {
 					g.rank = rankZones
 				}
@@ -137,7 +137,7 @@ func formatZoneIDs(names []string) string {
 func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	ids := make(map[string]bool, len(groups))
 	var errs []error
-	mended, moved := []string{}, 0
+	corrected, moved := []string{}, 0
 	for i := range groups {
 		g := &groups[i]
 		ids[g.id] = true
@@ -150,7 +150,7 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 			continue
 		}
 		if moved++; !decided {
-			mended = append(mended, g.owner)
+			corrected = append(corrected, g.owner)
 		}
 		m.countWrite(decided)
 		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
@@ -161,8 +161,8 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	if moved > 0 && decided {
 		m.logMoved("containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
 	}
-	if len(mended) > 0 && m.config.Journal != nil {
-		m.config.Log.Info("corrected container CPUs that were changed by others", "containers", strings.Join(mended, ", "))
+	if len(corrected) > 0 && m.config.Journal != nil {
+		m.config.Log.Info("corrected container CPUs that were changed by others", "containers", strings.Join(corrected, ", "))
 	}
 	m.counts.failed.Add(int64(len(errs)))
 	text := ""
@@ -269,11 +269,11 @@ func (m *Manager) reportAction(p *nodePod, a report.Action) {
 }
 
 // logUnboundMemory logs containers whose memory is not bound to their zones, once per reason.
-func (m *Manager) logUnboundMemory(far map[cpumanager.ID]string) {
-	for id, why := range far {
+func (m *Manager) logUnboundMemory(unbound map[cpumanager.ID]string) {
+	for id, why := range unbound {
 		if m.loggedMemory[id] != why {
 			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
 		}
 	}
-	m.loggedMemory = far
+	m.loggedMemory = unbound
 }

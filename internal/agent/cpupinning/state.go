@@ -115,9 +115,9 @@ func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 	return out, nil
 }
 
-func encodeState(holdings []cpumanager.Assignment) ([]byte, error) {
-	entries := make([]stateEntry, len(holdings))
-	for i, h := range holdings {
+func encodeState(assignments []cpumanager.Assignment) ([]byte, error) {
+	entries := make([]stateEntry, len(assignments))
+	for i, h := range assignments {
 		entries[i] = stateEntry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
 	}
 	return durablefile.Seal(stateVersion, entries)
@@ -127,7 +127,7 @@ func encodeState(holdings []cpumanager.Assignment) ([]byte, error) {
 var errDamaged = errors.New("is damaged")
 
 // readState reads a state file; found is false if there is none.
-func readState(path string) (holdings []cpumanager.Assignment, found bool, err error) {
+func readState(path string) (assignments []cpumanager.Assignment, found bool, err error) {
 	content, err := host.ReadRegularFile(path, maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -135,10 +135,10 @@ func readState(path string) (holdings []cpumanager.Assignment, found bool, err e
 	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file: %w", err)
 	}
-	if holdings, err = parseState(content); err != nil {
+	if assignments, err = parseState(content); err != nil {
 		return nil, true, fmt.Errorf("CPU state file %s %w: %w", path, errDamaged, err)
 	}
-	return holdings, true, nil
+	return assignments, true, nil
 }
 
 // moveDamaged renames a damaged file to path.bad for inspection.

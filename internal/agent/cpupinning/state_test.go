@@ -90,15 +90,15 @@ func FuzzParseState(f *testing.F) {
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"1-2"}},"checksum":1}`))
 	f.Add([]byte(`{"version":1,"checksum":0,"content":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		holdings, err := parseState(content)
+		assignments, err := parseState(content)
 		if err != nil {
 			return
 		}
-		again, err := encodeState(holdings)
+		again, err := encodeState(assignments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := parseState(again); err != nil || len(back) != len(holdings) {
+		if back, err := parseState(again); err != nil || len(back) != len(assignments) {
 			t.Fatalf("%q became %q: %v", content, again, err)
 		}
 		// Whatever was accepted can be requested and assigned.
@@ -106,7 +106,7 @@ func FuzzParseState(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, holdings, requestsForAssignments(holdings))
+		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, assignments, requestsForAssignments(assignments))
 		if plan.Shared == (numa.CPUSet{}) {
 			t.Fatalf("%q leaves nothing to share", content)
 		}

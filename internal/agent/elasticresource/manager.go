@@ -72,8 +72,8 @@ type Manager struct {
 	predictions predictionSync
 	usage       usage
 	requests    struct {
-		of     *cluster.State
-		claims map[string]elasticrequest.Amounts
+		state       *cluster.State
+		byContainer map[string]elasticrequest.Amounts
 	}
 
 	node    types.UID // the Node of the trackers
@@ -132,10 +132,10 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // collectUse adds the latest measurement.
 func (m *Manager) collectUse(state *cluster.State) {
-	if m.requests.of != state {
-		m.requests.of, m.requests.claims = state, readContainerRequests(state.Pods)
+	if m.requests.state != state {
+		m.requests.state, m.requests.byContainer = state, readContainerRequests(state.Pods)
 	}
-	m.usage.add(m.Latest.Load(), m.requests.claims)
+	m.usage.add(m.Latest.Load(), m.requests.byContainer)
 }
 
 // readPredictions runs in its own goroutine, so that a slow API server does not delay decisions.
@@ -233,21 +233,21 @@ func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 
 // ReclaimableCapacity returns the offer, which is below what the node advertises while pods hold more. It is unknown while the offer is
 // unknown and if there was no decision for a minute, so that no pod is evicted for a stale value.
-func (m *Manager) ReclaimableCapacity() (room elasticrequest.ReclaimableCapacity) {
+func (m *Manager) ReclaimableCapacity() (capacity elasticrequest.ReclaimableCapacity) {
 	latest := m.lastDecision()
 	if latest == nil {
-		return room
+		return capacity
 	}
 	if age := m.Clock.Since(latest.at); age < 0 || age > m.cpu.policy.MaxAge {
-		return room
+		return capacity
 	}
 	if latest.cpu.Known {
-		room.CPU = new(latest.cpu.Offer)
+		capacity.CPU = new(latest.cpu.Offer)
 	}
 	if latest.memory.Known {
-		room.Memory = new(latest.memory.Offer)
+		capacity.Memory = new(latest.memory.Offer)
 	}
-	return room
+	return capacity
 }
 
 // String formats the advertised amounts for logs.

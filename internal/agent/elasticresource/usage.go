@@ -35,12 +35,12 @@ type meanCPU struct {
 }
 
 // add adds a snapshot once.
-func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) {
+func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) {
 	if s == nil || s.At.Equal(u.lastSeen) {
 		return
 	}
 	u.lastSeen = s.At
-	cpu, memory := sumElasticUse(s, claims)
+	cpu, memory := sumElasticUse(s, requests)
 	if s.Node.UsedCPU.OK {
 		u.cpu.at = s.At
 		u.cpu.total += s.Node.UsedCPU.Value
@@ -77,21 +77,21 @@ func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 
 // sumElasticUse sums the use of containers that request a resource, each resource separately: a pod that requests only gocrane.io/cpu
 // uses ordinary memory. Unknown use counts as that of other pods.
-func sumElasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
-	if len(claims) == 0 {
+func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
+	if len(requests) == 0 {
 		return 0, 0
 	}
 	for i := range s.Pods {
 		for j := range s.Pods[i].Containers {
 			c := &s.Pods[i].Containers[j]
-			claimed, ok := claims[c.ID]
+			request, ok := requests[c.ID]
 			if !ok {
 				continue
 			}
-			if claimed.CPU > 0 && c.UsedCPU.OK {
+			if request.CPU > 0 && c.UsedCPU.OK {
 				cpu += c.UsedCPU.Value
 			}
-			if claimed.Memory > 0 && c.Memory.OK {
+			if request.Memory > 0 && c.Memory.OK {
 				memory += c.Memory.Value.WorkingSet
 			}
 		}

@@ -41,7 +41,7 @@ func (e events) open(dir string, cpu int) (counter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // The counters keep the cgroup.
+	defer func() { _ = unix.Close(fd) }() // The counters keep the cgroup.
 	const format = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING | unix.PERF_FORMAT_GROUP
 	attr := unix.PerfEventAttr{Type: e.eventType, Config: e.cycles, Read_format: format, Bits: unix.PerfBitDisabled}
 	attr.Size = uint32(unsafe.Sizeof(attr))

@@ -33,13 +33,13 @@ type plan struct {
 // newPlan returns nil for a pod without elastic resources. The pod's group gets the sum of its containers' limits if all have one, as in
 // the kubelet. The kubelet sets the weight of containers that request ordinary CPU; a pod with such a container is not idle.
 func newPlan(pod *corev1.Pod) *plan {
-	claims := elasticrequest.Containers(pod)
-	if len(claims) == 0 {
+	containers := elasticrequest.Containers(pod)
+	if len(containers) == 0 {
 		return nil
 	}
 	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
 	own := containersRequestingCPU(pod)
-	for _, c := range claims {
+	for _, c := range containers {
 		w := groupTarget{limits: c.Amounts}
 		if !own[c.Name] {
 			w.weight = c.CPU
@@ -48,8 +48,8 @@ func newPlan(pod *corev1.Pod) *plan {
 			p.containers[c.ID], p.names[c.ID] = w, c.Name
 		}
 	}
-	shadow, bound := withElasticLimits(pod)
-	limits := podresource.PodLimits(shadow, podresource.PodResourcesOptions{})
+	limited, bound := withElasticLimits(pod)
+	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
 	if bound.cpu {
 		p.pod.limits.CPU = series.MilliCPU(limits.Cpu().MilliValue())
 	}

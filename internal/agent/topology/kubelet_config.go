@@ -63,7 +63,7 @@ func ParseKubelet(content []byte) (KubeletConfig, error) {
 	if c.Kind != "KubeletConfiguration" {
 		return KubeletConfig{}, fmt.Errorf("kind is %.40q instead of KubeletConfiguration", c.Kind)
 	}
-	if _, there := c.EvictionHard[memoryAvailable]; !there && (c.EvictionHard == nil || c.MergeDefaults) {
+	if _, found := c.EvictionHard[memoryAvailable]; !found && (c.EvictionHard == nil || c.MergeDefaults) {
 		c.EvictionHard = map[string]string{memoryAvailable: defaultEviction}
 	}
 	return c.convert()
@@ -125,15 +125,15 @@ func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 func (c *kubeletConfiguration) parseReservedMemory() (map[int]numa.Amount, error) {
 	var out map[int]numa.Amount
 	for _, r := range c.ReservedMemory {
-		q, there := r.Limits[corev1.ResourceMemory]
-		if !there {
+		q, found := r.Limits[corev1.ResourceMemory]
+		if !found {
 			continue
 		}
 		n, err := topologyconv.ParseAmount(corev1.ResourceMemory, q)
 		if err != nil {
 			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
 		}
-		if _, twice := out[r.Zone]; twice {
+		if _, duplicate := out[r.Zone]; duplicate {
 			return nil, fmt.Errorf("zone %d is listed twice", r.Zone)
 		}
 		if out == nil {

@@ -104,8 +104,8 @@ func (f *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
 	for i := range has {
 		left += has[i] - out[i]
 	}
-	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= allocatableTolerance {
-		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(there)))
+	if found := f.Allocatable; found > 0 && max(found-left, left-found) >= allocatableTolerance {
+		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(found)))
 	}
 	return out, problems
 }
@@ -116,8 +116,8 @@ func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.
 	var sum numa.Amount
 	known := 0
 	for i := range f.Machine.Zones {
-		n, there := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
-		if there {
+		n, found := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
+		if found {
 			known++
 		}
 		named[i] = n

@@ -55,7 +55,7 @@ func (o *topologyObject) resource() dynamic.NamespaceableResourceInterface {
 // sync creates or patches the object and returns the operation. It changes only semantic differences and leaves attributes of other
 // clients alone.
 func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (operation, error) {
-	there, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
+	found, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return operationCreate, o.create(ctx, node, want)
 	}
@@ -63,7 +63,7 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 		return operationNone, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
 	}
 	now := &topologyv1alpha1.NodeResourceTopology{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, now); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, now); err != nil {
 		return operationNone, fmt.Errorf("failed to decode NodeResourceTopology %s: %w", node.Name, err)
 	}
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
@@ -92,11 +92,11 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 }
 
 // ownerReferences adds the node as controller and replaces a previous Node of the same name.
-func ownerReferences(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
+func ownerReferences(found []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
 	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
 	own.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
 	out := []metav1.OwnerReference{own}
-	for _, r := range there {
+	for _, r := range found {
 		if r.Kind != "Node" || r.Name != node.Name {
 			out = append(out, r)
 		}

@@ -48,30 +48,30 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("the CPUs are unknown: %v", err)}}
 	}
 	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
-	k, unknown := kubelet.Read(ctx, node)
+	k, readErr := kubelet.Read(ctx, node)
 	f := newNodeTopology(machine, k, node)
-	if unknown == nil {
+	if readErr == nil {
 		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
 		if reserved, err := f.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
 		out.Problems = f.Problems()
-		if silent := kubelet.LastError(); silent != nil {
-			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", silent))
+		if queryErr := kubelet.LastError(); queryErr != nil {
+			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", queryErr))
 		}
 	} else {
 		// Allocatable amounts are meaningless while the reservations are unknown.
-		out.Problems = append(slices.Clone(machine.Problems), unknown.Error())
+		out.Problems = append(slices.Clone(machine.Problems), readErr.Error())
 	}
-	built := f.Build()
+	object := f.Build()
 	for i := range machine.Zones {
 		z := &machine.Zones[i]
 		out.Zones[i] = ZoneSummary{Name: z.Name(), CPUs: z.CPUs.String(), Cores: machine.Cores(z.CPUs), Memory: z.Memory}
 		for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
 			out.Zones[i].Distances = append(out.Zones[i].Distances, z.Distances[id])
 		}
-		if unknown == nil {
-			usable := built.Zones[i].Resources.Allocatable
+		if readErr == nil {
+			usable := object.Zones[i].Resources.Allocatable
 			out.Zones[i].UsableCPU = new(float64(usable.Cpu().MilliValue()) / 1000)
 			out.Zones[i].UsableMemory = new(usable.Memory().Value())
 		}
