@@ -42,7 +42,7 @@ func TestStrangeHosts(t *testing.T) {
 			"v2-systemd-containerd",
 			[]string{"sys"},
 			rules,
-			[]string{"Note: which CPUs there are is not known", "numa                     unsupported"},
+			[]string{"Note: the CPUs are unknown", "numa                     unsupported"},
 			[]string{"Would "},
 		},
 		"hybrid": {

@@ -143,7 +143,7 @@ func TestCPUsOfAProcess(t *testing.T) {
 			return err
 		}
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on the CPUs 2-3 by policy exclusive") {
+			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on CPUs 2-3 by policy exclusive") {
 				return nil
 			}
 		}
@@ -174,7 +174,7 @@ func TestCPUsAreTheKubelets(t *testing.T) {
 	h := newCPUFixture(t, c, "cpus-static")
 	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
 	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
-	a.awaitLog(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
+	a.awaitLog(t, "assigning no CPUs: the kubelet assigns CPUs itself")
 	h.runs("", "", "")
 }
 
@@ -194,7 +194,7 @@ func TestCPUsOfGocrane(t *testing.T) {
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
 	}
 	first := startAgent(t, "cpus-gocrane", flags...)
-	first.awaitLog(t, "Takes over the CPUs that gocrane's agent has given", "containers=1")
+	first.awaitLog(t, "adopting the CPUs assigned by gocrane's agent", "containers=1")
 	h.runs("2-3", "2", "0-1")
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)

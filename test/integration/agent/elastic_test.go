@@ -380,7 +380,7 @@ func TestElasticAgent(t *testing.T) {
 	eventually(t, "the node says why nothing is offered", func(ctx context.Context) error {
 		// The files of the host do not change, so that no use of cpu is known; memory is there at each look.
 		cpu, memory, ended, err := account(ctx, "enforced")
-		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is not known") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
+		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is unknown") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
 			err = fmt.Errorf("%+v, %+v, %t", cpu, memory, ended)
 		}
 		return err

@@ -231,7 +231,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.pass(time.Hour)
-	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("Somebody else changed") {
+	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("after a change by another client") {
 		t.Errorf("%+v", o)
 	}
 	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
@@ -255,7 +255,7 @@ func TestTopologyOfAnother(t *testing.T) {
 	for range 10 {
 		k.pass(time.Minute)
 	}
-	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("belongs to another owner") {
+	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("has another controller") {
 		t.Errorf("%+v", o)
 	}
 }

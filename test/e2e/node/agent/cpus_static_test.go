@@ -71,7 +71,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 			return err
 		}
 		log, err := s.Logs(t, d.pod)
-		if err == nil && !strings.Contains(log, "Does not assign CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
+		if err == nil && !strings.Contains(log, "assigning no CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
 			err = errors.New("the agent does not say so")
 		}
 		if nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
