@@ -12,23 +12,23 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Interference is what is known of a pod that waits more than usual.
+// Interference describes a latency-sensitive pod that waits for a resource longer than usual, and the likely cause.
 type Interference struct {
 	Of Resource
-	// Victim is the latency-sensitive pod, Sensitive why it is one.
+	// Victim is the latency-sensitive pod; SensitiveReason is the reason it counts as one.
 	Victim          PodRef
 	SensitiveReason string
-	// Wait is the share of time that it waits, Usual its median in calm times, Deviation how far these scatter.
+	// Wait is the share of time the pod waits, Median its median in calm times and Deviation their scatter.
 	Wait, Median, Deviation series.Ratio
-	// Antagonist is who is likely to be the cause, of those that the rule's action may be taken on; empty where nobody is. Rise is how much
-	// more than usual it uses, Uses how much, in millicores, bytes or DiskWork.
+	// Antagonist is the likely cause among the pods the rule's action may be taken on; it is empty where there is none. Increase is the
+	// excess of its use over its usual use, Usage its use, both in millicores, bytes or DiskWork.
 	Antagonist      PodRef
 	Increase, Usage float64
-	// OwnCause says why it is no interference; empty where it is.
+	// OwnCause explains why the wait is not interference; it is empty for interference.
 	OwnCause string
 }
 
-// String says it with its numbers.
+// String describes the interference with its numbers.
 func (i Interference) String() string {
 	text := fmt.Sprintf("%s (%s) waits %.1f %% of the time for %s, usually %.1f %% ± %.1f %%", i.Victim, i.SensitiveReason, 100*i.Wait, i.Of, 100*i.Median, 100*i.Deviation)
 	switch {
@@ -42,12 +42,13 @@ func (i Interference) String() string {
 	return text + fmt.Sprintf("; nobody's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Usage))
 }
 
-// orderVictims are those of a rule's action. Where a pod is interfered with, those whose use rose with it come first, most of it first; where
-// nobody's did, who uses the most does. The pod itself, and latency-sensitive pods that are as important, are none of them.
+// orderVictims returns the candidates of a rule's action, the first victim first. Under interference, pods whose use rose come first, the
+// largest increase first; if no use rose, the largest use comes first. The interfered pod and latency-sensitive pods of the same or higher
+// priority are excluded.
 func (d *decision) orderVictims(r *Rule, f *Finding, by Criterion) []*Pod {
 	list := orderedVictims(d.observation, r.Action.Name, by)
 	if by == ByDiskWait {
-		// Who waits may be the cause or who suffers from it.
+		// A latency-sensitive pod that waits may suffer from the load instead of causing it.
 		list = slices.DeleteFunc(list, func(p *Pod) bool { return p.SensitiveReason != "" })
 	}
 	list = slices.DeleteFunc(list, func(p *Pod) bool { return !d.state.rules[r.Name].metric.includes(p) })
@@ -71,7 +72,7 @@ func (d *decision) orderVictims(r *Rule, f *Finding, by Criterion) []*Pod {
 		}
 	}
 	if of == Disks {
-		// What can be done is to evict, and who does no more than usual is not the cause.
+		// Disks allow evictions only, and a pod with its usual use is not the cause.
 		list = slices.DeleteFunc(list, func(p *Pod) bool { return rise[p.UID] == 0 })
 	}
 	slices.SortStableFunc(list, func(a, b *Pod) int {
@@ -90,7 +91,7 @@ func (d *decision) orderVictims(r *Rule, f *Finding, by Criterion) []*Pod {
 	return list
 }
 
-// includes tells whether a pod is a part of what a rule's metric counts, so that something taken from it can lower that.
+// includes reports whether the pod contributes to the metric, so that acting on the pod can lower it.
 func (m Metric) includes(p *Pod) bool {
 	if m.HolderResource != NoResource {
 		return p.holds(m.HolderResource)
@@ -98,7 +99,7 @@ func (m Metric) includes(p *Pod) bool {
 	return !m.elasticOnly || p.Elastic
 }
 
-// podsAbove are the pods that are above a rule's value, by UID; none where its metric is not what each pod uses itself.
+// podsAbove returns the UIDs of pods above the rule's threshold; it is empty unless the metric measures the own use of each pod.
 func (d *decision) podsAbove(r *Rule) map[string]bool {
 	if !d.state.rules[r.Name].metric.perPod {
 		return nil
@@ -113,10 +114,10 @@ func (d *decision) podsAbove(r *Rule) map[string]bool {
 	return out
 }
 
-// labelPod is the label that says of which pod a series is, by its UID.
+// labelPod is the series label with the pod's UID.
 const labelPod = "PodUid"
 
-// podUse is what a pod uses of a resource, 0 where it is not known.
+// podUse returns the pod's use of a resource; 0 if it is unknown.
 func (d *decision) podUse(p *Pod, of Resource, r *Rule) float64 {
 	if use, ok := p.use(of, d.observation.At, r.MaxAge); ok {
 		return use
@@ -124,7 +125,7 @@ func (d *decision) podUse(p *Pod, of Resource, r *Rule) float64 {
 	return 0
 }
 
-// interferedPod is the pod for whose sake a rule fires, nil for rules on other metrics.
+// interferedPod returns the verdict on the pod that a rule on interference protects; nil for rules on other metrics.
 func (d *decision) interferedPod(r *Rule) *verdict {
 	of := interferenceResource(r.Metric)
 	if of == NoResource {
@@ -136,7 +137,7 @@ func (d *decision) interferedPod(r *Rule) *verdict {
 	return nil
 }
 
-// explainInterference says of a rule on interference who is interfered with, or why nobody is who seems to be.
+// explainInterference adds to a finding which pod is interfered with, or why a longer wait is not interference.
 func (d *decision) explainInterference(r *Rule, f *Finding) {
 	of := interferenceResource(r.Metric)
 	if of == NoResource {
@@ -156,7 +157,7 @@ func (d *decision) explainInterference(r *Rule, f *Finding) {
 	}
 }
 
-// detectInterference finds out who is interfered with, where a rule asks for it.
+// detectInterference derives the interference metrics if a rule uses one of them.
 func (d *decision) detectInterference() {
 	var age time.Duration
 	for i := range d.policy.Rules {
@@ -188,7 +189,7 @@ func (d *decision) detectInterference() {
 	d.observation = &with
 }
 
-// appendCause adds to what is done for a pod that is interfered with for whom it is and why.
+// appendCause adds the description of the interference to the reasons of the actions taken against it.
 func (d *decision) appendCause(f *Finding, throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	if f.Interference == nil {
 		return
@@ -208,21 +209,21 @@ func (d *decision) appendCause(f *Finding, throttles []Throttle, memory []Memory
 }
 
 const (
-	// maxRefires doubles a cool-down of five minutes to more than an hour, which is maxRestoreDelay.
+	// maxRefires is the number of doublings that takes a cool-down of five minutes beyond maxRestoreDelay.
 	maxRefires      = 4
 	maxRestoreDelay = time.Hour
 )
 
-// restoreDelay is how long what was taken for the sake of a pod that waits is kept after a rule has fired: the cool-down, twice as long each
-// time that the rule has fired again soon after it was given back, up to an hour.
+// restoreDelay returns how long throttles against interference stay after the rule last fired: the cool-down, doubled each time the rule
+// fired again soon after a restore, and at most an hour.
 func (st *ruleState) restoreDelay(r *Rule) time.Duration {
 	if r.Action.CoolDown >= maxRestoreDelay {
-		return r.Action.CoolDown // The longest there is would overflow.
+		return r.Action.CoolDown // Doubling the longest duration would overflow.
 	}
 	return min(r.Action.CoolDown<<st.refires, maxRestoreDelay)
 }
 
-// countRefires counts that a rule fires: once more where what was taken was given back just before.
+// countRefires returns the number of times the rule fired again soon after a restore.
 func (st *ruleState) countRefires(r *Rule, now time.Time) int {
 	if st.lastFired.IsZero() || now.Sub(st.lastFired) > 2*st.restoreDelay(r) {
 		return 0
@@ -230,8 +231,8 @@ func (st *ruleState) countRefires(r *Rule, now time.Time) int {
 	return min(st.refires+1, maxRefires)
 }
 
-// restoreDelayed tells that what was taken for the sake of a pod is not to be given back yet: whoever was the cause would be it again, so that it
-// gets it back when the cool-down is over, and not as soon as the pod is calm; and then a step at a time, of which each can be seen.
+// restoreDelayed reports whether throttles against interference stay for now: the cause would return with the resource, so it is restored
+// after the delay rather than as soon as the victim is calm, and one observable step at a time.
 func (d *decision) restoreDelayed(r *Rule) bool {
 	st := d.state.rules[r.Name]
 	if interferenceResource(r.Metric) == NoResource || st.lastFired.IsZero() {

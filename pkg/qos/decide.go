@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// decision is what one call of Decide works with.
+// decision holds the inputs and intermediate results of one call of Decide.
 type decision struct {
 	policy      *Policy
 	observation *Observation
 	state       *State
 	plan        *Plan
 	findings    []Finding
-	// changed are the limits that the plan changes, evicting the pods that it evicts, and planned what both free.
+	// changed lists the limits the plan changes, evicting the pods it evicts, and planned what both release.
 	changed  map[limitKey]bool
 	evicting map[string]bool
 	planned  map[Resource]float64
 }
 
-// Decide makes a plan. It brings the state up to date with the observation; what is then done of the plan is told to the state by whoever
-// does it (Throttled, Evicted, Refused), so that a dry run tells nothing.
+// Decide returns a plan and updates the state with the observation. The caller records executed actions in the state (RecordThrottle,
+// RecordEviction, RecordRefusal); a dry run records none.
 func Decide(policy *Policy, o *Observation, s *State) Plan {
 	d := &decision{
 		policy: policy, observation: o, state: s, plan: &Plan{At: o.At}, findings: make([]Finding, len(policy.Rules)),
@@ -55,7 +55,7 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 	return *d.plan
 }
 
-// evaluateRules judges every rule and forgets those that are no more.
+// evaluateRules evaluates every rule and drops the state of removed rules.
 func (d *decision) evaluateRules() []bool {
 	breaching := make([]bool, len(d.policy.Rules))
 	states := make(map[string]*ruleState, len(d.policy.Rules))
@@ -65,7 +65,7 @@ func (d *decision) evaluateRules() []bool {
 		if st == nil || st.metric.Name != r.Metric {
 			st = &ruleState{}
 			st.metric, st.metricKnown = Lookup(r.Metric)
-			st.metric.Name = r.Metric // Also where there is none of that name, until somebody corrects it.
+			st.metric.Name = r.Metric // Also for an unknown name, until it is corrected.
 		}
 		states[r.Name] = st
 		d.findings[i], breaching[i] = st.evaluate(r, d.observation, d.policy.Limits)
@@ -77,7 +77,7 @@ func (d *decision) evaluateRules() []bool {
 	return breaching
 }
 
-// planRule plans what a rule that fires does, after what others have planned before it.
+// planRule plans the actions of a firing rule after those of the rules before it.
 func (d *decision) planRule(r *Rule, f *Finding) (throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	gap, quantified, why := d.computeGap(r, f)
 	if notUsage(r.Metric) {
@@ -92,7 +92,7 @@ func (d *decision) planRule(r *Rule, f *Finding) (throttles []Throttle, memory [
 		return nil, nil, nil
 	}
 	if r.throttles(CPU) {
-		// Taking cpu says nothing of how much memory will be used.
+		// The throttled CPU does not predict the memory use.
 		throttles = d.planThrottles(r, f, gap, quantified && f.Resource == CPU)
 	}
 	memory = d.planMemoryThrottles(r, f, gap, quantified)
@@ -107,7 +107,7 @@ func (d *decision) planRule(r *Rule, f *Finding) (throttles []Throttle, memory [
 	return throttles, memory, evictions
 }
 
-// computeGap is how much has to go, quantified tells that the metric says so.
+// computeGap returns the amount to release; quantified reports whether the metric determines it.
 func (d *decision) computeGap(r *Rule, f *Finding) (gap float64, quantified bool, why string) {
 	metric := d.state.rules[r.Name].metric
 	if metric.Resource == NoResource {
@@ -122,7 +122,7 @@ func (d *decision) computeGap(r *Rule, f *Finding) (gap float64, quantified bool
 	return f.Gap - f.PendingRelease, true, ""
 }
 
-// belowWaterMark says why a water mark forbids an eviction, empty where it does not.
+// belowWaterMark returns why a water mark forbids evictions; empty if it does not.
 func (d *decision) belowWaterMark(r *Rule, f *Finding) string {
 	mark, ok := d.policy.WaterMarks[f.Resource]
 	if !ok || f.Resource == NoResource {
@@ -138,7 +138,7 @@ func (d *decision) belowWaterMark(r *Rule, f *Finding) string {
 	return ""
 }
 
-// capAtWaterMark is the part of a gap that is above the water mark: below it nobody is evicted.
+// capAtWaterMark limits a gap to the part above the water mark, below which no pod is evicted.
 func (d *decision) capAtWaterMark(f *Finding, gap float64) float64 {
 	mark, ok := d.policy.WaterMarks[f.Resource]
 	if !ok || f.Resource == NoResource {
@@ -149,10 +149,10 @@ func (d *decision) capAtWaterMark(f *Finding, gap float64) float64 {
 	return min(gap, float64(used-mark)*capacity*(1+float64(d.policy.Limits.Excess))-f.PendingRelease)
 }
 
-// addToPlan takes what a rule does into the plan.
+// addToPlan adds the actions of a rule to the plan.
 func (d *decision) addToPlan(throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	for _, t := range memory {
-		// What is dropped counts as free memory already, since it can be had back: it closes no gap.
+		// Reclaimable page cache already counts as available memory and closes no gap.
 		d.changed[limitKey{Memory, t.ContainerID}] = true
 	}
 	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, memory...)
@@ -168,7 +168,7 @@ func (d *decision) addToPlan(throttles []Throttle, memory []MemoryThrottle, evic
 	d.plan.Evictions = append(d.plan.Evictions, evictions...)
 }
 
-// countFreed counts what a pod that is evicted frees: of both resources, whichever the rule is about.
+// countFreed adds the CPU and memory that the eviction of a pod releases.
 func (d *decision) countFreed(uid string) {
 	i := slices.IndexFunc(d.observation.Pods, func(p Pod) bool { return p.UID == uid })
 	if i < 0 {
@@ -178,8 +178,8 @@ func (d *decision) countFreed(uid string) {
 	d.planned[Memory] += float64(max(d.observation.Pods[i].UsedMemory.Value, 0))
 }
 
-// planAvoidance decides whether new pods are kept away: while a rule has fired and has not ended, for its cool-down after that, and, where it was
-// so at the start, until every rule has been seen calm.
+// planAvoidance decides whether new pods are kept away: while a rule fires, during its cool-down, and, if they were kept away at the
+// start, until every rule was calm once.
 func (d *decision) planAvoidance() Avoidance {
 	a := Avoidance{}
 	var reasons []string

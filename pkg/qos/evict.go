@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// minGapShare is the share of a gap below which a victim is spared: it would end for nothing.
+// minGapShare is the share of a gap below which evicting a pod is not worth it.
 const minGapShare = 0.01
 
-// planEvictions plans the victims of a rule that fires: as many as close the gap, in victim order, without those who turn out not to be needed.
-// A metric that is no amount of a resource says nothing of how much has to go: one pod goes, and the next one not before the first is
-// gone and the metric shows it.
+// planEvictions plans the evictions of a firing rule: as many pods as close the gap, in victim order, without those that prove
+// unnecessary. A metric that measures no amount of a resource does not determine the gap: one pod is evicted, and the next one only after
+// the metric shows the effect.
 func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bool) []Eviction {
 	limits := d.policy.Limits
 	if quantified && gap <= 0 {
@@ -57,7 +57,7 @@ func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bo
 	return out
 }
 
-// buildEvictions names the victims, and what is left of the gap without them.
+// buildEvictions returns the evictions and the gap that remains after them.
 func (d *decision) buildEvictions(r *Rule, by Criterion, chosen []*Pod, gap float64) (out []Eviction, left float64) {
 	left = gap
 	for _, p := range chosen {
@@ -75,12 +75,12 @@ func (d *decision) buildEvictions(r *Rule, by Criterion, chosen []*Pod, gap floa
 	return out, left
 }
 
-// chooseVictims takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.
+// chooseVictims selects victims in order until the gap is closed, and then drops unnecessary ones, the last first.
 func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64, quantified bool) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
 	candidates, least := d.orderVictims(r, f, by), by.minimum(d.observation)
-	// What is held is free when its holder is gone, however little that uses.
+	// Reserved capacity is released with its holder, however little of it is used.
 	held := d.state.rules[r.Name].metric.HolderResource != NoResource
 	if len(candidates) == 0 {
 		return nil, ": " + noCandidate
@@ -120,7 +120,7 @@ func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64,
 	return chosen, spared
 }
 
-// waitReason says why the metric cannot show yet what the last eviction brought.
+// waitReason returns why the metric cannot show the effect of the last eviction yet; empty if it can.
 func (d *decision) waitReason(r *Rule) string {
 	if d.state.anyTerminating(d.observation.At, d.policy.Limits) || len(d.plan.Evictions) > 0 {
 		return "waits for a pod that is ending"

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Resource is what a metric is an amount of.
+// Resource is a resource that a metric measures.
 type Resource string
 
-// The resources. Of metrics of None it is not known how much of what has to go until they are back below a threshold. Disks have no
-// capacity that is known, and nobody's use of them can be limited.
+// Resources. NoResource marks metrics that do not determine how much has to be released. Disks have no known capacity, and their use
+// cannot be limited.
 const (
 	NoResource Resource = ""
 	CPU        Resource = "cpu"
@@ -21,38 +21,39 @@ const (
 	Disks      Resource = "disks"
 )
 
-// Metric is a metric that a rule can name.
+// Metric describes a metric that a rule can name.
 type Metric struct {
 	Name string
-	// Unit is for people, such as millicores or percent.
+	// Unit is the unit in messages, such as millicores or percent.
 	Unit string
-	// Resource is what the node's use is measured of.
+	// Resource is the resource whose use the metric measures; NoResource if it measures no amount.
 	Resource Resource
-	// HolderResource is the resource of which pods on reclaimed capacity hold what the metric counts, used or not: nobody else can give any of it back.
+	// HolderResource is the reclaimed resource whose reservations the metric counts, used or not: only evicting their holders lowers it.
 	HolderResource Resource
-	// Settle is the time that the metric needs to show an action: the span that it averages over.
+	// Settle is the time the metric needs to show the effect of an action: the span it averages over.
 	Settle time.Duration
 
-	// amount is how much of Of (millicores, bytes) one unit of the metric is; share that the unit is a share of the node's capacity.
+	// amount is the amount of Resource, in millicores or bytes, of one unit of the metric; share reports that the unit is a share of the
+	// node's capacity.
 	amount float64
 	share  bool
-	// elasticOnly tells that it counts pods on reclaimed capacity alone, own that each pod has its own series of what it uses itself: who
-	// is above the value comes first.
+	// elasticOnly reports that the metric counts only pods on reclaimed capacity, perPod that each pod has its own series of its own use,
+	// so that pods above the threshold go first.
 	elasticOnly, perPod bool
 }
 
 const (
 	milli   = 1000
 	percent = 0.01
-	// shortSpan is the span of metrics that are measured anew each time.
+	// shortSpan is the span of metrics measured at every interval.
 	shortSpan = 10 * time.Second
-	// sampledSpan is that of metrics that are measured seldom.
+	// sampledSpan is the span of metrics measured less often.
 	sampledSpan = 30 * time.Second
-	// cyclesSpan is that of cycles, which are counted for ten seconds of each 45.
+	// cyclesSpan is the span of cycles, which are counted for 10 of every 45 seconds.
 	cyclesSpan = time.Minute
 )
 
-// Lookup returns the metric of a name, of gocrane or Crane's own, and whether there is one.
+// Lookup returns the metric of a name, gocrane's or Crane's own, and whether it exists.
 func Lookup(name string) (Metric, bool) {
 	for _, m := range nodeMetrics() {
 		if m.Name == name {
@@ -68,7 +69,7 @@ func Lookup(name string) (Metric, bool) {
 	return Metric{}, false
 }
 
-// nodeMetrics are all but those of pressure. Names and units in the upper half are gocrane's.
+// nodeMetrics lists all metrics except those of pressure and interference. Names and units of the first half are gocrane's.
 func nodeMetrics() []Metric {
 	return []Metric{
 		{Name: "cpu_total_usage", Unit: "millicores", Resource: CPU, amount: 1, Settle: shortSpan},
@@ -126,7 +127,7 @@ func nodeMetrics() []Metric {
 	}
 }
 
-// pressureSpan reads names such as node_pressure_memory_some_avg10_ratio and pod_pressure_cpu_full_avg60_ratio.
+// pressureSpan parses names such as node_pressure_memory_some_avg10_ratio and pod_pressure_cpu_full_avg60_ratio.
 func pressureSpan(name string) (time.Duration, bool) {
 	rest, ok := strings.CutPrefix(name, "node_pressure_")
 	if !ok {
@@ -150,7 +151,7 @@ func pressureSpan(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// victimResource is the resource by whose use victims are ordered. Where pods wait for memory, who has the most of it is in the way.
+// victimResource returns the resource whose use orders victims. When pods stall for memory, the largest user is evicted first.
 func (m Metric) victimResource() Resource {
 	if m.IsDisk() {
 		return Disks
@@ -162,8 +163,7 @@ func (m Metric) victimResource() Resource {
 	return CPU
 }
 
-// IsDisk tells whether the metric says what is done to disks, or how long somebody waits for them. Nothing is throttled for it: less
-// cpu is not less of a disk.
+// IsDisk reports whether the metric measures disk use or waiting for disks. Nothing is throttled for it: less CPU does not free a disk.
 func (m Metric) IsDisk() bool { return isDisk(m.Name) }
 
 func isDisk(metric string) bool {
@@ -171,18 +171,18 @@ func isDisk(metric string) bool {
 		strings.HasPrefix(metric, "pod_disk_") || strings.Contains(metric, "_pressure_io_")
 }
 
-// NeedsPodDiskUsage tells whether it has to be known for a rule what each pod does to disks: its metric says so, or its victims are ordered by it.
+// NeedsPodDiskUsage reports whether the rule needs the disk use of each pod, for its metric or for the order of its victims.
 func (r *Rule) NeedsPodDiskUsage() bool {
 	return isDisk(r.Metric) && (r.Action.Evict != nil || interferenceResource(r.Metric) == Disks || strings.HasPrefix(r.Metric, "pod_disk_"))
 }
 
-// throttles tells whether a rule takes any of a resource from pods.
+// throttles reports whether the rule throttles a resource.
 func (r *Rule) throttles(of Resource) bool {
 	return !isDisk(r.Metric) && !notUsage(r.Metric) && r.Action.throttles(of)
 }
 
-// NotUsage tells whether the metric says what there is, or what somebody has set, or what is left, and not what is used: nothing that is taken
-// from pods lowers it, so that a rule on it keeps new pods away and does nothing else.
+// NotUsage reports whether the metric measures a capacity, a setting or idle resources instead of use: no action on pods lowers it, so a
+// rule on it only keeps new pods away.
 func (m Metric) NotUsage() bool { return notUsage(m.Name) }
 
 func notUsage(metric string) bool {
@@ -193,8 +193,8 @@ func notUsage(metric string) bool {
 	return false
 }
 
-// MaxValue is the most that the metric can be, infinite where there is no bound: a rule at it or above never fires. What pods hold of elastic
-// resources may be more than there is of these by now, and several threads may wait all the time.
+// MaxValue returns the largest value of the metric, infinite if unbounded: a rule at or above it never fires. Reservations of reclaimed
+// capacity can exceed 100 %, and several threads may wait at the same time.
 func (m Metric) MaxValue() float64 {
 	switch {
 	case m.HolderResource != NoResource || m.Name == "container_run_queue_wait_ratio":
@@ -206,11 +206,10 @@ func (m Metric) MaxValue() float64 {
 	return math.Inf(1)
 }
 
-// IsMemory tells whether a rule on the metric takes memory from pods where its action says so.
+// IsMemory reports whether rules on the metric can throttle memory.
 func (m Metric) IsMemory() bool { return m.victimResource() == Memory }
 
-// toAmount is how much of the metric's resource a value is: millicores or bytes. It is not known where it is a share of a capacity that
-// is not known.
+// toAmount converts a value to millicores or bytes; false if that needs an unknown capacity.
 func (m Metric) toAmount(value float64, n Node) (float64, bool) {
 	switch {
 	case m.Resource == NoResource:

@@ -11,17 +11,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// minQuota is the least that the kernel takes: 1 ms in the usual period of 100 ms.
+// minQuota is the least quota the kernel accepts: 1 ms of the usual period of 100 ms.
 const minQuota series.MilliCPU = 10
 
-// noCandidate says that no pod of the node may be touched by an action.
+// noCandidate is the reason when an action may be taken on no pod of the node.
 const noCandidate = "no PodQOS allows this action on a pod of this node"
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// planThrottles plans the steps of a rule that fires: one container after the other, in victim order, each by a step at most, until the gap is
-// closed. A metric that is no amount of cpu says nothing of how much has to go: one container is throttled, and the next measurement
-// decides on.
+// planThrottles plans the CPU steps of a firing rule: one container after the other in victim order, at most one step each, until the gap
+// is closed. If the metric measures no amount of CPU, one container is throttled per measurement.
 func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bool) []Throttle {
 	t := r.Action.Throttle
 	var out []Throttle
@@ -80,7 +79,7 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 	return out
 }
 
-// reducedWeight is the share of its weight that a pod keeps with a quota, where it used so much before: as much as of its cpu.
+// reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.
 func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
 	const least = 0.01
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
@@ -89,7 +88,7 @@ func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
 	return min(max(series.Ratio(float64(to)/float64(before)), least), 1)
 }
 
-// nextQuota is the next quota of a container and what it takes off its use, 0 for nothing.
+// nextQuota returns the next quota of a container and the reduction of its use; 0 for none.
 func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Quota, series.MilliCPU) {
 	used := c.UsedCPU.Value
 	base := used
@@ -98,7 +97,7 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	}
 	to := ceilMilli(float64(base) * (1 - float64(t.Step)))
 	if quantified {
-		// No more than is needed.
+		// No more than needed.
 		to = max(to, used-ceilMilli(math.Min(left, math.MaxInt32)))
 	}
 	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)
@@ -108,5 +107,5 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	return Quota(to), used - to
 }
 
-// ceilMilli rounds up to whole millicores, but for what floating point adds.
+// ceilMilli rounds up to whole millicores, ignoring floating-point noise.
 func ceilMilli(m float64) series.MilliCPU { return series.MilliCPU(math.Ceil(m - 1e-6)) }

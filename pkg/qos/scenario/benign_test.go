@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// benign are rules as somebody would write them, and ten pods of which eight may be evicted.
+// benign holds typical rules and ten pods, eight of which may be evicted.
 const benign = `
 node cpus=16 memory=64Gi
 system cpu=500m memory=2Gi
@@ -78,7 +78,7 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 	return out, peakCPU, peakMemory
 }
 
-// TestBenignDay: 24 hours of pods with daily cycles and bursts, above the marks for less than the thresholds, evict nobody.
+// TestBenignDay checks that a day with daily cycles and bursts shorter than the thresholds evicts no pod.
 func TestBenignDay(t *testing.T) {
 	t.Parallel()
 	out, cpu, memory := play(t, 0, 24*time.Hour, 8*time.Second)

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// parseExpectation reads what must hold.
+// parseExpectation parses an expect statement.
 func (p *parser) parseExpectation(words []string) error {
 	e := expectation{line: p.line, text: strings.Join(words, " "), end: true}
 	if at, err := time.ParseDuration(words[0]); err == nil {
