@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/pkg/qos/scenario"
 )
 
-// NewCommand returns the command of crane-agent: flags, Validate, Run.
+// NewCommand returns the crane-agent command.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// Run does what the flags say and prints to out.
+// Run runs the mode selected by the flags and prints to out.
 func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) error {
 	if o.Scenario != "" {
 		return playScenario(o.Scenario, out)
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	return r.writeTable(out)
 }
 
-// playScenario plays a scenario and prints what happens. Expectations that do not hold are an error.
+// playScenario runs a scenario and prints its log. Failed expectations are an error.
 func playScenario(path string, out io.Writer) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"crane.io/crane/internal/agent/perf"
 )
 
-// cyclesUnsupported says why cycles of pods cannot be counted; nil where nobody is to count them.
+// cyclesUnsupported returns a function that reports why cycles of pods cannot be counted; nil if they are not to be counted.
 func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	if !o.Cycles || layout == nil {
 		return nil
@@ -17,7 +17,7 @@ func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	return func() string { return perf.UnsupportedReason(o.hostRoot(), *layout) }
 }
 
-// countCycles counts cycles and instructions of latency-sensitive pods beside the loop, where flags say so.
+// countCycles starts counting the cycles and instructions of latency-sensitive pods if a flag enables it.
 func (p *parts) countCycles(l *loop) []Manager {
 	if !p.Cycles {
 		return nil
@@ -32,7 +32,7 @@ func (p *parts) countCycles(l *loop) []Manager {
 	return []Manager{sampler}
 }
 
-// sensitivePods are those of the last look that are latency-sensitive.
+// sensitivePods returns the latency-sensitive pods of the last snapshot.
 func (p *parts) sensitivePods() []perf.Pod {
 	seen := p.latest.Load()
 	if seen == nil {

@@ -17,12 +17,12 @@ import (
 	model "crane.io/crane/pkg/elastic"
 )
 
-// reservedFlag says how much of a node is not offered again.
+// reservedFlag names the flag for the share of a node that is never offered as elastic resources.
 const reservedFlag = "node-resource-reserved"
 
 // ReclaimOptions are the flags of elastic resources.
 type ReclaimOptions struct {
-	// Reserved are shares of the node, such as 40%, by cpu and memory, where no annotation of the node says otherwise.
+	// Reserved maps cpu and memory to shares of the node, such as 40%, that apply without an annotation of the node.
 	Reserved map[string]string
 }
 
@@ -55,7 +55,8 @@ func (o *ReclaimOptions) reserves() (elasticresource.Reserves, error) {
 	return out, nil
 }
 
-// newElasticManagers puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
+// newElasticManagers returns the managers of elastic resources whose feature gates are on, and connects the loop to the reclaimable
+// capacity.
 func (p *parts) newElasticManagers(did func(tell.Action), l *loop, files act.FileWriter) ([]Manager, error) {
 	var list []Manager
 	if p.FeatureGates.Enabled(featuregate.NodeResource) && p.api != nil {

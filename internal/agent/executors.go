@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	// defaultBudget and defaultBudgetWindow are how many pods the agents of a cluster evict together: two nodes at their own limit of five a
-	// minute. A rule that is wrong everywhere then takes ten pods before somebody can look, not five from each node.
+	// defaultBudget and defaultBudgetWindow bound the evictions of all agents of a cluster to twice a node's own limit of five a minute. A
+	// rule that is wrong on every node then evicts ten pods a minute and not five per node.
 	defaultBudget       = 10
 	defaultBudgetWindow = time.Minute
 	maxBudget           = 1000
 	minBudgetWindow     = time.Second
 	maxBudgetWindow     = time.Hour
 
-	// defaultAuditBytes is some ten thousand actions.
+	// defaultAuditBytes holds about ten thousand actions.
 	defaultAuditBytes = 10 << 20
 	minAuditBytes     = 4 << 10
 
-	// defaultRecordBytes is some hours of a node with a hundred pods.
+	// defaultRecordBytes holds some hours of a node with a hundred pods.
 	defaultRecordBytes = 256 << 20
 	minRecordBytes     = 1 << 20
 
-	// eventFlushTimeout is how long the end waits for events that are not written yet.
+	// eventFlushTimeout bounds the wait for unwritten events at the end.
 	eventFlushTimeout = 3 * time.Second
 )
 
-// Files of the state directory: of what was changed, and of limits of memory, whose changes take longer than others may wait.
+// Files in the state directory: the journal of changes, and the journal of memory limits, whose changes take longer.
 const (
 	changesFile = "changes.json"
 	memoryFile  = "memory.json"
-	// reasonAgentEnded is why changes are put back at the end.
+	// reasonAgentEnded is the reason for undoing changes at the end.
 	reasonAgentEnded = "the agent has ended"
 )
 
-// executors carry plans out, each nil where its kind is not to be carried out, and tell of it.
+// executors execute and report plans; those of kinds that are not enforced are nil.
 type executors struct {
 	throttler *act.Throttler
 	memory    *act.MemoryThrottler
@@ -55,7 +55,7 @@ type executors struct {
 	reporter  *tell.Reporter
 }
 
-// newReporter puts together what tells of actions, with the managers that write it down.
+// newReporter creates the reporter and returns the managers that write its reports.
 func (p *parts) newReporter(ctx context.Context) ([]Manager, error) {
 	config := tell.Config{
 		Node: p.nodeName(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
@@ -78,7 +78,7 @@ func (p *parts) newReporter(ctx context.Context) ([]Manager, error) {
 	return list, nil
 }
 
-// newExecutors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
+// newExecutors returns the executors and the managers that act beside the loop, in start order.
 func (p *parts) newExecutors(files act.FileWriter) (executors, []Manager, error) {
 	a := executors{reporter: p.reporter}
 	var list []Manager
@@ -114,7 +114,7 @@ func (p *parts) newExecutors(files act.FileWriter) (executors, []Manager, error)
 	return a, list, nil
 }
 
-// memoryJournal is the journal of limits of memory, which rules and pods on elastic resources share.
+// memoryJournal returns the journal of memory limits, which rules and elastic pods share.
 func (p *parts) memoryJournal(files act.FileWriter) (*act.Journal, error) {
 	if p.memory != nil {
 		return p.memory, nil
@@ -124,8 +124,8 @@ func (p *parts) memoryJournal(files act.FileWriter) (*act.Journal, error) {
 	return p.memory, err
 }
 
-// unthrottled are the resources that nobody takes from pods though somebody evicts them. Where nobody does, it is told what would come after
-// what.
+// unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
+// plan shows the full order of actions.
 func (a *executors) unthrottled() map[qos.Resource]bool {
 	if a.evictor == nil {
 		return nil
@@ -133,7 +133,7 @@ func (a *executors) unthrottled() map[qos.Resource]bool {
 	return map[qos.Resource]bool{qos.CPU: a.throttler == nil, qos.Memory: a.memory == nil}
 }
 
-// drainResults takes over what became of evictions and of changes of memory since the last tick.
+// drainResults records and reports the outcomes of evictions and memory throttles since the last tick.
 func (a *executors) drainResults(state *qos.State) {
 	if a.memory != nil {
 		for _, o := range a.memory.Drain() {
@@ -152,10 +152,10 @@ func (a *executors) drainResults(state *qos.State) {
 	}
 }
 
-// execute does what a plan says, of the kinds that are to be carried out. knowsRules tells that the plan follows from all rules.
+// execute executes the enforced actions of a plan. knowsRules reports that the plan is based on all rules.
 func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot, knowsRules bool) {
 	a.reporter.ReportPlan(plan)
-	// Where rules are not known yet none fires, and a taint of an agent before this one stays.
+	// Before all rules are known the taint of the previous agent stays.
 	if a.tainter != nil && knowsRules {
 		a.tainter.SetDesired(plan.Avoid.Desired, plan.Avoid.Reason)
 	}
@@ -179,7 +179,7 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 	}
 }
 
-// containerGroups are the groups of all containers, where a plan changes any.
+// containerGroups returns the cgroups of all containers by ID; nil if the plan changes none.
 func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]string {
 	if len(plan.Throttles)+len(plan.MemoryThrottles) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]stri
 	return groups
 }
 
-// executeThrottles changes limits of containers that the last look has found.
+// executeThrottles changes the CPU limits of containers in the last snapshot.
 func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups map[string]string) {
 	for _, t := range plan.Throttles {
 		err := errors.New("its cgroup is not known")
@@ -217,14 +217,13 @@ func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 	}
 }
 
-// drainOnStop is a manager after whose end it is told what came of its last actions: the loop, which does so else, has ended before it.
+// drainOnStop collects outstanding results after its manager stops, because the loop has already ended.
 type drainOnStop struct {
 	Manager
 
 	drain func()
 }
 
-// Run implements Manager.
 func (f drainOnStop) Run(ctx context.Context) error {
 	err := f.Manager.Run(ctx)
 	if ctx.Err() != nil {
@@ -233,7 +232,7 @@ func (f drainOnStop) Run(ctx context.Context) error {
 	return err
 }
 
-// eventManager write beside who tells of something, from the start of the others to their end.
+// eventManager writes events until all other managers have ended.
 type eventManager struct {
 	record.EventRecorder
 

@@ -26,12 +26,12 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// loop is the manager that looks, decides and acts at each tick.
+// loop is the manager that observes, decides and acts at each tick.
 type loop struct {
 	log      logr.Logger
 	clock    clock.WithTicker
 	interval time.Duration
-	// observeStep is the heartbeat, with what a step took.
+	// observeStep records a heartbeat and the duration of a step.
 	observeStep func(step string, since time.Time)
 
 	view       cluster.Source
@@ -41,26 +41,26 @@ type loop struct {
 	observer     *observe.Observer
 	latest       *observe.Latest
 	signals      signals.SignalBuilder
-	clusterState *cluster.State // that policy and pods are made of
+	clusterState *cluster.State // of the current policy and pods
 	policy       qos.Policy
 	pods         inventory.Pods
 	state        qos.State
-	// reclaimable is what the node can bear of reclaimed capacity; nil where nobody reckons that.
+	// reclaimable returns the node's reclaimable capacity; nil if it is not computed.
 	reclaimable func() elasticrequest.ReclaimableCapacity
 
 	executors
 
-	// baselines keeps what is usual with pods for the next agent; nil where nobody does.
+	// baselines stores the baselines for the next agent; may be nil.
 	baselines *baselines.Store
-	// recorder writes down what is seen; nil where nobody wants that.
+	// recorder records snapshots; may be nil.
 	recorder *recording.Recorder
-	// exported tells that what is observed is shown at /metrics.
+	// exported reports that snapshots are exported at /metrics.
 	exported bool
 	avoided  bool
-	problems []string // told last
+	problems []string // already logged
 }
 
-// newLoop puts the loop together.
+// newLoop returns the loop.
 func (p *parts) newLoop(a executors) (*loop, error) {
 	limits, err := p.limits()
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *parts) newLoop(a executors) (*loop, error) {
 // Name implements Manager.
 func (*loop) Name() string { return "qos" }
 
-// Run looks and decides until ctx ends, and carries out what flags allow.
+// Run observes, decides and executes the enforced actions until ctx ends.
 func (l *loop) Run(ctx context.Context) error {
 	defer l.observer.Close()
 	ticker := l.clock.NewTicker(l.interval)
@@ -102,7 +102,7 @@ func (l *loop) Run(ctx context.Context) error {
 	}
 }
 
-// openJournal opens a journal of what is changed on the host, and undoes what an agent before this one has left.
+// openJournal opens a journal of host changes and undoes the changes of a previous agent.
 func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, error) {
 	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
@@ -120,7 +120,7 @@ func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, er
 	return journal, nil
 }
 
-// undoJournal puts everything back that a journal holds, and tells of it.
+// undoJournal undoes and reports everything in a journal.
 func undoJournal(journal *act.Journal, teller *tell.Reporter, why string) error {
 	before := journal.Entries()
 	err := journal.UndoAll()
@@ -131,7 +131,7 @@ func undoJournal(journal *act.Journal, teller *tell.Reporter, why string) error 
 	return err
 }
 
-// refreshPolicy takes over what has changed about rules and pods.
+// refreshPolicy updates policy and pods after a change of the cluster's state.
 func (l *loop) refreshPolicy() {
 	l.policy.WaterMarks = l.waterMarks.file.Content()
 	now := l.view.State()
@@ -157,7 +157,7 @@ func (l *loop) refreshPolicy() {
 	l.problems = problems
 }
 
-// tick is one look and what follows.
+// tick observes, decides and acts once.
 func (l *loop) tick(now time.Time) qos.Plan {
 	l.refreshPolicy()
 	l.drainResults(&l.state)
@@ -178,7 +178,7 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.observeStep("act", decided)
 	l.saveBaselines(false)
 	if l.tainter == nil {
-		l.avoided = plan.Avoid.Desired // As if it were done.
+		l.avoided = plan.Avoid.Desired // As if the plan were executed.
 	}
 	return plan
 }

@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// rules prints what the rules would do, and to whom.
+// rules prints the rules and the actions they would take.
 func (r *onceReport) rules(w io.Writer) {
 	for _, p := range r.problems {
 		fmt.Fprintln(w, "\nProblem:", p)
@@ -78,7 +78,7 @@ func printActions(w io.Writer, preview bool, throttles []qos.Throttle, memory []
 	}
 }
 
-// freedText is what an eviction frees of what its rule is about; empty where that is no amount.
+// freedText describes what an eviction releases; empty if its rule measures no amount.
 func freedText(e qos.Eviction) string {
 	if e.Resource != qos.CPU && e.Resource != qos.Memory {
 		return ""

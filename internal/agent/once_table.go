@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxRows bounds the pods of the table, and the devices; -o json has all.
+	// maxRows bounds the rows of pods and devices; -o json has all.
 	maxRows = 30
-	// minOperations and minBytes a second are what makes a device worth a row.
+	// minOperations and minBytes per second are the least activity of a listed device.
 	minOperations, minBytes = 0.5, 512
 )
 
-// writeTable prints the report for people.
+// writeTable prints the report as tables.
 func (r *onceReport) writeTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Node %s, over %s. Nothing is changed.\n", r.node, r.snapshot.Span.Round(1e6))
@@ -65,7 +65,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	return nil
 }
 
-// section prints a table if it has rows.
+// section prints a table unless it is empty.
 func (r *onceReport) section(w io.Writer, header string, fill func(row func(...any))) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	started := false
@@ -130,8 +130,7 @@ func (r *onceReport) zoneRows(row func(...any)) {
 	}
 }
 
-// deviceRows prints the devices on which something happens, disks first, and returns how many it leaves out: a node has an interface for
-// each pod.
+// deviceRows prints the active devices, disks first, and returns the number of inactive ones: a node has an interface per pod.
 func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
 	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
 	rows := 0

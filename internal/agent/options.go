@@ -25,7 +25,7 @@ const (
 	outputTable = "table"
 	outputJSON  = "json"
 
-	// defaultInterval is that of rules; gocrane's 10 s are too slow to act in two.
+	// defaultInterval lets rules act within two seconds, for which gocrane's 10 s are too slow.
 	defaultInterval = time.Second
 	minInterval     = 100 * time.Millisecond
 	maxInterval     = time.Minute
@@ -39,23 +39,23 @@ const (
 // Options are the flags of crane-agent.
 type Options struct {
 	HostRoot string
-	// DryRun changes nothing; Once looks once and prints.
+	// DryRun changes nothing; Once prints one observation and exits.
 	DryRun, Once bool
-	// Enforce are the kinds of actions that are carried out.
+	// Enforce lists the kinds of actions to execute.
 	Enforce []string
-	// StateDir holds the journal of what was changed.
+	// StateDir holds the journal of changes.
 	StateDir string
 	Log      logging.Options
 	// Rules, Pods and PolicyConfig are files.
 	Rules, Pods, PolicyConfig string
-	// Scenario is a file that is played instead, Replay one that an agent has recorded.
+	// Scenario is a scenario file to run instead, Replay a recording to replay.
 	Scenario, Replay string
-	// Record gets what is seen; empty for no such file. RecordBytes is how long it grows before another is begun.
+	// Record is the file for the recording; empty for none. RecordBytes is the size at which it is rotated.
 	Record      string
 	RecordBytes int64
-	// Kubeconfig is the file of an API server; empty for that of the cluster that the agent runs in, if it does.
+	// Kubeconfig is the file for the API server; empty for that of the agent's own cluster, if any.
 	Kubeconfig string
-	// Namespace is that of Crane.
+	// Namespace is Crane's namespace.
 	Namespace  string
 	NodeName   string
 	NodeLabels string
@@ -63,18 +63,18 @@ type Options struct {
 	Excess     string
 	Output     string
 
-	// BindAddress serves health and metrics; empty or 0 for nothing.
+	// BindAddress serves health checks and metrics; empty or 0 for none.
 	BindAddress string
-	// Profiling serves profiles there as well.
+	// Profiling serves profiles at BindAddress.
 	Profiling bool
-	// MaxInactivity is how long a part may not be seen at work before health checks fail.
+	// MaxInactivity is the longest time without a heartbeat of a part before health checks fail.
 	MaxInactivity time.Duration
-	// StopTimeout is how long all parts may take to stop and to undo what they did.
+	// StopTimeout bounds the time all parts take to stop and undo their changes.
 	StopTimeout time.Duration
-	// AuditFile gets a line for each action; empty for no such file. AuditBytes is how long it grows before another is begun.
+	// AuditFile receives a line per action; empty for none. AuditBytes is the size at which it is rotated.
 	AuditFile  string
 	AuditBytes int64
-	// EvictionBudget is how many pods all agents of the cluster may evict within BudgetWindow; 0 for no such bound.
+	// EvictionBudget is the number of pods that all agents of the cluster may evict within BudgetWindow; 0 for no bound.
 	EvictionBudget int
 	BudgetWindow   time.Duration
 	// KubeletRoot is the kubelet's directory below the host's root.
@@ -138,7 +138,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	deprecatedflags.Add(fs, deprecatedFlags()) // After all others.
 }
 
-// Complete returns warnings: sentences about flags that were set and have no effect.
+// Complete returns warnings about flags without effect.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", isServedGate)...)
 }
@@ -159,7 +159,7 @@ func (o *Options) limits() (qos.Limits, error) {
 	return l, err
 }
 
-// nodeName is the node's name: the flag, else what a DaemonSet passes on, else the host's.
+// nodeName returns the node's name: the flag, else $NODE_NAME, else the host's name.
 func (o *Options) nodeName() string {
 	if o.NodeName != "" {
 		return o.NodeName

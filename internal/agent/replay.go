@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// startRecording lets what the loop sees be recorded where a flag wants that, and returns the manager that writes it.
+// startRecording starts recording the loop's snapshots if a flag enables it, and returns the manager that writes them.
 func (l *loop) startRecording(p *parts) ([]Manager, error) {
 	if p.Record == "" {
 		return nil, nil
@@ -31,8 +31,7 @@ func (l *loop) startRecording(p *parts) ([]Manager, error) {
 	return []Manager{recorder}, nil
 }
 
-// replay plays a recording through the same steps as a loop that carries nothing out, in the time of the recording, and prints what
-// changes.
+// replay replays a recording in its own time through the steps of the loop, without executing anything, and prints the changes.
 func (o *Options) replay(out io.Writer) error {
 	limits, err := o.limits()
 	if err != nil {
@@ -66,7 +65,7 @@ func (o *Options) replay(out io.Writer) error {
 	return nil
 }
 
-// replayer plays looks.
+// replayer replays snapshots.
 type replayer struct {
 	out    io.Writer
 	limits qos.Limits
@@ -77,19 +76,19 @@ type replayer struct {
 	policy       qos.Policy
 	signals      signals.SignalBuilder
 	state        qos.State
-	// avoided tells that new pods would be kept away.
+	// avoided reports that new pods would be kept away.
 	avoided bool
 
 	first, at          time.Time
 	snapshots, skipped int
 	phases             map[string]qos.Phase
-	// reported has what would have been done at the look before, by rule and by what it would be done to.
+	// reported holds the actions of the previous snapshot by rule and target.
 	reported map[string]bool
 	// problems are those of the rules.
 	problems map[string]bool
 }
 
-// replay plays one look.
+// replay replays one snapshot.
 func (p *replayer) replay(e recording.Entry) error {
 	p.snapshots++
 	if p.at = e.Snapshot.At; p.snapshots == 1 {
@@ -107,7 +106,7 @@ func (p *replayer) replay(e recording.Entry) error {
 	return nil
 }
 
-// refreshPolicy takes over what the cluster says from now on.
+// refreshPolicy applies a new state of the cluster.
 func (p *replayer) refreshPolicy(said *cluster.State) {
 	if p.rules != nil {
 		said.Rules, said.KnowsRules, said.Problems = *p.rules, true, nil
@@ -133,7 +132,7 @@ func (p *replayer) printf(format string, args ...any) {
 	fmt.Fprintf(p.out, "%s  %s\n", p.at.UTC().Format("2006-01-02T15:04:05.0Z"), fmt.Sprintf(format, args...))
 }
 
-// printChanges prints what is new in a plan.
+// printChanges prints what changed with a plan.
 func (p *replayer) printChanges(plan *qos.Plan) {
 	for i := range plan.Rules {
 		f := &plan.Rules[i]
@@ -163,7 +162,7 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 	p.reported = now
 }
 
-// printActions prints what would be done that was not so at the look before.
+// printActions prints the actions that were not in the previous plan.
 func (p *replayer) printActions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
 	say := func(key, text string) {
 		if now[key] = true; !p.reported[key] {

@@ -30,7 +30,7 @@ import (
 	"crane.io/crane/internal/component/version"
 )
 
-// parts are what managers are made of.
+// parts are the components that managers share.
 type parts struct {
 	*Options
 
@@ -40,20 +40,19 @@ type parts struct {
 	heartbeats *heartbeat.Heartbeats
 	registry   *prometheus.Registry
 	view       cluster.Source
-	// api and nodeChanged are nil where there is no API server.
+	// api and nodeChanged are nil without an API server.
 	api         *clients
 	nodeChanged <-chan struct{}
 	latest      *observe.Latest
-	// journal is nil where nothing of the host is changed, memory where no limit of memory is.
+	// journal is nil unless the host is changed, memory unless memory limits are.
 	journal, memory *act.Journal
 	reporter        *tell.Reporter
-	// cpus is nil where nobody gives CPUs to containers.
+	// cpus is nil unless the CPU manager runs.
 	cpus *cpupinning.Manager
 }
 
-// runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
-// address that is taken is an error at once. What is changed on the host is undone at the end, and what an agent before this one has
-// left is at the start.
+// runAgent runs all parts of the agent until ctx ends. All of them are created before any is started, so that a wrong setting or an
+// address in use is reported at once. Changes of the host are undone at the end, those of a previous agent at the start.
 func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.FileWriter) error {
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
@@ -77,7 +76,7 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 	return managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
 }
 
-// managers puts the parts of the agent together, in the order in which they start: what others need first, what changes the node last.
+// managers returns the managers in start order: first those that others need, last those that change the node.
 func (p *parts) managers(ctx context.Context, files act.FileWriter) ([]Manager, error) {
 	list, err := p.newSource()
 	if err != nil {
@@ -139,7 +138,7 @@ func (p *parts) managers(ctx context.Context, files act.FileWriter) ([]Manager, 
 	return append([]Manager{server}, list...), nil
 }
 
-// newSource are what the agent knows of the cluster, and the manager that keeps it current where there is an API server.
+// newSource creates the source of the cluster's state and returns the manager that updates it, if there is an API server.
 func (p *parts) newSource() ([]Manager, error) {
 	if !p.usesAPIServer() {
 		static, err := p.staticSource()
@@ -158,15 +157,15 @@ func (p *parts) newSource() ([]Manager, error) {
 	return []Manager{watcher}, nil
 }
 
-// changesHost tells whether anything of the host is changed.
+// changesHost reports whether files of the host are changed.
 func (p *parts) changesHost() bool {
 	return slices.ContainsFunc(enforceKinds(), func(k enforceKind) bool { return k.changesHost && p.enforces(k.name) })
 }
 
-// needsJournal tells whether there is a journal of what is changed on the host, by this agent or by one before it.
+// needsJournal reports whether a journal of host changes is needed, for this agent or to undo those of a previous one.
 func (p *parts) needsJournal() bool { return p.changesHost() || p.leftJournal(changesFile) }
 
-// lockStateDir takes the state directory, except in a dry run: two agents would undo what the other does, and write over its journals.
+// lockStateDir locks the state directory, except in a dry run: two agents would undo each other's changes and overwrite their journals.
 func (p *parts) lockStateDir() (unlock func(), err error) {
 	if p.DryRun {
 		return func() {}, nil
@@ -181,8 +180,7 @@ func (p *parts) lockStateDir() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// leftJournal tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run
-// changes nothing at all.
+// leftJournal reports whether a previous agent left a journal, which is undone even if this agent changes less. A dry run changes nothing.
 func (p *parts) leftJournal(journal string) bool {
 	if p.DryRun {
 		return false
@@ -205,13 +203,13 @@ func (p *parts) newPublisher() *features.Publisher {
 	return features.NewPublisher(config)
 }
 
-// registerBase adds what the agent measures and what it takes itself to /metrics.
+// registerBase registers the metrics of the node and of the process.
 func (p *parts) registerBase() error {
 	return p.register(p.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
-// register adds what parts tell to /metrics.
+// register registers metrics.
 func (p *parts) register(list ...prometheus.Collector) error {
 	for _, c := range list {
 		if err := p.registry.Register(c); err != nil {
@@ -221,8 +219,8 @@ func (p *parts) register(list ...prometheus.Collector) error {
 	return nil
 }
 
-// undoOnStop is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
-// and so stops after them; those who talk to the API server at the end, which may be slow, stop later.
+// undoOnStop undoes the host changes at the end. It starts before all managers that change the host, and so stops after them; managers
+// that wait for the API server at the end stop later.
 type undoOnStop struct {
 	journal *act.Journal
 	teller  *tell.Reporter

@@ -20,12 +20,12 @@ const minInactivity = 10 * time.Second
 
 func invalid(flag string, value any, why string) *field.Error {
 	if d, ok := value.(time.Duration); ok {
-		value = d.String() // else it is a number of nanoseconds
+		value = d.String() // instead of a number of nanoseconds
 	}
 	return field.Invalid(field.NewPath("--"+flag), value, why)
 }
 
-// Validate returns what is wrong with the flags, each error with the flag that it is about.
+// Validate returns the invalid flags.
 func (o *Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	if o.Output != outputTable && o.Output != outputJSON {
@@ -67,7 +67,7 @@ func (o *Options) Validate() field.ErrorList {
 	return errs
 }
 
-// validateMode returns what is wrong with what is to be carried out.
+// validateMode validates the flags that select what is executed.
 func (o *Options) validateMode() field.ErrorList {
 	var errs field.ErrorList
 	if o.DryRun == (len(o.Enforce) > 0) {
@@ -109,10 +109,10 @@ func (o *Options) validateServing() field.ErrorList {
 	return errs
 }
 
-// serves tells whether there is anything at --bind-address.
+// serves reports whether --bind-address is served.
 func (o *Options) serves() bool { return o.BindAddress != "" && o.BindAddress != "0" }
 
-// validateActing returns what is wrong with how actions are bounded and told of.
+// validateActing validates the bounds and the reports of actions.
 func (o *Options) validateActing() field.ErrorList {
 	var errs field.ErrorList
 	if o.EvictionBudget < 0 || o.EvictionBudget > maxBudget {

@@ -16,13 +16,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// waterMarks are the water marks of the scheduler's policy, which hold here as well. As a manager they follow the policy's file.
+// waterMarks are the water marks of the scheduler's policy, which also bound evictions. As a manager it follows the policy file.
 type waterMarks struct {
 	file *configfile.File[map[qos.Resource]series.Ratio]
 	log  logr.Logger
 }
 
-// newWaterMarks reads --policy-config-path; without it there are no marks.
+// newWaterMarks reads --policy-config-path; without it there are none.
 func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMarks, error) {
 	if o.PolicyConfig == "" {
 		return waterMarks{configfile.Fixed[map[qos.Resource]series.Ratio](nil, clk), log}, nil

@@ -24,16 +24,16 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// minPeriod is how often CPUs may be compared.
+// minPeriod is the least interval between CPU checks.
 const minPeriod = time.Second
 
 // CPUOptions are the flags of the CPU manager.
 type CPUOptions struct {
-	// Period is the time between two looks whether containers still run on the CPUs that they were given.
+	// Period is the interval at which the CPUs of containers are checked.
 	Period time.Duration
-	// Policy is that of pods that name none.
+	// Policy applies to pods without a policy of their own.
 	Policy string
-	// KubeletConfig is the file of the kubelet's configuration below the host's root; empty for config.yaml in its directory.
+	// KubeletConfig is the kubelet's configuration file below the host's root; empty for config.yaml in its directory.
 	KubeletConfig string
 }
 
@@ -59,8 +59,8 @@ func (o *CPUOptions) validate() field.ErrorList {
 	return errs
 }
 
-// newZoneManagers puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
-// who knows which CPUs these are.
+// newZoneManagers returns the managers of the NUMA zones and of the CPUs of containers whose feature gates are on. own receives the
+// function that returns the exclusive CPUs.
 func (p *parts) newZoneManagers(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
 	if !p.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
 		return nil, nil
@@ -96,7 +96,7 @@ func (p *parts) newZoneManagers(did func(tell.Action), own func(of func() (cpus 
 	return append(list, manager), nil
 }
 
-// cpuManagerFeature says whether containers get CPUs of their own on this node.
+// cpuManagerFeature returns whether containers get exclusive CPUs on this node.
 func (p *parts) cpuManagerFeature() features.Feature {
 	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", featuregate.CraneCPUManager)}
 	if p.cpus == nil {
@@ -114,7 +114,7 @@ func (p *parts) cpuManagerFeature() features.Feature {
 	return f
 }
 
-// readZones reads the zones of the node once. Where there is an API server the kubelet is asked, which knows it.
+// readZones reads the NUMA zones once, and the kubelet's reservations from the kubelet if there is an API server.
 func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Summary {
 	reader := &topology.KubeletReader{Root: o.hostRoot(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
 	if api != nil {
@@ -123,7 +123,7 @@ func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node
 	return topology.Summarize(ctx, o.hostRoot(), reader, node)
 }
 
-// kubeletClient asks the node's kubelet with the credentials for the API server.
+// kubeletClient returns a client of the node's kubelet with the API server's credentials.
 func (o *Options) kubeletClient(credentials *rest.Config) *topology.KubeletClient {
 	return &topology.KubeletClient{Credentials: credentials, Root: o.hostRoot(), Dir: o.KubeletRoot}
 }

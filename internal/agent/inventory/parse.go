@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse reads what `kubectl get pods -o yaml` or -o json prints: a list, or one pod.
+// Parse reads the output of `kubectl get pods -o yaml` or -o json: a list or one pod.
 func Parse(content []byte) ([]*corev1.Pod, error) {
 	raw, err := yaml.YAMLToJSON(content)
 	if err != nil {

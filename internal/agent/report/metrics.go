@@ -21,7 +21,7 @@ const (
 	restore  = "restore"
 )
 
-// types of gocrane's analyzer; the last has a blank at its end there.
+// Types of gocrane's analyzer; the last one ends in a blank there, too.
 const (
 	typeScheduling = "enableScheduling"
 	typeAvoidance  = "avoidance"
@@ -29,7 +29,7 @@ const (
 	typeError      = "analyzeError "
 )
 
-// metrics are what is counted. Those of crane_craneAgent_ have gocrane's names and labels; the others are in base units.
+// metrics are the reporter's metrics. Those starting with crane_craneAgent_ have gocrane's names and labels; the others use base units.
 type metrics struct {
 	analyzer         *prometheus.GaugeVec
 	analyzed         *prometheus.CounterVec
@@ -79,10 +79,10 @@ func (m *metrics) collectors() []prometheus.Collector {
 	}
 }
 
-// keyOf is gocrane's name of a rule.
+// keyOf returns gocrane's name of a rule.
 func keyOf(rule string) string { return strings.Replace(rule, "/", ".", 1) }
 
-// removeRule takes away the series of a rule that is no more.
+// removeRule removes the series of a deleted rule.
 func (m *metrics) removeRule(rule string) {
 	labels := prometheus.Labels{"rule": rule}
 	for _, v := range []interface{ DeletePartialMatch(l prometheus.Labels) int }{
@@ -94,12 +94,12 @@ func (m *metrics) removeRule(rule string) {
 	m.analyzed.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
 }
 
-// setRule shows how a rule stands.
+// setRule sets the metrics of a rule's state.
 func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	m.analyzer.WithLabelValues(key, typeAvoidance).Set(boolValue(f.Phase == qos.Firing))
 	m.analyzer.WithLabelValues(key, typeRestore).Set(boolValue(!fires))
 	m.analyzer.WithLabelValues(key, typeError).Set(boolValue(f.Phase == qos.Unknown || f.Phase == qos.Held))
-	// A rule may become a preview, or one on another resource.
+	// A rule may become a preview or change its resource.
 	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
 	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(boolValue(fires))
 	gap := max(f.Gap-f.PendingRelease, 0)
@@ -118,7 +118,7 @@ func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	}
 }
 
-// countAction counts an action that was carried out, or not.
+// countAction counts an action by its outcome.
 func (m *metrics) countAction(a *Action) {
 	m.actions.WithLabelValues(string(a.Kind), string(a.Outcome)).Inc()
 	part, step := a.Kind.executorLabels()
@@ -144,5 +144,5 @@ func boolValue(b bool) float64 {
 	return 0
 }
 
-// milli is how many millicores a core has.
+// milli is the number of millicores of a core.
 const milli = 1000

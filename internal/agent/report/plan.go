@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// ReportPlan tells what a plan says of rules, and what it would do that is not carried out. What is carried out is told when it was.
+// ReportPlan reports the state of rules and the actions that are not enforced. Enforced actions are reported with their outcome.
 func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,7 @@ func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	}
 }
 
-// describeMeasurement is a rule's measurement for people, and where it lies.
+// describeMeasurement describes a rule's measurement and its side of the threshold.
 func describeMeasurement(f *qos.Finding, side string) string {
 	times := fmt.Sprintf("%d times in a row", f.Count)
 	if f.Count == 1 {
@@ -76,7 +76,7 @@ func describeMeasurement(f *qos.Finding, side string) string {
 	return fmt.Sprintf("%s, %s %s, %s", qos.FormatValue(f.Value, f.Unit), side, qos.FormatValue(f.Threshold, f.Unit), times)
 }
 
-// reportFiring tells that a rule fires.
+// reportFiring reports that a rule fires.
 func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus) {
 	told.firing = true
 	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
@@ -96,7 +96,7 @@ func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus
 	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
 }
 
-// reportEnded tells that a rule has ended.
+// reportEnded reports that a rule has ended.
 func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
 	clear(told.reported)
 	told.withheld = qos.NotWithheld
@@ -110,7 +110,7 @@ func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
 	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
 }
 
-// reportWithheld tells why a rule that fires evicts nobody, or not all that it should. It is counted when that begins.
+// reportWithheld reports why a firing rule evicts no or too few pods, once when that begins.
 func (t *Reporter) reportWithheld(f *qos.Finding) {
 	if f.Withheld == qos.NotWithheld || f.Withheld == qos.WithheldForMetric {
 		return
@@ -129,7 +129,7 @@ func newRuleRecord(kind Kind, f *qos.Finding) Record {
 	}
 }
 
-// plannedActions says what a plan does for a rule.
+// plannedActions describes the actions planned for a rule.
 func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if f.Preview {
@@ -175,7 +175,7 @@ func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 	return strings.Join(parts, "; ")
 }
 
-// listPods names the first few.
+// listPods lists the first pods and the number of the others.
 func listPods(pods []string) string {
 	if more := len(pods) - maxNamedPods; more > 0 {
 		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", more)
@@ -183,7 +183,7 @@ func listPods(pods []string) string {
 	return strings.Join(pods, ", ")
 }
 
-// reportNotEnforced tells of actions of kinds that are not carried out.
+// reportNotEnforced reports planned actions of kinds that are not enforced.
 func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
 	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
 	if t.cfg.Enforced(CPUThrottle) {
@@ -207,7 +207,7 @@ func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
 	t.reportAction(a)
 }
 
-// reportEachOnce tells of each action once while its rule fires: it is planned anew at each measurement, since nobody carries it out.
+// reportEachOnce reports each action once while its rule fires, since it is planned again at each measurement.
 func (t *Reporter) reportEachOnce(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
 	for i := range throttles {
 		t.reportOnce(throttles[i].Rule, throttles[i].ContainerID, throttleAction(&throttles[i], outcome))
@@ -233,7 +233,7 @@ func (t *Reporter) reportOnce(rule, id string, a Action) {
 	t.reportAction(a)
 }
 
-// setPreviewMetrics shows how much the plan of a rule in preview would free.
+// setPreviewMetrics sets what the plan of a rule in preview would release.
 func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	if !f.Preview {
 		t.metrics.previewCores.DeleteLabelValues(f.Rule)
@@ -264,7 +264,7 @@ func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.previewBytes.WithLabelValues(f.Rule).Set(bytes)
 }
 
-// setExecutorMetrics shows what the plan does that is carried out.
+// setExecutorMetrics sets the metrics of the enforced actions.
 func (t *Reporter) setExecutorMetrics(plan *qos.Plan) {
 	t.metrics.analyzer.WithLabelValues("", typeScheduling).Set(boolValue(!plan.Avoid.Desired))
 	if t.cfg.Enforced(Taint) {
