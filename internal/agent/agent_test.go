@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// recordedClock brings a recording to its next moment while the agent waits.
+// recordedClock advances a recording while the agent waits.
 type recordedClock struct {
 	*clocktesting.FakeClock
 	next func() time.Duration
@@ -38,7 +38,7 @@ func run(t *testing.T, recording string, flags ...string) (string, error) {
 	return runWithout(t, recording, nil, flags...)
 }
 
-// runWithout runs the agent on a recording of a host that has not some of its files.
+// runWithout runs the agent on a recording without some of its files.
 func runWithout(t *testing.T, recording string, missing []string, flags ...string) (string, error) {
 	t.Helper()
 	rec := kernel.ForTest(t, recording)
@@ -83,7 +83,7 @@ func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 	return r
 }
 
-// TestOnce: a node with 2 of 4 cores and 8.4 of 16.8 GB used, of which a rule each is exceeded.
+// TestOnce checks a node with 2 of 4 cores and 8.4 of 16.8 GB in use, of which one rule each is exceeded.
 func TestOnce(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
@@ -133,13 +133,13 @@ func TestOnce(t *testing.T) {
 	if seen == 0 || !r.Avoid.Wanted {
 		t.Errorf("nothing is throttled: %+v", r)
 	}
-	// 114 MiB too much and a tenth more: the lowest priority has 300 MiB. The static pod stays.
+	// 114 MiB and a tenth more are needed; the lowest priority has 300 MiB. The static pod is exempt.
 	if len(r.Evictions) != 1 || r.Evictions[0].Pod != "batch/grep" || *r.Evictions[0].Grace != 7 {
 		t.Errorf("evictions: %+v", r.Evictions)
 	}
 }
 
-// TestWaterMarks: the scheduler's marks hold here as well.
+// TestWaterMarks checks that the scheduler's water marks apply.
 func TestWaterMarks(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
 		"--policy-config-path", "../../examples/dynamic-scheduler-policy.yaml")
@@ -155,14 +155,14 @@ func TestWaterMarks(t *testing.T) {
 	}
 }
 
-// TestAlone: without an API server and a list of pods the host is shown, and nobody would be touched.
+// TestAlone checks that without an API server and a list of pods the host is shown and no pod is affected.
 func TestAlone(t *testing.T) {
 	for _, recording := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
 		r := runOnce(t, recording, "--rules", "testdata/rules.yaml")
 		if len(r.Pods) < 3 || r.UsedCPU == nil || len(r.Pressure) != 3 || len(r.Disks) != 1 || len(r.Throttles)+len(r.Evictions) > 0 {
 			t.Errorf("%s: %+v", recording, r)
 		}
-		// All NodeQOS, since the node's labels are not known.
+		// All NodeQOS, because the node's labels are unknown.
 		if len(r.Rules) != 5 {
 			t.Errorf("%s: %d rules, want 5", recording, len(r.Rules))
 		}
@@ -227,7 +227,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestScenario plays a scenario as the documentation does, and says which expectation does not hold.
+// TestScenario runs a scenario and checks the report of failed expectations.
 func TestScenario(t *testing.T) {
 	var out bytes.Buffer
 	o := NewOptions()

@@ -29,7 +29,7 @@ func taintedNode() *corev1.Node {
 	}
 }
 
-// TestIncompleteRules: a plan from half of what there is to know takes no taint away, whichever half it is.
+// TestIncompleteRules checks that a plan from incomplete rules or an unknown node removes no taint.
 func TestIncompleteRules(t *testing.T) {
 	for name, test := range map[string]struct {
 		state cluster.State

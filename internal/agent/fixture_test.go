@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// fixture is a host, and what is known of its pods, for an agent of which the test calls the loop itself.
+// fixture is a host with known pods for an agent whose loop the test calls.
 type fixture struct {
 	root, state string
 	clock       *clocktesting.FakeClock
@@ -26,7 +26,7 @@ type fixture struct {
 	view        cluster.Source
 }
 
-// agent puts an agent together that carries out some kinds of actions: its loop, and what works beside that.
+// agent wires an agent that enforces the given kinds and returns its loop and managers.
 func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manager) {
 	t.Helper()
 	o := NewOptions()
@@ -58,7 +58,7 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manage
 	return p, l, beside
 }
 
-// known is a view of pods and of the rules of a file, whatever the labels of the node are.
+// known returns a view of pods and the rules of a file for any node labels.
 func known(t *testing.T, rules string, pods ...*corev1.Pod) cluster.Static {
 	t.Helper()
 	set, err := ruleset.Parse([]byte(rules))

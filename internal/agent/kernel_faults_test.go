@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStrangeHosts: what a host has not is said with the reason, and rules on it do nothing and say why.
-func TestStrangeHosts(t *testing.T) {
+// TestKernelFaults checks that missing kernel files are reported and that rules on them do nothing.
+func TestKernelFaults(t *testing.T) {
 	rules := []string{"--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed"}
 	for name, c := range map[string]struct {
 		recording string

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// recorded lets a hog run on a machine for a while, and returns the recording of an agent that only looks, and what it found.
+// recorded runs a hog on a host and returns the recording of a dry run and its findings.
 func recorded(t *testing.T) (file, found string) {
 	t.Helper()
 	m := newHostFixture(t)
@@ -56,7 +56,7 @@ func recorded(t *testing.T) (file, found string) {
 	return file, out.String()
 }
 
-// TestReplay: a recording is decided as it was when it was made, and by other rules otherwise.
+// TestReplay checks that a recording is decided as it was when recorded, and differently by other rules.
 func TestReplay(t *testing.T) {
 	file, found := recorded(t)
 	for _, want := range []string{"rule mixed/cpu: firing", "would throttle cpu of n/hog, container main", "would keep new pods away", "would let new pods come again"} {
@@ -86,7 +86,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfBadFiles: what is cut off is told of after what there is; anything else is an error that names the file.
+// TestReplayOfBadFiles checks that a truncated file is replayed up to its end and any other damage is an error with the file's name.
 func TestReplayOfBadFiles(t *testing.T) {
 	file, found := recorded(t)
 	whole, err := os.ReadFile(file)

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestPulse(t *testing.T) {
+func TestHeartbeats(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	p := New(clk)
 	beat := p.Register("qos")
@@ -42,7 +42,7 @@ func TestPulse(t *testing.T) {
 	if got := p.Overdue(30 * time.Second); len(got) != 1 {
 		t.Errorf("late %v", got)
 	}
-	// A clock that is set back makes nobody late.
+	// A clock set back makes no part overdue.
 	clk.SetTime(time.Unix(0, 0))
 	if got := p.Overdue(time.Second); len(got) != 0 {
 		t.Errorf("late %v", got)

@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// TestMemoryThrottle: forceGC reclaims, and a rule that is not about memory takes none and says so.
+// TestMemoryThrottle checks that forceGC reclaims, and that memory throttling is reported as ineffective for other rules.
 func TestMemoryThrottle(t *testing.T) {
 	for metric, useless := range map[string]bool{
 		"memory_total_usage": false, "node_pressure_memory_some_avg10_ratio": false, "cpu_total_usage": true, "node_pressure_cpu_some_avg10_ratio": true,
