@@ -189,7 +189,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores have to go, with a margin: 0.000 cores are going already, 0.250 cores would go now, 0.300 cores would stay", "Would limit batch/grep container main from no limit to 0.2 cores",
+		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "to release, with a margin: 0.550 cores; 0.000 cores is being released, 0.250 cores would be released now, 0.300 cores would remain", "Would limit batch/grep container main from no limit to 0.2 cores",
 		"Would evict batch/grep with a grace period of 7s, which frees 300 MiB, by rule mixed/memory", "which frees 0.050 cores", "calm-down (preview)", "In preview", "New pods would be kept away: yes", "static pod",
 	} {
 		if !strings.Contains(out, want) {
@@ -204,22 +204,22 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, flags := range map[string][]string{
-		"--dry-run":           {"--rules", "testdata/rules.yaml"},
-		"changes nothing":     {"--once", "--enforce", "cpu-throttle"},
-		"Unsupported value":   {"--enforce", "scale", "--node-labels", "a=b"},
-		"wants an API server": {"--enforce", "cpu-throttle,evict", "--node-labels", "a=b"},
-		"--eviction-budget":   {"--dry-run", "--once", "--eviction-budget", "-1"},
-		"must be from 1s":     {"--dry-run", "--once", "--eviction-budget-window", "1ms"},
-		"--audit-max-bytes":   {"--dry-run", "--once", "--audit-max-bytes", "5"},
-		"--node-labels":       {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
-		"--collect-interval":  {"--dry-run", "--once", "--collect-interval", "1ms"},
-		"--host-root":         {"--dry-run", "--once", "--host-root", "/nowhere"},
-		"--execute-excess":    {"--dry-run", "--once", "--execute-excess", "ten"},
-		"--output":            {"--dry-run", "--once", "-o", "xml"},
-		"--pods":              {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
-		"rulez":               {"--dry-run", "--once", "--rules", bad},
-		"no such file":        {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
-		"kind is":             {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
+		"--dry-run":              {"--rules", "testdata/rules.yaml"},
+		"requires --dry-run":     {"--once", "--enforce", "cpu-throttle"},
+		"Unsupported value":      {"--enforce", "scale", "--node-labels", "a=b"},
+		"requires an API server": {"--enforce", "cpu-throttle,evict", "--node-labels", "a=b"},
+		"--eviction-budget":      {"--dry-run", "--once", "--eviction-budget", "-1"},
+		"must be from 1s":        {"--dry-run", "--once", "--eviction-budget-window", "1ms"},
+		"--audit-max-bytes":      {"--dry-run", "--once", "--audit-max-bytes", "5"},
+		"--node-labels":          {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
+		"--collect-interval":     {"--dry-run", "--once", "--collect-interval", "1ms"},
+		"--host-root":            {"--dry-run", "--once", "--host-root", "/nowhere"},
+		"--execute-excess":       {"--dry-run", "--once", "--execute-excess", "ten"},
+		"--output":               {"--dry-run", "--once", "-o", "xml"},
+		"--pods":                 {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
+		"rulez":                  {"--dry-run", "--once", "--rules", bad},
+		"no such file":           {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
+		"kind is":                {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
 	} {
 		if _, err := run(t, "v2-systemd-containerd", flags...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", flags, err, want)

@@ -25,7 +25,7 @@ const (
 func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 	boot, err := baselines.BootID(o.hostRoot())
 	if err != nil {
-		log.Info("What is usual with pods is not kept for the next agent", "why", err.Error())
+		log.Info("baselines of pods are not stored", "why", err.Error())
 		return nil
 	}
 	config := baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), BootID: boot, Mkdir: !o.DryRun, Log: log}
@@ -41,7 +41,7 @@ func (o *Options) restoredState(log logr.Logger, now time.Time) *qos.State {
 	if usual := o.newBaselineStore(log); usual != nil {
 		list, err := usual.Load(now)
 		if err != nil {
-			log.Info("What is usual with pods is not known", "why", err.Error())
+			log.Info("failed to load the baselines of pods", "why", err.Error())
 		}
 		state.RestoreBaselines(list)
 	}
@@ -56,7 +56,7 @@ func (l *loop) loadBaselines(usual *baselines.Store) []Manager {
 	l.baselines = usual
 	list, err := usual.Load(l.clock.Now())
 	if err != nil {
-		l.log.Info("What is usual with pods has to be learnt anew", "why", err.Error())
+		l.log.Info("failed to load the baselines of pods; learning new ones", "why", err.Error())
 	}
 	l.state.RestoreBaselines(list)
 	return []Manager{usual}

@@ -87,7 +87,7 @@ func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, b
 
 // staticSource returns the state read from files.
 func (o *Options) staticSource() (cluster.Static, error) {
-	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "pods are not known to any cluster (--pods, --kubeconfig): no PodQOS can be matched, and nobody would be throttled or evicted"}
+	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "the pods of the node are unknown (--pods, --kubeconfig): no PodQOS can match, and no pod would be throttled or evicted"}
 	var err error
 	if state.Rules, err = o.readRules(); err != nil {
 		return cluster.Static{}, err
@@ -144,7 +144,7 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 	}
 	if state.Node == nil {
 		// The first problem is that of the Node itself.
-		why := append(slices.Concat(state.Unavailable, state.Problems), "the API server has said nothing for "+answerTimeout.String())
+		why := append(slices.Concat(state.Unavailable, state.Problems), "the API server has not answered for "+answerTimeout.String())
 		return nil, nil, errors.New(why[0])
 	}
 	return state, &c, nil
@@ -181,7 +181,7 @@ func nodePolicy(s *cluster.State, limits qos.Limits) (qos.Policy, []string) {
 		}
 	case !s.IgnoreNodeLabels:
 		// The node's labels select its rules.
-		return qos.Policy{Limits: limits}, append([]string{"the node is not known, so that no rule holds"}, s.Problems...)
+		return qos.Policy{Limits: limits}, append([]string{"the node is unknown, so no rule applies"}, s.Problems...)
 	}
 	policy, problems := s.Rules.Policy(set, limits)
 	return policy, append(problems, s.Problems...)

@@ -24,7 +24,7 @@ func NewCommand() *cobra.Command {
 	o := NewOptions()
 	cmd := &cobra.Command{
 		Use:   "crane-agent",
-		Short: "Keeps a node calm",
+		Short: "Protects a node under pressure",
 		Long: "crane-agent watches pods and pressure on a node. It says what it sees and what the rules of the API server, or of a\n" +
 			"file, would do (--dry-run --once), goes on watching (--dry-run), and carries out what --enforce names.",
 		Version:       version.Long(),

@@ -67,7 +67,7 @@ func TestDiskRule(t *testing.T) {
 		if plan = n.tick(1); len(plan.Evictions) > 0 {
 			break
 		}
-		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "nobody to evict by bytes read from disks: 0 are never evicted, 2 are not measured")) {
+		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "no pod to evict by bytes read from disks: 0 are never evicted, 2 are unmeasured")) {
 			t.Errorf("look %d: %+v", i, f)
 		}
 	}

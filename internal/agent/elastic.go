@@ -27,7 +27,7 @@ type ReclaimOptions struct {
 }
 
 func (o *ReclaimOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, where no annotation of the node says otherwise.")
+	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, unless an annotation of the node overrides them.")
 }
 
 func (o *ReclaimOptions) validate() field.ErrorList {

@@ -87,9 +87,9 @@ func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 		case why != "":
 			f.State, f.Reason = features.Unsupported, why
 		case o.DryRun:
-			f.State, f.Reason = features.Off, "--dry-run: it is only said what would be done"
+			f.State, f.Reason = features.Off, "--dry-run: actions are only reported"
 		case !o.enforces(k.name):
-			f.State, f.Reason = features.Off, "--enforce does not name it: it is only said what would be done"
+			f.State, f.Reason = features.Off, "not named by --enforce: actions are only reported"
 		}
 		out = append(out, f)
 	}

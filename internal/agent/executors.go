@@ -196,7 +196,7 @@ func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]stri
 // executeThrottles changes the CPU limits of containers in the last snapshot.
 func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups map[string]string) {
 	for _, t := range plan.Throttles {
-		err := errors.New("its cgroup is not known")
+		err := errors.New("its cgroup is unknown")
 		if group := groups[t.ContainerID]; group != "" {
 			err = a.throttler.Throttle(t, group)
 		}
@@ -208,7 +208,7 @@ func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 	for _, k := range a.throttler.RestoreUntracked(state.IsThrottled) {
 		done := tell.Action{
 			Kind: tell.CPURestore, Outcome: tell.Done, Pod: k.Pod, Container: k.ContainerID,
-			Reason: "somebody else has changed the container's limit, or it is gone: its pod gets back what it had lost for it",
+			Reason: "another process changed the container's limit, or it is gone: the limits of its pod are restored",
 		}
 		if k.Err != nil {
 			done.Outcome, done.Error = tell.Failed, k.Err.Error()

@@ -112,10 +112,10 @@ func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, er
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	if err != nil {
-		p.log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
+		p.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
 	}
-	if err := undoJournal(journal, p.reporter, "an agent before this one has left it"); err != nil {
-		p.log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
+	if err := undoJournal(journal, p.reporter, "left by a previous agent"); err != nil {
+		p.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
 	}
 	return journal, nil
 }
@@ -151,7 +151,7 @@ func (l *loop) refreshPolicy() {
 	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
-			l.log.Info("Cannot use a part of the rules", "problem", p)
+			l.log.Info("a part of the rules cannot be used", "problem", p)
 		}
 	}
 	l.problems = problems

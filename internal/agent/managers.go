@@ -100,7 +100,7 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 			if g.clock.Since(began) > maxRetry {
 				pause = minRetry
 			}
-			g.log.Info("A part of the agent has failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
+			g.log.Info("manager failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
 			select {
 			case <-own.Done():
 				return
@@ -123,7 +123,7 @@ func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
 	case <-ctx.Done():
 		return false
 	case <-g.clock.After(startTimeout):
-		g.log.Info("A part of the agent is slow to begin; the others do not wait", "part", r.Name())
+		g.log.Info("manager is slow to start; starting the next one", "part", r.Name())
 	}
 	return true
 }

@@ -46,7 +46,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	observer.Collect(clk.Now())
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("look at the host: %w", ctx.Err())
+		return nil, fmt.Errorf("observe the host: %w", ctx.Err())
 	case <-clk.After(o.Interval):
 	}
 	snapshot := observer.Collect(clk.Now())
@@ -60,10 +60,10 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	r.features, r.zones = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot), o.readZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
 	if state.Rules.NodeQOS != nil && state.Node == nil {
-		r.notes = append(r.notes, "the node's labels are not known (--node-labels): every NodeQOS is taken")
+		r.notes = append(r.notes, "the node's labels are unknown (--node-labels): every NodeQOS applies")
 	}
 	if n := len(state.Rules.NodeQOS); n > 0 && len(policy.Rules) == 0 {
-		r.notes = append(r.notes, fmt.Sprintf("no rule of the %d NodeQOS is for this node, or none of them can be used", n))
+		r.notes = append(r.notes, fmt.Sprintf("none of the %d NodeQOS has a usable rule for this node", n))
 	}
 	// A single measurement does not fire a rule: show the result if it lasts, with the required number of measurements.
 	lasting := policy

@@ -23,7 +23,7 @@ func (r *onceReport) rules(w io.Writer) {
 	fmt.Fprintln(w)
 	for i, f := range r.plan.Rules {
 		if f.Gap > 0 {
-			fmt.Fprintf(w, "%s: %s have to go, with a margin: %s are going already, %s would go now, %s would stay\n",
+			fmt.Fprintf(w, "%s: to release, with a margin: %s; %s is being released, %s would be released now, %s would remain\n",
 				f.Rule, formatAmount(f.Resource, f.Gap), formatAmount(f.Resource, f.PendingRelease), formatAmount(f.Resource, max(0, f.Gap-f.PendingRelease-f.Shortfall)), formatAmount(f.Resource, f.Shortfall))
 		}
 		if f.Reason != "" {
@@ -63,7 +63,7 @@ func (r *onceReport) ruleRows(row func(...any)) {
 func printActions(w io.Writer, preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
 	would := "Would"
 	if preview {
-		would = "In preview, would only tell that it would"
+		would = "In preview, would only report that it would"
 	}
 	for _, t := range throttles {
 		fmt.Fprintf(w, "%s limit %s container %s from %s to %s, which frees %s, by rule %s: %s\n",

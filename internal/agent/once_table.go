@@ -41,7 +41,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
 	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
 	if z := &r.zones; z.KubeletSource != "" {
-		fmt.Fprintf(out, "Usable is what the kubelet leaves to pods, by %s; CPUs that it keeps: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
+		fmt.Fprintf(out, "Usable is the part the kubelet leaves to pods, according to %s; reserved CPUs: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
 	}
 	for _, p := range r.zones.Problems {
 		fmt.Fprintln(out, "Note:", p)
@@ -49,7 +49,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	quiet := 0
 	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", func(row func(...any)) { quiet = r.deviceRows(row) })
 	if quiet > 0 {
-		fmt.Fprintf(out, "and %d on which less happened, or nothing (-o json has all)\n", quiet)
+		fmt.Fprintf(out, "and %d with little or no activity (-o json has all)\n", quiet)
 	}
 	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {

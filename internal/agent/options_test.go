@@ -89,9 +89,9 @@ func TestServingFlags(t *testing.T) {
 		"neither cpu nor memory":         {"--dry-run", "--node-resource-reserved=disk=40%"},
 		"--default-cpu-policy":           {"--dry-run", "--default-cpu-policy=best"},
 		"--cpu-manager-reconcile-period": {"--dry-run", "--cpu-manager-reconcile-period=0s"},
-		"wants NodeResourceTopology":     {"--dry-run", "--feature-gates=CraneCPUManager=true"},
-		"wants --feature-gates=Crane":    {"--enforce=cpu-manager", "--node-labels=a=b"},
-		"wants an API server":            {"--enforce=node-resource", "--node-labels=a=b"},
+		"requires NodeResourceTopology":  {"--dry-run", "--feature-gates=CraneCPUManager=true"},
+		"requires --feature-gates=Crane": {"--enforce=cpu-manager", "--node-labels=a=b"},
+		"requires an API server":         {"--enforce=node-resource", "--node-labels=a=b"},
 		"--node-labels":                  {"--dry-run", "--node-labels=a=b", "--kubeconfig=x"},
 	} {
 		if _, _, err := parse(t, flags...); err == nil || !strings.Contains(err.Error(), want) {

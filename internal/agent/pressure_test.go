@@ -311,7 +311,7 @@ func reclaimThenEvict(t *testing.T) {
 	var before, high int64
 	for second := 1; evicted == 0; second++ {
 		if second > 120 {
-			t.Fatalf("nobody is evicted: fired %d, dropped %d", fired, dropped)
+			t.Fatalf("no pod is evicted: fired %d, dropped %d", fired, dropped)
 		}
 		c.leaks()
 		files, grown := c.stat("reader", "file"), c.stat("leak", "anon")
@@ -338,7 +338,7 @@ func reclaimThenEvict(t *testing.T) {
 		if len(plan.Evictions) > 0 {
 			evicted = second
 			if drops {
-				t.Errorf("%d s: somebody is evicted while files are dropped", second)
+				t.Errorf("%d s: somebody is evicted while page cache is reclaimed", second)
 			}
 		}
 	}
@@ -376,7 +376,7 @@ func TestEvictWithoutReclaim(t *testing.T) {
 		c := newPressureFixture(t)
 		for second := 1; ; second++ {
 			if second > 60 {
-				t.Fatal("nobody is evicted")
+				t.Fatal("no pod is evicted")
 			}
 			c.leaks()
 			plan := c.tick()

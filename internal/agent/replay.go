@@ -59,9 +59,9 @@ func (o *Options) replay(out io.Writer) error {
 		return fmt.Errorf("--replay %s: %w", o.Replay, err)
 	}
 	if p.skipped > 0 {
-		fmt.Fprintf(out, "the first %d looks were passed over: the recording does not say what was known of the cluster then\n", p.skipped)
+		fmt.Fprintf(out, "skipped the first %d snapshots, for which the recording has no state of the cluster\n", p.skipped)
 	}
-	fmt.Fprintf(out, "%d looks over %s. Nothing was done: each line is by itself, on the node as it was.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
+	fmt.Fprintf(out, "%d snapshots over %s. Nothing was executed: each action is independent, on the node as recorded.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 		if p.avoided {
 			p.printf("would keep new pods away: %s", plan.Avoid.Reason)
 		} else {
-			p.printf("would let new pods come again")
+			p.printf("would admit new pods again")
 		}
 	}
 	now := map[string]bool{}

@@ -71,7 +71,7 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 	if err != nil {
 		return err
 	}
-	p.log.Info("Starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
+	p.log.Info("starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
 		"cgroups", layout.Version, "apiServer", p.api != nil)
 	return managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
 }

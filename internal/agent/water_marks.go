@@ -53,10 +53,10 @@ func (waterMarks) Name() string { return "water-marks" }
 func (m waterMarks) Run(ctx context.Context) error {
 	m.file.Run(ctx, configfile.Observer[map[qos.Resource]series.Ratio]{
 		Loaded: func(map[qos.Resource]series.Ratio) {
-			m.log.Info("The scheduler's policy has changed: its water marks hold")
+			m.log.Info("loaded the changed water marks of the scheduler's policy")
 		},
 		Rejected: func(err error) {
-			m.log.Info("Cannot use the scheduler's policy; that of before holds", "error", err.Error())
+			m.log.Info("failed to load the scheduler's policy; keeping the previous water marks", "error", err.Error())
 		},
 	})
 	return nil

@@ -42,9 +42,9 @@ func defaultCPUOptions() CPUOptions {
 }
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Time between two looks whether containers still run on the CPUs that they were given, from 1s.")
-	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. It is read where the kubelet itself does not say (right nodes/configz).")
-	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "Which CPUs containers of pods get that do not say: none, exclusive, numa or immovable.")
+	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Interval at which the CPUs of containers are checked, at least 1s.")
+	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. Used if the kubelet does not return its configuration (permission nodes/configz).")
+	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "CPU policy of pods without one of their own: none, exclusive, numa or immovable.")
 }
 
 func (o *CPUOptions) validate() field.ErrorList {

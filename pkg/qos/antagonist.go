@@ -35,11 +35,11 @@ func (i Interference) String() string {
 	case i.OwnCause != "":
 		return text + "; no interference: " + i.OwnCause
 	case i.Antagonist == PodRef{}:
-		return text + "; no pod that may be touched can be the cause"
+		return text + "; no permitted pod can be the cause"
 	case i.Increase > 0:
 		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, i.Of.format(i.Usage), i.Of.format(i.Increase))
 	}
-	return text + fmt.Sprintf("; nobody's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Usage))
+	return text + fmt.Sprintf("; no pod's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Usage))
 }
 
 // orderVictims returns the candidates of a rule's action, the first victim first. Under interference, pods whose use rose come first, the
@@ -195,7 +195,7 @@ func (d *decision) appendCause(f *Finding, throttles []Throttle, memory []Memory
 		return
 	}
 	if f.Withheld == WithheldNoCandidate && f.Interference.Antagonist == (PodRef{}) {
-		f.withhold(WithheldNoCandidate, "nobody to evict: "+f.Interference.String())
+		f.withhold(WithheldNoCandidate, "no pod to evict: "+f.Interference.String())
 	}
 	for i := range throttles {
 		throttles[i].Reason += "; " + f.Interference.String()

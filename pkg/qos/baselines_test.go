@@ -168,7 +168,7 @@ func TestDisks(t *testing.T) {
 		c.o.Pods[0].StalledDisks = Measurement[series.Ratio]{waits, now}
 		return c.tick(0, 500, 1000, 1000)
 	}
-	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "what pods do to disks is not known" {
+	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "the disk use of pods is unknown" {
 		t.Errorf("without any measurement: %+v", f)
 	}
 	for range 200 {
@@ -196,7 +196,7 @@ func TestDisks(t *testing.T) {
 	// The pod with the higher use is exempt, and the candidate has its usual use.
 	c.o.Pods[2].Allowed, c.state.terminating, c.state.evicted = nil, nil, nil
 	plan = look(0.5, 100, 2000, 3050)
-	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "nobody to evict: n/web") || !strings.HasSuffix(f.Reason, "no pod that may be touched can be the cause") {
+	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "no pod to evict: n/web") || !strings.HasSuffix(f.Reason, "no permitted pod can be the cause") {
 		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
 	}
 	if got := (DiskRates{Reads: 60, Writes: 40, ReadBytes: 7 * diskUnit, WriteBytes: 3 * diskUnit}).Work(); got != 110 {

@@ -172,7 +172,7 @@ func (c Criterion) describe(v float64, n *Node) string {
 		if why == "" {
 			why = "the kernel counts none of the pods' writes"
 		}
-		return fmt.Sprintf("waits %.1f %% of the time for disks, since what it does to them is not known: %s", 100*v, why)
+		return fmt.Sprintf("waits %.1f %% of the time for disks; its disk use is unknown: %s", 100*v, why)
 	case ByCPU, ByMemory, ByDiskWork:
 	}
 	return "uses " + c.resource().format(v)

@@ -81,14 +81,14 @@ func (d *decision) evaluateRules() []bool {
 func (d *decision) planRule(r *Rule, f *Finding) (throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
 	gap, quantified, why := d.computeGap(r, f)
 	if notUsage(r.Metric) {
-		why = "nothing is taken and nobody evicted: what the metric says is not what pods use"
+		why = "nothing is throttled and no pod evicted: the metric does not measure the use of pods"
 	}
 	if why != "" {
 		f.Reason = why
 		return nil, nil, nil
 	}
 	if quantified && gap <= 0 {
-		f.Reason = "what is about to go closes the gap"
+		f.Reason = "pending releases close the gap"
 		return nil, nil, nil
 	}
 	if r.throttles(CPU) {
@@ -115,7 +115,7 @@ func (d *decision) computeGap(r *Rule, f *Finding) (gap float64, quantified bool
 	}
 	excess, ok := metric.toAmount(f.Value-r.Threshold, d.observation.Node)
 	if !ok {
-		return 0, true, "how much the node has is not known"
+		return 0, true, "the capacity of the node is unknown"
 	}
 	f.Gap = excess * (1 + float64(d.policy.Limits.Excess))
 	f.PendingRelease = d.state.pendingRelease(f.Resource, d.observation.At, d.policy.Limits) + d.planned[f.Resource]
@@ -131,9 +131,9 @@ func (d *decision) belowWaterMark(r *Rule, f *Finding) string {
 	used, known := d.observation.Node.used(f.Resource, d.observation.At, r.MaxAge)
 	switch {
 	case !known:
-		return fmt.Sprintf("nobody is evicted: the use of %s is not known, and it has the water mark %.0f %%", f.Resource, 100*mark)
+		return fmt.Sprintf("no pod is evicted: the use of %s is unknown, and its water mark is %.0f %%", f.Resource, 100*mark)
 	case used <= mark:
-		return fmt.Sprintf("nobody is evicted: %.1f %% of %s are used, the water mark is %.0f %%", 100*used, f.Resource, 100*mark)
+		return fmt.Sprintf("no pod is evicted: %.1f %% of %s is used, the water mark is %.0f %%", 100*used, f.Resource, 100*mark)
 	}
 	return ""
 }
@@ -198,7 +198,7 @@ func (d *decision) planAvoidance() Avoidance {
 				a.Until = end
 			}
 		case d.observation.Node.Avoided && !st.evaluated:
-			reasons = append(reasons, fmt.Sprintf("rule %s is not yet known to be calm", r.Name))
+			reasons = append(reasons, fmt.Sprintf("rule %s was not calm yet", r.Name))
 		}
 	}
 	a.Desired, a.Reason = len(reasons) > 0, strings.Join(reasons, ", ")

@@ -19,7 +19,7 @@ const minGapShare = 0.01
 func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bool) []Eviction {
 	limits := d.policy.Limits
 	if quantified && gap <= 0 {
-		f.withhold(WithheldByWaterMark, "what is about to go brings the node down to the water mark")
+		f.withhold(WithheldByWaterMark, "pending releases bring the node down to the water mark")
 		return nil
 	}
 	if why := d.state.pauseReason(d.observation.At); why != "" {
@@ -31,7 +31,7 @@ func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bo
 	allowed := limits.MaxEvictions - recent
 	if allowed <= 0 {
 		f.Shortfall = gap
-		f.withhold(WithheldByRate, fmt.Sprintf("%d pods were evicted within %s, the most that are", recent, limits.EvictionWindow))
+		f.withhold(WithheldByRate, fmt.Sprintf("%d pods were evicted within %s, which is the limit", recent, limits.EvictionWindow))
 		return nil
 	}
 	if !quantified {
@@ -52,7 +52,7 @@ func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bo
 		f.Shortfall = math.Max(left, 0)
 	}
 	if len(out) == 0 && f.Reason == "" {
-		f.withhold(WithheldNoCandidate, "nobody to evict"+spared)
+		f.withhold(WithheldNoCandidate, "no pod to evict"+spared)
 	}
 	return out
 }
@@ -115,7 +115,7 @@ func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64,
 		}
 	}
 	if n := kept + unmeasured + trifling + refused; n > 0 {
-		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
+		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are unmeasured, %d use too little, %d were just refused", kept, unmeasured, trifling, refused)
 	}
 	return chosen, spared
 }
@@ -123,7 +123,7 @@ func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64,
 // waitReason returns why the metric cannot show the effect of the last eviction yet; empty if it can.
 func (d *decision) waitReason(r *Rule) string {
 	if d.state.anyTerminating(d.observation.At, d.policy.Limits) || len(d.plan.Evictions) > 0 {
-		return "waits for a pod that is ending"
+		return "waits for a terminating pod"
 	}
 	settle := d.state.rules[r.Name].metric.Settle
 	for _, at := range d.state.evicted {

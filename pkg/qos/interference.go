@@ -152,9 +152,9 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	r := contendedResources[k]
 	switch {
 	case r == Memory && p.atMemoryLimit(o.At, maxAge):
-		return "it uses what its own limit of memory leaves"
+		return "it is at its own memory limit"
 	case r == CPU && p.ExclusiveCPUs:
-		return "it has CPUs of its own, and nobody else waits for them"
+		return "it has exclusive CPUs"
 	}
 	if used >= contentionThreshold {
 		return ""
@@ -166,7 +166,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	}
 	if r == Disks {
 		// A slow disk is no interference.
-		room = "how much disks bear is not known"
+		room = "the capacity of disks is unknown"
 	}
 	most, all := 0.0, 0.0
 	for i := range o.Pods {
@@ -312,14 +312,14 @@ func (d *detector) samples(r Resource) (samples []Sample, why string) {
 	}
 	if d.useUnknown[k] {
 		if r == Disks {
-			return nil, "what pods do to disks is not known"
+			return nil, "the disk use of pods is unknown"
 		}
-		return nil, fmt.Sprintf("how much %s the node uses is not known", r)
+		return nil, fmt.Sprintf("the use of %s by the node is unknown", r)
 	}
 	if n := d.learning[k]; n > 0 {
-		return nil, fmt.Sprintf("what is usual with %d latency-sensitive pods is not known yet: that takes %s", n, minSamples*sampleInterval)
+		return nil, fmt.Sprintf("the usual wait of %d latency-sensitive pods is not known yet: learning takes %s", n, minSamples*sampleInterval)
 	}
-	return nil, "no latency-sensitive pod of this node says how long it waits"
+	return nil, "no waiting time of a latency-sensitive pod is known"
 }
 
 // worst returns the verdict on the selected pod with the largest excess; if no pod is interfered with, one that explains a longer wait.

@@ -134,12 +134,12 @@ func TestNoInterference(t *testing.T) {
 		"its own limit": {func(c *fixture) {
 			c.o.Pods[0].Throttled = Measurement[series.Ratio]{1, c.o.At.Add(time.Second)}
 		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "CPUs of its own"},
+		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
 		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
 		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
-		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
-		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
-		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
+		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
+		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
 		"nobody may be hurt": {func(c *fixture) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 		"as important": {func(c *fixture) {
 			for i := range c.o.Pods {

@@ -113,7 +113,7 @@ func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantif
 		}
 	}
 	if len(out) == 0 && f.Reason == "" {
-		f.Reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
+		f.Reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
 	}
 	return out
 }
@@ -187,7 +187,7 @@ func (d *decision) deferEvictions(r *Rule, f *Finding, throttles []Throttle, mem
 		return false
 	}
 	if f.Reason == "" {
-		f.Reason = fmt.Sprintf("nobody is evicted while files are dropped, for %s at most", d.policy.Limits.ReclaimWait)
+		f.Reason = fmt.Sprintf("no pod is evicted while page cache is reclaimed, for at most %s", d.policy.Limits.ReclaimWait)
 	}
 	return true
 }

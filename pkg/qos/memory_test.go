@@ -99,7 +99,7 @@ func TestThrottleMemory(t *testing.T) {
 		t.Errorf("after %d steps the limit is %s, want %s", steps, c.MemoryHigh, floor)
 	}
 	if plan := n.tick(13 * gibi); len(plan.Evictions) != 1 {
-		t.Errorf("nobody is evicted when nothing more can be had back: %+v", plan.Rules)
+		t.Errorf("no pod is evicted when nothing more can be had back: %+v", plan.Rules)
 	}
 	// After enough calm measurements limits are restored in steps, up to no limit.
 	n.tick(11.9 * gibi)

@@ -88,7 +88,7 @@ func TestUnknown(t *testing.T) {
 		selects func(map[string]string) bool
 		o       *Observation
 	}{
-		"no metric of this name":     {"cpu_lood", nil, observation(0, "cpu_lood", 11)},
+		"unknown metric":             {"cpu_lood", nil, observation(0, "cpu_lood", 11)},
 		"the metric is missing":      {"cpu_load_5_min", nil, observation(0, "cpu_load_1_min", 11)},
 		"no series has the selected": {"cpu_load_1_min", func(map[string]string) bool { return false }, observation(0, "cpu_load_1_min", 11)},
 		"of the last 1m0s":           {"cpu_load_1_min", nil, stale},

@@ -97,7 +97,7 @@ func (st *ruleState) markUnknown(r *Rule, now time.Time, l Limits, f *Finding) {
 // measure returns the highest usable value of the selected series, or why there is none.
 func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Time, why string) {
 	if !st.metricKnown {
-		return 0, at, "there is no metric of this name"
+		return 0, at, "unknown metric"
 	}
 	samples, why := o.samples(r.Metric)
 	if len(samples) == 0 {

@@ -71,9 +71,9 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 	case len(candidates) == 0:
 		f.Reason = noCandidate
 	case len(out) == 0:
-		f.Reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured, %d are throttled by another rule", done, unmeasured, others)
+		f.Reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", done, unmeasured, others)
 		if bare > 0 {
-			f.Reason += fmt.Sprintf(", %d pods have no container that is known", bare)
+			f.Reason += fmt.Sprintf(", %d pods have no known container", bare)
 		}
 	}
 	return out

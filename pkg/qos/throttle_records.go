@@ -147,7 +147,7 @@ func planRestore[L limit](d *decision, b throttleRecords[L], kind limitKind[L]) 
 				stepped, d.state.lastProbe = true, d.observation.At
 			case bound:
 				to = kind.raise(k, room-given)
-				why = fmt.Sprintf("the node is calm, %s are free below the threshold and its margin", kind.resource.format(room-given))
+				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", kind.resource.format(room-given))
 			}
 			if kind.same(to, kind.inForce(c)) {
 				continue

@@ -60,7 +60,7 @@ func (o EvictionOutcome) Record(s *qos.State) {
 		s.RecordFailure(o.Eviction.Pod)
 	}
 	if o.Pause > 0 {
-		s.PauseEvictions(o.At, o.Pause, fmt.Sprintf("nobody is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Reason))
+		s.PauseEvictions(o.At, o.Pause, fmt.Sprintf("no pod is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Reason))
 	}
 }
 
@@ -104,11 +104,11 @@ func classifyAnswer(err error) (result Result, why string, again, open bool) {
 	case apierrors.IsNotFound(err):
 		return Gone, err.Error(), false, false
 	case apierrors.IsConflict(err) && isUIDMismatch(err):
-		return Gone, "it is another pod by now: " + err.Error(), false, false
+		return Gone, "another pod has its name: " + err.Error(), false, false
 	case apierrors.IsConflict(err):
-		return Failed, "somebody else has changed it in the same moment: " + err.Error(), true, false
+		return Failed, "it was changed at the same time: " + err.Error(), true, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
-		return Failed, "the API server has not listened: " + err.Error(), true, false
+		return Failed, "the API server rejected the request: " + err.Error(), true, false
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), missingRight):
 		// Unrelated to the pod. A starting API server returns this for roles it has not loaded yet.
 		return Failed, "it is not allowed: " + err.Error(), true, false

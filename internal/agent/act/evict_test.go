@@ -88,11 +88,11 @@ func TestClassifyAnswer(t *testing.T) {
 		"yes":                {nil, Evicted, false, true, ""},
 		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
 		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("Precondition failed: UID in the precondition: a, UID in the object meta: b")), Gone, false, false, "another pod"},
-		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "same moment"},
+		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "changed at the same time"},
 		"disruption budget":  {oneBudget(), Refused, false, false, "needs 2 healthy pods"},
 		"two budgets":        {severalBudgets(), Refused, false, false, "more than one"},
-		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
-		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},
+		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "rejected the request"},
+		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "rejected the request"},
 		"no right":           {apierrors.NewForbidden(pods, "p", errors.New(`User "x" cannot create resource "pods/eviction" in API group ""`)), Failed, true, false, "not allowed"},
 		"admission's no":     {apierrors.NewForbidden(pods, "p", errors.New("kept by a policy")), Refused, true, false, "kept by a policy"},
 		"a webhook's no":     {apierrors.NewBadRequest("admission webhook denied it"), Refused, true, false, "webhook"},
@@ -265,12 +265,12 @@ func TestOutcomes(t *testing.T) {
 		want   string // the next planned victim
 		why    string
 	}{
-		{Evicted, 0, "", "closes the gap"},
-		{Gone, 0, "", "closes the gap"},
+		{Evicted, 0, "", "close the gap"},
+		{Gone, 0, "", "close the gap"},
 		{Refused, 0, "second", ""},
 		{Failed, 0, "first", ""},
-		{Failed, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
-		{Withheld, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
+		{Failed, time.Minute, "", "no pod is evicted for 1m0s: the API server"},
+		{Withheld, time.Minute, "", "no pod is evicted for 1m0s: the API server"},
 	} {
 		var s qos.State
 		plan := look(&s, 0)

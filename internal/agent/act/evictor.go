@@ -178,7 +178,7 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 	ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
 	defer cancel()
 	if err := slot.Release(ctx); err != nil {
-		e.cfg.Log.V(1).Info("Cannot give a slot of the budget of evictions back; it is free again when its time is over", "error", err.Error())
+		e.cfg.Log.V(1).Info("failed to release a slot of the eviction budget; it expires", "error", err.Error())
 	}
 }
 

@@ -122,7 +122,7 @@ func (t *Tainter) Run(ctx context.Context) error {
 		pause = min(max(2*pause, minRetry), maxRetry)
 		if told != err.Error() && ctx.Err() == nil {
 			told = err.Error()
-			t.cfg.Log.Info("Cannot say on the node whether it is tight; goes on trying", "error", told)
+			t.cfg.Log.Info("failed to update the taint or condition of the node; will retry", "error", told)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func BootID(root host.Root) (string, error) {
 		err = errors.New("boot_id is empty")
 	}
 	if err != nil {
-		return "", fmt.Errorf("which start of the host this is, is not known: %w", err)
+		return "", fmt.Errorf("failed to identify the boot of the host: %w", err)
 	}
 	return id, nil
 }
@@ -136,11 +136,11 @@ func readFile(path string) (c content, err error) {
 func (c *content) validate(boot string, now time.Time) error {
 	switch age := now.Sub(c.At); {
 	case c.Boot != boot:
-		return errors.New("the host was started anew since")
+		return errors.New("the host has rebooted since")
 	case age > maxAge:
 		return fmt.Errorf("it is %s old, more than %s", age.Truncate(time.Second), maxAge)
 	case age < -saveInterval:
-		return fmt.Errorf("it is of a time to come, in %s", (-age).Truncate(time.Second))
+		return fmt.Errorf("it was written %s in the future", (-age).Truncate(time.Second))
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (k *Store) write() {
 		k.lastError, k.lastEmpty = "", len(c.Pods) == 0
 	case k.lastError != err.Error():
 		k.lastError = err.Error()
-		k.config.Log.Info("Cannot keep what is usual with pods; an agent that starts anew will have to learn it", "error", k.lastError)
+		k.config.Log.Info("failed to store the baselines of pods", "error", k.lastError)
 	}
 }
 

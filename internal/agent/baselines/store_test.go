@@ -55,7 +55,7 @@ func TestKeep(t *testing.T) {
 	}
 	run(t, k)
 	for later, want := range map[time.Duration]string{
-		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "is of a time to come",
+		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "was written 2m0s in the future",
 	} {
 		list, err := New(config).Load(now().Add(later))
 		if want == "" && (err != nil || !reflect.DeepEqual(list, learnt())) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || list != nil) {
@@ -63,7 +63,7 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	config.BootID = "two"
-	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "started anew") {
+	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "rebooted") {
 		t.Errorf("of another boot: %v, %v", list, err)
 	}
 }

@@ -156,17 +156,17 @@ func (f *kindCache) problem() string {
 	if f.lastError == nil {
 		return ""
 	}
-	rest := "nothing of them is known"
+	rest := "no objects are known"
 	switch {
 	case len(f.items) > 0:
-		rest = "what was known of them holds"
+		rest = "the last known objects are kept"
 	case f.synced:
 		rest = "there are none"
 	}
 	if apierrors.IsNotFound(f.lastError) {
-		return fmt.Sprintf("%s: the API server has no such kind, its CustomResourceDefinition is not installed; %s", f.name, rest)
+		return fmt.Sprintf("%s: the API server does not serve this kind: its CustomResourceDefinition is not installed; %s", f.name, rest)
 	}
-	return fmt.Sprintf("%s: the API server does not tell: %v; %s", f.name, f.lastError, rest)
+	return fmt.Sprintf("%s: watch failed: %v; %s", f.name, f.lastError, rest)
 }
 
 // put stores an object without its managed fields.

@@ -177,9 +177,9 @@ func (w *Watcher) logProblems() {
 		switch now {
 		case f.loggedProblem:
 		case "":
-			w.config.Log.Info("The API server tells again", "of", f.name)
+			w.config.Log.Info("watch recovered", "of", f.name)
 		default:
-			w.config.Log.Info("The API server does not tell", "problem", now)
+			w.config.Log.Info("watch failed", "problem", now)
 		}
 		f.loggedProblem = now
 	}

@@ -231,7 +231,7 @@ func TestForbidden(t *testing.T) {
 	w.start(t)
 	w.until(t, "told", func(s *State) bool {
 		return !s.KnowsPods && slices.ContainsFunc(s.Unavailable, func(p string) bool {
-			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "nothing of them is known")
+			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "no objects are known")
 		})
 	})
 	gone.Store(false)
@@ -250,7 +250,7 @@ func TestHolds(t *testing.T) {
 	}
 	pods.recordAnswer(t.Context(), refused("timeout=5m"))
 	s := w.State()
-	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
+	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: watch failed: connection refused; the last known objects are kept" {
 		t.Errorf("%+v", s)
 	}
 	pods.recordAnswer(t.Context(), refused("timeout=6m"))

@@ -127,7 +127,7 @@ func pressure(name string, ok bool, problem string) Feature {
 func (h Host) cgroups(s *observe.Snapshot) []Feature {
 	l := h.Layout
 	found := fmt.Sprintf("cgroup %s", l.Version)
-	pods := unsupported("pods", "there is no kubepods group: no kubelet runs here")
+	pods := unsupported("pods", "no kubepods cgroup: no kubelet runs here")
 	if l.Pods != "" {
 		found += ", driver " + string(l.Driver)
 		pods = on("pods", "in "+l.Pods)
@@ -212,7 +212,7 @@ func (h Host) podDisks() Feature {
 		return unsupported(name, err.Error())
 	}
 	if h.Layout.Version != cgroup.V2 {
-		return on(name, "without what the kernel writes later, which v1 counts as nobody's")
+		return on(name, "without writes of dirty pages, which cgroup v1 does not count per pod")
 	}
 	return on(name, "")
 }

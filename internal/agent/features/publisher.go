@@ -103,7 +103,7 @@ func (a *Publisher) publish(ctx context.Context) {
 		return
 	}
 	if !a.failed && ctx.Err() == nil {
-		a.config.Log.Info("Cannot write the features to the node; it is tried again", "error", err.Error())
+		a.config.Log.Info("failed to write the features to the node; will retry", "error", err.Error())
 	}
 	a.failed = true
 }

@@ -35,10 +35,10 @@ type part struct {
 // New returns heartbeats without parts.
 func New(clk clock.PassiveClock) *Heartbeats {
 	return &Heartbeats{clock: clk, parts: map[string]*part{}, durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "crane_craneAgent_step_duration_seconds", Help: "What a step of a part of the agent took.",
+		Name: "crane_craneAgent_step_duration_seconds", Help: "Duration of a step of a part of the agent, in seconds.",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 	}, labels()), quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "What a step of a part of the agent took in the last hour, in seconds.",
+		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "Duration of a step of a part of the agent over the last hour, in seconds.",
 		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: time.Hour,
 	}, labels())}
 }
@@ -135,7 +135,7 @@ func (p *Heartbeats) NotStarted() []string {
 	return out
 }
 
-var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "When a part of the agent last ended a step, in seconds since 1970.",
+var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "Time of the last completed step of a part of the agent, in seconds since 1970.",
 	labels(), nil)
 
 // Describe implements prometheus.Collector.

@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 	if err := r.Register(p); err != nil {
 		t.Fatal(err)
 	}
-	want := `# HELP crane_craneAgent_last_activity When a part of the agent last ended a step, in seconds since 1970.
+	want := `# HELP crane_craneAgent_last_activity Time of the last completed step of a part of the agent, in seconds since 1970.
 # TYPE crane_craneAgent_last_activity gauge
 crane_craneAgent_last_activity{module="ModuleNodeResourceManager",step="update",subcomponent=""} 1000.25
 crane_craneAgent_last_activity{module="StateCollector",step="look",subcomponent=""} 1000.25

@@ -46,7 +46,7 @@ func validate(pods []corev1.Pod, err error) ([]*corev1.Pod, error) {
 			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
 		}
 		if pods[i].UID == "" || pods[i].Name == "" {
-			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("wants a name and a uid"))
+			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("must have a name and a uid"))
 		}
 		out = append(out, &pods[i])
 	}

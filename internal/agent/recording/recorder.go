@@ -59,7 +59,7 @@ type Recorder struct {
 func New(cfg Config) (*Recorder, error) {
 	r := &Recorder{cfg: cfg}
 	r.Spool = spool.New(spool.Config{
-		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "Cannot record what is seen", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "failed to write the recording", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
 	})
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
@@ -109,7 +109,7 @@ func (r *Recorder) write(line []byte) error {
 // beginFile rotates the file. Only its owner may read the new one, since it names pods and their behavior.
 func (r *Recorder) beginFile() error {
 	if err := r.close(); err != nil {
-		r.cfg.Log.Info("Cannot close a recording", "error", err.Error())
+		r.cfg.Log.Info("failed to close the recording", "error", err.Error())
 	}
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record: %w", err)

@@ -90,7 +90,7 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	a := &Audit{cfg: cfg}
 	a.Spool = spool.New(spool.Config{
 		QueueSize: queueSize, Write: a.write, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
-		FailureMessage: "Cannot write to the audit file; what is done goes on, and is in this log",
+		FailureMessage: "failed to write the audit file; actions continue and are logged",
 	})
 	if err := a.open(); err != nil {
 		return nil, err

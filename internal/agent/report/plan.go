@@ -24,7 +24,7 @@ func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	}
 	for name, told := range t.rules {
 		if !told.seen {
-			t.reportEnded(name, told, "the rule is no more")
+			t.reportEnded(name, told, "the rule was deleted")
 			t.metrics.removeRule(name)
 			delete(t.rules, name)
 		}
@@ -48,7 +48,7 @@ func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.setRule(told.key, f, fires)
 	t.setPreviewMetrics(plan, f)
 	if told.phase != f.Phase {
-		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
+		t.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
 		told.phase = f.Phase
 	}
 	switch {
@@ -87,7 +87,7 @@ func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus
 	if f.Reason != "" {
 		text += "; " + f.Reason
 	}
-	t.cfg.Log.Info("Rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
+	t.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
 	r := newRuleRecord(RuleFires, f)
 	if f.Preview {
 		r.Outcome = Previewed
@@ -105,7 +105,7 @@ func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
 	}
 	told.firing = false
 	t.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
-	t.cfg.Log.Info("Rule has ended", "rule", rule, "action", told.action, "why", why)
+	t.cfg.Log.Info("rule has ended", "rule", rule, "action", told.action, "why", why)
 	t.writeAudit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: told.action, Reason: why})
 	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
 }
@@ -116,7 +116,7 @@ func (t *Reporter) reportWithheld(f *qos.Finding) {
 		return
 	}
 	t.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
-	t.cfg.Log.Info("Evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
+	t.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
 	r := newRuleRecord(Evict, f)
 	r.Outcome = Withheld
 	t.writeAudit(r)
@@ -163,7 +163,7 @@ func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 		kind        Kind
 		does, would string
 		pods        []string
-	}{{CPUThrottle, "throttles", "would throttle", throttled}, {MemoryThrottle, "takes memory from", "would take memory from", squeezed}, {Evict, "evicts", "would evict", evicted}} {
+	}{{CPUThrottle, "throttles", "would throttle", throttled}, {MemoryThrottle, "throttles memory of", "would throttle memory of", squeezed}, {Evict, "evicts", "would evict", evicted}} {
 		verb := w.does
 		if f.Preview || !t.cfg.Enforced(w.kind) {
 			verb = w.would

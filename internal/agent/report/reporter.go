@@ -179,7 +179,7 @@ func (t *Reporter) ReportUndo(list []act.Entry, why string) {
 		t.reportAction(a)
 	}
 	if len(list) > 0 {
-		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were put back: %s", len(list), why))
+		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were undone: %s", len(list), why))
 	}
 }
 
@@ -246,7 +246,7 @@ func (a *Action) sentence() string {
 	case a.Kind == NodeResource, a.Kind == CPUManager, a.Kind == NodeZones:
 		return a.Reason
 	case a.Kind == Untaint:
-		return "new pods are welcome again: " + a.Reason
+		return "new pods are admitted again: " + a.Reason
 	default:
 		text = fmt.Sprintf("container %s: limit from %s to %s", a.Container, a.From, a.To)
 	}
@@ -283,7 +283,7 @@ func (t *Reporter) logAction(a *Action) {
 	if a.Grace != nil {
 		add("grace", a.Grace.String())
 	}
-	t.cfg.Log.Info("Action", values...)
+	t.cfg.Log.Info("action", values...)
 }
 
 // writeEvent writes an event on a pod, or on the node without one, within the rate limit.

@@ -161,12 +161,12 @@ func TestRule(t *testing.T) {
 		t.Errorf("told too early: %v", s.events.list)
 	}
 	plan.Rules[0] = finding(qos.Firing)
-	plan.Rules[0].Reason = "nobody is evicted: 60.0 % of cpu are used, the water mark is 80 %"
+	plan.Rules[0].Reason = "no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	plan.Throttles = []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}
 	plan.Evictions = []qos.Eviction{{Pod: qos.PodRef{UID: "v", Namespace: "batch", Name: "other"}, Rule: "mixed/cpu"}}
 	s.ReportPlan(&plan)
 	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
-		"throttles batch/hog; would evict batch/other; nobody is evicted: 60.0 % of cpu are used, the water mark is 80 %"
+		"throttles batch/hog; would evict batch/other; no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	if len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q\nwant %q", s.events.list, want)
 	}
@@ -238,7 +238,7 @@ func TestRuleDeleted(t *testing.T) {
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding(qos.Firing)}})
 	s.events.reasons()
 	s.ReportPlan(&qos.Plan{})
-	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule is no more") {
+	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule was deleted") {
 		t.Errorf("%q", s.events.list)
 	}
 	for _, series := range []string{
@@ -285,12 +285,12 @@ func TestWithheld(t *testing.T) {
 	plan := qos.Plan{Rules: []qos.Finding{f}}
 	s.ReportPlan(&plan)
 	s.events.reasons()
-	plan.Rules[0].Withheld, plan.Rules[0].Reason = qos.WithheldByWaterMark, "nobody is evicted: 60.0 % of memory are used, the water mark is 80 %"
+	plan.Rules[0].Withheld, plan.Rules[0].Reason = qos.WithheldByWaterMark, "no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"
 	for range 100 {
 		s.ReportPlan(&plan)
 		s.clock.Step(time.Second)
 	}
-	if want := "Warning EvictionWithheld Node node-1: mixed/cpu: nobody is evicted: 60.0 % of memory are used, the water mark is 80 %"; len(s.events.list) != 1 || s.events.list[0] != want {
+	if want := "Warning EvictionWithheld Node node-1: mixed/cpu: no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"; len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	s.events.reasons()
@@ -390,7 +390,7 @@ func TestTaints(t *testing.T) {
 	s.ReportTaint(act.TaintOutcome{Reason: "no rule has fired"})
 	want := []string{
 		"Warning NewPodsKeptAway Node node-1: new pods are kept away: rule mixed/cpu is firing",
-		"Normal NewPodsWelcome Node node-1: new pods are welcome again: no rule has fired",
+		"Normal NewPodsWelcome Node node-1: new pods are admitted again: no rule has fired",
 	}
 	if !slices.Equal(s.events.list, want) {
 		t.Errorf("%q\nwant %q", s.events.list, want)
@@ -600,7 +600,7 @@ func TestUndone(t *testing.T) {
 		{Key: "cpu/c1", Subject: "batch/hog", Files: []act.FileRecord{{File: "cpu.max", Set: "70000 100000", Original: "max 100000"}, {File: "cpu.max.burst", Set: "0", Original: "0", Condition: true}}},
 		{Key: "memory/c2", Subject: "batch/reader", Files: []act.FileRecord{{File: "memory.high", Set: "1000", Original: "max"}}},
 	}, "the agent has ended")
-	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were put back: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
+	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were undone: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`); got != 2 {

@@ -77,7 +77,7 @@ func TestParseList(t *testing.T) {
 	}
 	for want, text := range map[string]string{
 		"unknown field":       "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
-		"there is no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
+		"rules: no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
 		"is there twice":      "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

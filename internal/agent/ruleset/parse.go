@@ -39,7 +39,7 @@ func Parse(content []byte) (Set, error) {
 		}
 	}
 	if len(set.NodeQOS) == 0 {
-		return Set{}, errors.New("rules: there is no NodeQOS")
+		return Set{}, errors.New("rules: no NodeQOS")
 	}
 	return set, nil
 }

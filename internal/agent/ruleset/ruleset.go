@@ -41,14 +41,14 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 	for i := range s.Actions {
 		a := &s.Actions[i]
 		if err := checkAction(&a.Spec); err != nil {
-			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it counts as none", a.Name, err))
+			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it is ignored", a.Name, err))
 			continue
 		}
 		actions[a.Name] = a
 	}
 	for i := range s.PodQOS {
 		if _, err := podqos.NewRule(&s.PodQOS[i]); err != nil {
-			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it is for no pod", s.PodQOS[i].Name, err))
+			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it matches no pod", s.PodQOS[i].Name, err))
 		}
 	}
 	names, judges := map[string]bool{}, conflicts{}
@@ -77,15 +77,15 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 				complain("rules[%d].%s", j, why)
 			}
 			if names[rule.Name] {
-				complain("rules[%d].name: there is a rule %s already: this one does not hold", j, q.Spec.Rules[j].Name)
+				complain("rules[%d].name: duplicate of rule %s: this one is ignored", j, q.Spec.Rules[j].Name)
 				continue
 			}
 			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
-				complain("rules[%d].actionName: there is no AvoidanceAction %s: the rule only keeps new pods away", j, rule.Action.Name)
+				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only keeps new pods away", j, rule.Action.Name)
 			}
 			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
-				complain("rules[%d]: rule %s: both hold, and the one that fires first acts first", j, other)
+				complain("rules[%d]: rule %s: both apply, and the one that fires first acts first", j, other)
 			}
 			policy.Rules = append(policy.Rules, rule)
 		}
@@ -105,9 +105,9 @@ func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	case other == nil:
 		j[key] = rule
 	case other.Threshold != rule.Threshold:
-		return fmt.Sprintf("%s judges %s as well, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
+		return fmt.Sprintf("%s also evaluates %s, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
 	case other.Preview != rule.Preview:
-		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Threshold)
+		return fmt.Sprintf("%s also evaluates %s above %g, and one of them is a preview", other.Name, rule.Metric, rule.Threshold)
 	}
 	return ""
 }
@@ -117,19 +117,19 @@ func ineffectiveParts(r *qos.Rule) (out []string) {
 	metric, ok := qos.Lookup(r.Metric)
 	switch {
 	case !ok:
-		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
+		out = append(out, fmt.Sprintf("metricRule.name: unknown metric %q: the rule never fires", r.Metric))
 	case metric.IsDisk() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk; the rule keeps new pods away and evicts where the action says so", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling CPU does not free a disk; the rule keeps new pods away and evicts if the action does", r.Action.Name, r.Metric))
 	case metric.NotUsage() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only keeps new pods away", r.Action.Name, r.Metric))
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action with both is used by rules of either resource.
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
 	}
 	if most := metric.MaxValue(); ok && r.Threshold >= most {
 		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, most))
 	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", r.Action.Name))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: CPU is never throttled", r.Action.Name))
 	}
 	return out
 }

@@ -67,7 +67,7 @@ func TestFractions(t *testing.T) {
 		if len(policy.Rules) != 1 || policy.Rules[0].Threshold != want {
 			t.Errorf("%s: %+v", text, policy.Rules)
 		}
-		if len(problems) != 1 || !strings.Contains(problems[0], "no AvoidanceAction x") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
+		if len(problems) != 1 || !strings.Contains(problems[0], "AvoidanceAction x does not exist") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
 			t.Errorf("a rule without its action: %v, %+v", problems, policy.Rules)
 		}
 	}
@@ -134,8 +134,8 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 		t.Errorf("%+v", policy.Rules)
 	}
 	for i, want := range []string{
-		"NodeQOS a: rules[1].name: there is a rule cpu already", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
-		"NodeQOS b: rules[0]: rule a/cpu judges cpu_total_usage as well, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
+		"NodeQOS a: rules[1].name: duplicate of rule cpu", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
+		"NodeQOS b: rules[0]: rule a/cpu also evaluates cpu_total_usage, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
 	} {
 		if i == len(problems) && want == "" {
 			break

@@ -89,25 +89,25 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP crane_agent_node_cpu_usage_cores CPU used between the last two looks.
+# HELP crane_agent_node_cpu_usage_cores CPU use between the last two measurements, in cores.
 # TYPE crane_agent_node_cpu_usage_cores gauge
 crane_agent_node_cpu_usage_cores 2
 # HELP crane_agent_node_disk_write_bytes_per_second Bytes written to a disk.
 # TYPE crane_agent_node_disk_write_bytes_per_second gauge
 crane_agent_node_disk_write_bytes_per_second{disk="nvme0n1"} 491520
-# HELP crane_agent_node_memory_usage_bytes Memory that is not available to new processes.
+# HELP crane_agent_node_memory_usage_bytes Memory that is not available to new processes, in bytes.
 # TYPE crane_agent_node_memory_usage_bytes gauge
 crane_agent_node_memory_usage_bytes 8.585216e+09
 # HELP crane_agent_node_network_receive_bytes_per_second Bytes received by an interface of the host.
 # TYPE crane_agent_node_network_receive_bytes_per_second gauge
 crane_agent_node_network_receive_bytes_per_second{interface="eth0"} 1.25e+06
-# HELP crane_agent_observed_pods Pods that the last look found.
+# HELP crane_agent_observed_pods Pods found by the last measurement.
 # TYPE crane_agent_observed_pods gauge
 crane_agent_observed_pods 4
-# HELP crane_agent_observed_timestamp_seconds When the node was looked at last.
+# HELP crane_agent_observed_timestamp_seconds Time of the last measurement, in seconds since 1970.
 # TYPE crane_agent_observed_timestamp_seconds gauge
 crane_agent_observed_timestamp_seconds 1.76757122e+09
-# HELP crane_agent_pod_cpu_limit_cores Limit of cpu in force; absent where there is none.
+# HELP crane_agent_pod_cpu_limit_cores CPU limit in force, in cores; absent if there is none.
 # TYPE crane_agent_pod_cpu_limit_cores gauge
 crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed + `"} 0.5
 # HELP crane_agent_pod_cycles_per_instruction CPU cycles that a latency-sensitive pod needed for an instruction, when they were counted last.

@@ -166,7 +166,7 @@ func parseFinalExpectation(verb string, rest []string) (func(*run) string, error
 					return ""
 				}
 			}
-			return "nobody gave this reason"
+			return "no such reason was given"
 		}, nil
 	}
 	return nil, errors.New("want evicted PODS, grace POD D or why TEXT")

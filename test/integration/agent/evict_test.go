@@ -134,7 +134,7 @@ func TestEvict(t *testing.T) {
 	}
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	a := s.agent("--audit-file=" + audit)
-	a.awaitLog(t, "Rule is calm", "evict/memory")
+	a.awaitLog(t, "rule is calm", "evict/memory")
 	s.uses(9000)
 	s.evicted("large")
 	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
@@ -161,7 +161,7 @@ func TestEvict(t *testing.T) {
 	s.end(small)
 	a.awaitSnapshots(t, 3)
 	s.evicted()
-	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "nobody to evict", "3 are never evicted")
+	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "no pod to evict", "3 are never evicted")
 	var evicted []string
 	for _, r := range auditLines(t, audit) {
 		if r["action"] == "evict" && r["outcome"] == "done" {
@@ -231,12 +231,12 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
 }
 
-// TestEvictWaterMark: below the scheduler's mark nobody is evicted, whatever the rule says, and the event says so.
+// TestEvictWaterMark: below the scheduler's mark no pod is evicted, whatever the rule says, and the event says so.
 func TestEvictWaterMark(t *testing.T) {
 	s := newEvictFixture(t, "evict-mark", 9000)
 	s.pod("batch", 1500)
 	a := s.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
-	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "nobody is evicted: 56.2 % of memory are used, the water mark is")
+	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "no pod is evicted: 56.2 % of memory is used, the water mark is")
 	awaitEvent(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
 	a.awaitSnapshots(t, 3)
 	s.evicted()
@@ -261,18 +261,18 @@ func TestEvictPreview(t *testing.T) {
 	a.awaitLog(t, "action=evict", "outcome=preview", "evict-preview/batch")
 }
 
-// TestOutage: while the API server is gone nobody is evicted and nothing written; when it is back the first in order goes and nobody else, and
+// TestOutage: while the API server is gone no pod is evicted and nothing written; when it is back the first in order goes and nobody else, and
 // the node gets its taint.
 func TestOutage(t *testing.T) {
 	s := newEvictFixture(t, "evict-outage", 7000)
 	s.pod("first", 1500)
 	s.pod("second", 1400)
 	a := s.agent("--enforce=evict,taint")
-	a.awaitLog(t, "Rule is calm", "evict-outage/memory")
+	a.awaitLog(t, "rule is calm", "evict-outage/memory")
 	back := outage(t)
 	s.uses(9000)
 	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
-	a.awaitLog(t, "Cannot say on the node whether it is tight")
+	a.awaitLog(t, "failed to update the taint or condition of the node")
 	back()
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
@@ -320,7 +320,7 @@ func TestUnfriendly(t *testing.T) {
 	s.pod("second", 1400)
 	proxy := harness.ServeUnfriendly(t, control)
 	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "Rule is calm", "unfriendly/memory")
+	a.awaitLog(t, "rule is calm", "unfriendly/memory")
 	s.uses(9000)
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
@@ -375,7 +375,7 @@ func TestEvictRestart(t *testing.T) {
 	s.evicted("first")
 	a.Kill()
 	again := s.agent()
-	again.awaitLog(t, "Rule is firing", "evict-kill/memory")
+	again.awaitLog(t, "rule is firing", "evict-kill/memory")
 	again.awaitSnapshots(t, 3)
 	s.evicted("first")
 }

@@ -55,7 +55,7 @@ func TestEveryFault(t *testing.T) {
 	proxy := harness.ServeFaults(t, control, everyFault)
 	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "Rule is calm", "faults/memory")
+	a.awaitLog(t, "rule is calm", "faults/memory")
 	for _, victim := range []*corev1.Pod{first, second} {
 		s.uses(9000)
 		s.evicted(victim.Name)
@@ -148,7 +148,7 @@ func TestRulesReinstalled(t *testing.T) {
 		t.Cleanup(restore)
 		restores = append(restores, restore)
 	}
-	a.awaitLog(t, "The API server does not tell", "NodeQOS", "is not installed")
+	a.awaitLog(t, "watch failed", "NodeQOS", "is not installed")
 	for _, restore := range restores {
 		restore()
 	}

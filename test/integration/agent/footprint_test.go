@@ -36,7 +36,7 @@ func TestFootprint(t *testing.T) {
 		interval = "--collect-interval=1s"
 	}
 	a := startAgent(t, node.Name, "--host-root="+h.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
-	a.awaitLog(t, "Rule is firing", "footprint/memory")
+	a.awaitLog(t, "rule is firing", "footprint/memory")
 	number := func(ctx context.Context, series string) (v float64) {
 		eventually(t, series, func(context.Context) error {
 			text, err := a.metric(ctx, series)

@@ -60,14 +60,14 @@ func TestRulesChange(t *testing.T) {
 	a := startAgent(t, node.Name)
 	q := nodeQOS("changes", "changes", halfUsed, "40")
 	create(t, c, avoidance("changes"), q)
-	a.awaitLog(t, "Rule is firing", "changes/memory")
+	a.awaitLog(t, "rule is firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
-	a.awaitLog(t, "Rule is calm", "changes/memory", "99.5")
+	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
 	// The node is not of the pool any more: nothing holds, not even what would fire.
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "changes" })
-	a.awaitLog(t, "Rule is firing", "changes/memory", "above=30")
+	a.awaitLog(t, "rule is firing", "changes/memory", "above=30")
 }
 
 // TestBadRules: what cannot be used is named, and the rest holds.
@@ -78,14 +78,14 @@ func TestBadRules(t *testing.T) {
 	typo := nodeQOS("bad-rules-typo", "bad-rules", "memory_total_utilisation", "40")
 	create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
-	a.awaitLog(t, "NodeQOS bad-rules-typo", "there is no AvoidanceAction")
-	a.awaitLog(t, "Rule is firing", "bad-rules-good/memory")
+	a.awaitLog(t, "NodeQOS bad-rules-typo", "does not exist")
+	a.awaitLog(t, "rule is firing", "bad-rules-good/memory")
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
 	// The name is corrected, and the rule holds without another start.
 	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
-	a.awaitLog(t, "Rule is firing", "bad-rules-typo/memory")
+	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
 }
 
 // TestHealth: probes, metrics and the features of the node.
@@ -140,26 +140,26 @@ func TestAPIServerGoesAway(t *testing.T) {
 	create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
 	path := kubeconfig(t)
 	a := startAgent(t, node.Name, "--kubeconfig="+path)
-	a.awaitLog(t, "Rule is firing", "outage/memory")
+	a.awaitLog(t, "rule is firing", "outage/memory")
 	back := outage(t)
-	a.awaitLog(t, "The API server does not tell", "NodeQOS", "what was known of them holds")
-	if strings.Contains(a.Log.String(), "Rule is calm") {
+	a.awaitLog(t, "watch failed", "NodeQOS", "the last known objects are kept")
+	if strings.Contains(a.Log.String(), "rule is calm") {
 		t.Error("a rule has ended with the API server")
 	}
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
 	alone := startAgent(t, "alone", "--kubeconfig="+path)
-	alone.awaitLog(t, "The API server does not tell", "Node alone", "nothing of them is known")
-	alone.awaitLog(t, "the node is not known, so that no rule holds")
-	if strings.Contains(alone.Log.String(), "Rule is firing") {
+	alone.awaitLog(t, "watch failed", "Node alone", "no objects are known")
+	alone.awaitLog(t, "the node is unknown, so no rule applies")
+	if strings.Contains(alone.Log.String(), "rule is firing") {
 		t.Error("a rule fires that nobody can know of")
 	}
 	back()
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
-	a.awaitLog(t, "The API server tells again", "NodeQOS")
-	a.awaitLog(t, "Rule is calm", "outage/memory")
-	alone.awaitLog(t, "Rule is firing", "alone/memory")
+	a.awaitLog(t, "watch recovered", "NodeQOS")
+	a.awaitLog(t, "rule is calm", "outage/memory")
+	alone.awaitLog(t, "rule is firing", "alone/memory")
 }
 
 // TestRestart: an agent that was killed, or stopped, is followed by one that finds its way.
@@ -169,12 +169,12 @@ func TestRestart(t *testing.T) {
 	state := t.TempDir()
 	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
 	first := startAgent(t, "restart", flags...)
-	first.awaitLog(t, "Rule is firing", "restart/memory")
+	first.awaitLog(t, "rule is firing", "restart/memory")
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
 	second := startAgent(t, "restart", flags...)
-	second.awaitLog(t, "Rule is firing", "restart/memory")
+	second.awaitLog(t, "rule is firing", "restart/memory")
 }
 
 // TestForeignNode: a node that the API server does not have is a problem with its name.
@@ -208,6 +208,6 @@ func TestWithoutKinds(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
 	a := startAgent(t, "bare")
-	a.awaitLog(t, "The API server does not tell", "PodQOS", "CustomResourceDefinition is not installed")
-	a.awaitLog(t, "Rule is firing", "bare/memory")
+	a.awaitLog(t, "watch failed", "PodQOS", "CustomResourceDefinition is not installed")
+	a.awaitLog(t, "rule is firing", "bare/memory")
 }

@@ -139,7 +139,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	kill(first)
 	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
 	second := startAgent(t, "taint-kill", flags...)
-	second.awaitLog(t, "Rule is firing", "taint-kill/memory")
+	second.awaitLog(t, "rule is firing", "taint-kill/memory")
 	kill(second)
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
 		t.Error("the taint came and went with an agent, though the cause stayed")
@@ -168,7 +168,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, c, "taint-rules", false)
-	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule is no more")
+	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule was deleted")
 	create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
 	becomes(t, c, "taint-rules", true)
 	if err := a.Terminate(t); err != nil {

@@ -81,7 +81,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 	})
 	s.Eventually(t, "a look asks the kubelet as well", func() error {
 		out, err := s.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
-		if err == nil && !strings.Contains(out, "Usable is what the kubelet leaves to pods, by the kubelet (/configz); CPUs that it keeps: 0") {
+		if err == nil && !strings.Contains(out, "Usable is the part the kubelet leaves to pods, according to the kubelet (/configz); reserved CPUs: 0") {
 			err = errors.New(out)
 		}
 		return err

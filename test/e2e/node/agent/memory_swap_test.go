@@ -162,7 +162,7 @@ func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	return m
 }
 
-// undisturbed looks on for a while: nobody is evicted or held down.
+// undisturbed looks on for a while: no pod is evicted or held down.
 func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < long; {
