@@ -45,13 +45,12 @@ func (i Interference) String() string {
 // orderVictims returns the candidates of a rule's action, the first victim first. Under interference, pods whose use rose come first, the
 // largest increase first; if no use rose, the largest use comes first. The interfered pod and latency-sensitive pods of the same or higher
 // priority are excluded.
-func (d *decision) orderVictims(r *Rule, f *Finding, by Criterion) []*Pod {
-	list := orderedVictims(d.observation, r.Action.Name, by)
-	if by == ByDiskWait {
-		// A latency-sensitive pod that waits may suffer from the load instead of causing it.
-		list = slices.DeleteFunc(list, func(p *Pod) bool { return p.SensitiveReason != "" })
-	}
-	list = slices.DeleteFunc(list, func(p *Pod) bool { return !d.state.rules[r.Name].metric.includes(p) })
+func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
+	metric := d.metric(r)
+	// A latency-sensitive pod that waits for disks may suffer from the load instead of causing it.
+	list := slices.DeleteFunc(orderedVictims(d.observation, r.Action.Name, by), func(p *Pod) bool {
+		return !metric.includes(p) || by == ByDiskWait && p.SensitiveReason != ""
+	})
 	if above := d.podsAbove(r); len(above) > 0 {
 		slices.SortStableFunc(list, func(a, b *Pod) int { return trueFirst(above[a.UID], above[b.UID]) })
 	}
@@ -60,35 +59,33 @@ func (d *decision) orderVictims(r *Rule, f *Finding, by Criterion) []*Pod {
 		return list
 	}
 	of := interferenceResource(r.Metric)
-	list = slices.DeleteFunc(list, func(p *Pod) bool {
-		return p.UID == v.pod.UID || p.SensitiveReason != "" && p.Priority >= v.pod.Priority
-	})
-	least := d.observation.minRise(of, r.MaxAge)
-	rise := make(map[string]float64, len(list))
-	anybody := false
+	increases := make(map[string]float64, len(list))
 	for _, p := range list {
-		if by := d.state.detector.increase(of.index(), p, d.observation.At, r.MaxAge); by >= least && !p.Terminating {
-			rise[p.UID], anybody = by, true
+		if by := d.increase(p, of, r); by > 0 {
+			increases[p.UID] = by
 		}
 	}
-	if of == Disks {
+	list = slices.DeleteFunc(list, func(p *Pod) bool {
 		// Disks allow evictions only, and a pod with its usual use is not the cause.
-		list = slices.DeleteFunc(list, func(p *Pod) bool { return rise[p.UID] == 0 })
-	}
+		return p.UID == v.pod.UID || p.SensitiveReason != "" && p.Priority >= v.pod.Priority || of == Disks && increases[p.UID] == 0
+	})
+	rose := slices.ContainsFunc(list, func(p *Pod) bool { return increases[p.UID] > 0 })
 	slices.SortStableFunc(list, func(a, b *Pod) int {
-		if anybody {
-			return cmp.Compare(rise[b.UID], rise[a.UID])
+		if rose {
+			return cmp.Compare(increases[b.UID], increases[a.UID])
 		}
 		return cmp.Compare(d.podUse(b, of, r), d.podUse(a, of, r))
 	})
-	if f.Interference == nil {
-		return list
-	}
-	if i := slices.IndexFunc(list, func(p *Pod) bool { return !p.Terminating && d.podUse(p, of, r) > 0 }); i >= 0 {
-		p := list[i]
-		f.Interference.Antagonist, f.Interference.Increase, f.Interference.Usage = p.ref(), rise[p.UID], d.podUse(p, of, r)
-	}
 	return list
+}
+
+// increase returns how much more than usual a pod uses of a resource; 0 if it is insignificant or the pod is terminating.
+func (d decision) increase(p *Pod, of Resource, r *Rule) float64 {
+	by := d.state.detector.increase(of.index(), p, d.observation.At, r.MaxAge)
+	if p.Terminating || by < d.observation.minRise(of, r.MaxAge) {
+		return 0
+	}
+	return by
 }
 
 // includes reports whether the pod contributes to the metric, so that acting on the pod can lower it.
@@ -100,8 +97,8 @@ func (m Metric) includes(p *Pod) bool {
 }
 
 // podsAbove returns the UIDs of pods above the rule's threshold; it is empty unless the metric measures the own use of each pod.
-func (d *decision) podsAbove(r *Rule) map[string]bool {
-	if !d.state.rules[r.Name].metric.perPod {
+func (d decision) podsAbove(r *Rule) map[string]bool {
+	if !d.metric(r).perPod {
 		return nil
 	}
 	out := map[string]bool{}
@@ -118,7 +115,7 @@ func (d *decision) podsAbove(r *Rule) map[string]bool {
 const labelPod = "PodUid"
 
 // podUse returns the pod's use of a resource; 0 if it is unknown.
-func (d *decision) podUse(p *Pod, of Resource, r *Rule) float64 {
+func (d decision) podUse(p *Pod, of Resource, r *Rule) float64 {
 	if use, ok := p.use(of, d.observation.At, r.MaxAge); ok {
 		return use
 	}
@@ -126,7 +123,7 @@ func (d *decision) podUse(p *Pod, of Resource, r *Rule) float64 {
 }
 
 // interferedPod returns the verdict on the pod that a rule on interference protects; nil for rules on other metrics.
-func (d *decision) interferedPod(r *Rule) *verdict {
+func (d decision) interferedPod(r *Rule) *verdict {
 	of := interferenceResource(r.Metric)
 	if of == NoResource {
 		return nil
@@ -137,75 +134,62 @@ func (d *decision) interferedPod(r *Rule) *verdict {
 	return nil
 }
 
-// explainInterference adds to a finding which pod is interfered with, or why a longer wait is not interference.
-func (d *decision) explainInterference(r *Rule, f *Finding) {
+// describeInterference returns the interference of a rule on it and its likely cause, or why a longer wait is not interference; nil if no pod
+// waits longer than usual.
+func (d decision) describeInterference(r *Rule) *Interference {
 	of := interferenceResource(r.Metric)
 	if of == NoResource {
-		return
+		return nil
 	}
 	v := d.state.detector.worst(r, of)
 	if v == nil || v.excess == 0 && v.ownCause == "" {
-		return
+		return nil
 	}
-	f.Interference = &Interference{
+	i := &Interference{
 		Of: of, Victim: v.pod.ref(), SensitiveReason: v.pod.SensitiveReason, Wait: series.Ratio(v.wait), Median: series.Ratio(v.median),
 		Deviation: series.Ratio(v.deviation), OwnCause: v.ownCause,
 	}
-	d.orderVictims(r, f, d.state.rules[r.Name].metric.victimCriterion())
-	if f.Reason == "" {
-		f.Reason = f.Interference.String()
+	if v.excess == 0 {
+		return i
 	}
+	for _, p := range d.orderVictims(r, d.metric(r).victimCriterion()) {
+		if use := d.podUse(p, of, r); use > 0 && !p.Terminating {
+			i.Antagonist, i.Usage, i.Increase = p.ref(), use, d.increase(p, of, r)
+			break
+		}
+	}
+	return i
 }
 
-// detectInterference derives the interference metrics if a rule uses one of them.
-func (d *decision) detectInterference() {
+// deriveInterference returns the observation with the interference metrics if a rule uses one of them.
+func (s *State) deriveInterference(rules []Rule, o *Observation) *Observation {
 	var age time.Duration
-	for i := range d.policy.Rules {
-		if r := &d.policy.Rules[i]; interferenceResource(r.Metric) != NoResource {
+	for i := range rules {
+		if r := &rules[i]; interferenceResource(r.Metric) != NoResource {
 			age = max(age, r.MaxAge)
 		}
 	}
 	if age == 0 {
-		if d.state.detector.expired(d.observation.At) {
-			d.state.detector = nil
+		if s.detector.expired(o.At) {
+			s.detector = nil
 		}
-		return
+		return o
 	}
-	if d.state.detector == nil {
-		d.state.detector = &detector{}
+	if s.detector == nil {
+		s.detector = &detector{}
 	}
-	d.state.detector.restored = false
-	d.state.detector.update(d.observation, age)
-	with := *d.observation
+	s.detector.restored = false
+	s.detector.update(o, age)
+	with := *o
 	with.derived = map[string]derivedMetric{}
-	for i := range d.policy.Rules {
-		metric := d.policy.Rules[i].Metric
-		if of := interferenceResource(metric); of != NoResource {
+	for i := range rules {
+		if of := interferenceResource(rules[i].Metric); of != NoResource {
 			var found derivedMetric
-			found.samples, found.reason = d.state.detector.samples(of)
-			with.derived[metric] = found
+			found.samples, found.reason = s.detector.samples(of)
+			with.derived[rules[i].Metric] = found
 		}
 	}
-	d.observation = &with
-}
-
-// appendCause adds the description of the interference to the reasons of the actions taken against it.
-func (d *decision) appendCause(f *Finding, throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
-	if f.Interference == nil {
-		return
-	}
-	if f.Withheld == WithheldNoCandidate && f.Interference.Antagonist == (PodRef{}) {
-		f.withhold(WithheldNoCandidate, "no pod to evict: "+f.Interference.String())
-	}
-	for i := range throttles {
-		throttles[i].Reason += "; " + f.Interference.String()
-	}
-	for i := range memory {
-		memory[i].Reason += "; " + f.Interference.String()
-	}
-	for i := range evictions {
-		evictions[i].Reason += "; " + f.Interference.String()
-	}
+	return &with
 }
 
 const (
@@ -233,7 +217,7 @@ func (st *ruleState) countRefires(r *Rule, now time.Time) int {
 
 // restoreDelayed reports whether throttles against interference stay for now: the cause would return with the resource, so it is restored
 // after the delay rather than as soon as the victim is calm, and one observable step at a time.
-func (d *decision) restoreDelayed(r *Rule) bool {
+func (d decision) restoreDelayed(r *Rule) bool {
 	st := d.state.rules[r.Name]
 	if interferenceResource(r.Metric) == NoResource || st.lastFired.IsZero() {
 		return false

@@ -6,7 +6,6 @@ package qos
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 )
 
@@ -31,35 +30,12 @@ const (
 // minDiskWait is the smallest share of time waiting for disks that counts.
 const minDiskWait = 0.05
 
-// victimCriterion returns the criterion that fits the metric. Busy time and waiting time of disks cannot be split by pod, so DiskWork,
-// their cause, is used.
-func (m Metric) victimCriterion() Criterion {
-	switch m.victimResource() {
-	case Memory:
-		return ByMemory
-	case CPU, NoResource:
-		return ByCPU
-	case Disks:
-	}
-	switch strings.TrimPrefix(strings.TrimPrefix(m.Name, "node_"), "pod_") {
-	case "disk_reads_per_second", "disk_read_iops":
-		return ByDiskReads
-	case "disk_writes_per_second":
-		return ByDiskWrites
-	case "disk_read_bytes_per_second", "disk_read_kibps":
-		return ByDiskReadBytes
-	case "disk_write_bytes_per_second", "disk_write_kibps":
-		return ByDiskWriteBytes
-	}
-	return ByDiskWork
-}
-
 // criterion returns the criterion for the victims of a rule: that of its metric, or the time waiting for disks where the kernel counts no
 // disk use of pods and no pod shows any.
-func (d *decision) criterion(r *Rule) Criterion {
-	metric := d.state.rules[r.Name].metric
+func (d decision) criterion(r *Rule) Criterion {
+	metric := d.metric(r)
 	c := metric.victimCriterion()
-	if metric.victimResource() != Disks || interferenceResource(r.Metric) != NoResource {
+	if !metric.IsDisk() || interferenceResource(r.Metric) != NoResource {
 		return c
 	}
 	measured := false

@@ -42,7 +42,7 @@ func planFor(metric string, o *Observation) Plan {
 func TestCriteria(t *testing.T) {
 	for name, want := range diskRules() {
 		m, ok := Lookup(name)
-		if !ok || m.victimCriterion() != want || m.victimResource() != Disks || !m.IsDisk() || m.IsMemory() {
+		if !ok || m.victimCriterion() != want || !m.IsDisk() || m.IsMemory() {
 			t.Errorf("%s: by %s, want %s (%t)", name, m.victimCriterion(), want, ok)
 		}
 	}

@@ -78,20 +78,19 @@ func (a *Action) throttles(r Resource) bool {
 // planMemoryThrottles plans the steps of a firing rule on memory in victim order: page cache is reclaimed, one container after the other,
 // until it closes the gap; in addition the growth of one container without page cache is limited. If the metric measures no amount of
 // memory, it stops after the first container with page cache.
-func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
-	if r.Action.ThrottleMemory == nil || d.state.rules[r.Name].metric.victimResource() != Memory {
-		return nil
+func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []MemoryThrottle, reason string) {
+	if r.Action.ThrottleMemory == nil || !d.metric(r).IsMemory() {
+		return nil, ""
 	}
-	var out []MemoryThrottle
 	left, unmeasured, done, kept := gap, 0, 0, false
-	for _, p := range d.orderVictims(r, f, ByMemory) {
+	for _, p := range d.orderVictims(r, ByMemory) {
 		if p.Terminating || d.memoryStalled(p, r) {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case d.changed[limitKey{Memory, c.ID}]:
+			case earlier.limits[limitKey{Memory, c.ID}]:
 				continue
 			case !c.memoryMeasured(d.observation.At, r.MaxAge):
 				unmeasured++
@@ -108,18 +107,18 @@ func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantif
 			out = append(out, step)
 			kept = kept || step.Freed == 0
 			if left -= float64(step.Freed); step.Freed > 0 && (left <= 0 || !quantified) {
-				return out
+				return out, ""
 			}
 		}
 	}
-	if len(out) == 0 && f.Reason == "" {
-		f.Reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
+	if len(out) == 0 {
+		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
 	}
-	return out
+	return out, reason
 }
 
 // nextMemoryStep returns the next throttle of a container; false if nothing is left to reclaim.
-func (d *decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
+func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
 	to, frees, reclaim := c.nextMemoryHigh()
 	if to == c.MemoryHigh {
 		return MemoryThrottle{}, false
@@ -139,7 +138,7 @@ func (d *decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle
 
 // memoryStalled reports whether a pod stalls so much that it is not throttled further. Under interference every pod stalls, the growing
 // one too, so it is ignored.
-func (d *decision) memoryStalled(p *Pod, r *Rule) bool {
+func (d decision) memoryStalled(p *Pod, r *Rule) bool {
 	return d.interferedPod(r) == nil && p.StalledMemory.fresh(d.observation.At, r.MaxAge) && p.StalledMemory.Value > maxMemoryStall
 }
 
@@ -172,22 +171,19 @@ func reclaimsFiles(steps []MemoryThrottle) bool {
 
 // deferEvictions reports whether the evictions of a rule wait for throttles: only for throttles that are enforced and affect the rule's
 // resource, and for page cache no longer than Limits.ReclaimWait.
-func (d *decision) deferEvictions(r *Rule, f *Finding, throttles []Throttle, memory []MemoryThrottle) bool {
+func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason string) {
 	st := d.state.rules[r.Name]
-	if st.metric.victimResource() == CPU {
-		return len(throttles) > 0 && !d.policy.Unthrottled[CPU]
+	if !st.metric.IsDisk() && !st.metric.IsMemory() {
+		return len(a.Throttles) > 0 && !d.policy.Unthrottled[CPU], ""
 	}
-	if !reclaimsFiles(memory) || d.policy.Unthrottled[Memory] {
-		return false
+	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[Memory] {
+		return false, ""
 	}
 	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {
 		st.reclaimingSince = d.observation.At
 	}
 	if d.observation.At.Sub(st.reclaimingSince) >= d.policy.Limits.ReclaimWait {
-		return false
+		return false, ""
 	}
-	if f.Reason == "" {
-		f.Reason = fmt.Sprintf("no pod is evicted while page cache is reclaimed, for at most %s", d.policy.Limits.ReclaimWait)
-	}
-	return true
+	return true, fmt.Sprintf("no pod is evicted while page cache is reclaimed, for at most %s", d.policy.Limits.ReclaimWait)
 }

@@ -10,26 +10,47 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Plan holds the actions to take and the finding of each rule.
-type Plan struct {
-	At    time.Time
-	Rules []Finding
-	Avoid Avoidance
+// Actions are the changes of limits and the evictions of a plan.
+type Actions struct {
 	// Throttles lower and raise CPU limits, at most one per container.
 	Throttles []Throttle
 	// MemoryThrottles lower and raise memory limits, at most one per container.
 	MemoryThrottles []MemoryThrottle
 	Evictions       []Eviction
+}
+
+// addCause appends the description of the interference to the reasons of the actions taken against it.
+func (a *Actions) addCause(i *Interference) {
+	if i == nil {
+		return
+	}
+	for k := range a.Throttles {
+		a.Throttles[k].Reason += "; " + i.String()
+	}
+	for k := range a.MemoryThrottles {
+		a.MemoryThrottles[k].Reason += "; " + i.String()
+	}
+	for k := range a.Evictions {
+		a.Evictions[k].Reason += "; " + i.String()
+	}
+}
+
+// Plan holds the actions to take and the finding of each rule.
+type Plan struct {
+	Actions
+
+	At    time.Time
+	Rules []Finding
+	Avoid Avoidance
 	// Previews are the actions of rules in preview.
 	Previews []Preview
 }
 
 // Preview holds the actions that a rule in preview would take.
 type Preview struct {
-	Rule            string
-	Throttles       []Throttle
-	MemoryThrottles []MemoryThrottle
-	Evictions       []Eviction
+	Actions
+
+	Rule string
 }
 
 // Phase is the state of a rule.
@@ -94,8 +115,6 @@ type Finding struct {
 	// Interference is set for rules on interference while a pod waits longer than usual.
 	Interference *Interference
 }
-
-func (f *Finding) withhold(by WithholdReason, why string) { f.Withheld, f.Reason = by, why }
 
 // Avoidance states whether new pods are kept away.
 type Avoidance struct {

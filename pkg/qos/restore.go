@@ -11,9 +11,9 @@ import (
 )
 
 // planCPURestore plans the CPU quotas to raise.
-func (d *decision) planCPURestore() []Throttle {
+func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) []Throttle {
 	var out []Throttle
-	for _, g := range planRestore(d, d.state.quotas, cpuLimits()) {
+	for _, g := range planRestore(d, findings, changed, d.state.quotas, cpuLimits()) {
 		out = append(out, Throttle{
 			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.Quota, To: g.to, Original: g.record.Original,
 			Freed: -series.MilliCPU(g.gain), Weight: g.pod.reducedWeight(g.to, series.MilliCPU(g.record.Before)), Reason: g.reason,
@@ -23,9 +23,9 @@ func (d *decision) planCPURestore() []Throttle {
 }
 
 // planMemoryRestore plans the memory limits to raise.
-func (d *decision) planMemoryRestore() []MemoryThrottle {
+func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]bool) []MemoryThrottle {
 	var out []MemoryThrottle
-	for _, g := range planRestore(d, d.state.highs, memoryLimits()) {
+	for _, g := range planRestore(d, findings, changed, d.state.highs, memoryLimits()) {
 		out = append(out, MemoryThrottle{
 			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.MemoryHigh, To: g.to, Original: g.record.Original,
 			Freed: -max(series.Bytes(g.gain), 1), Reason: g.reason,
@@ -35,10 +35,10 @@ func (d *decision) planMemoryRestore() []MemoryThrottle {
 }
 
 // mostImportant returns the pods with a throttled container, the first to restore first.
-func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
+func (d decision) mostImportant(throttled func(id string) bool) []*Pod {
 	var pods []*Pod
 	for i := range d.observation.Pods {
-		if slices.ContainsFunc(d.observation.Pods[i].Containers, func(c Container) bool { return taken(c.ID) }) {
+		if slices.ContainsFunc(d.observation.Pods[i].Containers, func(c Container) bool { return throttled(c.ID) }) {
 			pods = append(pods, &d.observation.Pods[i])
 		}
 	}
@@ -49,19 +49,19 @@ func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
 
 // headroom returns how much of a resource may be restored before a rule fires that may throttle the pod or evicts for the resource: no pod
 // is evicted for what another one regains. held reports that such a rule has fired and not ended, bound that a rule may throttle the pod.
-func (d *decision) headroom(p *Pod, of Resource) (room float64, held, bound bool) {
+func (d decision) headroom(findings []Finding, p *Pod, of Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
-		if d.state.rules[r.Name].metric.elasticOnly && !p.Elastic {
+		if d.metric(r).elasticOnly && !p.Elastic {
 			continue
 		}
-		takes := r.throttles(of) && slices.Contains(p.Allowed, r.Action.Name)
-		if r.Preview || !takes && (r.Action.Evict == nil || d.findings[i].Resource != of) {
+		throttles := d.metric(r).throttled(&r.Action, of) && slices.Contains(p.Allowed, r.Action.Name)
+		if r.Preview || !throttles && (r.Action.Evict == nil || findings[i].Resource != of) {
 			continue
 		}
-		free, holds := d.headroomBelow(r, &d.findings[i], of)
-		room, held, bound = min(room, free), held || holds, bound || takes
+		free, holds := d.headroomBelow(r, &findings[i], of)
+		room, held, bound = min(room, free), held || holds, bound || throttles
 	}
 	if held && bound {
 		return 0, true, true
@@ -71,7 +71,7 @@ func (d *decision) headroom(p *Pod, of Resource) (room float64, held, bound bool
 
 // headroomBelow returns how much of a resource is free below a rule's threshold and its margin, infinite if the metric does not determine
 // it. holds reports that nothing may be restored now.
-func (d *decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
+func (d decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
 	st := d.state.rules[r.Name]
 	switch f.Phase {
 	case Firing, Falling, Held:

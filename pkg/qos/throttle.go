@@ -21,12 +21,11 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // planThrottles plans the CPU steps of a firing rule: one container after the other in victim order, at most one step each, until the gap
 // is closed. If the metric measures no amount of CPU, one container is throttled per measurement.
-func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bool) []Throttle {
+func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
-	var out []Throttle
 	left := gap
 	unmeasured, done, others, bare := 0, 0, 0, 0
-	candidates := d.orderVictims(r, f, ByCPU)
+	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
 			continue
@@ -39,7 +38,7 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 				break
 			}
 			c := &p.Containers[i]
-			if d.changed[limitKey{CPU, c.ID}] {
+			if earlier.limits[limitKey{CPU, c.ID}] {
 				others++
 				continue
 			}
@@ -63,20 +62,19 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 			})
 		}
 	}
-	f.Shortfall = math.Max(left, 0)
-	if !quantified {
-		f.Shortfall = 0
+	if quantified {
+		shortfall = max(left, 0)
 	}
 	switch {
 	case len(candidates) == 0:
-		f.Reason = noCandidate
+		reason = noCandidate
 	case len(out) == 0:
-		f.Reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", done, unmeasured, others)
+		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", done, unmeasured, others)
 		if bare > 0 {
-			f.Reason += fmt.Sprintf(", %d pods have no known container", bare)
+			reason += fmt.Sprintf(", %d pods have no known container", bare)
 		}
 	}
-	return out
+	return out, shortfall, reason
 }
 
 // reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.

@@ -119,21 +119,21 @@ type restoreStep[L limit] struct {
 
 // planRestore plans the limits of a resource to raise: of containers that no rule throttles now, the most important first, one step per
 // measurement and never beyond the headroom. If no rule may throttle the pod any more, the original limit is restored at once.
-func planRestore[L limit](d *decision, b throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
+func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]bool, b throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
 	if len(b) == 0 {
 		return nil
 	}
 	var out []restoreStep[L]
 	given, stepped := 0.0, false
 	for _, p := range d.mostImportant(b.contains) {
-		room, held, bound := d.headroom(p, kind.resource)
+		room, held, bound := d.headroom(findings, p, kind.resource)
 		if held {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			k := b[c.ID]
-			if k == nil || kind.inForce(c) <= 0 || d.changed[limitKey{kind.resource, c.ID}] {
+			if k == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
 				continue
 			}
 			to, why := k.Original, "no rule throttles this pod any more"

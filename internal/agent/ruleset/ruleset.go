@@ -120,7 +120,7 @@ func ineffectiveParts(r *qos.Rule) (out []string) {
 		out = append(out, fmt.Sprintf("metricRule.name: unknown metric %q: the rule never fires", r.Metric))
 	case metric.IsDisk() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling CPU does not free a disk; the rule keeps new pods away and evicts if the action does", r.Action.Name, r.Metric))
-	case metric.NotUsage() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
+	case metric.NotUsage && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only keeps new pods away", r.Action.Name, r.Metric))
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action with both is used by rules of either resource.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
