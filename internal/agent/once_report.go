@@ -235,14 +235,14 @@ func (r *onceReport) addRules(out *jsonReport) {
 		}
 		out.Rules = append(out.Rules, rule)
 	}
-	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
-		for _, t := range memory {
+	r.eachAction(func(preview bool, a qos.Actions) {
+		for _, t := range a.MemoryThrottles {
 			out.MemoryThrottles = append(out.MemoryThrottles, jsonMemory{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), int64(t.To), int64(t.Freed), int64(t.Reclaim), t.Reason})
 		}
-		for _, t := range throttles {
+		for _, t := range a.Throttles {
 			out.Throttles = append(out.Throttles, jsonThrottle{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), float64(t.To) / 1000, float64(t.Freed) / 1000, t.Reason})
 		}
-		for _, e := range evictions {
+		for _, e := range a.Evictions {
 			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Freed, Of: string(e.Resource), By: string(e.Criterion), Why: e.Reason}
 			if e.Resource == qos.CPU {
 				j.Frees /= 1000
@@ -256,9 +256,9 @@ func (r *onceReport) addRules(out *jsonReport) {
 }
 
 // eachAction calls f for the plan and for the preview of each rule.
-func (r *onceReport) eachAction(f func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction)) {
-	f(false, r.plan.Throttles, r.plan.MemoryThrottles, r.plan.Evictions)
+func (r *onceReport) eachAction(f func(preview bool, a qos.Actions)) {
+	f(false, r.plan.Actions)
 	for _, p := range r.plan.Previews {
-		f(true, p.Throttles, p.MemoryThrottles, p.Evictions)
+		f(true, p.Actions)
 	}
 }

@@ -35,9 +35,7 @@ func (r *onceReport) rules(w io.Writer) {
 		keep = "yes"
 	}
 	fmt.Fprintf(w, "New pods would be kept away: %s (%s)\n", keep, r.plan.Avoid.Reason)
-	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
-		printActions(w, preview, throttles, memory, evictions)
-	})
+	r.eachAction(func(preview bool, a qos.Actions) { printActions(w, preview, a) })
 }
 
 func (r *onceReport) ruleRows(row func(...any)) {
@@ -60,20 +58,20 @@ func (r *onceReport) ruleRows(row func(...any)) {
 	}
 }
 
-func printActions(w io.Writer, preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+func printActions(w io.Writer, preview bool, a qos.Actions) {
 	would := "Would"
 	if preview {
 		would = "In preview, would only report that it would"
 	}
-	for _, t := range throttles {
+	for _, t := range a.Throttles {
 		fmt.Fprintf(w, "%s limit %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
 			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.CPU, float64(t.Freed)), t.Rule, t.Reason)
 	}
-	for _, t := range memory {
+	for _, t := range a.MemoryThrottles {
 		fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
 			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.Memory, float64(t.Freed)), t.Rule, t.Reason)
 	}
-	for _, e := range evictions {
+	for _, e := range a.Evictions {
 		fmt.Fprintf(w, "%s evict %s with a grace period of %s%s, by rule %s: %s\n", would, e.Pod, e.GracePeriod, freedText(e), e.Rule, e.Reason)
 	}
 }

@@ -155,27 +155,27 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 		}
 	}
 	now := map[string]bool{}
-	p.printActions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
+	p.printActions(now, "would", plan.Actions)
 	for _, v := range plan.Previews {
-		p.printActions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
+		p.printActions(now, "in preview would", v.Actions)
 	}
 	p.reported = now
 }
 
 // printActions prints the actions that were not in the previous plan.
-func (p *replayer) printActions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+func (p *replayer) printActions(now map[string]bool, would string, a qos.Actions) {
 	say := func(key, text string) {
 		if now[key] = true; !p.reported[key] {
 			p.printf("%s %s", would, text)
 		}
 	}
-	for _, t := range throttles {
+	for _, t := range a.Throttles {
 		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
 	}
-	for _, t := range memory {
+	for _, t := range a.MemoryThrottles {
 		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
 	}
-	for _, e := range evictions {
+	for _, e := range a.Evictions {
 		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
 	}
 }

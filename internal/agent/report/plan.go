@@ -31,7 +31,7 @@ func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	}
 	for i := range plan.Previews {
 		p := &plan.Previews[i]
-		t.reportEachOnce(p.Throttles, p.MemoryThrottles, p.Evictions, Previewed)
+		t.reportEachOnce(p.Actions, Previewed)
 	}
 	t.reportNotEnforced(plan)
 	t.setExecutorMetrics(plan)
@@ -131,48 +131,40 @@ func newRuleRecord(kind Kind, f *qos.Finding) Record {
 
 // plannedActions describes the actions planned for a rule.
 func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
-	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
-	if f.Preview {
-		for i := range plan.Previews {
-			if p := &plan.Previews[i]; p.Rule == f.Rule {
-				throttles, memory, evictions = p.Throttles, p.MemoryThrottles, p.Evictions
-			}
-		}
-	}
-	var throttled, squeezed, evicted []string
-	for i := range memory {
-		if memory[i].Rule == f.Rule {
-			squeezed = append(squeezed, memory[i].Pod.String())
-		}
-	}
-	for i := range throttles {
-		if throttles[i].Rule == f.Rule {
-			throttled = append(throttled, throttles[i].Pod.String())
-		}
-	}
-	for i := range evictions {
-		if evictions[i].Rule == f.Rule {
-			evicted = append(evicted, evictions[i].Pod.String())
-		}
-	}
+	actions := plan.Actions
 	var parts []string
 	if f.Preview {
 		parts = append(parts, "in preview, nothing is done")
-	}
-	for _, w := range []struct {
-		kind        Kind
-		does, would string
-		pods        []string
-	}{{CPUThrottle, "throttles", "would throttle", throttled}, {MemoryThrottle, "throttles memory of", "would throttle memory of", squeezed}, {Evict, "evicts", "would evict", evicted}} {
-		verb := w.does
-		if f.Preview || !t.cfg.Enforced(w.kind) {
-			verb = w.would
-		}
-		if len(w.pods) > 0 {
-			parts = append(parts, verb+" "+listPods(w.pods))
+		for i := range plan.Previews {
+			if plan.Previews[i].Rule == f.Rule {
+				actions = plan.Previews[i].Actions
+			}
 		}
 	}
+	add := func(kind Kind, does, would string, pods []string) {
+		if len(pods) == 0 {
+			return
+		}
+		if f.Preview || !t.cfg.Enforced(kind) {
+			does = would
+		}
+		parts = append(parts, does+" "+listPods(pods))
+	}
+	add(CPUThrottle, "throttles", "would throttle", podsOfRule(actions.Throttles, f.Rule, func(t *qos.Throttle) (string, qos.PodRef) { return t.Rule, t.Pod }))
+	add(MemoryThrottle, "throttles memory of", "would throttle memory of",
+		podsOfRule(actions.MemoryThrottles, f.Rule, func(t *qos.MemoryThrottle) (string, qos.PodRef) { return t.Rule, t.Pod }))
+	add(Evict, "evicts", "would evict", podsOfRule(actions.Evictions, f.Rule, func(e *qos.Eviction) (string, qos.PodRef) { return e.Rule, e.Pod }))
 	return strings.Join(parts, "; ")
+}
+
+// podsOfRule returns the pods of a rule's actions.
+func podsOfRule[T any](list []T, rule string, of func(*T) (rule string, pod qos.PodRef)) (pods []string) {
+	for i := range list {
+		if name, pod := of(&list[i]); name == rule {
+			pods = append(pods, pod.String())
+		}
+	}
+	return pods
 }
 
 // listPods lists the first pods and the number of the others.
@@ -185,17 +177,17 @@ func listPods(pods []string) string {
 
 // reportNotEnforced reports planned actions of kinds that are not enforced.
 func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
-	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
+	actions := plan.Actions
 	if t.cfg.Enforced(CPUThrottle) {
-		throttles = nil
+		actions.Throttles = nil
 	}
 	if t.cfg.Enforced(MemoryThrottle) {
-		memory = nil
+		actions.MemoryThrottles = nil
 	}
 	if t.cfg.Enforced(Evict) {
-		evictions = nil
+		actions.Evictions = nil
 	}
-	t.reportEachOnce(throttles, memory, evictions, NotEnforced)
+	t.reportEachOnce(actions, NotEnforced)
 	if t.cfg.Enforced(Taint) || plan.Avoid.Desired == t.avoided {
 		return
 	}
@@ -208,15 +200,18 @@ func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
 }
 
 // reportEachOnce reports each action once while its rule fires, since it is planned again at each measurement.
-func (t *Reporter) reportEachOnce(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
-	for i := range throttles {
-		t.reportOnce(throttles[i].Rule, throttles[i].ContainerID, throttleAction(&throttles[i], outcome))
+func (t *Reporter) reportEachOnce(actions qos.Actions, outcome Outcome) {
+	for i := range actions.Throttles {
+		a := &actions.Throttles[i]
+		t.reportOnce(a.Rule, a.ContainerID, throttleAction(a, outcome))
 	}
-	for i := range memory {
-		t.reportOnce(memory[i].Rule, memory[i].ContainerID, memoryThrottleAction(&memory[i], outcome))
+	for i := range actions.MemoryThrottles {
+		a := &actions.MemoryThrottles[i]
+		t.reportOnce(a.Rule, a.ContainerID, memoryThrottleAction(a, outcome))
 	}
-	for i := range evictions {
-		t.reportOnce(evictions[i].Rule, evictions[i].Pod.UID, evictionAction(&evictions[i], outcome))
+	for i := range actions.Evictions {
+		a := &actions.Evictions[i]
+		t.reportOnce(a.Rule, a.Pod.UID, evictionAction(a, outcome))
 	}
 }
 

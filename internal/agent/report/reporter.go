@@ -106,30 +106,24 @@ var droppedDesc = prometheus.NewDesc("crane_agent_audit_dropped_lines_total", "L
 
 // ReportThrottle reports an executed throttle or its error. The first step and the full restore of a container are events.
 func (t *Reporter) ReportThrottle(plan qos.Throttle, err error) {
-	a := throttleAction(&plan, Done)
+	t.reportLimit(throttleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonCPUThrottled, reasonCPURestored, err)
+}
+
+func (t *Reporter) reportLimit(a Action, first, restored bool, throttledReason, restoredReason string, err error) {
 	switch {
 	case err != nil:
 		a.Outcome, a.Error = Failed, err.Error()
-	case plan.From == plan.Original:
-		a.EventReason, a.Warning = reasonCPUThrottled, true
-	case plan.To == plan.Original:
-		a.EventReason = reasonCPURestored
+	case first:
+		a.EventReason, a.Warning = throttledReason, true
+	case restored:
+		a.EventReason = restoredReason
 	}
 	t.ReportAction(a)
 }
 
 // ReportMemoryThrottle reports an executed memory throttle or its error, like ReportThrottle.
 func (t *Reporter) ReportMemoryThrottle(plan qos.MemoryThrottle, err error) {
-	a := memoryThrottleAction(&plan, Done)
-	switch {
-	case err != nil:
-		a.Outcome, a.Error = Failed, err.Error()
-	case plan.From == plan.Original:
-		a.EventReason, a.Warning = reasonMemoryThrottled, true
-	case plan.To == plan.Original:
-		a.EventReason = reasonMemoryRestored
-	}
-	t.ReportAction(a)
+	t.reportLimit(memoryThrottleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonMemoryThrottled, reasonMemoryRestored, err)
 }
 
 // ReportEviction reports the outcome of an eviction.

@@ -406,8 +406,10 @@ func TestPreview(t *testing.T) {
 	f := finding(qos.Firing)
 	f.Preview = true
 	plan := qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{
-		Rule: f.Rule, Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
-		Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: qos.Memory, Rule: f.Rule}},
+		Rule: f.Rule, Actions: qos.Actions{
+			Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
+			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: qos.Memory, Rule: f.Rule}},
+		},
 	}}}
 	for range 10 {
 		s.ReportPlan(&plan)
@@ -435,7 +437,7 @@ func TestPreview(t *testing.T) {
 	plan.Rules[0].Preview = true
 	s.ReportPlan(&plan)
 	f.Phase = qos.Firing
-	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}})
+	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Actions: qos.Actions{Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}}})
 	if got := s.value(t, `crane_agent_preview_actions_total{action="cpu-throttle",rule="mixed/cpu"}`); got != 2 {
 		t.Errorf("the second time: %g", got)
 	}

@@ -76,9 +76,9 @@ func TestParseList(t *testing.T) {
 		t.Errorf("%+v, %v", set, err)
 	}
 	for want, text := range map[string]string{
-		"unknown field":       "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
+		"unknown field":     "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
 		"rules: no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
-		"is there twice":      "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
+		"is there twice":    "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
