@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// nodeQOS is for the nodes of a pool, with a rule on how much memory is used, in percent.
+// nodeQOS returns a NodeQOS for the nodes of a pool with a rule on memory in percent.
 func nodeQOS(name, pool, metric, value string) *ensurancev1alpha1.NodeQOS {
 	return &ensurancev1alpha1.NodeQOS{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -52,7 +52,7 @@ func change[T client.Object](t *testing.T, c client.Client, o T, apply func(T)) 
 	})
 }
 
-// TestRulesChange: rules come, change, stop being for the node and go while the agent runs.
+// TestRulesChange checks rules that are created, changed, deselected and deleted at run time.
 func TestRulesChange(t *testing.T) {
 	c := newClient(t)
 	node := newNode("changes")
@@ -63,14 +63,14 @@ func TestRulesChange(t *testing.T) {
 	a.awaitLog(t, "rule is firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
 	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
-	// The node is not of the pool any more: nothing holds, not even what would fire.
+	// The node leaves the pool: no rule applies.
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "changes" })
 	a.awaitLog(t, "rule is firing", "changes/memory", "above=30")
 }
 
-// TestBadRules: what cannot be used is named, and the rest holds.
+// TestBadRules checks that a bad rule is reported and others apply.
 func TestBadRules(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("bad-rules"))
@@ -83,12 +83,12 @@ func TestBadRules(t *testing.T) {
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
-	// The name is corrected, and the rule holds without another start.
+	// The corrected rule applies without a restart.
 	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
 	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
 }
 
-// TestHealth: probes, metrics and the features of the node.
+// TestHealth checks probes, metrics and the Node's features.
 func TestHealth(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("health"))
@@ -131,8 +131,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAPIServerGoesAway: what was known holds meanwhile, and what has changed is known when it is back. An agent that starts meanwhile runs,
-// and says what it does not know.
+// TestAPIServerGoesAway checks that known rules stay during an outage and changes apply afterwards, and that an agent started meanwhile
+// reports what is unknown.
 func TestAPIServerGoesAway(t *testing.T) {
 	c := newClient(t)
 	node := newNode("outage")
@@ -162,7 +162,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 	alone.awaitLog(t, "rule is firing", "alone/memory")
 }
 
-// TestRestart: an agent that was killed, or stopped, is followed by one that finds its way.
+// TestRestart checks that a restarted agent continues.
 func TestRestart(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("restart"), nodeQOS("restart", "restart", halfUsed, "40"), avoidance("restart"))
@@ -177,7 +177,7 @@ func TestRestart(t *testing.T) {
 	second.awaitLog(t, "rule is firing", "restart/memory")
 }
 
-// TestForeignNode: a node that the API server does not have is a problem with its name.
+// TestForeignNode checks that a missing Node is reported with its name.
 func TestForeignNode(t *testing.T) {
 	a := startAgent(t, "nobody")
 	a.awaitLog(t, "there is no Node nobody")
@@ -186,8 +186,7 @@ func TestForeignNode(t *testing.T) {
 	}
 }
 
-// TestWithoutKinds: in a cluster that does not have a kind of rules the agent runs, says so, and knows its node all the same. That the kind
-// is found when it is there is shown with a clock of its own (internal/agent/cluster).
+// TestWithoutKinds checks that the agent runs and reports a missing kind; internal/agent/cluster tests its later discovery.
 func TestWithoutKinds(t *testing.T) {
 	definitions := definitionsClient(t)
 	const name = "podqoss.ensurance.crane.io"
