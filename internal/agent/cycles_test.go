@@ -19,11 +19,11 @@ func TestSensitivePods(t *testing.T) {
 	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
 		t.Error("it is tried without the flag")
 	}
-	if got := n.parts.sensitivePods(); got != nil {
+	if got := n.parts.sensitivePods(n.loop.view); got != nil {
 		t.Errorf("before the first look: %v", got)
 	}
 	n.tick(1)
-	got := n.parts.sensitivePods()
+	got := n.parts.sensitivePods(n.loop.view)
 	if len(got) != 1 || !strings.HasPrefix(got[0].UID, "11111111-") || !strings.HasSuffix(got[0].Dir, "/sys/fs/cgroup/kubepods/burstable/pod"+got[0].UID) {
 		t.Errorf("%+v, want the web server's group", got)
 	}

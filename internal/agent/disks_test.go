@@ -102,7 +102,7 @@ func TestBaselinesOutlast(t *testing.T) {
 		if err := n.loop.baselines.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.parts.journal.UndoAll(); err != nil {
+		if err := n.parts.changes.UndoAll(); err != nil {
 			t.Fatal(err)
 		}
 		n.loop.observer.Close()

@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/tools/record"
-
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -52,76 +50,69 @@ type executors struct {
 	memory    *act.MemoryThrottler
 	tainter   *act.Tainter
 	evictor   *act.Evictor
-	reporter  *tell.Reporter
+	reporter  *report.Reporter
 }
 
-// newReporter creates the reporter and returns the managers that write its reports.
-func (p *parts) newReporter(ctx context.Context) ([]Manager, error) {
-	config := tell.Config{
-		Node: p.nodeName(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
+// newReporter returns the reporter and the managers that write its reports.
+func (e environment) newReporter(ctx context.Context, api *clients) (*report.Reporter, []Manager, error) {
+	config := report.Config{
+		Node: e.nodeName(), Enforced: func(k report.Kind) bool { return e.enforces(string(k)) }, Log: e.log, Clock: e.clock,
 	}
 	var list []Manager
-	if p.AuditFile != "" {
-		audit, err := tell.OpenAudit(tell.AuditConfig{Path: p.AuditFile, MaxBytes: p.AuditBytes, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("audit")})
+	if e.AuditFile != "" {
+		audit, err := report.OpenAudit(report.AuditConfig{
+			Path: e.AuditFile, MaxBytes: e.AuditBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("audit"),
+		})
 		if err != nil {
-			return nil, fmt.Errorf("--audit-file: %w", err)
+			return nil, nil, fmt.Errorf("--audit-file: %w", err)
 		}
 		config.Audit = audit
 		list = append(list, audit)
 	}
-	if p.api != nil && !p.DryRun {
-		events := newEventManager(ctx, p)
-		config.Events = events.EventRecorder
-		list = append(list, events)
+	if api != nil && !e.DryRun {
+		recorder, flush := report.NewRecorder(context.WithoutCancel(ctx), api, e.nodeName())
+		config.Events = recorder
+		list = append(list, eventManager{flush})
 	}
-	p.reporter = tell.New(config)
-	return list, nil
+	return report.New(config), list, nil
 }
 
 // newExecutors returns the executors and the managers that act beside the loop, in start order.
-func (p *parts) newExecutors(files act.FileWriter) (executors, []Manager, error) {
-	a := executors{reporter: p.reporter}
+func (e environment) newExecutors(access clusterAccess, j journals, files act.FileWriter, reporter *report.Reporter) (executors, []Manager) {
+	a := executors{reporter: reporter}
 	var list []Manager
-	if p.enforces(enforceThrottle) {
-		a.throttler = act.NewThrottler(p.layout, p.journal)
+	if e.enforces(enforceThrottle) {
+		a.throttler = act.NewThrottler(e.layout, j.changes)
 	}
-	if p.enforces(enforceMemory) && memoryHighMissing(p.layout) == "" {
-		journal, err := p.memoryJournal(files)
-		if err != nil {
-			return a, nil, err
-		}
+	if e.throttlesMemory() {
 		a.memory = act.NewMemoryThrottler(act.MemoryThrottlerConfig{
-			Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.heartbeats.Register("memory"),
-			Undo: func() error { return undoJournal(journal, p.reporter, reasonAgentEnded) },
+			Layout: e.layout, Journal: j.memory, Files: files, Clock: e.clock, Beat: e.heartbeats.Register("memory"),
+			Undo: func() error { return undoJournal(j.memory, reporter, reasonAgentEnded) },
 		})
 		list = append(list, drainOnStop{a.memory, func() { a.drainResults(&qos.State{}) }})
 	}
-	if p.enforces(enforceTaint) {
+	if e.enforces(enforceTaint) {
 		a.tainter = act.NewTainter(act.TainterConfig{
-			Name: p.nodeName(), Nodes: p.api.CoreV1().Nodes(), Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("taint"), Report: a.reporter.ReportTaint,
+			Name: e.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
+			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint,
 		})
 		list = append(list, a.tainter)
 	}
-	if p.enforces(enforceEvict) {
+	if e.enforces(enforceEvict) {
 		a.evictor = act.NewEvictor(act.EvictorConfig{
-			Client: act.APIEvictionClient{Client: p.api}, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("evict"),
+			Client: act.APIEvictionClient{Client: access.api}, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
 			Budget: act.NewBudget(act.BudgetConfig{
-				Leases: p.api.CoordinationV1().Leases(p.Namespace), Node: p.nodeName(), Slots: p.EvictionBudget, Window: p.BudgetWindow, Clock: p.clock,
+				Leases: access.api.CoordinationV1().Leases(e.Namespace), Node: e.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
 			}),
 		})
 		list = append(list, drainOnStop{a.evictor, func() { a.drainResults(&qos.State{}) }})
 	}
-	return a, list, nil
+	return a, list
 }
 
-// memoryJournal returns the journal of memory limits, which rules and elastic pods share.
-func (p *parts) memoryJournal(files act.FileWriter) (*act.Journal, error) {
-	if p.memory != nil {
-		return p.memory, nil
-	}
-	var err error
-	p.memory, err = p.openJournal(memoryFile, files)
-	return p.memory, err
+// throttlesMemory reports whether rules change memory limits.
+func (e environment) throttlesMemory() bool {
+	return e.enforces(enforceMemory) && memoryHighMissing(e.layout) == ""
 }
 
 // unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
@@ -206,12 +197,12 @@ func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 		a.reporter.ReportThrottle(t, err)
 	}
 	for _, k := range a.throttler.RestoreUntracked(state.IsThrottled) {
-		done := tell.Action{
-			Kind: tell.CPURestore, Outcome: tell.Done, Pod: k.Pod, Container: k.ContainerID,
+		done := report.Action{
+			Kind: report.CPURestore, Outcome: report.Done, Pod: k.Pod, Container: k.ContainerID,
 			Reason: "another process changed the container's limit, or it is gone: the limits of its pod are restored",
 		}
 		if k.Err != nil {
-			done.Outcome, done.Error = tell.Failed, k.Err.Error()
+			done.Outcome, done.Error = report.Failed, k.Err.Error()
 		}
 		a.reporter.ReportAction(done)
 	}
@@ -233,16 +224,7 @@ func (f drainOnStop) Run(ctx context.Context) error {
 }
 
 // eventManager writes events until all other managers have ended.
-type eventManager struct {
-	record.EventRecorder
-
-	flush func(ctx context.Context)
-}
-
-func newEventManager(ctx context.Context, p *parts) eventManager {
-	recorder, end := tell.NewRecorder(context.WithoutCancel(ctx), p.api, p.nodeName())
-	return eventManager{recorder, end}
-}
+type eventManager struct{ flush func(ctx context.Context) }
 
 // Name implements Manager.
 func (eventManager) Name() string { return "events" }

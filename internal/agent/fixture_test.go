@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 )
 
@@ -26,8 +27,16 @@ type fixture struct {
 	view        cluster.Source
 }
 
+// wiredAgent is an agent whose parts do not run.
+type wiredAgent struct {
+	environment
+	journals
+
+	reporter *report.Reporter
+}
+
 // agent wires an agent that enforces the given kinds and returns its loop and managers.
-func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manager) {
+func (b fixture) agent(t *testing.T, enforce ...string) (*wiredAgent, *loop, []Manager) {
 	t.Helper()
 	o := NewOptions()
 	o.StateDir, o.HostRoot, o.Enforce = b.state, b.root, enforce
@@ -35,22 +44,17 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manage
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &parts{
-		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{}, view: b.view,
-	}
-	if _, err := p.newReporter(t.Context()); err != nil {
+	p := &wiredAgent{environment: environment{
+		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{},
+	}}
+	if p.reporter, _, err = p.newReporter(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if p.enforces(enforceThrottle) {
-		if p.journal, err = p.openJournal(changesFile, b.files); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a, beside, err := p.newExecutors(b.files)
-	if err != nil {
+	if p.journals, err = p.openJournals(b.files, p.reporter); err != nil {
 		t.Fatal(err)
 	}
-	l, err := p.newLoop(a)
+	a, beside := p.newExecutors(clusterAccess{view: b.view}, p.journals, b.files, p.reporter)
+	l, err := p.newLoop(b.view, a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type interferenceFixture struct {
 	clock *clocktesting.FakeClock
 	host  *kernel.Machine
 	bed   fixture
-	parts *parts
+	parts *wiredAgent
 	loop  *loop
 	dir   string
 	group map[string]string

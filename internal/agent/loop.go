@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/recording"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
 )
@@ -61,24 +61,24 @@ type loop struct {
 }
 
 // newLoop returns the loop.
-func (p *parts) newLoop(a executors) (*loop, error) {
-	limits, err := p.limits()
+func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
+	limits, err := e.limits()
 	if err != nil {
 		return nil, err
 	}
-	marks, err := p.newWaterMarks(p.log, p.clock)
+	marks, err := e.newWaterMarks(e.log, e.clock)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, waterMarks: marks, latest: p.latest,
-		observer: observe.New(p.hostRoot(), p.layout), executors: a, exported: p.serves(),
+		log: e.log, clock: e.clock, interval: e.Interval, view: view, limits: limits, waterMarks: marks, latest: e.latest,
+		observer: observe.New(e.hostRoot(), e.layout), executors: a, exported: e.serves(),
 	}
-	l.observer.SetKubeletDir(p.KubeletRoot)
-	beat := p.heartbeats.Register(l.Name())
+	l.observer.SetKubeletDir(e.KubeletRoot)
+	beat := e.heartbeats.Register(l.Name())
 	l.observeStep = func(step string, since time.Time) {
 		beat(step)
-		p.heartbeats.ObserveStep(l.Name(), step, p.clock.Since(since))
+		e.heartbeats.ObserveStep(l.Name(), step, e.clock.Since(since))
 	}
 	return l, nil
 }
@@ -102,29 +102,45 @@ func (l *loop) Run(ctx context.Context) error {
 	}
 }
 
+// journals are the journals of host changes; one is nil if nothing of its kind is changed.
+type journals struct{ changes, memory *act.Journal }
+
+// openJournals opens the journals that this agent needs and those that a previous one left, and undoes the changes of the latter.
+func (e environment) openJournals(files act.FileWriter, reporter *report.Reporter) (j journals, err error) {
+	if e.needsJournal() {
+		if j.changes, err = e.openJournal(changesFile, files, reporter); err != nil {
+			return j, err
+		}
+	}
+	if e.throttlesMemory() || e.limitsElasticPods() || e.leftJournal(memoryFile) {
+		j.memory, err = e.openJournal(memoryFile, files, reporter)
+	}
+	return j, err
+}
+
 // openJournal opens a journal of host changes and undoes the changes of a previous agent.
-func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, error) {
-	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
+func (e environment) openJournal(name string, files act.FileWriter, reporter *report.Reporter) (*act.Journal, error) {
+	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	journal, err := act.OpenJournal(filepath.Join(p.StateDir, name), p.layout, files)
+	journal, err := act.OpenJournal(filepath.Join(e.StateDir, name), e.layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	if err != nil {
-		p.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
+		e.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
 	}
-	if err := undoJournal(journal, p.reporter, "left by a previous agent"); err != nil {
-		p.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
+	if err := undoJournal(journal, reporter, "left by a previous agent"); err != nil {
+		e.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
 	}
 	return journal, nil
 }
 
 // undoJournal undoes and reports everything in a journal.
-func undoJournal(journal *act.Journal, teller *tell.Reporter, why string) error {
+func undoJournal(journal *act.Journal, reporter *report.Reporter, why string) error {
 	before := journal.Entries()
 	err := journal.UndoAll()
-	teller.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
+	reporter.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
 		_, held := journal.Entry(e.Key)
 		return held
 	}), why)

@@ -125,7 +125,7 @@ func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
 	p, l, _ := fixture{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
 	t.Cleanup(func() {
-		if err := (undoOnStop{p.journal, p.reporter}).Run(ended(t)); err != nil {
+		if err := (undoOnStop{p.changes, p.reporter}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}
 	})

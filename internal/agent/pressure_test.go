@@ -30,7 +30,7 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
@@ -169,24 +169,25 @@ func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string
 		c.t.Fatal(err)
 	}
 	c.audit = filepath.Join(c.t.TempDir(), "audit.log")
-	audit, err := tell.OpenAudit(tell.AuditConfig{Path: c.audit, MaxBytes: defaultAuditBytes, Clock: c.clk, Log: logr.Discard(), Beat: func(string) {}})
+	audit, err := report.OpenAudit(report.AuditConfig{Path: c.audit, MaxBytes: defaultAuditBytes, Clock: c.clk, Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	recorder := record.NewFakeRecorder(1000)
 	c.said = recorder.Events
-	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}, view: c}
-	p.reporter = tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
-	a, beside, err := p.newExecutors(c.host.Tree())
+	p := environment{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}}
+	reporter := report.New(report.Config{Node: "n", Enforced: func(report.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
+	open, err := p.openJournals(c.host.Tree(), reporter)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	a, beside := p.newExecutors(clusterAccess{view: c}, open, c.host.Tree(), reporter)
 	c.nodes = fake.NewClientset(node)
 	a.evictor = act.NewEvictor(act.EvictorConfig{Client: c, Clock: c.clk, Log: p.log, Beat: func(string) {}})
 	a.tainter = act.NewTainter(act.TainterConfig{
 		Name: "n", Nodes: c.nodes.CoreV1().Nodes(), Node: c.Node, Clock: c.clk, Log: p.log, Beat: func(string) {}, Report: a.reporter.ReportTaint,
 	})
-	if c.loop, err = p.newLoop(a); err != nil {
+	if c.loop, err = p.newLoop(c, a); err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(c.loop.observer.Close)
@@ -290,7 +291,7 @@ func (c *pressureFixture) actions() (out []string) {
 		c.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
-		var r tell.Record
+		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			c.t.Fatal(err)
 		}

@@ -19,11 +19,11 @@ import (
 )
 
 // startRecording starts recording the loop's snapshots if a flag enables it, and returns the manager that writes them.
-func (l *loop) startRecording(p *parts) ([]Manager, error) {
-	if p.Record == "" {
+func (l *loop) startRecording(e environment) ([]Manager, error) {
+	if e.Record == "" {
 		return nil, nil
 	}
-	recorder, err := recording.New(recording.Config{Path: p.Record, MaxBytes: p.RecordBytes, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("record")})
+	recorder, err := recording.New(recording.Config{Path: e.Record, MaxBytes: e.RecordBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("record")})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}

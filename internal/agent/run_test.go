@@ -26,7 +26,7 @@ import (
 )
 
 // newParts returns a wired agent that does not run.
-func newParts(t *testing.T, m *hostFixture, flags ...string) (*parts, []Manager, error) {
+func newParts(t *testing.T, m *hostFixture, flags ...string) (environment, []Manager, error) {
 	t.Helper()
 	o, _, err := parse(t, append([]string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=127.0.0.1:0", "--node-labels=pool=mixed"}, flags...)...)
 	if err != nil {
@@ -37,7 +37,7 @@ func newParts(t *testing.T, m *hostFixture, flags ...string) (*parts, []Manager,
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(m.now)
-	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
+	p := environment{Options: o, log: logr.Discard(), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
 	list, err := p.managers(t.Context(), m.tree)
 	for _, manager := range list {
 		if s, ok := manager.(interface{ Close() }); ok {
@@ -72,8 +72,8 @@ func TestOrder(t *testing.T) {
 		if got := names(list); got != want {
 			t.Errorf("%v: %s, want %s", flags, got, want)
 		}
-		if (p.journal != nil) != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
-			t.Errorf("%v: a journal: %t", flags, p.journal != nil)
+		if p.needsJournal() != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
+			t.Errorf("%v: a journal: %t", flags, p.needsJournal())
 		}
 	}
 }

@@ -16,9 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/features"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/pkg/numa"
@@ -60,49 +61,51 @@ func (o *CPUOptions) validate() field.ErrorList {
 }
 
 // newZoneManagers returns the managers of the NUMA zones and of the CPUs of containers whose feature gates are on. own receives the
-// function that returns the exclusive CPUs.
-func (p *parts) newZoneManagers(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
-	if !p.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
-		return nil, nil
+// function that returns the exclusive CPUs. The CPU manager is nil if its gate is off.
+func (e environment) newZoneManagers(
+	access clusterAccess, journal *act.Journal, reporter *report.Reporter, own func(of func() (cpus numa.CPUSet, ok bool)),
+) ([]Manager, *cpupinning.Manager, error) {
+	if !e.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
+		return nil, nil, nil
 	}
 	config := topology.Config{
-		Root: p.hostRoot(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.nodeName(), DryRun: p.DryRun, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("topology"),
+		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.nodeName(), DryRun: e.DryRun,
+		Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("topology"),
 	}
-	if p.api != nil {
-		config.Dynamic = p.api.objects
-		config.Kubelet = p.kubeletClient(p.api.config)
+	if access.api != nil {
+		config.Dynamic = access.api.objects
+		config.Kubelet = e.kubeletClient(access.api.config)
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
-	if !p.FeatureGates.Enabled(featuregate.CraneCPUManager) {
-		return list, nil
+	if !e.FeatureGates.Enabled(featuregate.CraneCPUManager) {
+		return list, nil, nil
 	}
 	cpus := cpupinning.Config{
-		Layout: p.layout, View: p.view, Topology: zones.Latest, StatePath: filepath.Join(p.StateDir, cpupinning.StateFile),
-		PredecessorStatePath: p.hostRoot().Path(p.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(p.CPUs.Policy),
-		Period: p.CPUs.Period, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("cpu-manager"),
+		Layout: e.layout, View: access.view, Topology: zones.Latest, StatePath: filepath.Join(e.StateDir, cpupinning.StateFile),
+		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(e.CPUs.Policy),
+		Period: e.CPUs.Period, Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("cpu-manager"),
 	}
-	if p.enforces(enforceCPUManager) {
-		cpus.Journal = p.journal
+	if e.enforces(enforceCPUManager) {
+		cpus.Journal = journal
 	}
 	manager := cpupinning.NewManager(cpus)
-	p.cpus = manager
 	if cpus.Journal != nil {
 		own(manager.ExclusiveCPUs)
 	}
-	if err := p.register(manager); err != nil {
-		return nil, err
+	if err := e.register(manager); err != nil {
+		return nil, nil, err
 	}
-	return append(list, manager), nil
+	return append(list, manager), manager, nil
 }
 
 // cpuManagerFeature returns whether containers get exclusive CPUs on this node.
-func (p *parts) cpuManagerFeature() features.Feature {
+func cpuManagerFeature(cpus *cpupinning.Manager) features.Feature {
 	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", featuregate.CraneCPUManager)}
-	if p.cpus == nil {
+	if cpus == nil {
 		return f
 	}
-	s := p.cpus.Status()
+	s := cpus.Status()
 	if s.Active {
 		f.State, f.Reason = features.On, ""
 		return f
