@@ -51,7 +51,7 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 	if err != nil {
 		return Forecast{}, err
 	}
-	spec := metricSpec(tsp, identifier)
+	spec := MetricSpec(tsp, identifier)
 	part, err := selectForecast(spec, m, whole)
 	if err != nil {
 		return Forecast{}, err
@@ -151,7 +151,7 @@ func usesLedger(spec *predictionv1alpha1.PredictionMetric) bool {
 	return spec.Algorithm.AlgorithmType == "" || spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypeAuto
 }
 
-func metricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
+func MetricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
 	for i := range tsp.Spec.PredictionMetrics {
 		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
 			return m
