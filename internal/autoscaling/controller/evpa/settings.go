@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// updateMode is the update mode; one that is not known is an error, and counts as Off.
+// updateMode returns the update mode. An unknown one is an error and counts as Off.
 func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscalingv1alpha1.UpdateMode, error) {
 	if e.Spec.UpdatePolicy == nil || e.Spec.UpdatePolicy.UpdateMode == nil {
 		return autoscalingv1alpha1.UpdateModeOff, nil
@@ -34,7 +34,7 @@ func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscal
 	}
 }
 
-// containerPolicy is the policy of a container: its own, else that of all, else the defaults.
+// containerPolicy returns the policy of a container: its own, else that for all containers, else the defaults.
 func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container string) vertical.Policy {
 	var found *autoscalingv1alpha1.ContainerResourcePolicy
 	if p := e.Spec.ResourcePolicy; p != nil {
@@ -64,7 +64,7 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 	return out
 }
 
-// applyScalingPolicy lays what a user has set over the defaults.
+// applyScalingPolicy overrides the defaults of a direction with the settings of the user.
 func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.ContainerScalingPolicy) {
 	if set == nil {
 		return
@@ -91,43 +91,44 @@ func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	return out
 }
 
-// estimatorSettings are those of an autoscaler with their settings. The error of one that cannot run stands in its place.
-type estimatorSettings struct {
-	percentile    vertical.PercentileEstimator
-	percentileErr error
-	oom           vertical.OOMEstimator
-	oomErr        error
-	// priorities are those of Percentile and OOM, which are always there.
-	priorities map[string]int
-	forecast   *forecastSettings
-	external   *externalSettings
-	foreign    []foreignSettings
-	// invalid are those whose settings cannot be read, by type.
-	invalid map[string]error
-}
-
-// foreignSettings are those of an estimator of somebody else.
-type foreignSettings struct {
+// configured is an estimator with its settings.
+type configured[T any] struct {
 	name     string
 	priority int
-	maxAge   time.Duration
+	settings T
+	// err is the reason why the settings are invalid.
+	err error
 }
 
-// forecastSettings name a TimeSeriesPrediction of the same namespace and what of it is the need of a container.
+// estimatorSettings are the estimators of an autoscaler. Percentile and OOM always run.
+type estimatorSettings struct {
+	percentile configured[vertical.PercentileEstimator]
+	oom        configured[vertical.OOMEstimator]
+	forecast   *configured[forecastSettings]
+	external   *configured[externalSettings]
+	// foreign are estimators outside of Crane; their setting is the maximum age of an estimate.
+	foreign []configured[time.Duration]
+}
+
+// ownEstimators returns the types of the estimators that Crane runs, in the order of the status.
+func ownEstimators() []string {
+	return []string{vertical.TypePercentile, vertical.TypeOOM, vertical.TypeForecast, vertical.TypeExternal}
+}
+
+// forecastSettings select metrics of a TimeSeriesPrediction in the same namespace.
 type forecastSettings struct {
-	priority   int
 	prediction string
-	// identifiers are the metrics by resource. container gets them; empty for the only one.
+	// identifiers are the metrics by resource, for the container; an empty container is the only one.
 	identifiers map[vertical.Resource]string
 	container   string
-	// perPod tells that the metric is of one pod; otherwise it is of all pods together.
+	// perPod marks metrics of one pod; otherwise they are of all pods together.
 	perPod bool
+	// margin is added to the forecast, as a fraction.
 	margin float64
 }
 
-// externalSettings name metrics of external.metrics.k8s.io.
+// externalSettings select metrics of external.metrics.k8s.io.
 type externalSettings struct {
-	priority  int
 	metrics   map[vertical.Resource]string
 	selector  string
 	container string
@@ -136,46 +137,48 @@ type externalSettings struct {
 
 const (
 	defaultMargin = 0.15
-	// defaultForeignMaxAge is the age from which the answer of somebody else's estimator no longer counts.
+	// defaultForeignMaxAge is the maximum age of the estimates of an estimator outside of Crane.
 	defaultForeignMaxAge = time.Hour
 )
 
-// parseEstimators reads the estimators of an autoscaler.
+// parseEstimators parses the estimators of an autoscaler. Of two with one type the first counts; the webhook rejects the second.
 func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimatorSettings {
-	out := estimatorSettings{priorities: map[string]int{}, invalid: map[string]error{}}
-	configs := map[string]map[string]string{}
-	seen := map[string]bool{}
-	for _, r := range e.Spec.ResourceEstimators {
-		if seen[r.Type] || r.Type == "" {
-			continue // The webhook refuses it; the first one counts.
+	specs := map[string]autoscalingv1alpha1.ResourceEstimator{}
+	var out estimatorSettings
+	for _, spec := range e.Spec.ResourceEstimators {
+		if _, seen := specs[spec.Type]; seen || spec.Type == "" {
+			continue
 		}
-		seen[r.Type] = true
-		var err error
-		switch r.Type {
+		specs[spec.Type] = spec
+		switch spec.Type {
 		case vertical.TypePercentile, vertical.TypeOOM:
-			out.priorities[r.Type], configs[r.Type] = r.Priority, r.Config
 		case vertical.TypeForecast:
-			out.forecast, err = parseForecast(r.Config, r.Priority)
+			out.forecast = new(parseEstimator(spec.Type, spec, parseForecast))
 		case vertical.TypeExternal:
-			out.external, err = parseExternal(r.Config, r.Priority)
+			out.external = new(parseEstimator(spec.Type, spec, parseExternal))
 		default:
-			f := foreignSettings{name: r.Type, priority: r.Priority, maxAge: defaultForeignMaxAge}
-			if text, given := r.Config["max-age"]; given {
-				f.maxAge, err = series.ParseDuration(text)
-			}
-			out.foreign = append(out.foreign, f)
-		}
-		if err != nil {
-			out.invalid[r.Type], out.priorities[r.Type] = err, r.Priority
+			out.foreign = append(out.foreign, parseEstimator(spec.Type, spec, parseMaxAge))
 		}
 	}
-	out.percentile, out.percentileErr = vertical.ParsePercentileEstimator(configs[vertical.TypePercentile])
-	out.oom, out.oomErr = vertical.ParseOOMEstimator(configs[vertical.TypeOOM])
+	out.percentile = parseEstimator(vertical.TypePercentile, specs[vertical.TypePercentile], vertical.ParsePercentileEstimator)
+	out.oom = parseEstimator(vertical.TypeOOM, specs[vertical.TypeOOM], vertical.ParseOOMEstimator)
 	return out
 }
 
-func parseForecast(config map[string]string, priority int) (*forecastSettings, error) {
-	out := &forecastSettings{priority: priority, margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
+func parseEstimator[T any](name string, spec autoscalingv1alpha1.ResourceEstimator, parse func(map[string]string) (T, error)) configured[T] {
+	settings, err := parse(spec.Config)
+	return configured[T]{name: name, priority: spec.Priority, settings: settings, err: err}
+}
+
+func parseMaxAge(config map[string]string) (time.Duration, error) {
+	if text, set := config["max-age"]; set {
+		return series.ParseDuration(text)
+	}
+	return defaultForeignMaxAge, nil
+}
+
+func parseForecast(config map[string]string) (forecastSettings, error) {
+	out := forecastSettings{margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
 	err := parseSettings(config, map[string]func(string) error{
 		"prediction":        setString(&out.prediction),
 		"cpu-identifier":    setMetricName(out.identifiers, vertical.CPU),
@@ -193,8 +196,8 @@ func parseForecast(config map[string]string, priority int) (*forecastSettings, e
 	return out, err
 }
 
-func parseExternal(config map[string]string, priority int) (*externalSettings, error) {
-	out := &externalSettings{priority: priority, margin: defaultMargin, metrics: map[vertical.Resource]string{}}
+func parseExternal(config map[string]string) (externalSettings, error) {
+	out := externalSettings{margin: defaultMargin, metrics: map[vertical.Resource]string{}}
 	err := parseSettings(config, map[string]func(string) error{
 		"cpu-metric-name":    setMetricName(out.metrics, vertical.CPU),
 		"memory-metric-name": setMetricName(out.metrics, vertical.Memory),
@@ -224,7 +227,7 @@ func parseExternal(config map[string]string, priority int) (*externalSettings, e
 	return out, err
 }
 
-// parseSettings reads settings by their keys. A key that is not known is an error.
+// parseSettings calls the parser of each key. An unknown key is an error.
 func parseSettings(config map[string]string, keys map[string]func(string) error) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(config)) {

@@ -69,12 +69,20 @@ func TestEstimatorSettings(t *testing.T) {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config, Priority: 4}}
 		got := parseEstimators(e)
-		err := got.invalid[c.kind]
+		var err error
+		switch {
+		case got.forecast != nil:
+			err = got.forecast.err
+		case got.external != nil:
+			err = got.external.err
+		default:
+			err = got.foreign[0].err
+		}
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if got.percentileErr != nil || got.oomErr != nil {
-			t.Errorf("%s: %v, %v", name, got.percentileErr, got.oomErr)
+		if got.percentile.err != nil || got.oom.err != nil {
+			t.Errorf("%s: %v, %v", name, got.percentile.err, got.oom.err)
 		}
 	}
 }
