@@ -17,10 +17,10 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// OOMEstimator estimates from kills for lack of memory: one at m asks for max(m*Ratio, m+100MiB) for as long as it counts. The numbers
-// are those of gocrane and of VerticalPodAutoscaler. It says how little is too little, never how much is too much.
+// OOMEstimator estimates from OOM kills: one at m bytes asks for max(m*Ratio, m+100MiB) within the window. The numbers are those of
+// gocrane and of VerticalPodAutoscaler. Its answers are minimums.
 type OOMEstimator struct {
-	// Ratio, 1 to 10; Ratios are those of single workloads, by name.
+	// Ratio is in [1, 10]; ratios has those of single workloads, by name.
 	Ratio  float64
 	ratios map[string]float64
 	// Window is how long a kill counts.
@@ -33,8 +33,8 @@ const (
 	oomWindow    = 7 * 24 * time.Hour
 )
 
-// ParseOOMEstimator reads the settings of the OOM estimator: oom-bump-ratio 1.2, oom-history-length 168h, and gocrane's
-// workload.NAME, a ratio for the workload of that name. An unknown key is an error.
+// ParseOOMEstimator parses the settings of the OOM estimator: oom-bump-ratio 1.2, oom-history-length 168h, and gocrane's
+// workload.NAME, the ratio of the workload NAME. An unknown key is an error.
 func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	out := OOMEstimator{Ratio: oomRatio, Window: oomWindow, ratios: map[string]float64{}}
 	const workload = "workload."
@@ -64,7 +64,7 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	return out, nil
 }
 
-// Estimate says how much memory the kills of one container ask for; false where none counts.
+// Estimate returns the memory that the kills of one container ask for, and false where none counts.
 func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
 	ratio, own := o.ratios[workload]
 	if !own {

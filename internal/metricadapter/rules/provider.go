@@ -27,7 +27,7 @@ const (
 type Config struct {
 	// Rules returns the rules in force.
 	Rules func() *promadapter.Rules
-	// Query evaluates PromQL. NaN is a value.
+	// Query evaluates PromQL. NaN is a valid value.
 	Query func(ctx context.Context, expr string, at time.Time) ([]metrics.Sample, error)
 	// Resources lists the resources of the cluster, Objects their objects.
 	Resources *Resources

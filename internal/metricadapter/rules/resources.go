@@ -54,7 +54,7 @@ func (r *Resources) Run(ctx context.Context) error {
 	})
 }
 
-// lookup returns a resource by its plural or singular name, with a group or without.
+// lookup returns a resource by its plural or singular name, with or without a group.
 func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	mapper := r.mapper.Load()
 	if mapper == nil {
@@ -70,7 +70,7 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	return found, nil
 }
 
-// lookupName returns a resource by its singular name alone.
+// lookupName returns a resource by its singular name.
 func (r *Resources) lookupName(name string) (resourceInfo, error) {
 	return r.lookup(schema.GroupResource{Resource: name})
 }

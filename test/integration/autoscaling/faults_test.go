@@ -235,7 +235,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 	}
 	w.create(taken, deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/FailedReconcileHPA")
-	wantMessage(t, e, "Ready", "belongs to somebody else")
+	wantMessage(t, e, "Ready", "has another owner")
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
 		t.Errorf("%+v, %v", taken.Spec, err)
 	}
