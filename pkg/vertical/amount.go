@@ -12,37 +12,28 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource is the name of a resource. Its amounts are whole numbers: millicores of CPU, bytes of memory.
-type Resource string
-
-// The resources.
-const (
-	CPU    Resource = "cpu"
-	Memory Resource = "memory"
-)
-
 // Resources returns all resources, in the order of decisions and reports.
-func Resources() []Resource { return []Resource{CPU, Memory} }
+func Resources() []series.Resource { return []series.Resource{series.CPU, series.Memory} }
 
 // unit returns the unit that amounts are rounded up to: a millicore, or a mebibyte for readability.
-func (r Resource) unit() int64 {
-	if r == CPU {
+func unitOf(r series.Resource) int64 {
+	if r == series.CPU {
 		return 1
 	}
 	return 1 << 20
 }
 
 // Format formats an amount like Kubernetes.
-func (r Resource) Format(amount int64) string {
-	if r == CPU {
+func Format(r series.Resource, amount int64) string {
+	if r == series.CPU {
 		return rightsize.FormatCPU(series.MilliCPU(amount))
 	}
 	return rightsize.FormatMemory(series.Bytes(amount))
 }
 
 // maxAmount returns the largest valid estimate: a million cores, or an exbibyte.
-func (r Resource) maxAmount() float64 {
-	if r == CPU {
+func maxAmount(r series.Resource) float64 {
+	if r == series.CPU {
 		return 1e9
 	}
 	return 1 << 60
@@ -50,31 +41,31 @@ func (r Resource) maxAmount() float64 {
 
 // RoundUp rounds an estimate up to the unit of its resource, ignoring floating-point noise. It returns 0 for an invalid estimate,
 // and at most an exbibyte.
-func (r Resource) RoundUp(v float64) int64 {
+func RoundUp(r series.Resource, v float64) int64 {
 	if !(v > 0) {
 		return 0
 	}
-	return r.roundUp(v)
+	return roundUp(r, v)
 }
 
-func (r Resource) roundUp(v float64) int64 {
-	unit := float64(r.unit())
-	return int64(math.Max(1, math.Ceil(math.Min(v, r.maxAmount())/unit-1e-6))) * r.unit()
+func roundUp(r series.Resource, v float64) int64 {
+	unit := float64(unitOf(r))
+	return int64(math.Max(1, math.Ceil(math.Min(v, maxAmount(r))/unit-1e-6))) * unitOf(r)
 }
 
 // isValid reports whether a container could request an estimate.
-func (r Resource) isValid(v float64) bool { return v > 0 && v <= r.maxAmount() }
+func isValid(r series.Resource, v float64) bool { return v > 0 && v <= maxAmount(r) }
 
 // Validated returns an estimate that has failed where its value is invalid: not positive, too large or no number.
-func (e Estimate) Validated(r Resource) Estimate {
-	if e.Failure == "" && e.Pending == "" && !r.isValid(e.Value) {
+func (e Estimate) Validated(r series.Resource) Estimate {
+	if e.Failure == "" && e.Pending == "" && !isValid(r, e.Value) {
 		e.Failure = fmt.Sprintf("its answer %v is no size", e.Value)
 	}
 	return e
 }
 
 // Amounts are amounts by resource. Absent ones and 0 are unset.
-type Amounts map[Resource]int64
+type Amounts map[series.Resource]int64
 
 // Estimate is the answer of one estimator for one resource of one container.
 type Estimate struct {

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"crane.io/crane/pkg/series"
 )
 
 // combinedEstimate is the combination of the answers of all estimators for one resource.
@@ -22,7 +24,7 @@ type combinedEstimate struct {
 
 // combine selects the answer of the highest priority, and the larger one of equal priority. Answers that are no numbers count as
 // failed.
-func combine(r Resource, all []Estimate) combinedEstimate {
+func combine(r series.Resource, all []Estimate) combinedEstimate {
 	ranked := slices.Clone(all)
 	for i := range ranked {
 		ranked[i] = ranked[i].Validated(r)

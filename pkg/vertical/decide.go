@@ -6,6 +6,8 @@ package vertical
 import (
 	"fmt"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Action is a change of a request.
@@ -22,7 +24,7 @@ const (
 
 // Input is the input of the decision about one resource of one container.
 type Input struct {
-	Resource Resource
+	Resource series.Resource
 	Now      time.Time
 	Policy   Policy
 	// Estimates are the answers of all estimators, in any order.
@@ -38,7 +40,7 @@ type Input struct {
 
 // Sizing is the decision about one resource of one container.
 type Sizing struct {
-	Resource Resource
+	Resource series.Resource
 	// Target is the need within the policy, Uncapped the need without it. Lower and Upper bound the need. All are 0 where unknown.
 	Target, Uncapped, Lower, Upper int64
 	// Estimator is the one with the winning answer, empty for none.
@@ -77,12 +79,12 @@ func Decide(in Input) Sizing {
 		return out.keepCurrent(in)
 	}
 	limit := in.Limit
-	out.Uncapped, out.Estimator = r.roundUp(c.value), c.winner
+	out.Uncapped, out.Estimator = roundUp(r, c.value), c.winner
 	var bounded string
 	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
 	out.setBounds(in, c)
 	out.decideChange(in, c)
-	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, r.Format(out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
+	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
@@ -108,10 +110,10 @@ func (s Sizing) keepCurrent(in Input) Sizing {
 // setBounds sets the bounds around the target, within the policy.
 func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 	within := func(v float64) int64 {
-		if !s.Resource.isValid(v) {
+		if !isValid(s.Resource, v) {
 			return 0
 		}
-		to, _ := in.Policy.clamp(s.Resource, s.Resource.roundUp(v), in.NodeCapacity, in.Limit)
+		to, _ := in.Policy.clamp(s.Resource, roundUp(s.Resource, v), in.NodeCapacity, in.Limit)
 		return to
 	}
 	if s.Lower = within(c.lower); s.Lower > 0 {
@@ -157,7 +159,7 @@ func (s *Sizing) setFirst(in Input) {
 // raise raises the request to the target, if the policy allows it now. must means that the request is below the allowed minimum.
 func (s *Sizing) raise(in Input, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Up.Thresholds[s.Resource]
-	now := r.Format(in.Current)
+	now := Format(r, in.Current)
 	wait := remaining(in.Now, in.Policy.Up.Window, in.LastChanges.RaisedAt)
 	switch {
 	case in.Policy.Up.Off:
@@ -176,7 +178,7 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 // lower lowers the request to the target, if the policy allows it now. must means that the request is above the allowed maximum.
 func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Down.Thresholds[s.Resource]
-	now, window := r.Format(in.Current), in.Policy.Down.Window
+	now, window := Format(r, in.Current), in.Policy.Down.Window
 	what, at := "lowered", in.LastChanges.LoweredAt
 	if remaining(in.Now, window, in.LastChanges.RaisedAt) > remaining(in.Now, window, at) {
 		what, at = "raised", in.LastChanges.RaisedAt
@@ -202,7 +204,7 @@ func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 func (s *Sizing) hold(in Input, wait time.Duration, what string, at time.Time) {
 	s.RetryAfter = wait
 	s.Reason = fmt.Sprintf("it stays %s until %s, as it was %s at %s",
-		s.Resource.Format(in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
+		Format(s.Resource, in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
 }
 
 // maxClockSkew bounds the difference between clocks. Changes further in the future are ignored.

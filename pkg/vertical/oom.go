@@ -4,11 +4,9 @@
 package vertical
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,38 +26,31 @@ type OOMEstimator struct {
 }
 
 const (
-	oomBumpBytes = 100 << 20
-	oomRatio     = 1.2
-	oomWindow    = 7 * 24 * time.Hour
+	oomBumpBytes       = 100 << 20
+	oomRatio           = 1.2
+	minRatio, maxRatio = 1, 10
+	oomWindow          = 7 * 24 * time.Hour
 )
 
 // ParseOOMEstimator parses the settings of the OOM estimator: oom-bump-ratio 1.2, oom-history-length 168h, and gocrane's
 // workload.NAME, the ratio of the workload NAME. An unknown key is an error.
 func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
-	out := OOMEstimator{Ratio: oomRatio, Window: oomWindow, ratios: map[string]float64{}}
 	const workload = "workload."
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		value := config[key]
-		switch {
-		case key == "oom-history-length":
-			d, err := series.ParseDuration(value)
-			if err != nil || d <= 0 {
-				return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "must be a duration above zero, for example 168h"}
-			}
-			out.Window = d
-		case key == "oom-bump-ratio", strings.HasPrefix(key, workload):
-			ratio, err := strconv.ParseFloat(value, 64)
-			if err != nil || !(ratio >= 1 && ratio <= 10) {
-				return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "must be a number from 1 to 10"}
-			}
-			if key == "oom-bump-ratio" {
-				out.Ratio = ratio
-			} else {
-				out.ratios[strings.TrimPrefix(key, workload)] = ratio
-			}
-		default:
-			return OOMEstimator{}, &settings.FieldError{Path: key, Value: value, Allowed: "unknown key; there are oom-bump-ratio, oom-history-length and workload.NAME"}
+	r := settings.Read(config)
+	out := OOMEstimator{Ratio: r.Number("oom-bump-ratio", oomRatio, minRatio, maxRatio), Window: oomWindow, ratios: map[string]float64{}}
+	r.Parse("oom-history-length", func(text string) error {
+		d, err := series.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return errors.New("must be a duration above zero, for example 168h")
 		}
+		out.Window = d
+		return nil
+	})
+	for _, key := range r.Keys(workload) {
+		out.ratios[strings.TrimPrefix(key, workload)] = r.Number(key, oomRatio, minRatio, maxRatio)
+	}
+	if err := r.Err(); err != nil {
+		return OOMEstimator{}, err
 	}
 	return out, nil
 }
@@ -78,7 +69,7 @@ func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.
 		m := float64(k.Memory)
 		if need := math.Max(m*ratio, m+oomBumpBytes); need > out.Value {
 			out.Value = need
-			out.Reason = fmt.Sprintf("it was killed with %s at %s", Memory.Format(int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
+			out.Reason = fmt.Sprintf("it was killed with %s at %s", Format(series.Memory, int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
 		}
 	}
 	return out, out.Value > 0

@@ -13,6 +13,7 @@ import (
 
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // Types of the estimators that Crane runs.
@@ -79,7 +80,7 @@ func (p PercentileEstimator) Policy(of rightsize.Subject) rightsize.Policy {
 }
 
 // Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
-func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[Resource]Estimate {
+func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[series.Resource]Estimate {
 	in.MaxCPU, in.MaxMemory, in.Autoscaler = 0, 0, nil // Bounds and autoscalers apply to the combination of all estimates.
 	containers := make([]resource.Container, len(in.Containers))
 	for i, c := range in.Containers {
@@ -90,13 +91,13 @@ func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[strin
 	low, high := in, in
 	low.Policy, high.Policy = quantilePolicy(in.Policy, 0.5, 0), quantilePolicy(in.Policy, 0.95, vpaMargin)
 	lower, upper := recommendations(low), recommendations(high)
-	out := map[string]map[Resource]Estimate{}
+	out := map[string]map[series.Resource]Estimate{}
 	for _, r := range resource.Decide(in).Containers {
 		l, u := lower[r.Container], upper[r.Container]
 		cpu := newEstimate(r.CPU, amountOrZero(r.Target.CPURequest), amountOrZero(l.Target.CPURequest), amountOrZero(u.Target.CPURequest))
 		memory := newEstimate(r.Memory, amountOrZero(r.Target.MemoryRequest), amountOrZero(l.Target.MemoryRequest), amountOrZero(u.Target.MemoryRequest))
 		cpu.Priority, memory.Priority = priority, priority
-		out[r.Container] = map[Resource]Estimate{CPU: cpu, Memory: memory}
+		out[r.Container] = map[series.Resource]Estimate{series.CPU: cpu, series.Memory: memory}
 	}
 	return out
 }

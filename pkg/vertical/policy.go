@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // DirectionPolicy bounds changes of requests in one direction.
@@ -25,13 +27,13 @@ type DirectionPolicy struct {
 // DefaultUp returns the default for raising: where the need exceeds the current request (the threshold is 95 %), at most every 150
 // s. The numbers are gocrane's.
 func DefaultUp() DirectionPolicy {
-	return DirectionPolicy{Thresholds: Amounts{CPU: 95, Memory: 95}, Window: 150 * time.Second}
+	return DirectionPolicy{Thresholds: Amounts{series.CPU: 95, series.Memory: 95}, Window: 150 * time.Second}
 }
 
 // DefaultDown returns the default for lowering: where the need is below 35 % of the CPU request or 40 % of the memory request, at
 // most every twelve hours. The numbers are gocrane's.
 func DefaultDown() DirectionPolicy {
-	return DirectionPolicy{Thresholds: Amounts{CPU: 35, Memory: 40}, Window: 12 * time.Hour}
+	return DirectionPolicy{Thresholds: Amounts{series.CPU: 35, series.Memory: 40}, Window: 12 * time.Hour}
 }
 
 // Policy bounds the requests of one container.
@@ -40,7 +42,7 @@ type Policy struct {
 	// Min and Max bound requests; 0 for no bound.
 	Min, Max Amounts
 	// Controlled are the resources that are sized.
-	Controlled []Resource
+	Controlled []series.Resource
 	// RequestsOnly leaves limits unchanged, and requests within them; otherwise limits keep their ratio to requests.
 	RequestsOnly bool
 }
@@ -51,10 +53,10 @@ func DefaultPolicy() Policy {
 }
 
 // contradiction describes a contradiction in the policy of a resource, empty for none.
-func (p Policy) contradiction(r Resource) string {
+func (p Policy) contradiction(r series.Resource) string {
 	low, high := p.Min[r], p.Max[r]
 	if low > 0 && high > 0 && low > high {
-		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", r.Format(low), r.Format(high))
+		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", Format(r, low), Format(r, high))
 	}
 	up, down := p.Up.Thresholds[r], p.Down.Thresholds[r]
 	if !p.Up.Off && !p.Down.Off && up < down {
@@ -65,24 +67,24 @@ func (p Policy) contradiction(r Resource) string {
 
 // clamp bounds a need by the policy, the largest node and an unchanged limit, and describes the effective bounds. The policy takes
 // precedence over the node.
-func (p Policy) clamp(r Resource, need, node, limit int64) (int64, string) {
+func (p Policy) clamp(r series.Resource, need, node, limit int64) (int64, string) {
 	var why []string
 	to := need
 	if node > 0 && to > node {
 		to = node
-		why = append(why, "the largest node has "+r.Format(node)+" for pods")
+		why = append(why, "the largest node has "+Format(r, node)+" for pods")
 	}
 	if high := p.Max[r]; high > 0 && to > high {
 		to = high
-		why = append(why, "maxAllowed is "+r.Format(high))
+		why = append(why, "maxAllowed is "+Format(r, high))
 	}
 	if low := p.Min[r]; to < low {
 		to = low
-		why = append(why, "minAllowed is "+r.Format(low))
+		why = append(why, "minAllowed is "+Format(r, low))
 	}
 	if p.RequestsOnly && limit > 0 && to > limit {
 		to = limit
-		why = append(why, "its limit stays "+r.Format(limit))
+		why = append(why, "its limit stays "+Format(r, limit))
 	}
 	return to, strings.Join(why, ", ")
 }
@@ -105,4 +107,4 @@ func (p Policy) limitFor(to, request, limit int64) int64 {
 }
 
 // Controls reports whether a resource is sized.
-func (p Policy) Controls(r Resource) bool { return slices.Contains(p.Controlled, r) }
+func (p Policy) Controls(r series.Resource) bool { return slices.Contains(p.Controlled, r) }

@@ -110,14 +110,14 @@ func (s autoscalerState) lastSize() adoption.Size {
 }
 
 // decisionInput returns the input of the decision about one resource of one container.
-func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r vertical.Resource, last adoption.Size) vertical.Input {
+func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r series.Resource, last adoption.Size) vertical.Input {
 	now := profile.CurrentResources(c)
 	in := vertical.Input{
 		Resource: r, Now: ns.now, Policy: containerPolicy(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], LastChanges: s.lastChanges(c.Name, r),
 	}
 	in.Request, in.Limit = requestAmount(now, r), limitAmount(now, r)
 	in.NodeCapacity = int64(ns.constraints.MaxCPU)
-	if r == vertical.Memory {
+	if r == series.Memory {
 		in.NodeCapacity = int64(ns.constraints.MaxMemory)
 	}
 	if in.Current = requestAmount(last.Containers[c.Name], r); in.Current == 0 {
@@ -126,15 +126,15 @@ func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Containe
 	return in
 }
 
-func requestAmount(from rightsize.Resources, r vertical.Resource) int64 {
-	if r == vertical.CPU {
+func requestAmount(from rightsize.Resources, r series.Resource) int64 {
+	if r == series.CPU {
 		return amountOrZero(from.CPURequest)
 	}
 	return amountOrZero(from.MemoryRequest)
 }
 
-func limitAmount(from rightsize.Resources, r vertical.Resource) int64 {
-	if r == vertical.CPU {
+func limitAmount(from rightsize.Resources, r series.Resource) int64 {
+	if r == series.CPU {
 		return amountOrZero(from.CPULimit)
 	}
 	return amountOrZero(from.MemoryLimit)
@@ -148,7 +148,7 @@ func amountOrZero[T ~int64](v *T) int64 {
 }
 
 // lastChanges returns the times in the status at which a request was changed last.
-func (s autoscalerState) lastChanges(container string, r vertical.Resource) vertical.ChangeTimes {
+func (s autoscalerState) lastChanges(container string, r series.Resource) vertical.ChangeTimes {
 	var out vertical.ChangeTimes
 	for _, d := range s.evpa.Status.Decisions {
 		if d.ContainerName != container || d.Resource != corev1.ResourceName(r) {
@@ -176,9 +176,9 @@ func desiredSize(sizings []containerSizing) adoption.Size {
 }
 
 // setAmounts sets a request and a limit, 0 for none, of a size.
-func setAmounts(size adoption.Size, container string, r vertical.Resource, request, limit int64) {
+func setAmounts(size adoption.Size, container string, r series.Resource, request, limit int64) {
 	to := size.Containers[container]
-	if r == vertical.CPU {
+	if r == series.CPU {
 		to.CPURequest, to.CPULimit = positiveAmount[series.MilliCPU](request), positiveAmount[series.MilliCPU](limit)
 	} else {
 		to.MemoryRequest, to.MemoryLimit = positiveAmount[series.Bytes](request), positiveAmount[series.Bytes](limit)

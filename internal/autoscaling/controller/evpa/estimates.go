@@ -21,11 +21,12 @@ import (
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
 // estimateSet holds estimates by container and resource.
-type estimateSet map[string]map[vertical.Resource][]vertical.Estimate
+type estimateSet map[string]map[series.Resource][]vertical.Estimate
 
 // estimateSink adds the estimates of one estimator to a set.
 type estimateSink struct {
@@ -34,19 +35,19 @@ type estimateSink struct {
 	priority   int
 	containers []workload.Container
 	// resources are those that the estimator covers.
-	resources []vertical.Resource
+	resources []series.Resource
 }
 
-func (s estimateSink) add(container string, r vertical.Resource, e vertical.Estimate) {
+func (s estimateSink) add(container string, r series.Resource, e vertical.Estimate) {
 	if s.set[container] == nil {
-		s.set[container] = map[vertical.Resource][]vertical.Estimate{}
+		s.set[container] = map[series.Resource][]vertical.Estimate{}
 	}
 	e.Estimator, e.Priority = s.name, s.priority
 	s.set[container][r] = append(s.set[container][r], e.Validated(r))
 }
 
 // fail records that the estimator has no estimate of one resource although it should have one.
-func (s estimateSink) fail(container string, r vertical.Resource, err error) {
+func (s estimateSink) fail(container string, r series.Resource, err error) {
 	s.add(container, r, vertical.Estimate{Failure: condition.Message(err.Error())})
 }
 
@@ -100,7 +101,7 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 	runEstimator(out, containers, both, s.estimators.percentile, func(p vertical.PercentileEstimator, sink estimateSink) {
 		addPercentileEstimates(ns, s.target, p, sink)
 	})
-	runEstimator(out, containers, []vertical.Resource{vertical.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
+	runEstimator(out, containers, []series.Resource{series.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
 		addOOMEstimates(ns, s, o, sink)
 	})
 	if s.estimators.forecast != nil {
@@ -123,7 +124,7 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 
 // runEstimator runs an estimator with valid settings, and records the failure of one with invalid settings.
 func runEstimator[T any](
-	set estimateSet, containers []workload.Container, resources []vertical.Resource, c configured[T], run func(settings T, sink estimateSink),
+	set estimateSet, containers []workload.Container, resources []series.Resource, c configured[T], run func(settings T, sink estimateSink),
 ) {
 	sink := estimateSink{set: set, name: c.name, priority: c.priority, containers: containers, resources: resources}
 	if c.err != nil {
@@ -164,7 +165,7 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 			}
 		}
 		if e, ok := o.Estimate(s.target.Name, kills, ns.now, sink.priority); ok {
-			sink.add(c.Name, vertical.Memory, e)
+			sink.add(c.Name, series.Memory, e)
 		}
 	}
 }
@@ -235,8 +236,8 @@ func (r *Reconciler) addExternalEstimates(ctx context.Context, now time.Time, na
 }
 
 // toBaseUnit converts cores to millicores. Bytes stay bytes.
-func toBaseUnit(r vertical.Resource, v float64) float64 {
-	if r == vertical.CPU {
+func toBaseUnit(r series.Resource, v float64) float64 {
+	if r == series.CPU {
 		return v * 1000
 	}
 	return v

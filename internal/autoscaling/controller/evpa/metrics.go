@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"crane.io/crane/pkg/vertical"
+	"crane.io/crane/pkg/series"
 )
 
 // Metrics exports the recommendations of existing autoscalers. The series of a deleted autoscaler disappear.
@@ -44,7 +44,7 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 				continue
 			}
 			v := float64(one.Target)
-			if one.Resource == vertical.CPU {
+			if one.Resource == series.CPU {
 				v /= 1000
 			}
 			all = append(all, recommendedAmount{[]string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)}, v})

@@ -8,7 +8,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/vertical"
+	"crane.io/crane/pkg/series"
 )
 
 // scalePoint is the change of a horizontal autoscaler of the same pods that belongs to new requests: it adds pods when usage exceeds a
@@ -32,10 +32,10 @@ func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings 
 	size := desiredSize(sizings)
 	for _, c := range s.sizedContainers() {
 		one := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c), Target: size.Containers[c.Name]}
-		if requestAmount(one.Target, vertical.CPU) > 0 {
+		if requestAmount(one.Target, series.CPU) > 0 {
 			one.CPU.Status = rightsize.Ready
 		}
-		if requestAmount(one.Target, vertical.Memory) > 0 {
+		if requestAmount(one.Target, series.Memory) > 0 {
 			one.Memory.Status = rightsize.Ready
 		}
 		containers = append(containers, one)

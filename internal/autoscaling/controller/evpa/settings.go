@@ -6,9 +6,6 @@ package evpa
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -58,7 +56,7 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 	if found.ControlledResources != nil {
 		out.Controlled = nil
 		for _, name := range found.ControlledResources {
-			out.Controlled = append(out.Controlled, vertical.Resource(name))
+			out.Controlled = append(out.Controlled, series.Resource(name))
 		}
 	}
 	return out
@@ -72,7 +70,7 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 	d.Off = set.ScaleMode != nil && *set.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 	for name, t := range set.MetricThresholds {
 		if t.Utilization != nil {
-			d.Thresholds[vertical.Resource(name)] = int64(*t.Utilization)
+			d.Thresholds[series.Resource(name)] = int64(*t.Utilization)
 		}
 	}
 	if set.StabilizationWindowSeconds != nil {
@@ -83,10 +81,10 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	out := vertical.Amounts{}
 	if q, ok := list[corev1.ResourceCPU]; ok {
-		out[vertical.CPU] = q.MilliValue()
+		out[series.CPU] = q.MilliValue()
 	}
 	if q, ok := list[corev1.ResourceMemory]; ok {
-		out[vertical.Memory] = q.Value()
+		out[series.Memory] = q.Value()
 	}
 	return out
 }
@@ -119,7 +117,7 @@ func ownEstimators() []string {
 type forecastSettings struct {
 	prediction string
 	// identifiers are the metrics by resource, for the container; an empty container is the only one.
-	identifiers map[vertical.Resource]string
+	identifiers map[series.Resource]string
 	container   string
 	// perPod marks metrics of one pod; otherwise they are of all pods together.
 	perPod bool
@@ -129,7 +127,7 @@ type forecastSettings struct {
 
 // externalSettings select metrics of external.metrics.k8s.io.
 type externalSettings struct {
-	metrics   map[vertical.Resource]string
+	metrics   map[series.Resource]string
 	selector  string
 	container string
 	margin    float64
@@ -178,92 +176,64 @@ func parseMaxAge(config map[string]string) (time.Duration, error) {
 }
 
 func parseForecast(config map[string]string) (forecastSettings, error) {
-	out := forecastSettings{margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
-	err := parseSettings(config, map[string]func(string) error{
-		"prediction":        setString(&out.prediction),
-		"cpu-identifier":    setMetricName(out.identifiers, vertical.CPU),
-		"memory-identifier": setMetricName(out.identifiers, vertical.Memory),
-		"container":         setString(&out.container),
-		"per-pod": func(v string) (err error) {
-			out.perPod, err = strconv.ParseBool(v)
-			return err
-		},
-		"margin-fraction": setMargin(&out.margin),
-	})
-	if err == nil && (out.prediction == "" || len(out.identifiers) == 0) {
-		err = errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
+	r := settings.Read(config)
+	out := forecastSettings{
+		prediction: r.Text("prediction", ""), container: r.Text("container", ""), perPod: r.Flag("per-pod", false), margin: readMargin(r),
+		identifiers: readNames(r, "cpu-identifier", "memory-identifier"),
 	}
-	return out, err
+	if err := r.Err(); err != nil {
+		return out, fmt.Errorf("config: %w", err)
+	}
+	if out.prediction == "" || len(out.identifiers) == 0 {
+		return out, errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
+	}
+	return out, nil
 }
 
 func parseExternal(config map[string]string) (externalSettings, error) {
-	out := externalSettings{margin: defaultMargin, metrics: map[vertical.Resource]string{}}
-	err := parseSettings(config, map[string]func(string) error{
-		"cpu-metric-name":    setMetricName(out.metrics, vertical.CPU),
-		"memory-metric-name": setMetricName(out.metrics, vertical.Memory),
-		"metric-selector": func(v string) error {
-			selector, err := metav1.ParseToLabelSelector(v)
-			if err != nil {
-				return fmt.Errorf("no label selector: %w", err)
-			}
-			parsed, err := metav1.LabelSelectorAsSelector(selector)
-			if err != nil {
-				return fmt.Errorf("no label selector: %w", err)
-			}
-			out.selector = parsed.String()
-			return nil
-		},
-		"container":       setString(&out.container),
-		"margin-fraction": setMargin(&out.margin),
+	r := settings.Read(config)
+	out := externalSettings{
+		container: r.Text("container", ""), margin: readMargin(r), metrics: readNames(r, "cpu-metric-name", "memory-metric-name"),
+	}
+	r.Parse("metric-selector", func(text string) error {
+		selector, err := metav1.ParseToLabelSelector(text)
+		if err != nil {
+			return fmt.Errorf("must be a label selector: %w", err)
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return fmt.Errorf("must be a label selector: %w", err)
+		}
+		out.selector = parsed.String()
+		return nil
 	})
-	if err == nil && len(out.metrics) == 0 {
-		err = errors.New("config: needs cpu-metric-name or memory-metric-name")
-	}
 	for _, name := range out.metrics {
-		if err == nil && strings.ContainsAny(name, "/?#% ") {
-			err = fmt.Errorf("config: %q is no name of a metric", name)
+		if strings.ContainsAny(name, "/?#% ") {
+			r.Fail("", name, "must be the name of a metric")
 		}
 	}
-	return out, err
+	if err := r.Err(); err != nil {
+		return out, fmt.Errorf("config: %w", err)
+	}
+	if len(out.metrics) == 0 {
+		return out, errors.New("config: needs cpu-metric-name or memory-metric-name")
+	}
+	return out, nil
 }
 
-// parseSettings calls the parser of each key. An unknown key is an error.
-func parseSettings(config map[string]string, keys map[string]func(string) error) error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		read, known := keys[key]
-		if !known {
-			errs = append(errs, fmt.Errorf("config: unknown key %q: there are %s", key, strings.Join(slices.Sorted(maps.Keys(keys)), ", ")))
-			continue
+// readNames reads the name of a metric for each resource, by the key of the resource.
+func readNames(r *settings.Reader, cpuKey, memoryKey string) map[series.Resource]string {
+	out := map[series.Resource]string{}
+	for resource, key := range map[series.Resource]string{series.CPU: cpuKey, series.Memory: memoryKey} {
+		if name := r.Text(key, ""); name != "" {
+			out[resource] = name
 		}
-		if err := read(config[key]); err != nil {
-			errs = append(errs, fmt.Errorf("config[%s]: %q: %w", key, config[key], err))
-		}
 	}
-	return errors.Join(errs...)
+	return out
 }
 
-func setString(to *string) func(string) error {
-	return func(v string) error {
-		*to = v
-		return nil
-	}
-}
-
-func setMetricName(to map[vertical.Resource]string, resource vertical.Resource) func(string) error {
-	return func(v string) error {
-		to[resource] = v
-		return nil
-	}
-}
-
-func setMargin(to *float64) func(string) error {
-	return func(v string) error {
-		m, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(m >= 0 && m <= 10) {
-			return errors.New("must be a number from 0 to 10 (0.15 is 15 %)")
-		}
-		*to = m
-		return nil
-	}
+// readMargin reads the fraction that is added to a value.
+func readMargin(r *settings.Reader) float64 {
+	const maxMargin = 10
+	return r.Number("margin-fraction", defaultMargin, 0, maxMargin)
 }

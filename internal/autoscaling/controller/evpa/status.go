@@ -15,6 +15,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -36,15 +37,15 @@ func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.Eff
 	return out
 }
 
-func newQuantity(r vertical.Resource, v int64) resource.Quantity {
-	if r == vertical.CPU {
+func newQuantity(r series.Resource, v int64) resource.Quantity {
+	if r == series.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
 // setResource sets an amount above 0 in a list, which it creates if need be.
-func setResource(list *corev1.ResourceList, r vertical.Resource, v int64) {
+func setResource(list *corev1.ResourceList, r series.Resource, v int64) {
 	if v <= 0 {
 		return
 	}
@@ -174,9 +175,9 @@ func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alph
 				case e.Failure != "" || e.Pending != "":
 					missing = true
 				default:
-					setResource(&one.Target, r, r.RoundUp(e.Value))
-					setResource(&one.LowerBound, r, r.RoundUp(e.Lower))
-					setResource(&one.UpperBound, r, r.RoundUp(e.Upper))
+					setResource(&one.Target, r, vertical.RoundUp(r, e.Value))
+					setResource(&one.LowerBound, r, vertical.RoundUp(r, e.Lower))
+					setResource(&one.UpperBound, r, vertical.RoundUp(r, e.Upper))
 				}
 			}
 		}
