@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ehpa
+package metricsapi
 
 import (
 	"testing"
@@ -15,9 +15,9 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// TestPodSamples holds what a pod counts as to what the replica calculator of kube-controller-manager makes of it.
+// TestPodSamples compares samples with the rules of the replica calculator of kube-controller-manager.
 func TestPodSamples(t *testing.T) {
-	now := noon()
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	always := corev1.ContainerRestartPolicyAlways
 	pod := func(started, ready time.Duration, status corev1.ConditionStatus) *corev1.Pod {
 		start := metav1.NewTime(now.Add(-started))

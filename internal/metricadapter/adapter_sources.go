@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// addRules adds what a configuration of prometheus-adapter defines, if there is one.
+// addRules adds the metrics that a configuration of prometheus-adapter defines, if one is set.
 func (a *adapter) addRules(ctx context.Context) error {
 	o := a.options
 	if o.RulesFile == "" {
@@ -73,7 +73,7 @@ func (a *adapter) addRules(ctx context.Context) error {
 	return nil
 }
 
-// openPrometheus returns the client for questions of rules: they are asked again by whoever asked, and so not by the client.
+// openPrometheus returns the client for the queries of rules. It does not retry, because the HPA controller repeats its request.
 func (a *adapter) openPrometheus() (*prometheus.Source, error) {
 	config, err := a.options.Prometheus.Config()
 	if err != nil {
@@ -87,10 +87,10 @@ func (a *adapter) openPrometheus() (*prometheus.Source, error) {
 	return source, nil
 }
 
-// maxSamples bounds what is read of one answer: a sample of each series.
+// maxSamples bounds the samples of one response, one for each series.
 const maxSamples = 10_000
 
-// addRemote adds another adapter, if there is one.
+// addRemote adds another adapter, if one is set.
 func (a *adapter) addRemote(context.Context) error {
 	r := a.options.Remote
 	if !r.Enabled {

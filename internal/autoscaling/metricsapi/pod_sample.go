@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ehpa
+package metricsapi
 
 import (
 	"time"
@@ -19,14 +19,14 @@ const (
 	initialReadinessDelay   = 30 * time.Second
 )
 
-// podSampler says what is read off a pod.
+// podSampler selects the resource and container that are read from a pod and its sample.
 type podSampler struct {
 	resource  corev1.ResourceName
 	container string // empty for all
 	now       time.Time
 }
 
-// sample returns a pod as the replica calculator sees it; false where it does not count.
+// sample returns the pod as input of the replica calculator, and false where the pod is not counted.
 func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (scaling.Pod, bool) {
 	if !isCounted(pod) {
 		return scaling.Pod{}, false
@@ -50,12 +50,12 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 	return out, true
 }
 
-// isCounted leaves out pods that are over or going.
+// isCounted reports whether a pod is neither failed nor being deleted.
 func isCounted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
 }
 
-// isInitializing tells whether the use of a pod is still that of its start.
+// isInitializing reports whether the CPU usage of a pod still includes its start-up.
 func isInitializing(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics, now time.Time) bool {
 	ready := readyCondition(pod)
 	if ready == nil || pod.Status.StartTime == nil {
@@ -77,7 +77,7 @@ func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// usage adds up the containers; false where one that counts has no value.
+// usage returns the sum over the selected containers, and false where one of them has no value.
 func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
 	total, found := 0.0, false
 	for i := range sample.Containers {
@@ -94,7 +94,7 @@ func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
 	return total, found
 }
 
-// request adds up what the containers request; 0 where one that counts requests nothing, as the HPA has it.
+// request returns the sum over the selected containers, and 0 where one of them has no request, as the HPA controller does.
 func (s podSampler) request(pod *corev1.Pod) float64 {
 	total := 0.0
 	add := func(c *corev1.Container) bool {
