@@ -2,8 +2,9 @@
 # Copyright The Crane Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Regenerates what is generated: api/*/v1alpha1/zz_generated.deepcopy.go and config/crd/*.crane.io_*.yaml. The generator is
-# built from the version that hack/tools/go.mod pins, so that the same sources always give the same files.
+# Regenerates api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml and the protobuf types of the data source grpc. The
+# generators are built from the versions that hack/tools/go.mod and hack/tools/protogen/go.mod pin, so that the same sources always give the
+# same files.
 # Usage: hack/generate.sh
 set -euo pipefail
 
@@ -27,3 +28,6 @@ for file in "${out}"/*.yaml; do
 done
 rm -f config/crd/*.crane.io_*.yaml
 mv "${out}"/*.yaml config/crd/
+
+(cd hack/tools/protogen && go build -o ../../../bin/protogen .)
+bin/protogen . internal/metrics/grpc/datasource.proto internal/metrics/grpc/datasourcepb/datasource.pb.go

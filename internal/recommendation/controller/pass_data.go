@@ -29,9 +29,6 @@ type passData struct {
 	// reader reads watched kinds from the cache; live reads the API server, which for lists means page by page.
 	reader, live client.Reader
 	lister       *workload.Lister
-	// hours and aggregates are nil where the source has none.
-	hours      metrics.HourlyReader
-	aggregates metrics.AggregateReader
 
 	// history keeps what it finds out about pods, where it can, for as long as the pass reads.
 	history        profile.Source
@@ -64,11 +61,7 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
 		plans: map[workload.Ref]resource.Plan{},
 	}
-	if again, can := w.history.Usage.(metrics.Rereader); can {
-		w.history.Usage = again.Rereading()
-	}
-	w.hours, _ = w.history.Usage.(metrics.HourlyReader)
-	w.aggregates, _ = w.history.Usage.(metrics.AggregateReader)
+	w.history.Capabilities = w.history.WithCache()
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.recommender.evaluator.(usageConsumer)

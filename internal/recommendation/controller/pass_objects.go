@@ -238,12 +238,12 @@ func (w *passData) listEach(ctx context.Context, newList func() client.ObjectLis
 
 // hourlyFigures reads a figure of all that is in the namespaces of some targets, over so many hours.
 func (w *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
-	if w.hours == nil {
+	if w.history.Hourly == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
 	defer cancel()
-	out, err := w.hours.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: w.historyEnd, Hours: hours})
+	out, err := w.history.Hourly.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: w.historyEnd, Hours: hours})
 	return out, wrapSourceError(err)
 }
 

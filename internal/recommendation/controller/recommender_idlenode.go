@@ -101,7 +101,7 @@ func (j *idleNodeEvaluator) gather(ctx context.Context, w *passData, targets []w
 
 // nodeUse is the most that nodes used in each hour.
 func nodeUse(ctx context.Context, w *passData, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
-	if w.aggregates == nil {
+	if w.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
@@ -113,7 +113,7 @@ func nodeUse(ctx context.Context, w *passData, of metrics.Resource, targets []wo
 		for i, t := range chunk {
 			names[i] = t.Name
 		}
-		found, err := w.aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
+		found, err := w.history.Aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
 		if err != nil {
 			return nil, wrapSourceError(err)
 		}
