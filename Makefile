@@ -188,15 +188,15 @@ lint: $(BIN)/golangci-lint ## Run the linters
 	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $(BIN)/golangci-lint run ./...
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs and the reference pages of docs/
+generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf types and the reference pages of docs/
 	hack/generate.sh
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
-	@git diff --exit-code -- api config docs/reference || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
-	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference)" || { git ls-files --others --exclude-standard -- api config docs/reference; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
 	$(GO) test -count=1 ./test/docs
 
 .PHONY: clean

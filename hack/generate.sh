@@ -2,9 +2,9 @@
 # Copyright The Crane Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes the generated files: api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml, and the pages of fields,
-# flags and metrics in docs/reference. The generator of the first two is built from the version that hack/tools/go.mod pins, so
-# that the same sources always give the same files.
+# Writes the generated files: api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml, the protobuf types of the data source
+# grpc, and the pages of fields, flags and metrics in docs/reference. The generators are built from the versions that hack/tools/go.mod and
+# hack/tools/protogen/go.mod pin, so that the same sources always give the same files.
 # Usage: hack/generate.sh
 set -euo pipefail
 
@@ -28,6 +28,9 @@ for file in "${out}"/*.yaml; do
 done
 rm -f config/crd/*.crane.io_*.yaml
 mv "${out}"/*.yaml config/crd/
+
+(cd hack/tools/protogen && go build -o ../../../bin/protogen .)
+bin/protogen . internal/metrics/grpc/datasource.proto internal/metrics/grpc/datasourcepb/datasource.pb.go
 
 # The pages come last: they describe the definitions above.
 CRANE_UPDATE_DOCS=1 go test -count=1 -run '^TestGenerated$' ./test/docs

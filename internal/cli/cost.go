@@ -164,7 +164,7 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 	}
 	progress.phase("reading what pods use")
 	end := report.now.Truncate(time.Minute)
-	use, err := profile.ReadPodUsage(ctx, source, nil, end.Add(-o.length), end)
+	use, err := profile.ReadPodUsage(ctx, source.Capabilities().Usage, nil, end.Add(-o.length), end)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target
 		return nil, err
 	}
 	end := o.clock().UTC().Truncate(o.queryStepSize)
-	found, err := source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+	found, err := source.Capabilities().Aggregates.WorkloadUsage(ctx, metrics.WorkloadsRequest{
 		Resource: metrics.CPU, Kind: target[0], Namespace: target[1], Names: target[2:],
 		Window: metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize},
 	})

@@ -110,7 +110,7 @@ func (o *recommendOptions) collect(
 ) (*profile.Usage, error) {
 	note := func(text string) { progress.note(s.Err, "Warning: "+text) }
 	cache := o.cache.open(note)
-	usage, err := profile.Collect(ctx, profile.Source{Usage: source, OOMs: source, Cache: cache}, req)
+	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities(), Cache: cache}, req)
 	if cache != nil && ctx.Err() != nil {
 		progress.note(s.Err, "Finished days are kept in "+cache.Dir+": the next run goes on from there.")
 	}
@@ -171,7 +171,7 @@ func (o *recommendOptions) fromFiles(ctx context.Context, s Streams) (*report, e
 	if workloads, err = o.narrow(workloads); err != nil {
 		return nil, err
 	}
-	usage, err := profile.Collect(ctx, profile.Source{Usage: source}, profile.Request{
+	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities()}, profile.Request{
 		Workloads: workloads, End: end, Length: end.Sub(start),
 	})
 	if err != nil {

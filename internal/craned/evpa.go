@@ -51,7 +51,7 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 	cfg := evpa.Config{
 		// Recorded kills are looked at beside the history, so that one counts at once.
-		History:  profile.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
+		History:  profile.Source{Capabilities: p.data.history()},
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
 		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}

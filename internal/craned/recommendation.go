@@ -27,8 +27,10 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 		return err
 	}
 	p.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
+	history := p.data.history()
+	history.OOM = p.combinedKills(history.OOM)
 	err = controller.AddToManager(ctx, p.mgr, controller.Config{
-		History:   profile.Source{Usage: p.data.usage(), OOMs: p.combinedKills(p.data.kills())},
+		History:   profile.Source{Capabilities: history},
 		Settings:  settings,
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,

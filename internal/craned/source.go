@@ -65,11 +65,11 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 	s := &sources{}
 	var members []fallback.Source
 	for _, name := range o.DataSources {
-		reader, ask, err := s.open(mgr, o, name)
+		capabilities, ask, err := s.open(mgr, o, name)
 		if err != nil {
 			return nil, err
 		}
-		members = append(members, fallback.Source{Name: name, Reader: reader})
+		members = append(members, fallback.Source{Name: name, Capabilities: capabilities})
 		s.health = append(s.health, newSourceHealth(name, ask))
 	}
 	s.list = fallback.New(fallback.Config{
@@ -79,37 +79,37 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 }
 
 // open opens one source, and returns what asks it whether it answers.
-func (s *sources) open(mgr manager.Manager, o *Options, name string) (any, func(context.Context) error, error) {
+func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Capabilities, func(context.Context) error, error) {
 	switch name {
 	case dataSourceProm:
 		prom, err := newSource(o.Prometheus)
 		if err != nil {
-			return nil, nil, err
+			return metrics.Capabilities{}, nil, err
 		}
 		s.prom = prom
-		return prom, probeSource(prom), nil
+		return prom.Capabilities(), probeSource(prom), nil
 	case dataSourceMetricsServer:
 		server, err := metricsserver.New(mgr.GetConfig())
 		if err != nil {
-			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
+			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
-		return server, server.Check, nil
+		return server.Capabilities(), server.Check, nil
 	case dataSourceGRPC:
 		server, err := grpc.New(grpc.Config{
 			Address: o.GRPC.Address, Timeout: o.GRPC.Timeout, Inventory: newLiveLister(mgr), Clock: clock.RealClock{},
 		})
 		if err != nil {
-			return nil, nil, fmt.Errorf("data source %s: %w", name, err)
+			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
-		return server, server.Check, nil
+		return server.Capabilities(), server.Check, nil
 	case dataSourceCSV:
 		dir, err := csv.OpenDir(o.CSVDir)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--csv-dir: %w", err)
+			return metrics.Capabilities{}, nil, fmt.Errorf("--csv-dir: %w", err)
 		}
-		return dir, dir.Check, nil
+		return dir.Capabilities(), dir.Check, nil
 	default:
-		return nil, nil, fmt.Errorf("--datasource: %q is none of %s", name, knownDataSources())
+		return metrics.Capabilities{}, nil, fmt.Errorf("--datasource: %q is none of %s", name, knownDataSources())
 	}
 }
 
@@ -122,16 +122,16 @@ func newLiveLister(mgr manager.Manager) *workload.Lister {
 	}
 }
 
-// usage reads history. A source that is alone is asked itself: it can do more than a list.
-func (s *sources) usage() metrics.UsageReader {
+// history returns the readers of history. A Prometheus that is the only source is used directly, as it can be read day by day.
+func (s *sources) history() metrics.Capabilities {
+	out := s.list.Capabilities()
 	if s.prom != nil && len(s.health) == 1 {
-		return s.prom
+		kills := out.OOM
+		out = s.prom.Capabilities()
+		out.OOM = kills
 	}
-	return s.list
+	return out
 }
-
-// kills reads the OOM kills of the past.
-func (s *sources) kills() metrics.OOMReader { return s.list }
 
 // selector writes the name of a series as a selector.
 func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, error) {

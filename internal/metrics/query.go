@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Labels name a series of a source.
+// Labels identify a series of a source.
 type Labels map[string]string
 
 // Sample is one value of one series.
@@ -20,42 +20,40 @@ type Sample struct {
 	Value  float64
 }
 
-// LabelledSeries is a series with the labels that the source gave it.
+// LabelledSeries is a series with the labels that the source returned.
 type LabelledSeries struct {
 	Labels Labels
 	series.Series
 }
 
-// Window is a stretch of time on a grid: Start, Start+Step, ... before End.
+// Window is a time range on a grid: Start, Start+Step, ... before End.
 type Window struct {
 	Start, End time.Time
 	Step       time.Duration
 }
 
-// Querier answers free queries in the language of its source (PromQL). Usage of containers goes through UsageReader,
-// which batches; Querier is for the few figures beside it.
+// Querier evaluates queries in the language of its source (PromQL). The usage of containers is read through UsageReader, which batches.
 type Querier interface {
-	// Instant evaluates query at one time. Samples that are NaN or infinite are left out.
+	// Instant evaluates a query at one time. It leaves out samples that are NaN or infinite.
 	Instant(ctx context.Context, query string, at time.Time) ([]Sample, error)
-	// Range evaluates query on the grid of the window. What is missing, NaN or infinite is a gap.
+	// Range evaluates a query on the grid of the window. Values that are missing, NaN or infinite are gaps.
 	Range(ctx context.Context, query string, w Window) ([]LabelledSeries, error)
 }
 
-// Stats says what reading has cost and what was wrong with the data. All counts only grow.
+// Stats are statistics of a source since its creation. All counts only increase.
 type Stats struct {
-	// Queries sent, Retries of them after a failure, and Splits of those that the server found too large.
+	// Queries sent, Retries after a failure, and Splits of queries that the server rejected as too large.
 	Queries, Retries, Splits int64
-	// Bytes read from the server, after decompression.
+	// Bytes received, after decompression.
 	Bytes int64
 	// Series and Samples received.
 	Series, Samples int64
-	// Gaps are the missing values between the first and the last sample of each chunk.
+	// Gaps are the missing values between the first and last sample of each chunk.
 	Gaps int64
-	// Invalid are samples that became gaps or were dropped: NaN, infinite, negative, twice at one time, off the grid.
+	// Invalid counts samples that became gaps or were dropped: NaN, infinite, negative, duplicate or off the grid.
 	Invalid int64
-	// QueryTime is the sum over all queries of the time from request to last byte, in parallel ones counted each.
+	// QueryTime is the sum over all queries of the time from the request to the last byte. Parallel queries count separately.
 	QueryTime time.Duration
-	// Warnings are the distinct warnings of the server, the first few of them. A warning usually means that part of the
-	// data was out of reach.
+	// Warnings are the first few distinct warnings of the server. A warning usually means that part of the data was unavailable.
 	Warnings []string
 }

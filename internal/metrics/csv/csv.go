@@ -1,26 +1,25 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csv reads series from files: the source of history for whoever has no Prometheus at hand, for traces and for
-// tests. It knows one format and one way to read a directory, which every command shares. It must not know what the
-// values mean.
+// Package csv reads series from files, as a source of history without Prometheus, for traces and for tests. It must not depend on the meaning
+// of the values.
 //
 // # Format
 //
-// The first line is ts,value. Each further line is a time and a value: 1633017600,0.25. The time is in seconds since
-// 1970, whole or with decimals, or in RFC 3339 (2021-10-01T00:00:00Z). The value is a decimal number. A byte order mark,
-// CRLF, blank lines, spaces around fields and double quotes around them are accepted.
+// The first line is ts,value. Each further line is a time and a value: 1633017600,0.25. The time is in seconds since the Unix epoch, whole or
+// with decimals, or in RFC 3339 (2021-10-01T00:00:00Z). The value is a decimal number. A byte order mark, CRLF, blank lines, and spaces or
+// double quotes around fields are accepted.
 //
-// # What is done with odd input
+// # Irregular input
 //
-//   - The step of the series is the most common distance between neighbouring times, of equally common ones the
-//     smallest. A single row gets a minute.
-//   - Rows are sorted by time; of several rows with one time, or for one place on the grid, the last wins. Both are
-//     counted, not refused: files are often joined from parts.
-//   - A time off the grid moves to the nearest place on it.
+//   - The step of the series is the most common time between neighbouring rows, of equally common ones the smallest. A single row has a step
+//     of one minute.
+//   - Rows are sorted by time; of several rows with one time, or for one cell of the grid, the last wins. They are counted and accepted, as
+//     files are often joined from parts.
+//   - A time off the grid moves to the nearest cell.
 //   - A missing row is a gap, and so are an empty value, NaN, an infinite and a negative value.
-//   - Text that is no number is an error that names file and line: a guess would be worse.
-//   - A file whose grid would have more than MaxCells places is an error that names its widest hole.
+//   - Text that is not a number is an error with the file and line.
+//   - A file whose grid would have more than MaxCells cells is an error with its longest gap.
 package csv
 
 import (
@@ -44,23 +43,22 @@ const (
 	maxLine = 4 << 10
 )
 
-// ErrNotSeries tells that a file does not begin with the line ts,value. Such files are skipped in a directory.
+// ErrNotSeries means that a file does not begin with the line ts,value. ReadDir skips such files.
 var ErrNotSeries = errors.New(`the first line is not "ts,value"`)
 
 // File is a series read from a file.
 type File struct {
-	// Name is the file name without its .csv.
+	// Name is the file name without .csv.
 	Name string
 	// Series is on a regular grid with explicit gaps; it is empty for a file without rows.
 	Series series.Series
 	// Rows of the file, without header and blank lines.
 	Rows int
-	// Invalid rows are those whose value became a gap: infinite or negative. Replaced rows gave way to a later one for the
-	// same place.
+	// Invalid counts rows whose value became a gap, as it is infinite or negative. Replaced counts rows with a later one for the same cell.
 	Invalid, Replaced int
 }
 
-// Samples is the number of values that are no gaps.
+// Samples returns the number of values that are not gaps.
 func (f File) Samples() int {
 	n := 0
 	for _, v := range f.Series.Values {
@@ -71,15 +69,14 @@ func (f File) Samples() int {
 	return n
 }
 
-// Skipped is a directory entry that is no series, and why.
+// Skipped is a directory entry that is not a series, with the reason.
 type Skipped struct{ Path, Reason string }
 
-// String is the line for the user.
+// String returns a line for the user.
 func (s Skipped) String() string { return fmt.Sprintf("skipping %s: %s", s.Path, s.Reason) }
 
-// ReadDir reads every series in a directory, in the order of their names. What is no series is returned beside: it has
-// another name than *.csv, another first line, or no sample. A file that begins like a series and is broken further
-// down is an error. Subdirectories are not entered.
+// ReadDir reads every series in a directory, ordered by name. It skips entries whose name is not *.csv, files with another first line or
+// without samples, and subdirectories. A file that begins like a series and is invalid later is an error.
 func ReadDir(dir string) ([]File, []Skipped, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,7 +87,7 @@ func ReadDir(dir string) ([]File, []Skipped, error) {
 	skip := func(path, reason string) { skipped = append(skipped, Skipped{Path: path, Reason: reason}) }
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		info, err := os.Stat(path) // follows links
+		info, err := os.Stat(path) // Follows links.
 		switch {
 		case err != nil:
 			skip(path, "it cannot be opened")
@@ -136,8 +133,7 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// Read reads the content of a file. Errors begin with name and line; an error wraps ErrNotSeries where the first line
-// is another one.
+// Read reads the content of a file. Errors begin with the name and line; an error wraps ErrNotSeries where the first line differs.
 func Read(r io.Reader, name string) (File, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxLine), maxLine)
@@ -159,11 +155,11 @@ func Read(r io.Reader, name string) (File, error) {
 		if len(rows) == MaxCells {
 			return File{}, fmt.Errorf("%s:%d: more than %d rows: split the file", name, number, MaxCells)
 		}
-		r, bad, err := parseRow(line)
+		r, invalid, err := parseRow(line)
 		if err != nil {
 			return File{}, fmt.Errorf("%s:%d: %w", name, number, err)
 		}
-		if bad {
+		if invalid {
 			f.Invalid++
 		}
 		r.line = number
@@ -189,7 +185,7 @@ func isHeader(line []byte) bool {
 	return ok && strings.EqualFold(field(ts), "ts") && strings.EqualFold(field(value), "value")
 }
 
-// field is the text of a field without spaces and quotes around it.
+// field returns the text of a field without surrounding spaces and quotes.
 func field(raw []byte) string {
 	raw = bytes.TrimSpace(raw)
 	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' {

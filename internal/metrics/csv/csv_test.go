@@ -73,17 +73,17 @@ func TestRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"text in a number", "ts,value\n600,1\n660,abc\n", `x.csv:3: value "abc" is not a number`},
-		{"text in a time", "ts,value\n600,1\nyesterday,1\n", `x.csv:3: time "yesterday": want seconds since 1970 or RFC 3339`},
+		{"text in a time", "ts,value\n600,1\nyesterday,1\n", `x.csv:3: time "yesterday": must be seconds since 1970 or RFC 3339`},
 		{"hexadecimal", "ts,value\n600,0x10\n", `x.csv:2: value "0x10" is not a number`},
-		{"a decimal comma", "ts,value\n600,1,5\n", `x.csv:2: "600,1,5": want two fields, ts,value`},
-		{"one field", "ts,value\n\n600\n", `x.csv:3: "600": want two fields, ts,value`},
-		{"milliseconds", "ts,value\n1633017600000,1\n", `x.csv:2: time "1633017600000" lies after 2199: want seconds, not milliseconds`},
+		{"a decimal comma", "ts,value\n600,1,5\n", `x.csv:2: "600,1,5": must have two fields, ts,value`},
+		{"one field", "ts,value\n\n600\n", `x.csv:3: "600": must have two fields, ts,value`},
+		{"milliseconds", "ts,value\n1633017600000,1\n", `x.csv:2: time "1633017600000" lies after 2199: must be in seconds, not milliseconds`},
 		{"before 1970", "ts,value\n-1,1\n", `x.csv:2: time "-1" lies before 1970`},
 		{"no time", "ts,value\nNaN,1\n", `x.csv:2: time "NaN" lies before 1970`},
 		{"a long line", "ts,value\n600," + strings.Repeat("1", maxLine) + "\n", `x.csv:2: a line of more than 4096 bytes`},
 		{
 			"a hole of ten years", "ts,value\n600,1\n660,1\n315360660,1\n",
-			`x.csv:4: nothing for 87600h0m0s before this row: at a step of 1m0s the series would have more than 2097152 values; split the file`,
+			`x.csv:4: no values for 87600h0m0s before this row: at a step of 1m0s the series would have more than 2097152 values; split the file`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,20 +17,18 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// maxFiles bounds the files of a Dir that are looked at.
+// maxFiles bounds the entries of a Dir.
 const maxFiles = 100_000
 
-// Dir serves a directory of files as the history of a cluster's workloads. A file is named
+// Dir reads the history of a cluster's workloads from a directory of files. A file is named
 //
 //	NAMESPACE_KIND_WORKLOAD_CONTAINER_RESOURCE.csv
 //
-// where no part can have an underscore of its own, RESOURCE is cpu (cores) or memory (bytes), and the values are those of
-// one pod, or the most of any. Files are read anew with each question, one at a time; those with other names are skipped.
+// where no part contains an underscore, RESOURCE is cpu (cores) or memory (bytes), and the values are those of one pod, or the maximum of
+// all pods. Each request reads the files again, one at a time, and skips those with other names.
 type Dir struct{ path string }
 
-var _ metrics.UsageReader = Dir{}
-
-// OpenDir returns the history in a directory that exists.
+// OpenDir returns the history in a directory, which must exist.
 func OpenDir(path string) (Dir, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -41,7 +40,10 @@ func OpenDir(path string) (Dir, error) {
 	return Dir{path: path}, nil
 }
 
-// Check tells whether the directory can be read.
+// Capabilities returns the reader of the history.
+func (d Dir) Capabilities() metrics.Capabilities { return metrics.Capabilities{Usage: d} }
+
+// Check returns an error if the directory cannot be read.
 func (d Dir) Check(context.Context) error {
 	_, err := d.list()
 	return err
@@ -63,37 +65,39 @@ func (d Dir) list() ([]string, error) {
 }
 
 // Usage implements metrics.UsageReader.
-func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	names, err := d.list()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		key, resource, ok := parseName(name)
-		if !ok || resource != req.Resource || len(req.Namespaces) > 0 && !slices.Contains(req.Namespaces, key.Workload.Namespace) {
-			continue
-		}
-		file, err := ReadFile(filepath.Join(d.path, name))
-		if errors.Is(err, ErrNotSeries) || errors.Is(err, os.ErrNotExist) {
-			continue // Another file of that name, or one that has just been taken away.
-		}
+func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		names, err := d.list()
 		if err != nil {
-			return err
+			yield(metrics.Chunk{}, err)
+			return
 		}
-		one := NewSource([]File{file}, resource)
-		all := req
-		all.Namespaces = nil // The file has none; its name has told.
-		if err := one.Usage(ctx, all, func(c metrics.Chunk) error {
-			c.Key = key
-			return visit(c)
-		}); err != nil {
-			return err
+		for _, name := range names {
+			key, resource, ok := parseName(name)
+			if !ok || resource != req.Resource || len(req.Namespaces) > 0 && !slices.Contains(req.Namespaces, key.Workload.Namespace) {
+				continue
+			}
+			file, err := ReadFile(filepath.Join(d.path, name))
+			if errors.Is(err, ErrNotSeries) || errors.Is(err, os.ErrNotExist) {
+				continue // Another kind of file with that name, or one that was just removed.
+			}
+			if err != nil {
+				yield(metrics.Chunk{}, err)
+				return
+			}
+			all := req
+			all.Namespaces = nil // The namespace is in the name of the file.
+			for chunk, err := range NewSource([]File{file}, resource).Usage(ctx, all) {
+				chunk.Key = key
+				if !yield(chunk, err) || err != nil {
+					return
+				}
+			}
 		}
 	}
-	return nil
 }
 
-// parseName reads what a file is of from its name.
+// parseName parses the name of a file.
 func parseName(name string) (metrics.ContainerKey, metrics.Resource, bool) {
 	if !strings.EqualFold(filepath.Ext(name), ".csv") {
 		return metrics.ContainerKey{}, "", false

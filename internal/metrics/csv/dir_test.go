@@ -37,11 +37,11 @@ func TestDir(t *testing.T) {
 	}
 	read := func(req metrics.UsageRequest) string {
 		var got []string
-		if err := dir.Usage(t.Context(), req, func(c metrics.Chunk) error {
+		for c, err := range dir.Usage(t.Context(), req) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			got = append(got, fmt.Sprint(c.Key.Workload, "/", c.Key.Pod, "/", c.Key.Container, c.Series.Values))
-			return nil
-		}); err != nil {
-			t.Fatal(err)
 		}
 		slices.Sort(got)
 		return strings.Join(got, " ")
@@ -63,8 +63,11 @@ func TestDir(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "shop_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}, func(metrics.Chunk) error { return nil }); err == nil {
-		t.Error("a file that is broken further down is read")
+	var failure error
+	for _, failure = range dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
+	}
+	if failure == nil {
+		t.Error("no error for a file with an invalid row")
 	}
 	if _, err := OpenDir(filepath.Join(path, "none")); err == nil {
 		t.Error("a directory that is not there is opened")

@@ -6,6 +6,7 @@ package csv
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
@@ -13,24 +14,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Kind is the kind of the workload that stands for a file. It is none of Kubernetes's.
+// Kind is the kind of the workload that represents a file. Kubernetes has no such kind.
 const Kind = "Series"
 
-// Source serves files as the history of workloads: each file is a workload of Kind with the name of the file, and has
-// one pod and one container of that name, in no namespace.
+// Source reads the history of workloads from files: each file is a workload of Kind with the name of the file, with one pod and one container
+// of that name, in no namespace.
 type Source struct {
 	files    []File
 	resource metrics.Resource
 }
 
-var _ metrics.UsageReader = (*Source)(nil)
-
-// NewSource takes files as uses of a resource: cores, or bytes.
+// NewSource returns a source whose files hold the usage of a resource, in its unit.
 func NewSource(files []File, resource metrics.Resource) *Source {
 	return &Source{files: files, resource: resource}
 }
 
-// Span is from the first time of any file to the end of the last; ok is false where there is none.
+// Capabilities returns the reader of the files.
+func (s *Source) Capabilities() metrics.Capabilities { return metrics.Capabilities{Usage: s} }
+
+// Span returns the first time of any file and the end of the last; ok is false where no file has values.
 func (s *Source) Span() (start, end time.Time, ok bool) {
 	for _, f := range s.files {
 		if len(f.Series.Values) == 0 {
@@ -47,26 +49,30 @@ func (s *Source) Span() (start, end time.Time, ok bool) {
 	return start, end, ok
 }
 
-// Usage implements metrics.UsageReader. A zero Start or End is no bound. A step above that of a file joins its values,
-// CPU by their mean and memory by their maximum; a step below it is ignored, for there is nothing in between.
-func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+// Usage implements metrics.UsageReader. A zero Start or End means unbounded. A step above that of a file combines its values, CPU by their
+// mean and memory by their maximum; a step below it is ignored.
+func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
 	if !req.End.IsZero() && !req.Start.Before(req.End) {
-		return fmt.Errorf("usage from %v to %v: the start must be before the end", req.Start, req.End)
+		return metrics.Fail[metrics.Chunk](fmt.Errorf("usage from %v to %v: the start must be before the end", req.Start, req.End))
 	}
-	if req.Resource != s.resource || len(req.Namespaces) > 0 {
-		return nil
-	}
-	for _, f := range s.files {
-		whole, err := s.resample(f.Series, req.Step)
-		if err != nil {
-			return fmt.Errorf("series %s: %w", f.Name, err)
+	return func(yield func(metrics.Chunk, error) bool) {
+		if req.Resource != s.resource || len(req.Namespaces) > 0 {
+			return
 		}
-		key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
-		if err := metrics.VisitDays(ctx, key, clip(whole, req.Start, req.End), visit); err != nil {
-			return err
+		for _, f := range s.files {
+			whole, err := s.resample(f.Series, req.Step)
+			if err != nil {
+				yield(metrics.Chunk{}, fmt.Errorf("series %s: %w", f.Name, err))
+				return
+			}
+			key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
+			for chunk, err := range metrics.SplitDays(ctx, key, clip(whole, req.Start, req.End)) {
+				if !yield(chunk, err) || err != nil {
+					return
+				}
+			}
 		}
 	}
-	return nil
 }
 
 func (s *Source) resample(whole series.Series, step time.Duration) (series.Series, error) {
@@ -79,7 +85,7 @@ func (s *Source) resample(whole series.Series, step time.Duration) (series.Serie
 	return whole.Resample(step, series.Mean)
 }
 
-// clip keeps the values at or after start and before end.
+// clip returns the values at or after start and before end; a zero time means unbounded.
 func clip(s series.Series, start, end time.Time) series.Series {
 	from, to := 0, len(s.Values)
 	if !start.IsZero() && start.After(s.Start) {

@@ -22,17 +22,16 @@ var midnight = time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 func collect(t *testing.T, s *Source, req metrics.UsageRequest) []metrics.Chunk {
 	t.Helper()
 	var out []metrics.Chunk
-	err := s.Usage(t.Context(), req, func(c metrics.Chunk) error {
-		kept := c
-		kept.Series.Values = slices.Clone(c.Series.Values)
-		out = append(out, kept)
-		for i := range c.Series.Values {
-			c.Series.Values[i] = -1 // the buffer is the visitor's until it returns
+	for c, err := range s.Usage(t.Context(), req) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+		saved := c
+		saved.Series.Values = slices.Clone(c.Series.Values)
+		out = append(out, saved)
+		for i := range c.Series.Values {
+			c.Series.Values[i] = -1 // The caller may change the buffer until the next chunk.
+		}
 	}
 	return out
 }
@@ -49,7 +48,7 @@ func TestUsageCutsAtMidnight(t *testing.T) {
 	file := File{Name: "a", Series: rising(midnight.Add(-90*time.Second), time.Minute, 4)}
 	file.Series.Values[3] = gap
 	s := NewSource([]File{file}, metrics.CPU)
-	for range 2 { // what a visitor does to its buffer is not seen by the next
+	for range 2 { // Changes of a buffer do not affect the next read.
 		got := collect(t, s, metrics.UsageRequest{Resource: metrics.CPU})
 		want := []series.Series{
 			{Start: midnight.Add(-90 * time.Second), Step: time.Minute, Values: []float64{0, 1}},
@@ -96,26 +95,34 @@ func TestUsageBoundsAndSteps(t *testing.T) {
 	if got := collect(t, s, metrics.UsageRequest{Resource: metrics.CPU}); len(got) != 0 {
 		t.Errorf("%d chunks of a resource that the files do not measure", len(got))
 	}
-	if err := s.Usage(t.Context(), metrics.UsageRequest{Start: at(5), End: at(5)}, nil); err == nil {
-		t.Error("want an error for an empty window")
+	for _, err := range s.Usage(t.Context(), metrics.UsageRequest{Start: at(5), End: at(5)}) {
+		if err == nil {
+			t.Error("no error for an empty window")
+		}
+		return
 	}
+	t.Error("no error for an empty window")
 }
 
 func TestUsageEnds(t *testing.T) {
 	s := NewSource([]File{{Name: "a", Series: rising(midnight, time.Hour, 100)}}, metrics.CPU)
-	stop := errors.New("enough")
-	calls := 0
-	err := s.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}, func(metrics.Chunk) error {
-		calls++
-		return stop
-	})
-	if !errors.Is(err, stop) || calls != 1 {
-		t.Errorf("error %v after %d calls, want the visitor's after one", err, calls)
+	chunks := 0
+	for _, err := range s.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
+		if chunks++; err != nil {
+			t.Fatal(err)
+		}
+		break // The iterator panics if it continues after this.
+	}
+	if chunks != 1 {
+		t.Errorf("%d chunks, want 1", chunks)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want cancelled", err)
+	var failure error
+	for _, failure = range s.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU}) {
+	}
+	if !errors.Is(failure, context.Canceled) {
+		t.Errorf("error %v, want cancelled", failure)
 	}
 }
 

@@ -17,27 +17,26 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// Cooldown is how long a source that has failed is asked only after all others. A source that is down costs one time limit
-// in this time and not one for each question.
+// Cooldown is how long a failed source is used only after all others. A source that is down thus costs one timeout per cooldown instead of
+// one per request.
 const Cooldown = 30 * time.Second
 
-// Source is a data source in its place.
+// Source is a named data source.
 type Source struct {
-	// Name is what --datasource calls it.
+	// Name is the name of the source in --datasource.
 	Name string
-	// Reader has the interfaces of package metrics that tell what the source can answer.
-	Reader any
+	metrics.Capabilities
 }
 
-// Config is what a List needs beside its sources.
+// Config configures a List.
 type Config struct {
-	// IsQueryError tells an error that is about the question from one that is about the source. Nil: no error is.
+	// IsQueryError reports whether an error is caused by the request instead of the source. Nil means that no error is.
 	IsQueryError func(error) bool
 	Clock        clock.PassiveClock
 	Log          logr.Logger
 }
 
-// List asks sources in order. It is safe for concurrent use, and a prometheus.Collector.
+// List uses sources in order. It is safe for concurrent use, and a prometheus.Collector.
 type List struct {
 	sources  []member
 	config   Config
@@ -45,125 +44,112 @@ type List struct {
 	failures *prometheus.CounterVec
 }
 
-// member is a source with what is known of it.
+// member is a source with its state.
 type member struct {
 	Source
-	*state
+	*cooldown
 }
 
-// state is shared by all readers of one source.
-type state struct {
+// cooldown is shared by all readers of one source.
+type cooldown struct {
 	mu    sync.Mutex
-	until time.Time // the source rests until then
+	until time.Time
 }
 
-// New returns a list of sources, the preferred one first.
+// New returns a list of sources in order of preference.
 func New(config Config, sources ...Source) *List {
 	labels := []string{"source", "question"}
 	l := &List{
 		config: config,
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_data_source_answers_total", Help: "Questions that a data source has answered, by what was asked.",
+			Name: "crane_data_source_answers_total", Help: "Requests that a data source has answered, by kind of request.",
 		}, labels),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_data_source_failures_total", Help: "Questions that a data source has failed to answer; the next one in order was asked.",
+			Name: "crane_data_source_failures_total", Help: "Requests that a data source has failed to answer, after which the next source was tried.",
 		}, labels),
 	}
 	for _, s := range sources {
-		l.sources = append(l.sources, member{s, &state{}})
+		l.sources = append(l.sources, member{s, &cooldown{}})
 	}
 	return l
 }
 
 // Describe implements prometheus.Collector.
-func (l *List) Describe(to chan<- *prometheus.Desc) {
-	l.answers.Describe(to)
-	l.failures.Describe(to)
+func (l *List) Describe(descriptions chan<- *prometheus.Desc) {
+	l.answers.Describe(descriptions)
+	l.failures.Describe(descriptions)
 }
 
 // Collect implements prometheus.Collector.
-func (l *List) Collect(to chan<- prometheus.Metric) {
-	l.answers.Collect(to)
-	l.failures.Collect(to)
+func (l *List) Collect(samples chan<- prometheus.Metric) {
+	l.answers.Collect(samples)
+	l.failures.Collect(samples)
 }
 
-// order is who is asked in which order: those that rest come last.
+// order returns the sources with those in cooldown last.
 func (l *List) order() []member {
 	now := l.config.Clock.Now()
-	var fit, resting []member
+	var ready, failed []member
 	for _, m := range l.sources {
 		m.mu.Lock()
-		// A clock that was set back must not let a source rest for longer than it should.
-		rests := now.Before(m.until) && m.until.Sub(now) <= Cooldown
+		// A clock that was set back must not extend the cooldown.
+		cooling := now.Before(m.until) && m.until.Sub(now) <= Cooldown
 		m.mu.Unlock()
-		if rests {
-			resting = append(resting, m)
+		if cooling {
+			failed = append(failed, m)
 		} else {
-			fit = append(fit, m)
+			ready = append(ready, m)
 		}
 	}
-	return append(fit, resting...)
+	return append(ready, failed...)
 }
 
-// answer is the outcome of asking one source.
-type answer struct {
-	err error
-	// begun tells that part of the answer has been handed on.
-	begun bool
-	// final tells that the error is not the source's.
-	final bool
+// attempts is the state of one request over several sources.
+type attempts struct {
+	list    *List
+	request string
+	failed  []error
 }
 
-// first asks those sources that have an interface, in order, until one answers.
-func first[Reader any](ctx context.Context, l *List, question string, ask func(Reader) answer) error {
-	var failed []error
-	for _, m := range l.order() {
-		reader, can := m.Reader.(Reader)
-		if !can {
-			continue
-		}
-		a := ask(reader)
-		switch {
-		case a.err == nil:
-			l.answers.WithLabelValues(m.Name, question).Inc()
-			m.fit()
-			return nil
-		case a.final || ctx.Err() != nil:
-			return a.err
-		case errors.Is(a.err, metrics.ErrUnsupported):
-			continue
-		case l.config.IsQueryError != nil && l.config.IsQueryError(a.err):
-			return a.err
-		}
-		l.fail(m, question, a.err)
-		failed = append(failed, fmt.Errorf("data source %s: %w", m.Name, a.err))
-		if a.begun {
-			break
-		}
+// record handles the result of one source. next reports whether to try another source; otherwise err is the result of the request.
+func (a *attempts) record(ctx context.Context, m member, err error) (next bool, result error) {
+	switch {
+	case err == nil:
+		a.list.answers.WithLabelValues(m.Name, a.request).Inc()
+		m.mu.Lock()
+		m.until = time.Time{}
+		m.mu.Unlock()
+		return false, nil
+	case ctx.Err() != nil:
+		return false, err
+	case errors.Is(err, metrics.ErrUnsupported):
+		return true, nil
+	case a.list.config.IsQueryError != nil && a.list.config.IsQueryError(err):
+		return false, err
 	}
-	if len(failed) == 0 {
-		return fmt.Errorf("%s: %w", question, metrics.ErrUnsupported)
-	}
-	return errors.Join(failed...)
+	a.list.startCooldown(m, a.request, err)
+	a.failed = append(a.failed, fmt.Errorf("data source %s: %w", m.Name, err))
+	return true, nil
 }
 
-// fail lets a source rest, and tells it where it has just begun to.
-func (l *List) fail(m member, question string, err error) {
-	l.failures.WithLabelValues(m.Name, question).Inc()
+// err returns the error of a request that no source has answered.
+func (a *attempts) err() error {
+	if len(a.failed) == 0 {
+		return fmt.Errorf("%s: %w", a.request, metrics.ErrUnsupported)
+	}
+	return errors.Join(a.failed...)
+}
+
+// startCooldown counts a failure, and logs it if the source was not in cooldown.
+func (l *List) startCooldown(m member, request string, err error) {
+	l.failures.WithLabelValues(m.Name, request).Inc()
 	now := l.config.Clock.Now()
 	m.mu.Lock()
-	tell := !now.Before(m.until)
+	first := !now.Before(m.until)
 	m.until = now.Add(Cooldown)
 	m.mu.Unlock()
-	if tell && len(l.sources) > 1 {
-		l.config.Log.Info("Data source fails; others are asked before it for a while", "source", m.Name, "question", question,
-			"rest", Cooldown.String(), "reason", err.Error())
+	if first && len(l.sources) > 1 {
+		l.config.Log.Info("data source failed; others are preferred during its cooldown", "source", m.Name, "request", request,
+			"cooldown", Cooldown.String(), "reason", err.Error())
 	}
-}
-
-// fit ends the rest of a source that has answered.
-func (s *state) fit() {
-	s.mu.Lock()
-	s.until = time.Time{}
-	s.mu.Unlock()
 }

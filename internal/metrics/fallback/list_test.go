@@ -6,7 +6,7 @@ package fallback
 import (
 	"context"
 	"errors"
-	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +25,7 @@ var (
 	start    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// history is a source of the past: it hands on chunks, then fails with err.
+// history is a source of usage history: it returns chunks, then fails with err.
 type history struct {
 	name   string
 	chunks int
@@ -33,29 +33,46 @@ type history struct {
 	asked  int
 }
 
-func (h *history) Usage(_ context.Context, _ metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	h.asked++
-	for range h.chunks {
-		if err := visit(metrics.Chunk{Key: metrics.ContainerKey{Pod: h.name}}); err != nil {
-			return fmt.Errorf("wrapped: %w", err)
+func (h *history) capabilities() metrics.Capabilities { return metrics.Capabilities{Usage: h} }
+
+func (h *history) Usage(context.Context, metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		h.asked++
+		for range h.chunks {
+			if !yield(metrics.Chunk{Key: metrics.ContainerKey{Pod: h.name}}, nil) {
+				return
+			}
+		}
+		if h.err != nil {
+			yield(metrics.Chunk{}, h.err)
 		}
 	}
-	return h.err
 }
 
-// present is a source of the present alone.
+// present is a source of current usage.
 type present struct {
 	err   error
 	at    time.Time
 	asked int
 }
 
-func (p *present) CurrentUsage(_ context.Context, _ metrics.Resource, _ []string, visit func(metrics.Reading) error) error {
+func (p *present) capabilities() metrics.Capabilities { return metrics.Capabilities{Realtime: p} }
+
+func (p *present) CurrentUsage(context.Context, metrics.Resource, []string) iter.Seq2[metrics.Reading, error] {
 	p.asked++
 	if p.err != nil {
-		return p.err
+		return metrics.Fail[metrics.Reading](p.err)
 	}
-	return visit(metrics.Reading{Key: metrics.ContainerKey{Pod: "now"}, Time: p.at, Window: time.Minute, Value: 2})
+	return func(yield func(metrics.Reading, error) bool) {
+		yield(metrics.Reading{Key: metrics.ContainerKey{Pod: "now"}, Time: p.at, Window: time.Minute, Value: 2}, nil)
+	}
+}
+
+// errorOf returns the error of a sequence.
+func errorOf[T any](elements iter.Seq2[T, error]) (err error) {
+	for _, err = range elements {
+	}
+	return err
 }
 
 type fixture struct {
@@ -78,18 +95,20 @@ func list(sources ...Source) fixture {
 func (f fixture) read(t *testing.T) (string, error) {
 	t.Helper()
 	var from []string
-	err := f.Usage(t.Context(), metrics.UsageRequest{}, func(c metrics.Chunk) error {
+	for c, err := range f.Usage(t.Context(), metrics.UsageRequest{}) {
+		if err != nil {
+			return strings.Join(from, ","), err
+		}
 		from = append(from, c.Key.Pod)
-		return nil
-	})
-	return strings.Join(from, ","), err
+	}
+	return strings.Join(from, ","), nil
 }
 
 // TestOrder: the first that can answer serves; one that fails rests, and is asked first again when it has rested.
 func TestOrder(t *testing.T) {
 	a, b := &history{name: "a", chunks: 1}, &history{name: "b", chunks: 1}
 	now := &present{}
-	f := list(Source{"now", now}, Source{"a", a}, Source{"b", b})
+	f := list(Source{"now", now.capabilities()}, Source{"a", a.capabilities()}, Source{"b", b.capabilities()})
 	expect := func(step, want string, askedA int) {
 		t.Helper()
 		got, err := f.read(t)
@@ -101,22 +120,22 @@ func TestOrder(t *testing.T) {
 	a.chunks, a.err = 0, errDown
 	expect("a fails", "b", 2)
 	if !strings.Contains(f.log.String(), `"source"="a"`) || !strings.Contains(f.log.String(), "connection refused") {
-		t.Errorf("the log does not tell: %s", f.log)
+		t.Errorf("the log lacks the source or the reason: %s", f.log)
 	}
-	expect("a rests", "b", 2)
-	f.clock.SetTime(start.Add(-time.Hour)) // set back: a rest of an hour is none
+	expect("a in cooldown", "b", 2)
+	f.clock.SetTime(start.Add(-time.Hour)) // A clock that is set back ends the cooldown.
 	expect("a clock set back", "b", 3)
 	f.clock.SetTime(start.Add(2 * Cooldown))
 	a.chunks, a.err = 1, nil
 	expect("a is back", "a", 4)
-	if n := strings.Count(f.log.String(), "Data source fails"); n > 2 {
+	if n := strings.Count(f.log.String(), "data source failed"); n > 2 {
 		t.Errorf("%d lines for one outage", n)
 	}
 	if err := testutil.CollectAndCompare(f.List, strings.NewReader(`
-# HELP crane_data_source_failures_total Questions that a data source has failed to answer; the next one in order was asked.
+# HELP crane_data_source_failures_total Requests that a data source has failed to answer, after which the next source was tried.
 # TYPE crane_data_source_failures_total counter
 crane_data_source_failures_total{question="history",source="a"} 2
-# HELP crane_data_source_answers_total Questions that a data source has answered, by what was asked.
+# HELP crane_data_source_answers_total Requests that a data source has answered, by kind of request.
 # TYPE crane_data_source_answers_total counter
 crane_data_source_answers_total{question="history",source="a"} 2
 crane_data_source_answers_total{question="history",source="b"} 3
@@ -125,48 +144,51 @@ crane_data_source_answers_total{question="history",source="b"} 3
 	}
 }
 
-// TestNoAnswer: what is nobody's to answer, or fails everywhere, or in the midst, is an error, and never half an answer of
-// one source with half of another's.
+// TestNoAnswer: a request that no source supports, that all fail, or that fails halfway is an error, and results of two sources are never
+// combined.
 func TestNoAnswer(t *testing.T) {
-	other := errors.New("visitor has had enough")
 	for name, c := range map[string]struct {
 		first, second *history
 		want          error
 		answered      string
 		askedSecond   int
 	}{
-		"both down":           {&history{err: errDown}, &history{err: errDown}, errDown, "", 1},
-		"own fault":           {&history{err: errQuery}, &history{name: "b", chunks: 1}, errQuery, "", 0},
-		"in the midst":        {&history{name: "a", chunks: 1, err: errDown}, &history{name: "b", chunks: 1}, errDown, "a", 0},
-		"none can":            {&history{err: metrics.ErrUnsupported}, &history{err: metrics.ErrUnsupported}, metrics.ErrUnsupported, "", 1},
-		"one cannot":          {&history{err: metrics.ErrUnsupported}, &history{name: "b", chunks: 1}, nil, "b", 1},
-		"no data is a answer": {&history{}, &history{name: "b", chunks: 1}, nil, "", 0},
+		"both down":            {&history{err: errDown}, &history{err: errDown}, errDown, "", 1},
+		"error of the query":   {&history{err: errQuery}, &history{name: "b", chunks: 1}, errQuery, "", 0},
+		"halfway":              {&history{name: "a", chunks: 1, err: errDown}, &history{name: "b", chunks: 1}, errDown, "a", 0},
+		"none can":             {&history{err: metrics.ErrUnsupported}, &history{err: metrics.ErrUnsupported}, metrics.ErrUnsupported, "", 1},
+		"one cannot":           {&history{err: metrics.ErrUnsupported}, &history{name: "b", chunks: 1}, nil, "b", 1},
+		"no data is an answer": {&history{}, &history{name: "b", chunks: 1}, nil, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := list(Source{"a", c.first}, Source{"b", c.second})
+			f := list(Source{"a", c.first.capabilities()}, Source{"b", c.second.capabilities()})
 			got, err := f.read(t)
 			if !errors.Is(err, c.want) || got != c.answered || c.second.asked != c.askedSecond {
 				t.Errorf("%q, %v; the second was asked %d times", got, err, c.second.asked)
 			}
 		})
 	}
-	f := list(Source{"a", &history{name: "a", chunks: 2}}, Source{"b", &history{name: "b", chunks: 2}})
-	if err := f.Usage(t.Context(), metrics.UsageRequest{}, func(metrics.Chunk) error { return other }); !errors.Is(err, other) {
-		t.Errorf("an error of the visitor: %v", err)
+	a, b := &history{name: "a", chunks: 2}, &history{name: "b", chunks: 2}
+	f := list(Source{"a", a.capabilities()}, Source{"b", b.capabilities()})
+	for chunk, err := range f.Usage(t.Context(), metrics.UsageRequest{}) {
+		if err != nil || chunk.Key.Pod != "a" {
+			t.Errorf("%v, %v", chunk, err)
+		}
+		break
 	}
-	if n := testutil.CollectAndCount(f.List, "crane_data_source_failures_total"); n != 0 {
-		t.Error("an error of the visitor counts as a failure of the source")
+	if n := testutil.CollectAndCount(f.List, "crane_data_source_failures_total"); n != 0 || b.asked != 0 {
+		t.Error("a consumer that stops early counts as a failure of the source")
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	second := &history{name: "b", chunks: 1}
-	f = list(Source{"a", &history{err: errDown}}, Source{"b", second})
-	if err := f.Usage(cancelled, metrics.UsageRequest{}, func(metrics.Chunk) error { return nil }); err == nil || second.asked != 0 {
+	f = list(Source{"a", (&history{err: errDown}).capabilities()}, Source{"b", second.capabilities()})
+	if err := errorOf(f.Usage(cancelled, metrics.UsageRequest{})); err == nil || second.asked != 0 {
 		t.Errorf("after the end of the context: %v, the second was asked %d times", err, second.asked)
 	}
 }
 
-// TestRecent: a short window is answered with what is used now where no history answers, and only then.
+// TestRecent: current usage replaces the history of a short window if no source of history answers.
 func TestRecent(t *testing.T) {
 	window := metrics.UsageRequest{Resource: metrics.CPU, Start: start.Add(-time.Hour), End: start}
 	for name, c := range map[string]struct {
@@ -174,23 +196,26 @@ func TestRecent(t *testing.T) {
 		want    string
 		fails   bool
 	}{
-		"history answers":       {[]Source{{"now", &present{at: start}}, {"h", &history{name: "h", chunks: 1}}}, "h", false},
-		"history fails":         {[]Source{{"h", &history{err: errDown}}, {"now", &present{at: start}}}, "now", false},
-		"only the present":      {[]Source{{"now", &present{at: start}}}, "now", false},
-		"a stale present":       {[]Source{{"now", &present{at: start.Add(-2 * time.Hour)}}}, "", false},
-		"a present of tomorrow": {[]Source{{"now", &present{at: start.Add(24 * time.Hour)}}}, "", false},
-		"both fail":             {[]Source{{"h", &history{err: errDown}}, {"now", &present{err: errDown}}}, "", true},
-		"half a history":        {[]Source{{"h", &history{name: "h", chunks: 1, err: errDown}}, {"now", &present{at: start}}}, "h", true},
+		"history answers":       {[]Source{{"now", (&present{at: start}).capabilities()}, {"h", (&history{name: "h", chunks: 1}).capabilities()}}, "h", false},
+		"history fails":         {[]Source{{"h", (&history{err: errDown}).capabilities()}, {"now", (&present{at: start}).capabilities()}}, "now", false},
+		"only the present":      {[]Source{{"now", (&present{at: start}).capabilities()}}, "now", false},
+		"a stale present":       {[]Source{{"now", (&present{at: start.Add(-2 * time.Hour)}).capabilities()}}, "", false},
+		"a present of tomorrow": {[]Source{{"now", (&present{at: start.Add(24 * time.Hour)}).capabilities()}}, "", false},
+		"both fail":             {[]Source{{"h", (&history{err: errDown}).capabilities()}, {"now", (&present{err: errDown}).capabilities()}}, "", true},
+		"half a history":        {[]Source{{"h", (&history{name: "h", chunks: 1, err: errDown}).capabilities()}, {"now", (&present{at: start}).capabilities()}}, "h", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			err := list(c.sources...).Recent().Usage(t.Context(), window, func(chunk metrics.Chunk) error {
+			var err error
+			for chunk, failure := range list(c.sources...).Recent().Usage(t.Context(), window) {
+				if err = failure; err != nil {
+					break
+				}
 				got = append(got, chunk.Key.Pod)
 				if chunk.Key.Pod == "now" && (len(chunk.Series.Values) != 1 || chunk.Series.Values[0] != 2 || chunk.Series.End().After(start)) {
 					t.Errorf("chunk %+v", chunk)
 				}
-				return nil
-			})
+			}
 			if strings.Join(got, ",") != c.want || (err != nil) != c.fails {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -198,26 +223,32 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// rereader keeps what it has found out.
-type rereader struct{ *history }
+// prometheusLike is a source with a cache, a memory breakdown and aggregates.
+type prometheusLike struct{ *history }
 
-func (r rereader) Rereading() metrics.UsageReader { return r.history }
-func (r rereader) MemoryDetails() []metrics.Resource {
-	return []metrics.Resource{metrics.HeldMemory}
+func (r prometheusLike) capabilities() metrics.Capabilities {
+	return metrics.Capabilities{
+		Aggregates: r, MemoryBreakdown: []metrics.Resource{metrics.UnreclaimableMemory},
+		Caching: r.history.capabilities,
+	}
 }
 
-func (r rereader) WorkloadUsage(context.Context, metrics.WorkloadsRequest) (map[string]series.Series, error) {
+func (r prometheusLike) WorkloadUsage(context.Context, metrics.WorkloadsRequest) (map[string]series.Series, error) {
 	return nil, r.err
 }
 
-func (r rereader) NodeUsage(context.Context, metrics.NodesRequest) (map[string]series.Series, error) {
+func (r prometheusLike) NodeUsage(context.Context, metrics.NodesRequest) (map[string]series.Series, error) {
 	return map[string]series.Series{"n": {}}, nil
 }
 
-// figures is a source with figures by the hour.
+// figures is a source with hourly metrics.
 type figures struct {
 	*history
 	name string
+}
+
+func (f figures) capabilities() metrics.Capabilities {
+	return metrics.Capabilities{Usage: f, Hourly: f}
 }
 
 func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
@@ -228,26 +259,29 @@ func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.Hourl
 	return []metrics.HourlySeries{{Key: metrics.ContainerKey{Node: f.name}}}, nil
 }
 
-// TestHourly: figures come from the first source that has them, whatever else the sources before it can.
+// TestHourly: hourly metrics come from the first source that has them, whatever the sources before it support.
 func TestHourly(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources []Source
 		want    string
 		err     error
 	}{
-		"the first that can":      {[]Source{{"now", &present{}}, {"h", &history{}}, {"a", figures{&history{}, "a"}}, {"b", figures{&history{}, "b"}}}, "a", nil},
-		"the first fails":         {[]Source{{"a", figures{&history{err: errDown}, "a"}}, {"b", figures{&history{}, "b"}}}, "b", nil},
-		"all fail":                {[]Source{{"a", figures{&history{err: errDown}, "a"}}, {"b", figures{&history{err: errDown}, "b"}}}, "", errDown},
-		"the question is wrong":   {[]Source{{"a", figures{&history{err: errQuery}, "a"}}, {"b", figures{&history{}, "b"}}}, "", errQuery},
-		"none has any":            {[]Source{{"now", &present{}}, {"h", &history{}}}, "", metrics.ErrUnsupported},
-		"kept by who reads again": {[]Source{{"now", &present{}}, {"a", figures{&history{}, "a"}}}, "a", nil},
+		"the first that can":    {[]Source{{"now", (&present{}).capabilities()}, {"h", (&history{}).capabilities()}, {"a", figures{&history{}, "a"}.capabilities()}, {"b", figures{&history{}, "b"}.capabilities()}}, "a", nil},
+		"the first fails":       {[]Source{{"a", figures{&history{err: errDown}, "a"}.capabilities()}, {"b", figures{&history{}, "b"}.capabilities()}}, "b", nil},
+		"all fail":              {[]Source{{"a", figures{&history{err: errDown}, "a"}.capabilities()}, {"b", figures{&history{err: errDown}, "b"}.capabilities()}}, "", errDown},
+		"an error of the query": {[]Source{{"a", figures{&history{err: errQuery}, "a"}.capabilities()}, {"b", figures{&history{}, "b"}.capabilities()}}, "", errQuery},
+		"none has any":          {[]Source{{"now", (&present{}).capabilities()}, {"h", (&history{}).capabilities()}}, "", metrics.ErrUnsupported},
+		"with a cache":          {[]Source{{"now", (&present{}).capabilities()}, {"a", figures{&history{}, "a"}.capabilities()}}, "a", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			again, can := list(c.sources...).Rereading().(metrics.HourlyReader)
-			if !can {
-				t.Fatal("a list that is read again has no figures")
+			cached := list(c.sources...).Capabilities().WithCache().Hourly
+			if supported := list(c.sources...).Capabilities().Hourly != nil; supported != (cached != nil) || supported == errors.Is(c.err, metrics.ErrUnsupported) {
+				t.Fatalf("hourly metrics are supported: %v", supported)
 			}
-			for _, reader := range []metrics.HourlyReader{list(c.sources...), again} {
+			for _, reader := range []metrics.HourlyReader{list(c.sources...), cached} {
+				if reader == nil {
+					continue
+				}
 				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.NodePods, Hours: 1})
 				if !errors.Is(err, c.err) || (c.want == "") != (len(got) == 0) || len(got) == 1 && got[0].Key.Node != c.want {
 					t.Errorf("%v, %v", got, err)
@@ -257,16 +291,15 @@ func TestHourly(t *testing.T) {
 	}
 }
 
-// TestAbilities: a list can what its sources can, and says so where none can.
-func TestAbilities(t *testing.T) {
+// TestCapabilities: a list supports the union of what its sources support.
+func TestCapabilities(t *testing.T) {
 	h := &history{name: "h", chunks: 1}
-	f := list(Source{"now", &present{}}, Source{"h", rereader{h}})
-	again := f.Rereading()
-	if err := again.Usage(t.Context(), metrics.UsageRequest{}, func(metrics.Chunk) error { return nil }); err != nil || h.asked != 1 {
-		t.Errorf("rereading: %v, asked %d times", err, h.asked)
+	f := list(Source{"now", (&present{}).capabilities()}, Source{"h", prometheusLike{h}.capabilities()})
+	if err := errorOf(f.Capabilities().WithCache().Usage.Usage(t.Context(), metrics.UsageRequest{})); err != nil || h.asked != 1 {
+		t.Errorf("with a cache: %v, asked %d times", err, h.asked)
 	}
-	if got := f.MemoryDetails(); len(got) != 1 {
-		t.Errorf("memory details %v", got)
+	if got := f.Capabilities().MemoryBreakdown; len(got) != 1 {
+		t.Errorf("memory breakdown %v", got)
 	}
 	if got, err := f.NodeUsage(t.Context(), metrics.NodesRequest{}); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
@@ -275,18 +308,15 @@ func TestAbilities(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := f.Instant(t.Context(), "up", start); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("a query that nobody takes: %v", err)
+		t.Errorf("an unsupported query: %v", err)
 	}
 	if _, err := f.Range(t.Context(), "up", metrics.Window{}); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("a query that nobody takes: %v", err)
+		t.Errorf("an unsupported query: %v", err)
 	}
-	if err := f.OOMKills(t.Context(), metrics.Window{}, nil, nil); err != nil {
-		t.Errorf("kills that nobody sees: %v", err)
+	if c := f.Capabilities(); c.OOM != nil || c.Heaps != nil || c.Queries != nil || c.Hourly != nil || c.Days != nil {
+		t.Errorf("unsupported capabilities: %+v", c)
 	}
-	if err := f.Heaps(t.Context(), metrics.Window{}, nil, nil); err != nil {
-		t.Errorf("heaps that nobody sees: %v", err)
-	}
-	if !f.HasHistory() || list(Source{"now", &present{}}).HasHistory() {
-		t.Error("history is not told from the present")
+	if list(Source{"h", h.capabilities()}).Capabilities().Usage == nil || list(Source{"now", (&present{}).capabilities()}).Capabilities().Usage != nil {
+		t.Error("current usage counts as history")
 	}
 }

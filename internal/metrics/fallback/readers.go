@@ -5,6 +5,8 @@ package fallback
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"time"
 
 	"crane.io/crane/internal/metrics"
@@ -15,171 +17,233 @@ var (
 	_ metrics.UsageReader     = (*List)(nil)
 	_ metrics.OOMReader       = (*List)(nil)
 	_ metrics.HeapReader      = (*List)(nil)
-	_ metrics.MemoryTeller    = (*List)(nil)
-	_ metrics.Rereader        = (*List)(nil)
 	_ metrics.Querier         = (*List)(nil)
 	_ metrics.AggregateReader = (*List)(nil)
 	_ metrics.HourlyReader    = (*List)(nil)
 	_ metrics.RealtimeReader  = (*List)(nil)
 )
 
-// stream asks sources that hand on an answer piece by piece.
-func stream[Reader, Piece any](
-	ctx context.Context, l *List, question string, visit func(Piece) error, read func(Reader, func(Piece) error) error,
-) error {
-	return first(ctx, l, question, func(r Reader) answer {
-		var a answer
-		a.err = read(r, func(p Piece) error {
-			a.begun = true
-			err := visit(p)
-			a.final = a.final || err != nil
-			return err
-		})
-		return a
-	})
+// Capabilities returns the capabilities that any of the sources has.
+func (l *List) Capabilities() metrics.Capabilities {
+	has := func(supported func(metrics.Capabilities) bool) bool {
+		return slices.ContainsFunc(l.sources, func(m member) bool { return supported(m.Capabilities) })
+	}
+	out := metrics.Capabilities{Caching: l.caching}
+	if has(func(c metrics.Capabilities) bool { return c.Usage != nil }) {
+		out.Usage = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.OOM != nil }) {
+		out.OOM = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.Heaps != nil }) {
+		out.Heaps = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.Hourly != nil }) {
+		out.Hourly = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.Aggregates != nil }) {
+		out.Aggregates = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.Queries != nil }) {
+		out.Queries = l
+	}
+	if has(func(c metrics.Capabilities) bool { return c.Realtime != nil }) {
+		out.Realtime = l
+	}
+	// Sources that do not support these resources have no data of them.
+	if i := slices.IndexFunc(l.sources, func(m member) bool { return m.MemoryBreakdown != nil }); i >= 0 {
+		out.MemoryBreakdown = l.sources[i].MemoryBreakdown
+	}
+	return out
+}
+
+// caching returns the capabilities of the sources with their caches.
+func (l *List) caching() metrics.Capabilities {
+	cached := *l
+	cached.sources = slices.Clone(l.sources)
+	for i := range cached.sources {
+		cached.sources[i].Capabilities = cached.sources[i].WithCache()
+	}
+	out := cached.Capabilities()
+	out.Caching = nil
+	return out
+}
+
+// first returns the result of the first source that answers a request.
+func first[T any](ctx context.Context, l *List, request string, read func(metrics.Capabilities) (T, error)) (T, error) {
+	a := attempts{list: l, request: request}
+	for _, m := range l.order() {
+		out, err := read(m.Capabilities)
+		if next, err := a.record(ctx, m, err); !next {
+			return out, err
+		}
+	}
+	var none T
+	return none, a.err()
+}
+
+// stream returns the elements of the first source that answers a request. read returns nil for a source without the capability.
+func stream[T any](ctx context.Context, l *List, request string, read func(metrics.Capabilities) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		a := attempts{list: l, request: request}
+		var none T
+		for _, m := range l.order() {
+			elements := read(m.Capabilities)
+			if elements == nil {
+				continue
+			}
+			started := false
+			var failure error
+			for element, err := range elements {
+				if err != nil {
+					failure = err
+					break
+				}
+				started = true
+				if !yield(element, nil) {
+					return
+				}
+			}
+			next, err := a.record(ctx, m, failure)
+			if next && !started {
+				continue
+			}
+			if next { // Part of the result was consumed.
+				err = a.err()
+			}
+			if err != nil {
+				yield(none, err)
+			}
+			return
+		}
+		yield(none, a.err())
+	}
 }
 
 // Usage implements metrics.UsageReader.
-func (l *List) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	return stream(ctx, l, "history", visit, func(r metrics.UsageReader, visit func(metrics.Chunk) error) error {
-		return r.Usage(ctx, req, visit)
+func (l *List) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return stream(ctx, l, "history", func(c metrics.Capabilities) iter.Seq2[metrics.Chunk, error] {
+		if c.Usage == nil {
+			return nil
+		}
+		return c.Usage.Usage(ctx, req)
 	})
 }
 
-// OOMKills implements metrics.OOMReader. A list without a source that sees kills calls visit never.
-func (l *List) OOMKills(ctx context.Context, w metrics.Window, namespaces []string, visit func(metrics.OOMKill) error) error {
-	if !has[metrics.OOMReader](l) {
-		return nil
-	}
-	return stream(ctx, l, "oom kills", visit, func(r metrics.OOMReader, visit func(metrics.OOMKill) error) error {
-		return r.OOMKills(ctx, w, namespaces, visit)
+// OOMKills implements metrics.OOMReader.
+func (l *List) OOMKills(ctx context.Context, w metrics.Window, namespaces []string) iter.Seq2[metrics.OOMKill, error] {
+	return stream(ctx, l, "oom kills", func(c metrics.Capabilities) iter.Seq2[metrics.OOMKill, error] {
+		if c.OOM == nil {
+			return nil
+		}
+		return c.OOM.OOMKills(ctx, w, namespaces)
 	})
 }
 
-// Heaps implements metrics.HeapReader. A list without a source that sees heaps calls visit never.
-func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string, visit func(metrics.Heap) error) error {
-	if !has[metrics.HeapReader](l) {
-		return nil
-	}
-	return stream(ctx, l, "heaps", visit, func(r metrics.HeapReader, visit func(metrics.Heap) error) error {
-		return r.Heaps(ctx, w, namespaces, visit)
+// Heaps implements metrics.HeapReader.
+func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string) iter.Seq2[metrics.Heap, error] {
+	return stream(ctx, l, "heaps", func(c metrics.Capabilities) iter.Seq2[metrics.Heap, error] {
+		if c.Heaps == nil {
+			return nil
+		}
+		return c.Heaps.Heaps(ctx, w, namespaces)
 	})
 }
 
 // CurrentUsage implements metrics.RealtimeReader.
-func (l *List) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error) error {
-	return stream(ctx, l, "present use", visit, func(r metrics.RealtimeReader, visit func(metrics.Reading) error) error {
-		return r.CurrentUsage(ctx, resource, namespaces, visit)
+func (l *List) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string) iter.Seq2[metrics.Reading, error] {
+	return stream(ctx, l, "present use", func(c metrics.Capabilities) iter.Seq2[metrics.Reading, error] {
+		if c.Realtime == nil {
+			return nil
+		}
+		return c.Realtime.CurrentUsage(ctx, resource, namespaces)
 	})
 }
 
 // Instant implements metrics.Querier.
-func (l *List) Instant(ctx context.Context, query string, at time.Time) (out []metrics.Sample, err error) {
-	err = first(ctx, l, "query", func(r metrics.Querier) answer {
-		var err error
-		out, err = r.Instant(ctx, query, at)
-		return answer{err: err}
+func (l *List) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
+	return first(ctx, l, "query", func(c metrics.Capabilities) ([]metrics.Sample, error) {
+		if c.Queries == nil {
+			return nil, metrics.ErrUnsupported
+		}
+		return c.Queries.Instant(ctx, query, at)
 	})
-	return out, err
 }
 
 // Range implements metrics.Querier.
-func (l *List) Range(ctx context.Context, query string, w metrics.Window) (out []metrics.LabelledSeries, err error) {
-	err = first(ctx, l, "query", func(r metrics.Querier) answer {
-		var err error
-		out, err = r.Range(ctx, query, w)
-		return answer{err: err}
+func (l *List) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+	return first(ctx, l, "query", func(c metrics.Capabilities) ([]metrics.LabelledSeries, error) {
+		if c.Queries == nil {
+			return nil, metrics.ErrUnsupported
+		}
+		return c.Queries.Range(ctx, query, w)
 	})
-	return out, err
 }
 
 // WorkloadUsage implements metrics.AggregateReader.
-func (l *List) WorkloadUsage(ctx context.Context, req metrics.WorkloadsRequest) (out map[string]series.Series, err error) {
-	err = first(ctx, l, "history of workloads", func(r metrics.AggregateReader) answer {
-		var err error
-		out, err = r.WorkloadUsage(ctx, req)
-		return answer{err: err}
+func (l *List) WorkloadUsage(ctx context.Context, req metrics.WorkloadsRequest) (map[string]series.Series, error) {
+	return first(ctx, l, "history of workloads", func(c metrics.Capabilities) (map[string]series.Series, error) {
+		if c.Aggregates == nil {
+			return nil, metrics.ErrUnsupported
+		}
+		return c.Aggregates.WorkloadUsage(ctx, req)
 	})
-	return out, err
 }
 
 // NodeUsage implements metrics.AggregateReader.
-func (l *List) NodeUsage(ctx context.Context, req metrics.NodesRequest) (out map[string]series.Series, err error) {
-	err = first(ctx, l, "history of nodes", func(r metrics.AggregateReader) answer {
-		var err error
-		out, err = r.NodeUsage(ctx, req)
-		return answer{err: err}
+func (l *List) NodeUsage(ctx context.Context, req metrics.NodesRequest) (map[string]series.Series, error) {
+	return first(ctx, l, "history of nodes", func(c metrics.Capabilities) (map[string]series.Series, error) {
+		if c.Aggregates == nil {
+			return nil, metrics.ErrUnsupported
+		}
+		return c.Aggregates.NodeUsage(ctx, req)
 	})
-	return out, err
 }
 
 // Hourly implements metrics.HourlyReader.
-func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) (out []metrics.HourlySeries, err error) {
-	err = first(ctx, l, "figures by the hour", func(r metrics.HourlyReader) answer {
-		var err error
-		out, err = r.Hourly(ctx, req)
-		return answer{err: err}
+func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
+	return first(ctx, l, "figures by the hour", func(c metrics.Capabilities) ([]metrics.HourlySeries, error) {
+		if c.Hourly == nil {
+			return nil, metrics.ErrUnsupported
+		}
+		return c.Hourly.Hourly(ctx, req)
 	})
-	return out, err
 }
 
-// MemoryDetails implements metrics.MemoryTeller: what the first source of history can tell. Those that cannot answer have
-// no data of it, as a server without the metric.
-func (l *List) MemoryDetails() []metrics.Resource {
-	for _, m := range l.sources {
-		if teller, tells := m.Reader.(metrics.MemoryTeller); tells {
-			return teller.MemoryDetails()
-		}
-	}
-	return nil
-}
+// Recent returns a reader of short, recent windows. Where no source answers with history it returns current usage as a single value.
+func (l *List) Recent() metrics.UsageReader { return recentReader{l} }
 
-// Rereading implements metrics.Rereader: each source keeps what it finds out, where it can.
-func (l *List) Rereading() metrics.UsageReader {
-	again := *l
-	again.sources = make([]member, len(l.sources))
-	for i, m := range l.sources {
-		if r, can := m.Reader.(metrics.Rereader); can {
-			m.Reader = r.Rereading()
-		}
-		again.sources[i] = m
-	}
-	return &again
-}
-
-func has[Reader any](l *List) bool {
-	for _, m := range l.sources {
-		if _, can := m.Reader.(Reader); can {
-			return true
-		}
-	}
-	return false
-}
-
-// HasHistory tells whether a source keeps what was used.
-func (l *List) HasHistory() bool { return has[metrics.UsageReader](l) }
-
-// Recent is a reader of short, recent windows that makes do with what containers use now where no source answers with
-// their history: a mean of one value rather than none.
-func (l *List) Recent() metrics.UsageReader { return recent{l} }
-
-type recent struct{ list *List }
+type recentReader struct{ list *List }
 
 // Usage implements metrics.UsageReader.
-func (r recent) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	begun := false
-	err := r.list.Usage(ctx, req, func(c metrics.Chunk) error {
-		begun = true
-		return visit(c)
-	})
-	if err == nil || begun || ctx.Err() != nil || !has[metrics.RealtimeReader](r.list) {
-		return err
-	}
-	return r.list.CurrentUsage(ctx, req.Resource, req.Namespaces, func(now metrics.Reading) error {
-		if now.Time.Before(req.Start) || !req.End.IsZero() && now.Time.After(req.End.Add(now.Window)) {
-			return nil // Measured too long ago, or by a clock that is not ours.
+func (r recentReader) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		started, failed := false, false
+		for chunk, err := range r.list.Usage(ctx, req) {
+			if failed = err != nil; failed && !started && ctx.Err() == nil && r.list.Capabilities().Realtime != nil {
+				break
+			}
+			started = true
+			if !yield(chunk, err) || failed {
+				return
+			}
 		}
-		step := max(now.Window, time.Second)
-		return visit(metrics.Chunk{Key: now.Key, Series: series.Series{Start: now.Time.Add(-step), Step: step, Values: []float64{now.Value}}})
-	})
+		if started || !failed {
+			return
+		}
+		for now, err := range r.list.CurrentUsage(ctx, req.Resource, req.Namespaces) {
+			if err != nil {
+				yield(metrics.Chunk{}, err)
+				return
+			}
+			if now.Time.Before(req.Start) || !req.End.IsZero() && now.Time.After(req.End.Add(now.Window)) {
+				continue // Measured too long ago, or by a clock that differs.
+			}
+			step := max(now.Window, time.Second)
+			values := series.Series{Start: now.Time.Add(-step), Step: step, Values: []float64{now.Value}}
+			if !yield(metrics.Chunk{Key: now.Key, Series: values}, nil) {
+				return
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -15,10 +16,11 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/grpc/datasourcepb"
 	"crane.io/crane/pkg/series"
 )
 
@@ -26,81 +28,89 @@ const (
 	methodHistory  = "/History/QueryTimeSeries"
 	methodRealtime = "/Realtime/QueryLatestTimeSeries"
 
-	// maxAnswer bounds an answer: a week of minutes of a hundred pods is 20 MB.
+	// maxAnswer bounds a response, in bytes: a week of minutes of a hundred pods is 20 MB.
 	maxAnswer = 32 << 20
-	// defaultStep is that of gocrane's documents for two weeks, and what sizing needs.
+	// defaultStep is the step in gocrane's documentation for two weeks, and sufficient for sizing.
 	defaultStep = 5 * time.Minute
 	// maxCells bounds a series: a year of minutes.
 	maxCells = 366 * 24 * 60
-	// latestWindow is what a newest sample is taken to stand for; the protocol does not say.
+	// latestWindow is the time that a latest sample is assumed to cover; the protocol does not define it.
 	latestWindow = time.Minute
 )
 
-// Config is what a Source needs.
+// Config configures a Source.
 type Config struct {
-	// Address is host:port, without TLS: the protocol has always run beside craned, in its pod or its network.
+	// Address is host:port, without TLS: the protocol is meant for servers in the pod or network of craned.
 	Address string
-	// Timeout bounds one question.
+	// Timeout bounds one request.
 	Timeout time.Duration
-	// Inventory says which workloads there are.
+	// Inventory lists the workloads.
 	Inventory metrics.Inventory
 	Clock     clock.PassiveClock
 }
 
-// Source asks a server. It is safe for concurrent use.
+// Source reads from a server. It is safe for concurrent use.
 type Source struct {
 	config Config
 	conn   *grpc.ClientConn
 }
 
-var (
-	_ metrics.UsageReader     = (*Source)(nil)
-	_ metrics.RealtimeReader  = (*Source)(nil)
-	_ metrics.AggregateReader = (*Source)(nil)
-)
-
-// New returns a source. It connects with the first question.
+// New returns a source. It connects with the first request.
 func New(config Config) (*Source, error) {
 	if config.Address == "" || config.Timeout <= 0 || config.Inventory == nil || config.Clock == nil {
 		return nil, errors.New("a grpc source needs an address, a time limit, an inventory and a clock")
 	}
 	conn, err := grpc.NewClient(config.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(limitingCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, fmt.Errorf("data source grpc at %s: %w", config.Address, err)
 	}
 	return &Source{config: config, conn: conn}, nil
 }
 
-// Close ends the connection.
+// Capabilities returns the readers of the server's data.
+func (s *Source) Capabilities() metrics.Capabilities {
+	return metrics.Capabilities{Usage: s, Realtime: s, Aggregates: s}
+}
+
+// Close closes the connection.
 func (s *Source) Close() error { return s.conn.Close() }
 
-// Check tells whether the server can be connected to: the protocol has no cheaper question.
+// Check returns an error if the server cannot be connected to. The protocol has no cheaper request.
 func (s *Source) Check(ctx context.Context) error {
 	s.conn.Connect()
 	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
 		if !s.conn.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("data source grpc at %s: no connection, state %s", s.config.Address, state)
 		}
-		s.conn.Connect() // A connection that fails is idle until it is asked again.
+		s.conn.Connect() // A failed connection stays idle until the next attempt.
 	}
 	return nil
 }
 
-func (s *Source) call(ctx context.Context, method string, r request) ([]timeSeries, error) {
-	asking, cancel := context.WithTimeout(ctx, s.config.Timeout)
+// call sends a request and returns the series of the response.
+func (s *Source) call(ctx context.Context, method string, request proto.Message) ([]*datasourcepb.TimeSeries, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	var out response
-	err := s.conn.Invoke(asking, method, &r, &out)
+	var out datasourcepb.QueryTimeSeriesResponse
+	err := s.conn.Invoke(ctx, method, request, &out)
 	if status.Code(err) == codes.Unimplemented {
-		return nil, fmt.Errorf("data source grpc: %s: %w", method, metrics.ErrUnsupported)
+		err = metrics.ErrUnsupported
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data source grpc: %s: %w", method, err)
 	}
-	return out.list, nil
+	return out.GetTimeSeriesList(), nil
 }
 
+// history requests the series of a metric on the grid of a window.
+func (s *Source) history(ctx context.Context, metric *datasourcepb.Metric, w metrics.Window) ([]*datasourcepb.TimeSeries, error) {
+	return s.call(ctx, methodHistory, &datasourcepb.QueryTimeSeriesRequest{
+		Metric: metric, StartTime: w.Start.Unix(), EndTime: w.End.Add(-w.Step).Unix(), Step: int64(w.Step / time.Second),
+	})
+}
+
+// checkResource rejects resources that the protocol does not define.
 func checkResource(resource metrics.Resource) error {
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return fmt.Errorf("resource %s of data source grpc: %w", resource, metrics.ErrUnsupported)
@@ -108,31 +118,80 @@ func checkResource(resource metrics.Resource) error {
 	return nil
 }
 
-// eachContainer calls visit with each container of the inventory.
-func (s *Source) eachContainer(ctx context.Context, namespaces []string, visit func(workload.Ref, string) error) error {
+// containers lists the containers of the inventory, without pods.
+func (s *Source) containers(ctx context.Context, namespaces []string) ([]metrics.ContainerKey, error) {
 	all, err := s.config.Inventory.Inventory(ctx, namespaces)
 	if err != nil {
-		return fmt.Errorf("listing workloads for data source grpc: %w", err)
+		return nil, fmt.Errorf("listing workloads for data source grpc: %w", err)
 	}
+	var out []metrics.ContainerKey
 	for i := range all {
 		for _, c := range all[i].Containers {
-			if err := visit(all[i].Ref, c.Name); err != nil {
-				return err
+			out = append(out, metrics.ContainerKey{Workload: all[i].Ref, Container: c.Name})
+		}
+	}
+	return out, nil
+}
+
+// containerMetric returns the metric of a container in the protocol.
+func containerMetric(resource metrics.Resource, key metrics.ContainerKey) *datasourcepb.Metric {
+	ref := key.Workload
+	return &datasourcepb.Metric{MetricName: string(resource), Info: &datasourcepb.Metric_Container{Container: &datasourcepb.Container{
+		Namespace: ref.Namespace, WorkloadKind: ref.Kind, WorkloadName: ref.Name, ApiVersion: ref.APIVersion, Name: key.Container,
+	}}}
+}
+
+// withPod adds the pod and node of the i-th series. Without the label pod, each series belongs to a pod named after the workload.
+func withPod(key metrics.ContainerKey, one *datasourcepb.TimeSeries, i int) metrics.ContainerKey {
+	key.Pod = fmt.Sprintf("%s-%d", key.Workload.Name, i)
+	for _, l := range one.GetLabels() {
+		switch {
+		case l.GetName() == "pod" && l.GetValue() != "":
+			key.Pod = l.GetValue()
+		case l.GetName() == "node":
+			key.Node = l.GetValue()
+		}
+	}
+	return key
+}
+
+// Usage implements metrics.UsageReader with one request for each container of the inventory.
+func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		w, err := s.window(req)
+		if err != nil {
+			yield(metrics.Chunk{}, err)
+			return
+		}
+		if !w.Start.Before(w.End) {
+			return
+		}
+		keys, err := s.containers(ctx, req.Namespaces)
+		if err != nil {
+			yield(metrics.Chunk{}, err)
+			return
+		}
+		for _, key := range keys {
+			list, err := s.history(ctx, containerMetric(req.Resource, key), w)
+			if err != nil {
+				yield(metrics.Chunk{}, err)
+				return
+			}
+			for i, one := range list {
+				for chunk, err := range metrics.SplitDays(ctx, withPod(key, one, i), onGrid(one, w)) {
+					if !yield(chunk, err) || err != nil {
+						return
+					}
+				}
 			}
 		}
 	}
-	return nil
 }
 
-func containerTarget(ref workload.Ref, name string) target {
-	return target{fieldContainer, []string{ref.Namespace, ref.Kind, ref.Name, ref.APIVersion, name}}
-}
-
-// Usage implements metrics.UsageReader: a question for each container of the inventory. Series without the label pod are
-// taken to be of one pod with the name of the workload, each.
-func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+// window returns the grid of a usage request.
+func (s *Source) window(req metrics.UsageRequest) (metrics.Window, error) {
 	if err := checkResource(req.Resource); err != nil {
-		return err
+		return metrics.Window{}, err
 	}
 	w := metrics.Window{Start: req.Start, End: req.End, Step: req.Step}
 	if w.Step == 0 {
@@ -141,80 +200,62 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest, visit func
 	if now := s.config.Clock.Now(); w.End.IsZero() || w.End.After(now) {
 		w.End = now
 	}
-	w, err := grid(w)
-	if err != nil || !w.Start.Before(w.End) {
-		return err
-	}
-	return s.eachContainer(ctx, req.Namespaces, func(ref workload.Ref, name string) error {
-		list, err := s.history(ctx, req.Resource, containerTarget(ref, name), w)
-		if err != nil {
-			return err
-		}
-		for i, one := range list {
-			key := metrics.ContainerKey{Workload: ref, Pod: podOf(one, ref, i), Container: name, Node: one.labels["node"]}
-			if err := metrics.VisitDays(ctx, key, onGrid(one, w), visit); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func podOf(one timeSeries, ref workload.Ref, i int) string {
-	if pod := one.labels["pod"]; pod != "" {
-		return pod
-	}
-	return fmt.Sprintf("%s-%d", ref.Name, i)
+	return grid(w)
 }
 
 // CurrentUsage implements metrics.RealtimeReader.
-func (s *Source) CurrentUsage(
-	ctx context.Context, resource metrics.Resource, namespaces []string, visit func(metrics.Reading) error,
-) error {
-	if err := checkResource(resource); err != nil {
-		return err
-	}
-	return s.eachContainer(ctx, namespaces, func(ref workload.Ref, name string) error {
-		list, err := s.call(ctx, methodRealtime, request{metric: string(resource), of: containerTarget(ref, name)})
+func (s *Source) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string) iter.Seq2[metrics.Reading, error] {
+	return func(yield func(metrics.Reading, error) bool) {
+		if err := checkResource(resource); err != nil {
+			yield(metrics.Reading{}, err)
+			return
+		}
+		keys, err := s.containers(ctx, namespaces)
 		if err != nil {
-			return err
+			yield(metrics.Reading{}, err)
+			return
 		}
-		for i, one := range list {
-			if len(one.samples) == 0 {
-				continue
-			}
-			last := one.samples[len(one.samples)-1]
-			if !isValid(last.value) {
-				continue
-			}
-			err := visit(metrics.Reading{
-				Key:  metrics.ContainerKey{Workload: ref, Pod: podOf(one, ref, i), Container: name, Node: one.labels["node"]},
-				Time: time.Unix(last.seconds, 0).UTC(), Window: latestWindow, Value: last.value,
-			})
+		for _, key := range keys {
+			list, err := s.call(ctx, methodRealtime, &datasourcepb.QueryLatestTimeSeriesRequest{Metric: containerMetric(resource, key)})
 			if err != nil {
-				return err
+				yield(metrics.Reading{}, err)
+				return
+			}
+			for i, one := range list {
+				samples := one.GetSamples()
+				if len(samples) == 0 || !isValid(samples[len(samples)-1].GetValue()) {
+					continue
+				}
+				last := samples[len(samples)-1]
+				if !yield(metrics.Reading{
+					Key: withPod(key, one, i), Time: time.Unix(last.GetTimestamp(), 0).UTC(), Window: latestWindow, Value: last.GetValue(),
+				}, nil) {
+					return
+				}
 			}
 		}
-		return nil
-	})
+	}
 }
 
-// WorkloadUsage implements metrics.AggregateReader: a question for each workload. Several series are added up.
+// WorkloadUsage implements metrics.AggregateReader with one request for each workload, whose series are summed.
 func (s *Source) WorkloadUsage(ctx context.Context, req metrics.WorkloadsRequest) (map[string]series.Series, error) {
-	return s.totals(ctx, req.Resource, req.Names, req.Window, func(name string) target {
-		return target{fieldWorkload, []string{req.Namespace, req.Kind, name, ""}}
+	return s.totals(ctx, req.Resource, req.Names, req.Window, func(name string) *datasourcepb.Metric {
+		return &datasourcepb.Metric{MetricName: string(req.Resource), Info: &datasourcepb.Metric_Workload{Workload: &datasourcepb.Workload{
+			Namespace: req.Namespace, Kind: req.Kind, Name: name,
+		}}}
 	})
 }
 
-// NodeUsage implements metrics.AggregateReader: a question for each node.
+// NodeUsage implements metrics.AggregateReader with one request for each node.
 func (s *Source) NodeUsage(ctx context.Context, req metrics.NodesRequest) (map[string]series.Series, error) {
-	return s.totals(ctx, req.Resource, req.Names, req.Window, func(name string) target {
-		return target{fieldNode, []string{name}}
+	return s.totals(ctx, req.Resource, req.Names, req.Window, func(name string) *datasourcepb.Metric {
+		return &datasourcepb.Metric{MetricName: string(req.Resource), Info: &datasourcepb.Metric_Node{Node: &datasourcepb.Node{Name: name}}}
 	})
 }
 
+// totals requests a metric for each name and sums its series.
 func (s *Source) totals(
-	ctx context.Context, resource metrics.Resource, names []string, w metrics.Window, of func(string) target,
+	ctx context.Context, resource metrics.Resource, names []string, w metrics.Window, metricOf func(string) *datasourcepb.Metric,
 ) (map[string]series.Series, error) {
 	if err := checkResource(resource); err != nil {
 		return nil, err
@@ -225,7 +266,7 @@ func (s *Source) totals(
 	}
 	out := map[string]series.Series{}
 	for _, name := range names {
-		list, err := s.history(ctx, resource, of(name), w)
+		list, err := s.history(ctx, metricOf(name), w)
 		if err != nil {
 			return nil, err
 		}
@@ -236,13 +277,7 @@ func (s *Source) totals(
 	return out, nil
 }
 
-func (s *Source) history(ctx context.Context, resource metrics.Resource, of target, w metrics.Window) ([]timeSeries, error) {
-	return s.call(ctx, methodHistory, request{
-		metric: string(resource), of: of, start: w.Start.Unix(), end: w.End.Add(-w.Step).Unix(), step: int64(w.Step / time.Second),
-	})
-}
-
-// grid puts a window on whole steps, and refuses one that would not fit into memory.
+// grid aligns a window to whole steps, and rejects one whose series would not fit into memory.
 func grid(w metrics.Window) (metrics.Window, error) {
 	if w.Step < time.Second || w.Step%time.Second != 0 {
 		return w, fmt.Errorf("step %s of data source grpc: must be whole seconds", w.Step)
@@ -254,29 +289,29 @@ func grid(w metrics.Window) (metrics.Window, error) {
 	return w, nil
 }
 
-// onGrid places samples: the last one of a place wins, what is no use (negative, not a number) is a gap.
-func onGrid(one timeSeries, w metrics.Window) series.Series {
+// onGrid places samples on the grid. The last sample of a cell wins; an invalid one is a gap.
+func onGrid(one *datasourcepb.TimeSeries, w metrics.Window) series.Series {
 	out := series.Series{Start: w.Start, Step: w.Step, Values: make([]float64, max(0, w.End.Sub(w.Start)/w.Step))}
 	for i := range out.Values {
 		out.Values[i] = series.Gap()
 	}
-	for _, s := range one.samples {
-		at := time.Unix(s.seconds, 0)
+	for _, s := range one.GetSamples() {
+		at := time.Unix(s.GetTimestamp(), 0)
 		if at.Before(w.Start) || !at.Before(w.End) {
 			continue
 		}
 		if i := int(at.Sub(w.Start) / w.Step); i < len(out.Values) {
 			out.Values[i] = series.Gap()
-			if isValid(s.value) {
-				out.Values[i] = s.value
+			if isValid(s.GetValue()) {
+				out.Values[i] = s.GetValue()
 			}
 		}
 	}
 	return out
 }
 
-// sum adds series up place by place; a place of which none knows anything is a gap. It is empty where there is nothing.
-func sum(list []timeSeries, w metrics.Window) series.Series {
+// sum adds series by cell. A cell is a gap where all series have a gap; the sum of no series is empty.
+func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
 	var out series.Series
 	for _, one := range list {
 		next := onGrid(one, w)
@@ -297,4 +332,5 @@ func sum(list []timeSeries, w metrics.Window) series.Series {
 	return out
 }
 
+// isValid reports whether a usage value is finite and not negative.
 func isValid(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }

@@ -18,67 +18,67 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/dynamicpb"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/grpc/datasourcepb"
 )
 
 var now = time.Date(2026, 3, 2, 0, 10, 0, 0, time.UTC)
 
-// server answers on a real connection, with messages of Google's library.
+// server answers requests over a real connection.
 type server struct {
 	mu     sync.Mutex
 	asked  []string
 	answer func(request string) ([]timeSeries, error)
 }
 
-// bytesCodec hands bytes through.
-type bytesCodec struct{}
-
-func (bytesCodec) Name() string { return "proto" }
-func (bytesCodec) Marshal(v any) ([]byte, error) {
-	b, ok := v.([]byte)
-	if !ok {
-		return nil, fmt.Errorf("%T", v)
-	}
-	return b, nil
+// timeSeries and sample are the series of a response.
+type timeSeries struct {
+	labels  map[string]string
+	samples []sample
 }
 
-func (bytesCodec) Unmarshal(data []byte, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("%T", v)
+type sample struct {
+	seconds int64
+	value   float64
+}
+
+// response returns series as a message.
+func response(list []timeSeries) *datasourcepb.QueryTimeSeriesResponse {
+	out := &datasourcepb.QueryTimeSeriesResponse{}
+	for _, one := range list {
+		s := &datasourcepb.TimeSeries{}
+		for name, value := range one.labels {
+			s.Labels = append(s.Labels, &datasourcepb.Label{Name: name, Value: value})
+		}
+		for _, p := range one.samples {
+			s.Samples = append(s.Samples, &datasourcepb.Sample{Timestamp: p.seconds, Value: p.value})
+		}
+		out.TimeSeriesList = append(out.TimeSeriesList, s)
 	}
-	*b = append((*b)[:0], data...)
-	return nil
+	return out
 }
 
 type inventory []workload.Workload
 
 func (i inventory) Inventory(context.Context, []string) ([]workload.Workload, error) { return i, nil }
 
-// serve starts a server that knows the given methods, and returns a source of it.
+// serve starts a server with the given methods, and returns a source that reads from it.
 func serve(t *testing.T, s *server, methods ...string) *Source {
 	t.Helper()
-	file := described(t)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
 		if !slices.Contains(methods, method) {
 			return status.Error(codes.Unimplemented, method)
 		}
-		var data []byte
-		if err := stream.RecvMsg(&data); err != nil {
-			return err
-		}
-		message := dynamicpb.NewMessage(file.Messages().ByName("QueryTimeSeriesRequest"))
-		if err := proto.Unmarshal(data, message); err != nil {
+		var message datasourcepb.QueryTimeSeriesRequest // Also reads a QueryLatestTimeSeriesRequest, which has the same first field.
+		if err := stream.RecvMsg(&message); err != nil {
 			return err
 		}
 		asked := strings.Join(strings.Fields(message.String()), " ")
@@ -89,7 +89,7 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 		if err != nil {
 			return err
 		}
-		return stream.SendMsg(answerOf(t, file, list))
+		return stream.SendMsg(response(list))
 	}))
 	go func() { _ = g.Serve(listener) }()
 	t.Cleanup(g.Stop)
@@ -105,7 +105,19 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 	return source
 }
 
-// TestUsage: history of containers comes over a real connection, on a grid, cut at midnight, with gaps for what is no use.
+// usageError returns the error of a request, which must be its only element.
+func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
+	t.Helper()
+	for c, err := range s.Usage(t.Context(), req) {
+		if err == nil {
+			t.Errorf("a chunk: %+v", c)
+		}
+		return err
+	}
+	return nil
+}
+
+// TestUsage: the history of containers is on a grid, cut at midnight, with gaps for invalid values.
 func TestUsage(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 23, 50, 0, 0, time.UTC)
 	at := func(minutes int64, v float64) sample { return sample{begin.Unix() + 60*minutes, v} }
@@ -119,18 +131,20 @@ func TestUsage(t *testing.T) {
 	}}
 	source := serve(t, s, methodHistory)
 	var got []string
-	err := source.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: begin, End: now.Add(time.Hour)}, func(c metrics.Chunk) error {
+	for c, err := range source.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: begin, End: now.Add(time.Hour)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		got = append(got, fmt.Sprint(c.Key.Workload.Name, "/", c.Key.Pod, "/", c.Key.Container, "@", c.Key.Node, " ",
 			c.Series.Start.Format("15:04"), " ", c.Series.Step, " ", c.Series.Values))
-		return nil
-	})
+	}
 	want := []string{
 		"web/web-1/app@n1 23:50 5m0s [1]",
 		"web/web-1/app@n1 00:00 5m0s [2 3]",
 		"web/web-1/app@ 00:00 5m0s [4]",
 	}
-	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%v\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	question := fmt.Sprintf(`metric:{metricName:"cpu" container:{namespace:"shop" workloadKind:"Deployment" workloadName:"web" apiVersion:"apps/v1" name:"app"}} startTime:%d endTime:%d step:300`,
 		begin.Unix(), now.Add(-5*time.Minute).Unix())
@@ -139,7 +153,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestTotals: several series of a workload are added up, and one that the server does not know is absent.
+// TestTotals: the series of a workload are summed, and an unknown workload is absent.
 func TestTotals(t *testing.T) {
 	w := metrics.Window{Start: now.Add(-10 * time.Minute), End: now, Step: 5 * time.Minute}
 	s := &server{answer: func(asked string) ([]timeSeries, error) {
@@ -161,53 +175,53 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestRealtimeApart: a server without the service Realtime is one of history alone, and the other way round.
-func TestRealtimeApart(t *testing.T) {
+// TestRealtimeOptional: a server can have either of the services History and Realtime.
+func TestRealtimeOptional(t *testing.T) {
 	answer := func(string) ([]timeSeries, error) {
 		return []timeSeries{{map[string]string{"pod": "p"}, []sample{{now.Unix() - 60, 1}, {now.Unix(), 2}}}, {nil, nil}}, nil
 	}
 	read := func(s *Source) ([]float64, error) {
 		var got []float64
-		err := s.CurrentUsage(t.Context(), metrics.CPU, nil, func(r metrics.Reading) error {
+		for r, err := range s.CurrentUsage(t.Context(), metrics.CPU, nil) {
+			if err != nil {
+				return got, err
+			}
 			got = append(got, r.Value)
-			return nil
-		})
-		return got, err
+		}
+		return got, nil
 	}
 	if got, err := read(serve(t, &server{answer: answer}, methodRealtime)); err != nil || fmt.Sprint(got) != "[2]" {
 		t.Errorf("%v, %v", got, err)
 	}
 	historic := serve(t, &server{answer: answer}, methodHistory)
 	if _, err := read(historic); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("realtime of a server that has none: %v", err)
+		t.Errorf("current usage of a server without it: %v", err)
 	}
-	ignore := func(metrics.Chunk) error { return nil }
-	err := historic.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.HeldMemory, Start: now.Add(-time.Hour)}, ignore)
+	err := usageError(t, historic, metrics.UsageRequest{Resource: metrics.UnreclaimableMemory, Start: now.Add(-time.Hour)})
 	if !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("a resource that the protocol does not know: %v", err)
+		t.Errorf("an unsupported resource: %v", err)
 	}
 	if err := historic.Check(t.Context()); err != nil {
-		t.Errorf("asked whether it answers: %v", err)
+		t.Errorf("checking the connection: %v", err)
 	}
 }
 
-// TestFailures: what fails is an error and no zero, and a window that would not fit into memory is refused.
+// TestFailures: a failure is an error, and a window that would not fit into memory is rejected.
 func TestFailures(t *testing.T) {
 	source := serve(t, &server{answer: func(string) ([]timeSeries, error) {
 		return nil, status.Error(codes.Unavailable, "no disk")
 	}}, methodHistory)
-	none := func(metrics.Chunk) error { t.Error("a chunk"); return nil }
 	for name, req := range map[string]metrics.UsageRequest{
 		"server fails":     {Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now},
 		"a broken step":    {Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now, Step: time.Millisecond},
 		"a window of ages": {Resource: metrics.CPU, Start: now.AddDate(-100, 0, 0), End: now, Step: time.Second},
 	} {
-		if err := source.Usage(t.Context(), req, none); err == nil || errors.Is(err, metrics.ErrUnsupported) {
+		if err := usageError(t, source, req); err == nil || errors.Is(err, metrics.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := New(Config{Address: "localhost:1"}); err == nil {
-		t.Error("half a configuration is accepted")
+		t.Error("an incomplete configuration is accepted")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -217,6 +231,6 @@ func TestFailures(t *testing.T) {
 	}
 	defer gone.Close()
 	if err := gone.Check(ctx); err == nil {
-		t.Error("a server that is not there answers")
+		t.Error("no error without a server")
 	}
 }

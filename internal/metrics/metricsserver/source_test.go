@@ -21,11 +21,11 @@ const podsOfShop = `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta
 {"metadata":{"name":"web-1","namespace":"shop"},"timestamp":"2026-03-01T12:00:00Z","window":"15s","containers":[
  {"name":"app","usage":{"cpu":"250m","memory":"64Mi"}},{"name":"quiet","usage":{"cpu":"0"}},{"name":"odd","usage":{"cpu":"-1","memory":"1Ki"}}]}]}`
 
-// TestNow: a container is read for each resource that the server knows of it, each alone and not added to the ones before.
-func TestNow(t *testing.T) {
-	var asked []string
+// TestCurrentUsage: a container is returned for each resource that the server has, and resources are not added up.
+func TestCurrentUsage(t *testing.T) {
+	var paths []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Path)
+		paths = append(paths, r.URL.Path)
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/nodes"):
@@ -43,11 +43,13 @@ func TestNow(t *testing.T) {
 	}
 	read := func(resource metrics.Resource, namespaces ...string) (string, error) {
 		var got []string
-		err := source.CurrentUsage(t.Context(), resource, namespaces, func(r metrics.Reading) error {
+		for r, err := range source.CurrentUsage(t.Context(), resource, namespaces) {
+			if err != nil {
+				return strings.Join(got, "; "), err
+			}
 			got = append(got, fmt.Sprint(r.Key.Workload, "/", r.Key.Container, "=", r.Value, " ", r.Time.UTC().Format("15:04"), " ", r.Window))
-			return nil
-		})
-		return strings.Join(got, "; "), err
+		}
+		return strings.Join(got, "; "), nil
 	}
 	const want = "shop/Pod/web-1/app=0.25 12:00 15s; shop/Pod/web-1/quiet=0 12:00 15s"
 	if got, err := read(metrics.CPU, "shop"); err != nil || got != want {
@@ -57,15 +59,15 @@ func TestNow(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if _, err := read(metrics.CPU, "broken"); err == nil {
-		t.Error("a server that fails has an answer")
+		t.Error("no error of a server that fails")
 	}
-	if _, err := read(metrics.HeldMemory); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("a resource that it does not know: %v", err)
+	if _, err := read(metrics.UnreclaimableMemory); !errors.Is(err, metrics.ErrUnsupported) {
+		t.Errorf("an unsupported resource: %v", err)
 	}
 	if err := source.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(asked, "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods") || !slices.Contains(asked, "/apis/metrics.k8s.io/v1beta1/pods") {
-		t.Errorf("asked %v", asked)
+	if !slices.Contains(paths, "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods") || !slices.Contains(paths, "/apis/metrics.k8s.io/v1beta1/pods") {
+		t.Errorf("paths %v", paths)
 	}
 }

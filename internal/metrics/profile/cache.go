@@ -22,25 +22,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Cache keeps the sketches of finished days in a directory, so that the next reading asks only for what is new. A file
-// holds one resource of one day for some namespaces, with all their workloads, wanted or not. Files are written whole or
-// not at all; what cannot be read is read anew from the source. Several processes may share a directory.
+// Cache stores the profiles of finished days in a directory, so that the next read requests only newer days. A file holds one resource of one
+// day for some namespaces, with all their workloads. Files are written atomically; those that cannot be read are read from the source again.
+// Several processes may share a directory.
 //
-// Below Dir, a directory for each identity of a source holds one for each server that was met there: by the names of a
-// few pods, a server behind a forwarded port is known again, and another one told apart.
+// Below Dir, a directory for each identity of a source holds one for each server with that identity. The names of a few pods identify a
+// server, for example behind a forwarded port.
 type Cache struct {
-	// Dir is made where it is missing, for its owner alone: it names workloads.
+	// Dir is created with permissions for its owner alone, as it contains the names of workloads.
 	Dir string
-	// MaxAge and MaxBytes bound what Clean leaves.
+	// MaxAge and MaxBytes bound the files that Prune keeps.
 	MaxAge   time.Duration
 	MaxBytes int64
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// Warn is told, in a sentence, of what could not be used or kept; a cache never makes a reading fail.
+	// Warn receives a sentence about each failure of the cache; such failures never fail a read.
 	Warn func(string)
 }
 
-// Defaults of a cache: longer than the windows of policies, and about a month of 40,000 containers.
+// Defaults of a cache: an age above the windows of policies, and the size of about a month of 40,000 containers.
 const (
 	DefaultCacheAge   = 100 * 24 * time.Hour
 	DefaultCacheBytes = 1 << 30
@@ -51,36 +51,36 @@ const (
 	daySuffix       = ".day"
 	fingerprintFile = "witness.json"
 	tempPrefix      = ".tmp-"
-	// maxFile bounds what is read of one file; a day of 100,000 containers is far smaller.
+	// maxFile bounds the size of a file, in bytes; a day of 100,000 containers is much smaller.
 	maxFile = 512 << 20
 )
 
-// oldFormats are the directories of formats that are no longer read: their days lack what is kept today, and are read anew.
+// oldFormats returns the directories of formats that are no longer read.
 func oldFormats() []string { return []string{"v1"} }
 
-// serverFingerprint is by what a server is known again.
+// serverFingerprint identifies a server seen before.
 type serverFingerprint struct {
 	Day  series.Day `json:"day"`
 	Pods []string   `json:"pods"`
 }
 
-// serverCache is the part of a cache that belongs to one server.
+// serverCache is the part of a cache for one server.
 type serverCache struct {
 	cache    *Cache
 	source   metrics.DayReader
 	identity string
-	// grouped asks for days in which DaemonSets are kept apart by the groups of nodes.
+	// grouped selects days that hold DaemonSets by node group.
 	grouped bool
-	// dir is empty until the server is known or a day with pods is kept.
+	// dir is empty until the server is identified or a day with pods is saved.
 	dir  string
 	root string
-	// newest is the day of the witness in dir.
+	// newest is the day of the fingerprint in dir.
 	newest series.Day
-	// warned keeps a sentence from being said for each day.
+	// warned prevents repeated warnings.
 	warned map[string]bool
 }
 
-// open finds the server's days. It returns nil where there is no cache, or where whether it is the server cannot be told.
+// open finds the directory of a server. It returns nil without a cache, and where the server cannot be identified.
 func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool) *serverCache {
 	if c == nil {
 		return nil
@@ -97,9 +97,9 @@ func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool
 		if !e.IsDir() || !ok {
 			continue
 		}
-		present, err := source.Present(ctx, w.Pods, w.Day.Start(), w.Day.End())
+		present, err := source.CountPods(ctx, w.Pods, w.Day.Start(), w.Day.End())
 		if err != nil {
-			c.Warn(fmt.Sprintf("the cache is not used: whether it is of this server cannot be told: %v", err))
+			c.Warn(fmt.Sprintf("the cache is not used, as the server cannot be identified: %v", err))
 			return nil
 		}
 		if 2*present > len(w.Pods) {
@@ -108,7 +108,7 @@ func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool
 		}
 	}
 	if len(entries) > 0 {
-		c.Warn("the cache holds days of another server at this address; reading them anew")
+		c.Warn("the cache holds days of another server at this address; all days are read again")
 	}
 	return s
 }
@@ -122,15 +122,15 @@ func readFingerprint(path string) (serverFingerprint, bool) {
 	return w, len(w.Pods) > 0 && len(w.Pods) <= maxFingerprintPods
 }
 
-// final tells whether a day is asked for whole and will not change any more.
+// final reports whether a day is requested as a whole and no longer changes.
 func (s *serverCache) final(d series.Day, req metrics.UsageRequest) bool {
 	return !d.Start().Before(req.Start) && !d.End().After(req.End) && !d.End().Add(settleTime).After(s.cache.Now())
 }
 
 func (s *serverCache) dayDir(d series.Day) string { return filepath.Join(s.dir, d.String()) }
 
-// prefix begins the names of the files of a resource and step. Days in which DaemonSets are kept apart by groups serve
-// whoever does not ask for groups as well, so their prefix begins with that of the others.
+// prefix returns the prefix of the files of a resource and step. Days with node groups also serve requests without them, so their prefix
+// begins with that of the others.
 func (s *serverCache) prefix(req metrics.UsageRequest) string {
 	p := fmt.Sprintf("%s-%ds-", req.Resource, int(req.Step.Seconds()))
 	if s.grouped {
@@ -139,62 +139,63 @@ func (s *serverCache) prefix(req metrics.UsageRequest) string {
 	return p
 }
 
-// load visits what is kept of a day and returns the namespaces that are not.
-func (s *serverCache) load(d series.Day, req metrics.UsageRequest, visit visitDay) (missing []string) {
+// load returns the cached profiles of a day and the namespaces that are not cached.
+func (s *serverCache) load(d series.Day, req metrics.UsageRequest) (days []containerDay, missing []string) {
+	missing = req.Namespaces
 	if s.dir == "" {
-		return req.Namespaces
+		return nil, missing
 	}
 	entries, err := os.ReadDir(s.dayDir(d))
 	if err != nil {
-		return req.Namespaces // Most likely there is none.
+		return nil, missing // Most likely there is none.
 	}
-	missing = req.Namespaces
 	for _, e := range entries {
 		name := e.Name()
 		if !strings.HasPrefix(name, s.prefix(req)) || !strings.HasSuffix(name, daySuffix) || len(missing) == 0 {
 			continue
 		}
 		path := filepath.Join(s.dayDir(d), name)
-		want := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d}
-		covered, err := loadFile(path, want, missing, visit)
+		expected := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d}
+		found, covered, err := loadFile(path, expected, missing)
 		if err != nil {
-			s.warn(fmt.Sprintf("%s is ignored and read anew: %v", path, err))
+			s.warn(fmt.Sprintf("%s is ignored and read again: %v", path, err))
 			continue
 		}
-		missing = subtract(missing, covered)
+		days, missing = append(days, found...), subtract(missing, covered)
 	}
-	return missing
+	return days, missing
 }
 
-func loadFile(path string, want dayHeader, namespaces []string, visit visitDay) (covered []string, err error) {
+// loadFile reads and decodes a file.
+func loadFile(path string, expected dayHeader, namespaces []string) (days []containerDay, covered []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%d bytes: want at most %d", info.Size(), maxFile)
+		return nil, nil, fmt.Errorf("%d bytes: must be at most %d", info.Size(), maxFile)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return decodeDay(raw, want, namespaces, visit)
+	return decodeDay(raw, expected, namespaces)
 }
 
-// subtract keeps the order of all.
+// subtract returns the elements of all that are not in some, in order.
 func subtract(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(ns string) bool { return slices.Contains(some, ns) })
 }
 
-// save keeps a day. Failing to is no error of the reading.
+// save writes a day. A failure is a warning.
 func (s *serverCache) save(d *dayUsage, req metrics.UsageRequest) {
 	if len(s.source.Stats().Warnings) > 0 {
-		s.warn("days are not kept in the cache: the server warned that its answers may be partial")
+		s.warn("days are not cached: the server warned that its answers may be partial")
 		return
 	}
 	if s.dir == "" {
 		if len(d.pods) == 0 {
-			return // Nothing tells whose day this is.
+			return // No pod identifies the server.
 		}
 		names := make([]string, len(d.pods))
 		for i, p := range d.pods {
@@ -203,7 +204,7 @@ func (s *serverCache) save(d *dayUsage, req metrics.UsageRequest) {
 		s.dir = filepath.Join(s.root, hashOf(d.day.String()+strings.Join(names, " ")))
 	}
 	if err := s.write(d, req); err != nil {
-		s.warn(fmt.Sprintf("days are not kept in the cache: %v", err))
+		s.warn(fmt.Sprintf("days are not cached: %v", err))
 	}
 }
 
@@ -229,13 +230,13 @@ func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
 		w.Pods = append(w.Pods, p.name)
 	}
 	if raw, err = json.Marshal(w); err != nil {
-		return fmt.Errorf("the witness of %v: %w", d.day, err)
+		return fmt.Errorf("the fingerprint of %v: %w", d.day, err)
 	}
 	s.newest = d.day
 	return writeAtomic(filepath.Join(s.dir, fingerprintFile), raw)
 }
 
-// writeAtomic puts a file in its place when it is complete.
+// writeAtomic writes a temporary file and renames it.
 func writeAtomic(path string, raw []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
 	if err != nil {
@@ -258,7 +259,7 @@ func (s *serverCache) warn(text string) {
 	}
 }
 
-// hashOf is short enough for a name and long enough not to meet its like; files repeat what they are of.
+// hashOf returns a hash of 16 characters for a file name. Files repeat the text in their header, which detects collisions.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
@@ -271,8 +272,8 @@ type cacheFile struct {
 	written time.Time
 }
 
-// Prune removes files that are older than MaxAge, then the oldest until MaxBytes are left, and what interrupted writers
-// left behind. It touches nothing that the cache has not written.
+// Prune removes files that are older than MaxAge, then the oldest until MaxBytes are left, and temporary files of
+// interrupted writers. It keeps files that the cache has not written.
 func (c *Cache) Prune() error {
 	files, dirs, err := c.listFiles(formatDir)
 	if err != nil {
@@ -301,12 +302,12 @@ func (c *Cache) Prune() error {
 		}
 	}
 	for _, dir := range slices.Backward(dirs) {
-		_ = os.Remove(dir) // Fails, as it should, where something is left in it.
+		_ = os.Remove(dir) // Fails where the directory is not empty.
 	}
 	return errors.Join(errs...)
 }
 
-// ignoreNotExist leaves out that another process was faster.
+// ignoreNotExist ignores files that another process has removed.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -314,11 +315,11 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// listFiles lists the files of a format that the cache has written, and all directories.
+// listFiles returns the files of a format that the cache has written, and all directories.
 func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err error) {
 	err = filepath.WalkDir(filepath.Join(c.Dir, format), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return ignoreNotExist(err) // Never used, or another process cleans as well.
+			return ignoreNotExist(err) // The cache was never used, or another process prunes it too.
 		}
 		if e.IsDir() {
 			dirs = append(dirs, path)
@@ -331,12 +332,12 @@ func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err 
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking through the cache: %w", err)
+		return nil, nil, fmt.Errorf("listing the files of the cache: %w", err)
 	}
 	return files, dirs, nil
 }
 
-// isCacheFile leaves out foreign files, and files that are being written.
+// isCacheFile reports whether the cache has written a file, and completed it.
 func (c *Cache) isCacheFile(name string, written time.Time) bool {
 	const writing = time.Hour
 	return strings.HasSuffix(name, daySuffix) || name == fingerprintFile ||

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -37,6 +38,8 @@ type cluster struct {
 
 var errBroken = errors.New("the server broke off")
 
+func (c *cluster) capabilities() metrics.Capabilities { return metrics.Capabilities{Usage: c, Days: c} }
+
 func (c *cluster) Identity() string { return "url=http://localhost:9090" }
 
 func (c *cluster) Stats() metrics.Stats { return metrics.Stats{Warnings: c.warnings} }
@@ -45,7 +48,7 @@ func (c *cluster) Step(context.Context, metrics.Resource, time.Time) (time.Durat
 	return c.step, nil
 }
 
-func (c *cluster) Present(_ context.Context, pods []string, _, _ time.Time) (n int, err error) {
+func (c *cluster) CountPods(_ context.Context, pods []string, _, _ time.Time) (n int, err error) {
 	for _, p := range pods {
 		if strings.HasSuffix(p, c.name) {
 			n++
@@ -54,28 +57,32 @@ func (c *cluster) Present(_ context.Context, pods []string, _, _ time.Time) (n i
 	return n, nil
 }
 
-func (c *cluster) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	c.asked = append(c.asked, req)
-	first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
-	for i := range int(last-first) + 1 {
-		d := first + series.Day(i)
-		if c.backwards {
-			d = last - series.Day(i)
-		}
-		for _, ns := range req.Namespaces {
-			if err := c.day(d, ns, req, visit); err != nil {
-				return err
+func (c *cluster) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		c.asked = append(c.asked, req)
+		first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
+		for i := range int(last-first) + 1 {
+			d := first + series.Day(i)
+			if c.backwards {
+				d = last - series.Day(i)
 			}
-			if d == c.failOn {
-				return errBroken
+			for _, ns := range req.Namespaces {
+				for _, chunk := range c.day(d, ns, req) {
+					if !yield(chunk, nil) {
+						return
+					}
+				}
+				if d == c.failOn {
+					yield(metrics.Chunk{}, errBroken)
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
-// day gives each namespace two Deployments of two pods and one container.
-func (c *cluster) day(d series.Day, ns string, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+// day returns the usage of two Deployments of two pods and one container in a namespace.
+func (c *cluster) day(d series.Day, ns string, req metrics.UsageRequest) (out []metrics.Chunk) {
 	for w := range 2 {
 		for p := range 2 {
 			random := rand.New(rand.NewPCG(uint64(d), uint64(len(c.name)+len(ns)*100+w*10+p)))
@@ -97,16 +104,13 @@ func (c *cluster) day(d series.Day, ns string, req metrics.UsageRequest, visit f
 				}
 				values = append(values, v)
 			}
-			chunk := metrics.Chunk{
+			out = append(out, metrics.Chunk{
 				Key:    key(ns, "Deployment", fmt.Sprintf("w%d", w), fmt.Sprintf("w%d-%d-%v-%s", w, p, d, c.name), "app"),
 				Series: series.Series{Start: from, Step: 30 * time.Minute, Values: values},
-			}
-			if err := visit(chunk); err != nil {
-				return err
-			}
+			})
 		}
 	}
-	return nil
+	return out
 }
 
 func deployments(names ...string) (out []workload.Workload) {
@@ -139,7 +143,7 @@ func newFixture(t *testing.T) *fixture {
 func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
 	d.t.Helper()
 	c.asked = nil
-	u, err := Collect(d.t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	u, err := Collect(d.t.Context(), Source{Capabilities: c.capabilities(), Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
 	var asked []string
 	for _, r := range c.asked {
 		asked = append(asked, fmt.Sprintf("%s %s..%s %s", r.Resource, r.Start.Format("01-02"), r.End.Format("01-02T15:04"), strings.Join(r.Namespaces, "+")))
@@ -157,7 +161,7 @@ func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...strin
 	if !slices.Equal(asked, want) {
 		d.t.Errorf("asked\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
 	}
-	plain, err := Collect(d.t.Context(), Source{Usage: &cluster{name: c.name, step: c.step}}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	plain, err := Collect(d.t.Context(), Source{Capabilities: (&cluster{name: c.name, step: c.step}).capabilities()}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -311,7 +315,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	}
 	d.check(c, deployments("shop/w0"), "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	if len(d.notes) == 0 {
-		t.Error("nobody was told")
+		t.Error("no warning")
 	}
 }
 
@@ -393,10 +397,9 @@ func FuzzDecodeDay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// With its checksum right, the rest has to hold by itself.
 		raw := appendChecksum(slices.Clone(body))
-		visited := 0
-		covered, err := decodeDay(raw, h, []string{"shop"}, func(container, *rightsize.Profile) { visited++ })
-		if err != nil && (visited > 0 || covered != nil) {
-			t.Errorf("%d containers of a file that is refused: %v", visited, err)
+		days, covered, err := decodeDay(raw, h, []string{"shop"})
+		if err != nil && (len(days) > 0 || covered != nil) {
+			t.Errorf("%d containers of a rejected file: %v", len(days), err)
 		}
 	})
 }

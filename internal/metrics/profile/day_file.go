@@ -18,14 +18,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// A file of the cache: magic and version; what it is of; each namespace with the length of its section; the sections, a
-// list of containers, those of DaemonSets by the group of their nodes, with their profiles; a CRC-32C of all before it. Texts and numbers are varints with what they count.
+// dayFileMagic begins each file of the cache: magic and version. Then follow the header; each namespace with the length of its section; the
+// sections, which list containers (those of DaemonSets by node group) with their profiles; and a CRC-32C of all of it. Numbers are varints,
+// and texts and profiles are preceded by their length.
 const dayFileMagic = "crane-day\x02"
 
-// errInvalidFile tells that a file is not, or is not wholly, what the cache wrote.
+// errInvalidFile means that a file is damaged or was not written by the cache.
 var errInvalidFile = errors.New("not a whole file of this cache")
 
-// dayHeader says what a file is of. A file that says otherwise than its name is not used.
+// dayHeader describes the content of a file. A file whose header differs from its name is not used.
 type dayHeader struct {
 	identity string
 	resource metrics.Resource
@@ -33,12 +34,15 @@ type dayHeader struct {
 	day      series.Day
 }
 
-// visitDay takes the sketch of one container's day.
-type visitDay func(key container, day *rightsize.Profile)
+// containerDay is the profile of one container for one day.
+type containerDay struct {
+	key     container
+	profile *rightsize.Profile
+}
 
 func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }
 
-// encodeDay writes what the containers of some namespaces used. What lies in other namespaces is left out.
+// encodeDay encodes the profiles of the containers in some namespaces; others are left out.
 func encodeDay(h dayHeader, namespaces []string, profiles map[container]*rightsize.Profile) ([]byte, error) {
 	byNamespace := map[string][]container{}
 	for key := range profiles {
@@ -68,7 +72,7 @@ func encodeSection(keys []container, profiles map[container]*rightsize.Profile) 
 	for _, key := range keys {
 		blob, err := profiles[key].MarshalBinary()
 		if err != nil {
-			return nil, fmt.Errorf("sketch of container %s of %s %s/%s: %w", key.name, key.kind, key.namespace, key.identity.name, err)
+			return nil, fmt.Errorf("profile of container %s of %s %s/%s: %w", key.name, key.kind, key.namespace, key.identity.name, err)
 		}
 		out = appendText(appendText(appendText(appendText(out, key.kind), key.identity.name), key.name), key.group)
 		out = binary.AppendUvarint(out, uint64(len(blob)))
@@ -93,51 +97,43 @@ func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
-// decodeDay visits the containers of those of the namespaces that the file holds, and returns these. Nothing is visited
-// on an error, which wraps errInvalidFile where the file is damaged or of something else.
-func decodeDay(raw []byte, want dayHeader, namespaces []string, visit visitDay) (covered []string, err error) {
+// decodeDay returns the containers of the given namespaces in a file, and the namespaces that the file covers. The error wraps errInvalidFile
+// where the file is damaged or has another header.
+func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []containerDay, covered []string, err error) {
 	if len(raw) < len(dayFileMagic)+4 || string(raw[:len(dayFileMagic)]) != dayFileMagic {
-		return nil, fmt.Errorf("%w: it begins otherwise", errInvalidFile)
+		return nil, nil, fmt.Errorf("%w: it has another beginning", errInvalidFile)
 	}
 	body := raw[:len(raw)-4]
 	if checksum(body) != binary.LittleEndian.Uint32(raw[len(body):]) {
-		return nil, fmt.Errorf("%w: the checksum does not match", errInvalidFile)
+		return nil, nil, fmt.Errorf("%w: the checksum does not match", errInvalidFile)
 	}
 	r := &fileReader{rest: body[len(dayFileMagic):]}
-	expected := appendHeader(nil, want)
-	if !bytes.HasPrefix(r.rest, expected) {
-		return nil, fmt.Errorf("%w: it is of another source, resource, step or day", errInvalidFile)
+	header := appendHeader(nil, expected)
+	if !bytes.HasPrefix(r.rest, header) {
+		return nil, nil, fmt.Errorf("%w: it is of another source, resource, step or day", errInvalidFile)
 	}
-	r.rest = r.rest[len(expected):]
+	r.rest = r.rest[len(header):]
 	names, lengths := r.contents()
-	type sketch struct {
-		key container
-		day *rightsize.Profile
-	}
-	var found []sketch
 	for i, ns := range names {
 		section := r.take(lengths[i])
 		if r.failed || !slices.Contains(namespaces, ns) {
 			continue
 		}
 		covered = append(covered, ns)
-		err := decodeSection(section, ns, want.day, func(key container, day *rightsize.Profile) {
-			found = append(found, sketch{key, day})
-		})
+		in, err := decodeSection(section, ns, expected.day)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		days = append(days, in...)
 	}
 	if r.failed || len(r.rest) > 0 {
-		return nil, fmt.Errorf("%w: lengths do not add up", errInvalidFile)
+		return nil, nil, fmt.Errorf("%w: lengths do not add up", errInvalidFile)
 	}
-	for _, f := range found {
-		visit(f.key, f.day)
-	}
-	return covered, nil
+	return days, covered, nil
 }
 
-func decodeSection(section []byte, namespace string, day series.Day, visit visitDay) error {
+// decodeSection decodes the containers of a namespace.
+func decodeSection(section []byte, namespace string, day series.Day) (days []containerDay, err error) {
 	r := &fileReader{rest: section}
 	for n := r.count(); n > 0 && !r.failed; n-- {
 		kind, owner, name, group := r.text(), r.text(), r.text(), r.text()
@@ -147,27 +143,28 @@ func decodeSection(section []byte, namespace string, day series.Day, visit visit
 		}
 		profile := rightsize.NewProfile()
 		if err := profile.UnmarshalBinary(blob); err != nil {
-			return fmt.Errorf("%w: container %s of %s %s/%s: %w", errInvalidFile, name, kind, namespace, owner, err)
+			return nil, fmt.Errorf("%w: container %s of %s %s/%s: %w", errInvalidFile, name, kind, namespace, owner, err)
 		}
 		for _, d := range profile.Days() {
 			if d.Day != day {
-				return fmt.Errorf("%w: container %s of %s %s/%s: a sketch of %v", errInvalidFile, name, kind, namespace, owner, d.Day)
+				return nil, fmt.Errorf("%w: container %s of %s %s/%s: a profile of %v", errInvalidFile, name, kind, namespace, owner, d.Day)
 			}
 		}
-		visit(container{identity{namespace, kind, owner}, name, group}, profile)
+		days = append(days, containerDay{container{identity{namespace, kind, owner}, name, group}, profile})
 	}
 	if r.failed || len(r.rest) > 0 {
-		return fmt.Errorf("%w: namespace %s: lengths do not add up", errInvalidFile, namespace)
+		return nil, fmt.Errorf("%w: namespace %s: lengths do not add up", errInvalidFile, namespace)
 	}
-	return nil
+	return days, nil
 }
 
-// fileReader takes values off a file; after the first failure it returns zeros and stays bad.
+// fileReader reads values from a file. After the first failure it returns zero values.
 type fileReader struct {
 	rest   []byte
 	failed bool
 }
 
+// contents reads the namespaces and the lengths of their sections.
 func (r *fileReader) contents() (names []string, lengths []int) {
 	for n := r.count(); n > 0 && !r.failed; n-- {
 		names = append(names, r.text())
@@ -176,7 +173,7 @@ func (r *fileReader) contents() (names []string, lengths []int) {
 	return names, lengths
 }
 
-// count reads a number of bytes or of things of at least a byte: no more than there are bytes left.
+// count reads a number of elements of at least one byte each, so at most the number of bytes left.
 func (r *fileReader) count() int {
 	v, n := binary.Uvarint(r.rest)
 	if r.failed || n <= 0 || v > uint64(len(r.rest)) {

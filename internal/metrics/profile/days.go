@@ -17,44 +17,55 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// dayCollector reads use day by day: finished days from the cache where they are there, the rest from the source. With
-// and without a cache the sketches of a day are made in the same way, so that both lead to the same numbers.
+// settleTime is how long after its end a day may still change: remote writers and object stores are delayed.
+const settleTime = 3 * time.Hour
+
+// dayCollector reads usage into a Usage. Where the source reads day by day, finished days come from the cache if it has them. The profiles of
+// a day are built in the same way with and without a cache, so that both give the same numbers.
 type dayCollector struct {
 	usage  *Usage
-	source metrics.DayReader
-	// days is nil where nothing is kept.
-	days *serverCache
+	source metrics.Capabilities
+	// cache is nil where nothing is cached.
+	cache *serverCache
 }
 
-// dayRange is a run of days of which the same namespaces have to be read.
+// dayRange is a range of days with the same missing namespaces.
 type dayRange struct {
 	first, last series.Day
 	namespaces  []string
 }
 
+// read adds the usage of one resource.
 func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error {
+	if r.source.Days == nil {
+		return r.readUnordered(ctx, req)
+	}
 	first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
-	if r.days == nil || len(req.Namespaces) == 0 {
+	if r.cache == nil || len(req.Namespaces) == 0 {
 		return r.readRange(ctx, req, dayRange{first, last, req.Namespaces})
 	}
 	var err error
-	// The step is part of what names a cached day: what was read with another one weighs otherwise.
-	if req.Step, err = r.source.Step(ctx, req.Resource, req.End); err != nil {
+	// The step identifies a cached day, as samples of another step have another weight.
+	if req.Step, err = r.source.Days.Step(ctx, req.Resource, req.End); err != nil {
 		return err
 	}
 	var missing []dayRange
 	for d := first; d <= last; d++ {
-		if err := context.Cause(ctx); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		rest := req.Namespaces
-		if r.days.final(d, req) {
-			rest = r.days.load(d, req, r.usage.merge)
+		namespaces := req.Namespaces
+		if r.cache.final(d, req) {
+			var cached []containerDay
+			cached, namespaces = r.cache.load(d, req)
+			for _, c := range cached {
+				r.usage.merge(c.key, c.profile)
+			}
 		}
-		if n := len(missing); n > 0 && missing[n-1].last == d-1 && slices.Equal(missing[n-1].namespaces, rest) {
+		if n := len(missing); n > 0 && missing[n-1].last == d-1 && slices.Equal(missing[n-1].namespaces, namespaces) {
 			missing[n-1].last = d
-		} else if len(rest) > 0 {
-			missing = append(missing, dayRange{d, d, rest})
+		} else if len(namespaces) > 0 {
+			missing = append(missing, dayRange{d, d, namespaces})
 		}
 	}
 	for _, m := range missing {
@@ -65,8 +76,25 @@ func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error
 	return nil
 }
 
-// readRange reads a stretch in one go and keeps each of its days as soon as it is whole, so that a reading that is
-// interrupted has not been in vain.
+// readUnordered reads from a source that returns chunks in any order.
+func (r *dayCollector) readUnordered(ctx context.Context, req metrics.UsageRequest) error {
+	for c, err := range r.source.Usage.Usage(ctx, req) {
+		if err != nil {
+			return err
+		}
+		key := r.usage.keyOf(c.Key)
+		if !r.usage.includes(key) {
+			continue
+		}
+		r.usage.totals.add(key.identity, c, req.Resource)
+		for _, p := range r.usage.profilesOf(key) {
+			addChunk(p, c, req.Resource, time.Time{})
+		}
+	}
+	return nil
+}
+
+// readRange reads a range of days at once. It caches each day as soon as it is complete, so that an interrupted read is not lost.
 func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, s dayRange) error {
 	req.Namespaces = s.namespaces
 	if start := s.first.Start(); start.After(req.Start) {
@@ -76,54 +104,83 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		req.End = end
 	}
 	open := newDayUsage(s.first)
-	err := r.source.Usage(ctx, req, func(c metrics.Chunk) error {
+	for c, err := range r.source.Usage.Usage(ctx, req) {
+		if err != nil {
+			return err
+		}
 		day := series.DayOf(c.Series.Start)
 		if day < open.day {
-			return fmt.Errorf("use of %v came after use of %v: the source does not read day by day", day, open.day)
+			return fmt.Errorf("usage of %v after usage of %v: the source does not read day by day", day, open.day)
 		}
 		for open.day < day {
-			r.finish(req, open)
+			r.finishDay(req, open)
 			open = newDayUsage(open.day + 1)
 		}
 		key := r.usage.keyOf(c.Key)
-		if r.days == nil && !r.usage.includes(key) {
-			return nil
-		}
-		if r.usage.includes(key) {
+		included := r.usage.includes(key)
+		if included {
 			r.usage.totals.add(key.identity, c, req.Resource)
 		}
-		open.add(key, c, req.Resource)
-		return nil
-	})
-	if err != nil {
-		return err
+		if included || r.cache != nil {
+			open.add(key, c, req.Resource)
+		}
 	}
 	for ; open.day <= s.last; open = newDayUsage(open.day + 1) {
-		r.finish(req, open)
+		r.finishDay(req, open)
 	}
 	return nil
 }
 
-func (r *dayCollector) finish(req metrics.UsageRequest, d *dayUsage) {
-	if r.days != nil && r.days.final(d.day, req) {
-		r.days.save(d, req)
+// finishDay caches and merges a complete day.
+func (r *dayCollector) finishDay(req metrics.UsageRequest, d *dayUsage) {
+	if r.cache != nil && r.cache.final(d.day, req) {
+		r.cache.save(d, req)
 	}
-	// In the order of the cache: the parts of a DaemonSet add up to the same, to the bit, with it and without.
+	// In the order of the cache, so that the parts of a DaemonSet have exactly the same sum with and without it.
 	for _, key := range slices.SortedFunc(maps.Keys(d.profiles), container.compare) {
 		r.usage.merge(key, d.profiles[key])
 	}
 }
 
-// dayUsage is what all containers of some namespaces used of one resource on one day.
+// readBreakdown adds the parts of memory from the first resource with data.
+func (r *dayCollector) readBreakdown(ctx context.Context, req metrics.UsageRequest) error {
+	if len(r.usage.profiles) == 0 {
+		return nil
+	}
+	for _, req.Resource = range r.source.MemoryBreakdown {
+		if err := r.read(ctx, req); err != nil {
+			return fmt.Errorf("reading the %s of %d namespaces: %w", req.Resource, len(req.Namespaces), err)
+		}
+		if r.usage.hasBreakdown() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// hasBreakdown reports whether any profile has data about the parts of memory.
+func (u *Usage) hasBreakdown() bool {
+	for _, p := range u.profiles {
+		for _, d := range p.Days() {
+			if d.ReclaimBasis != rightsize.BasisUnknown {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dayUsage is the usage of one resource by all containers of some namespaces on one day.
 type dayUsage struct {
 	day      series.Day
 	profiles map[container]*rightsize.Profile
-	// pods are a few names, sorted by hash, by which a server can be known again.
+	// pods are a few names, sorted by hash, that identify a server.
 	pods []hashedPod
-	// seen are the containers of pods of which use was read.
+	// seen are the containers of pods with usage.
 	seen map[podContainer]bool
 }
 
+// podContainer is a container of one pod.
 type podContainer struct {
 	container
 	pod string
@@ -134,13 +191,14 @@ type hashedPod struct {
 	name string
 }
 
-// maxFingerprintPods is how many pods a server is known by.
+// maxFingerprintPods bounds the pods that identify a server.
 const maxFingerprintPods = 32
 
 func newDayUsage(day series.Day) *dayUsage {
 	return &dayUsage{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[podContainer]bool{}}
 }
 
+// add adds a chunk of the day.
 func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.Resource) {
 	profile := d.profiles[key]
 	if profile == nil {
@@ -159,8 +217,8 @@ func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.Resource
 	d.pods = d.pods[:min(len(d.pods), maxFingerprintPods)]
 }
 
-// startTime is when a container started: where the first use of its pod on a day is not at the begin of the day, it was not
-// there before. After a gap over midnight that is not so, and the few minutes that count as a start then do no harm.
+// startTime returns the start of a container: a pod whose first usage on a day is after its beginning did not exist before. This is wrong
+// after a gap over midnight, where the few minutes that count as a start have no effect. It returns zero where unknown.
 func (d *dayUsage) startTime(key container, c metrics.Chunk) time.Time {
 	pod := podContainer{key, c.Key.Pod}
 	if d.seen[pod] || len(c.Series.Values) == 0 {
@@ -172,6 +230,3 @@ func (d *dayUsage) startTime(key container, c metrics.Chunk) time.Time {
 	}
 	return time.Time{}
 }
-
-// settleTime is how long after its end a day may still change: remote writers and object stores lag behind.
-const settleTime = 3 * time.Hour

@@ -65,7 +65,7 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, err := Collect(t.Context(), Source{Usage: source, OOMs: source, Cache: cache}, Request{Workloads: deployments(names...), End: now, Length: 4 * 24 * time.Hour})
+		u, err := Collect(t.Context(), Source{Capabilities: source.Capabilities(), Cache: cache}, Request{Workloads: deployments(names...), End: now, Length: 4 * 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

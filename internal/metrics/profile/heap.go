@@ -10,23 +10,21 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// heapSizes is what the Java runtimes of a container's pods said of their heaps at most.
+// heapSizes are the largest sizes of the Java heaps of a container's pods.
 type heapSizes struct{ max, live series.Bytes }
 
-func (u *Usage) addHeap(h metrics.Heap) error {
-	id := identityOf(h.Key.Workload)
-	if _, wanted := u.byWorkload[id]; wanted {
-		key := container{identity: id, name: h.Key.Container}
+// addHeap adds the heap of a pod's container, if it belongs to a requested workload.
+func (u *Usage) addHeap(h metrics.Heap) {
+	if key := (container{identity: identityOf(h.Key.Workload), name: h.Key.Container}); u.includes(key) {
 		known := u.heaps[key]
 		u.heaps[key] = heapSizes{max: max(known.max, h.Max), live: max(known.live, h.Live)}
 	}
-	return nil
 }
 
-// jvm puts together what flags and metrics say of a Java heap. Where no flag bounds the heap, the JVM takes a share of the
-// limit, and what it has now tells which: a limit that falls takes heap away.
+// jvm combines the flags and metrics of a Java heap. Without a flag the JVM derives the maximum heap from the memory limit; the ratio of the
+// two then applies to a new limit as well.
 func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
-	said, known := u.heaps[container{identity: identityOf(ref), name: c.Name}]
+	sizes, known := u.heaps[container{identity: identityOf(ref), name: c.Name}]
 	if !known {
 		return c.JVM
 	}
@@ -34,13 +32,13 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	if c.JVM != nil {
 		out = *c.JVM
 	}
-	out.PeakHeap = said.live
+	out.PeakHeap = sizes.live
 	switch {
 	case out.MaxHeap > 0 || out.MaxRAMPercentage > 0:
-	case c.Limits.Memory > 0 && said.max > 0 && said.max <= c.Limits.Memory && said.live > 0:
-		out.MaxRAMPercentage = series.Ratio(said.max) / series.Ratio(c.Limits.Memory)
+	case c.Limits.Memory > 0 && sizes.max > 0 && sizes.max <= c.Limits.Memory && sizes.live > 0:
+		out.MaxRAMPercentage = series.Ratio(sizes.max) / series.Ratio(c.Limits.Memory)
 	default:
-		out.MaxHeap = said.max
+		out.MaxHeap = sizes.max
 	}
 	if out == (rightsize.JVM{}) {
 		return nil

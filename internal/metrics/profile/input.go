@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ResourceInput puts together what the Resource recommender needs to know of a workload.
+// ResourceInput returns the input of the Resource recommender for a workload.
 func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now time.Time) resource.Input {
 	in := resource.Input{Policy: policy, Now: now, MaxCPU: u.constraints.MaxCPU, MaxMemory: u.constraints.MaxMemory}
 	for _, c := range w.Containers {
@@ -32,7 +32,7 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 	return in
 }
 
-// nodeGroupUsage are the uses of a DaemonSet's container by the groups of the nodes that there are today.
+// nodeGroupUsage returns the usage of a DaemonSet's container by current node group.
 func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGroupUse {
 	if ref.Kind != daemonSet {
 		return nil
@@ -47,12 +47,11 @@ func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGr
 	return out
 }
 
-// SetConstraints sets what Resource says of nodes and autoscalers.
+// SetConstraints sets the nodes and autoscalers for ResourceInput.
 func (u *Usage) SetConstraints(c workload.Constraints) { u.constraints = c }
 
-// oomKills gives each kill the memory that the container had then. Where the source does not know it, as far as that can be
-// told: the peak of that day, and no more than today's limit or request. Today's limit alone would be wrong: it may have
-// been raised because of the kill.
+// oomKills returns the OOM kills of a container with the memory that it had at the time. Where the source does not know it, the estimate is
+// the peak of that day, bounded by the current limit or request. The current limit alone may have been raised because of the kill.
 func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	key := container{identity: identityOf(ref), name: c.Name}
 	var out []rightsize.OOM
@@ -77,6 +76,7 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 	return out
 }
 
+// peakMemory returns the peak of a day; 0 where unknown.
 func peakMemory(p *rightsize.Profile, date series.Day) series.Bytes {
 	for _, d := range p.Days() {
 		if d.Day == date && d.Memory.Total() > 0 {
@@ -86,7 +86,7 @@ func peakMemory(p *rightsize.Profile, date series.Day) series.Bytes {
 	return 0
 }
 
-// CurrentResources translates what a container asks for today: what is zero there is absent here.
+// CurrentResources returns the current requests and limits of a container; those that are not set are nil.
 func CurrentResources(c workload.Container) rightsize.Resources {
 	return rightsize.Resources{
 		CPURequest: pointerIfSet(c.Requests.CPU), CPULimit: pointerIfSet(c.Limits.CPU),

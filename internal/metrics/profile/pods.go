@@ -14,16 +14,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// PodUsage is the mean use of each pod over a window.
+// PodUsage is the mean usage of each pod over a window.
 type PodUsage struct {
 	pods map[podName]map[string]*containerMeans
 }
 
 type podName struct{ namespace, name string }
 
-// containerMeans are the sums and counts of one container's samples, by resource.
+// containerMeans are the means of one container by resource.
 type containerMeans struct{ cpu, memory mean }
 
+// mean is the sum and count of samples.
 type mean struct {
 	sum float64
 	n   int
@@ -40,29 +41,27 @@ func (m *mean) add(values []float64) {
 
 func (m mean) value() float64 { return m.sum / float64(m.n) }
 
-// ReadPodUsage reads CPU and memory of all pods of some namespaces (empty: all) over [start, end). The mean of a container
-// is over the samples that there are: a pod that is a minute old has the mean of its minute.
+// ReadPodUsage reads CPU and memory of all pods of some namespaces over [start, end); no namespaces mean all. The mean of a container covers
+// the existing samples: a pod that is a minute old has the mean of that minute.
 func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
 	u := &PodUsage{pods: map[podName]map[string]*containerMeans{}}
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
-		err := from.Usage(ctx, metrics.UsageRequest{
-			Namespaces: namespaces, Resource: resource, Start: start, End: end,
-		}, func(c metrics.Chunk) error {
-			of := u.container(c.Key)
-			if resource == metrics.CPU {
-				of.cpu.add(c.Series.Values)
-			} else {
-				of.memory.add(c.Series.Values)
+		for c, err := range from.Usage(ctx, metrics.UsageRequest{Namespaces: namespaces, Resource: resource, Start: start, End: end}) {
+			if err != nil {
+				return nil, fmt.Errorf("reading the %s usage of pods: %w", resource, err)
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("reading the %s use of pods: %w", resource, err)
+			means := u.container(c.Key)
+			if resource == metrics.CPU {
+				means.cpu.add(c.Series.Values)
+			} else {
+				means.memory.add(c.Series.Values)
+			}
 		}
 	}
 	return u, nil
 }
 
+// container returns the means of a container and adds them where they are missing.
 func (u *PodUsage) container(key metrics.ContainerKey) *containerMeans {
 	pod := podName{key.Workload.Namespace, key.Pod}
 	if u.pods[pod] == nil {
@@ -74,8 +73,8 @@ func (u *PodUsage) container(key metrics.ContainerKey) *containerMeans {
 	return u.pods[pod][key.Container]
 }
 
-// Mean is the mean use of a pod: the sum over its containers. ok is false where CPU or memory of all of them is unknown.
-func (u *PodUsage) Mean(namespace, pod string) (use cost.Amounts, ok bool) {
+// Mean returns the mean usage of a pod: the sum over its containers. ok is false where CPU or memory of all of them is unknown.
+func (u *PodUsage) Mean(namespace, pod string) (usage cost.Amounts, ok bool) {
 	var cpu, memory float64
 	var withCPU, withMemory bool
 	for _, c := range u.pods[podName{namespace, pod}] {

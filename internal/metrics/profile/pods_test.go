@@ -6,6 +6,7 @@ package profile
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"time"
 
@@ -20,17 +21,21 @@ type byResource struct {
 	err         error
 }
 
-func (b *byResource) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	chunks := b.cpu
-	if req.Resource == metrics.Memory {
-		chunks = b.memory
-	}
-	for _, c := range chunks {
-		if err := visit(c); err != nil {
-			return err
+func (b *byResource) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		chunks := b.cpu
+		if req.Resource == metrics.Memory {
+			chunks = b.memory
+		}
+		for _, c := range chunks {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if b.err != nil {
+			yield(metrics.Chunk{}, b.err)
 		}
 	}
-	return b.err
 }
 
 func values(pod, container string, v ...float64) metrics.Chunk {

@@ -11,8 +11,7 @@ import (
 	"crane.io/crane/pkg/histogram"
 )
 
-// CPUQuantile is a quantile (0 to 1) of what a container of one pod used over the days of a window, in cores; NaN where
-// nothing was seen.
+// CPUQuantile returns a quantile (0 to 1) of the CPU usage of a container of one pod over the days of a window, in cores; NaN without usage.
 func (u *Usage) CPUQuantile(ref workload.Ref, name string, now time.Time, window time.Duration, q float64) float64 {
 	var all histogram.Counts
 	for _, d := range u.Profile(ref, name).Window(now, window) {

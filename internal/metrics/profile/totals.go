@@ -12,14 +12,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TotalStep is the time between two values of a Total.
+// TotalStep is the time between two values of Usage.Totals.
 const TotalStep = 5 * time.Minute
 
-// totals are the uses of workloads over all their pods, on one grid.
+// totals is the usage of workloads over all their pods, on one grid.
 type totals struct {
 	start time.Time
 	cells int
-	// cpu and memory hold a mean for each cell, NaN where nothing was measured. Single precision is plenty: seven digits.
+	// cpu and memory hold a mean for each cell, NaN where nothing was measured. Single precision has seven digits, which suffice.
 	cpu, memory map[identity][]float32
 }
 
@@ -30,7 +30,7 @@ func newTotals(start, end time.Time) *totals {
 	}
 }
 
-// add spreads a chunk over the cells that it lies in, by time: sums over pods add up whatever their steps are.
+// add distributes a chunk over its cells by time, so that sums over pods with different steps are correct. A nil receiver ignores it.
 func (t *totals) add(id identity, c metrics.Chunk, resource metrics.Resource) {
 	if t == nil || c.Series.Step <= 0 {
 		return
@@ -60,7 +60,7 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.Resource) {
 	}
 }
 
-// spread adds the value over [from, to) to the means of the cells, by the share of each that it covers.
+// spread adds a value over [from, to) to the means of the cells, weighted by the part of each cell that it covers.
 func spread(cells []float32, from, to time.Duration, value float64) {
 	for i := int(max(0, from) / TotalStep); i < len(cells) && time.Duration(i)*TotalStep < to; i++ {
 		begin, end := time.Duration(i)*TotalStep, time.Duration(i+1)*TotalStep
@@ -75,8 +75,8 @@ func spread(cells []float32, from, to time.Duration, value float64) {
 	}
 }
 
-// Totals are the CPU (cores) and memory (bytes, working set) that all pods of a workload used together, as means over
-// TotalStep. What was not measured is a gap. Both are empty where nothing was found, or totals were not asked for.
+// Totals returns the CPU usage (cores) and memory usage (bytes, working set) summed over all pods of a workload, as means over TotalStep, with
+// gaps where nothing was measured. Both are empty without usage, or where the request had no Totals.
 func (u *Usage) Totals(ref workload.Ref) (cpu, memory series.Series) {
 	if u.totals == nil {
 		return series.Series{}, series.Series{}

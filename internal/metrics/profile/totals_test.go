@@ -28,7 +28,7 @@ func TestTotals(t *testing.T) {
 	u.totals.add(id, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Begins before the window.
 	u.totals.add(id, chunk(55*time.Minute, 10*time.Minute, 8), metrics.CPU)                          // Ends after it.
 	u.totals.add(id, chunk(30*time.Minute, 5*time.Minute, -1, math.Inf(1), math.NaN()), metrics.CPU) // Are no use at all.
-	u.totals.add(id, chunk(0, 5*time.Minute, 1), metrics.HeldMemory)                                 // Is part of what memory says.
+	u.totals.add(id, chunk(0, 5*time.Minute, 1), metrics.UnreclaimableMemory)                        // Is part of what memory says.
 	u.totals.add(id, chunk(0, 0, 1), metrics.CPU)
 	u.totals.add(id, chunk(0, 5*time.Minute, 1<<30), metrics.Memory)
 	nan := math.NaN()

@@ -52,7 +52,7 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 		{"ReplicaSet", []string{"web-6d4cf56db6"}, map[string]float64{"web-6d4cf56db6": 0.6}},
 	} {
 		window := metrics.Window{Start: to.Add(-time.Hour), End: to.Add(-10 * time.Minute), Step: time.Minute}
-		got, err := s.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{
+		got, err := s.Capabilities().Aggregates.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{
 			Resource: metrics.CPU, Namespace: "shop", Kind: c.kind, Names: c.names, Window: window,
 		})
 		if err != nil {
@@ -108,7 +108,7 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 	window := metrics.Window{Start: to.Add(-time.Hour), End: to.Add(-30 * time.Minute), Step: time.Minute}
 	for resource, want := range map[metrics.Resource]float64{metrics.CPU: 0.5, metrics.Memory: 3 << 30} {
 		names := []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f", "node-x"}
-		got, err := s.NodeUsage(t.Context(), metrics.NodesRequest{Resource: resource, Names: names, Window: window})
+		got, err := s.Capabilities().Aggregates.NodeUsage(t.Context(), metrics.NodesRequest{Resource: resource, Names: names, Window: window})
 		if err != nil {
 			t.Fatal(err)
 		}

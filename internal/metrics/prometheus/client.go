@@ -6,6 +6,7 @@ package prometheus
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,14 +24,14 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// Back-off between attempts: doubled from the first to the last, half of it random.
+// Backoff between attempts: it doubles up to the longest delay, and half of it is random.
 const (
 	firstDelay    = 500 * time.Millisecond
 	longestDelay  = 30 * time.Second
-	longestAdvice = 2 * time.Minute // of a Retry-After header; longer ones end the attempts
+	longestAdvice = 2 * time.Minute // Longest Retry-After header; a longer one ends the attempts.
 )
 
-// client sends requests: bounded, authenticated, retried, counted.
+// client sends requests. It limits concurrency, authenticates, retries and counts. It is safe for concurrent use.
 type client struct {
 	cfg       Config
 	base      *url.URL
@@ -38,12 +39,12 @@ type client struct {
 	slots     chan struct{}
 	compress  bool
 	wait      func(ctx context.Context, d time.Duration) error
-	getOnly   sync.Map // endpoints that take no POST
+	getOnly   sync.Map // Endpoints that reject POST.
 
 	mu    sync.Mutex
 	stats metrics.Stats
 	skew  time.Duration
-	host  string // the X-Server-Hostname header, which VictoriaMetrics sends
+	host  string // The X-Server-Hostname header, which VictoriaMetrics sends.
 }
 
 func newClient(cfg Config) (*client, error) {
@@ -75,6 +76,7 @@ func newClient(cfg Config) (*client, error) {
 	}, nil
 }
 
+// sleep waits for d or the end of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -86,16 +88,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request is what is asked of which endpoint.
+// request is one request of an endpoint.
 type request struct {
 	endpoint string
 	params   url.Values
-	// get asks for GET where the endpoint knows no POST.
+	// get selects GET for endpoints without POST.
 	get bool
 }
 
-// call sends a request until read has consumed an answer or trying again is no use. read is called anew
-// for each attempt and must then forget what it saw before.
+// call sends a request until read has consumed a response or a retry is useless. Each attempt calls read again, which must then discard the
+// results of earlier attempts.
 func (c *client) call(ctx context.Context, r request, read func(io.Reader) error) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -128,7 +130,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 	}
 }
 
-// attempt is one try. An endpoint that takes no POST, as behind some read-only proxies, gets GET from then on.
+// attempt sends a request once. An endpoint that rejects POST, as behind some read-only proxies, receives GET from then on.
 func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) error) error {
 	if _, known := c.getOnly.Load(r.endpoint); known || r.get || c.cfg.GetOnly {
 		return c.send(ctx, http.MethodGet, r, read)
@@ -143,6 +145,7 @@ func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) er
 	return err
 }
 
+// send sends a request with a method and passes the body of the response to read.
 func (c *client) send(ctx context.Context, method string, r request, read func(io.Reader) error) error {
 	within, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -176,7 +179,7 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 	return c.readError(ctx, within, shown, read(body))
 }
 
-// readError turns what went wrong while an answer was read into an Error that names the URL.
+// readError converts an error while reading a response into an Error with the URL.
 func (c *client) readError(ctx, within context.Context, shown string, err error) error {
 	var failure *Error
 	var bad *malformedError
@@ -197,10 +200,11 @@ func (c *client) readError(ctx, within context.Context, shown string, err error)
 	return c.unreachable(ctx, within, shown, err)
 }
 
+// unreachable converts an error of the connection into an Error with the URL.
 func (c *client) unreachable(ctx, within context.Context, shown string, err error) error {
 	var detail *url.Error
 	if errors.As(err, &detail) {
-		err = detail.Err // url.Error repeats the URL, query and all
+		err = detail.Err // url.Error repeats the URL with the query.
 	}
 	if ctx.Err() == nil && within.Err() != nil {
 		return &Error{
@@ -215,7 +219,7 @@ func (c *client) unreachable(ctx, within context.Context, shown string, err erro
 	return &Error{Kind: kind, URL: shown, Err: err, Advice: advice}
 }
 
-// diagnose tells failures below HTTP that trying again cannot mend from those that it may, and says what to do.
+// diagnose returns the kind of a failure below HTTP, which determines whether a retry may help, and advice for the user.
 func diagnose(err error) (ErrorKind, string) {
 	var untrusted *tls.CertificateVerificationError
 	var op *net.OpError
@@ -225,8 +229,8 @@ func diagnose(err error) (ErrorKind, string) {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
 		return Denied, "check the token, certificate and key files"
 	case errors.As(err, &untrusted):
-		return Denied, "give the CA file that signed the server's certificate, and the server name if it differs from the host"
-	case errors.As(err, &op) && op.Op == "remote error": // how crypto/tls wraps an alert
+		return Denied, "set the CA file that signed the server's certificate, and the server name if it differs from the host"
+	case errors.As(err, &op) && op.Op == "remote error": // How crypto/tls wraps an alert.
 		return Denied, "the server refused the TLS connection; check the client certificate"
 	case errors.As(err, &plain) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return NotPrometheus, "the server speaks plain HTTP; begin the address with http://"
@@ -238,7 +242,7 @@ func diagnose(err error) (ErrorKind, string) {
 	return Unreachable, "check the address and the network"
 }
 
-// build makes the HTTP request, and the URL without secrets to be shown in errors.
+// build returns the HTTP request, and the URL without secrets for errors.
 func (c *client) build(ctx context.Context, method string, r request) (*http.Request, string, error) {
 	u := *c.base
 	u.Path += r.endpoint
@@ -271,7 +275,7 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 	return req, shown, nil
 }
 
-// noteHeaders keeps what the headers tell: the server's clock, halfway between request and answer.
+// noteHeaders records the clock skew, measured halfway between request and response, and the host name from the headers.
 func (c *client) noteHeaders(resp *http.Response, begin time.Time) {
 	now := c.cfg.Now()
 	c.mu.Lock()
@@ -284,12 +288,30 @@ func (c *client) noteHeaders(resp *http.Response, begin time.Time) {
 	}
 }
 
+// count updates the statistics.
 func (c *client) count(add func(*metrics.Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	add(&c.stats)
 }
 
+// statistics returns a copy of the statistics.
+func (c *client) statistics() metrics.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.stats
+	out.Warnings = slices.Clone(out.Warnings)
+	return out
+}
+
+// serverInfo returns the clock skew and the host name from the latest headers.
+func (c *client) serverInfo() (skew time.Duration, host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.skew, c.host
+}
+
+// noteAnswer counts a complete response.
 func (c *client) noteAnswer(a answer) {
 	c.count(func(s *metrics.Stats) {
 		s.Series += a.series
@@ -300,5 +322,96 @@ func (c *client) noteAnswer(a answer) {
 				s.Warnings = append(s.Warnings, w)
 			}
 		}
+	})
+}
+
+// maxAnswer x Config.MaxSamples bounds one response. A server may return slightly more than estimated; four times as much indicates a wrong
+// query or a hostile server.
+const maxAnswer = 4
+
+// query sends a query and passes the series of the response to into. resultType is the expected type of result: vector or matrix.
+func (c *client) query(ctx context.Context, endpoint string, params url.Values, resultType string, into collector) error {
+	limit := maxAnswer * int64(c.cfg.MaxSamples)
+	return c.call(ctx, request{endpoint: endpoint, params: params}, func(r io.Reader) error {
+		into.reset()
+		a, err := decodeResult(r, limit, into)
+		if err != nil {
+			return err
+		}
+		if err := a.check(); err != nil {
+			return err
+		}
+		if a.plain || a.resultType != "" && a.resultType != resultType {
+			got := a.resultType
+			if got == "" || got == resultType {
+				got = "scalar or string"
+			}
+			return &Error{
+				Kind: Refused, Message: fmt.Sprintf("the query returns a %s, expected a %s", sanitize(got), resultType),
+				Advice: "a query must select series",
+			}
+		}
+		c.noteAnswer(a)
+		return nil
+	})
+}
+
+// check returns the error that a response contains, if any.
+func (a answer) check() error {
+	switch {
+	case a.status == "success":
+		return nil
+	case a.status == "" && a.message == "":
+		return &malformedError{what: "no status in the answer"}
+	}
+	return errorFromStatus(http.StatusOK, a.errorType, sanitize(a.message))
+}
+
+// labelSets requests the label sets of the series of a selector that have samples between from and to. The server answers from its index
+// without reading samples.
+func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, into collector) error {
+	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
+	return c.call(ctx, request{endpoint: seriesPath, params: params}, func(r io.Reader) error {
+		into.reset()
+		a, err := decodeLabelSets(r, maxAnswer*int64(c.cfg.MaxSamples), into)
+		if err == nil {
+			err = a.check()
+		}
+		if err == nil {
+			c.noteAnswer(a)
+		}
+		return err
+	})
+}
+
+// maxSmall bounds responses that are read whole, in bytes.
+const maxSmall = 64 << 20
+
+// fetchJSON reads an endpoint with a small response into data. It sends GET, as some of these endpoints do not support POST.
+func (c *client) fetchJSON(ctx context.Context, endpoint string, params url.Values, data any) error {
+	return c.call(ctx, request{endpoint: endpoint, params: params, get: true}, func(r io.Reader) error {
+		raw, err := io.ReadAll(io.LimitReader(r, maxSmall+1))
+		if err != nil {
+			return err
+		}
+		if len(raw) > maxSmall {
+			return &malformedError{what: fmt.Sprintf("an answer of more than %d bytes", maxSmall)}
+		}
+		var body struct {
+			Status    string          `json:"status"`
+			ErrorType string          `json:"errorType"`
+			Error     string          `json:"error"`
+			Data      json.RawMessage `json:"data"`
+		}
+		if err := json.Unmarshal(raw, &body); err != nil {
+			return &malformedError{what: sanitize(err.Error())}
+		}
+		if body.Status != "success" {
+			return errorFromStatus(http.StatusOK, body.ErrorType, sanitize(body.Error))
+		}
+		if err := json.Unmarshal(body.Data, data); err != nil {
+			return &malformedError{what: sanitize(err.Error())}
+		}
+		return nil
 	})
 }

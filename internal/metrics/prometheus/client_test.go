@@ -86,9 +86,9 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 		{"a list", answerWith(200, js, `[]`), NotPrometheus, 1, []string{"not Prometheus's JSON"}},
 		{"two answers", answerWith(200, js, emptyVector+emptyVector), NotPrometheus, 1, []string{"after the end"}},
 		{"error with status 200", answerWith(200, js, `{"status":"error","errorType":"bad_data","error":"oh"}`), Refused, 1, []string{"oh"}},
-		{"scalar", answerWith(200, js, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`), Refused, 1, []string{"gives a scalar, want a vector"}},
-		{"string", answerWith(200, js, `{"status":"success","data":{"resultType":"string","result":[1,"x"]}}`), Refused, 1, []string{"gives a string, want a vector"}},
-		{"matrix", answerWith(200, js, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), Refused, 1, []string{"gives a matrix, want a vector"}},
+		{"scalar", answerWith(200, js, `{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}`), Refused, 1, []string{"returns a scalar, expected a vector"}},
+		{"string", answerWith(200, js, `{"status":"success","data":{"resultType":"string","result":[1,"x"]}}`), Refused, 1, []string{"returns a string, expected a vector"}},
+		{"matrix", answerWith(200, js, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), Refused, 1, []string{"returns a matrix, expected a vector"}},
 		{"text in a value", answerWith(200, js, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}`), NotPrometheus, 1, []string{`"x" is not a number`}},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://sso.example/login?secret=1", http.StatusFound)

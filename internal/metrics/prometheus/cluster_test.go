@@ -52,7 +52,7 @@ func TestClusterOfMetrics(t *testing.T) {
 	w.pod("db-0", "n1")
 	w.pod("db-1", "")
 	w.pod("db-2", "n2")
-	w.add(constant(1), "__name__", podPhaseMetric, "namespace", "shop", "pod", "db-2", "phase", "Succeeded")
+	w.add(constant(1), "__name__", phaseMetric, "namespace", "shop", "pod", "db-2", "phase", "Succeeded")
 	w.add(constant(1), "__name__", initContainerInfoMetric, "namespace", "shop", "pod", "db-0", "container", "migrate")
 	w.add(constant(1), "__name__", initContainerInfoMetric, "namespace", "shop", "pod", "db-0", "container", "mesh", "restart_policy", "Always")
 	w.asks(requestsMetric, "db-0", "db", "cpu", 0.5)

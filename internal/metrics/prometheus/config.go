@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Config says where the server is, how to be let in, and how much to ask of it at once.
+// Config configures the address, authentication and limits of a Source.
 type Config struct {
 	// Address is the base URL, with a path prefix if the server has one: https://host/prometheus.
 	Address string
 
-	// Username and Password for basic authentication; or BearerToken; or BearerTokenFile, read again for each request.
-	// At most one of the three.
+	// Username and Password select basic authentication, BearerToken a token, and BearerTokenFile a file with a token that is read again for
+	// each request. At most one of the three may be set.
 	Username, Password string
 	BearerToken        string
 	BearerTokenFile    string
 	TLS                TLSConfig
-	// Transport carries the requests where it is not nil, with its own authentication and TLS, of which none may then be
-	// given above: that of a Kubernetes client, to reach a service through the API server.
+	// Transport sends the requests if it is not nil, with its own authentication and TLS; the fields above must then be empty. The transport
+	// of a Kubernetes client reaches a service through the API server.
 	Transport http.RoundTripper
-	// GetOnly asks with GET alone, where POST would need the right to create.
+	// GetOnly disables POST, which needs the right to create through an API server.
 	GetOnly bool
 	// Headers are sent with each request, for example X-Scope-OrgID.
 	Headers map[string]string
@@ -36,26 +36,26 @@ type Config struct {
 	// Matchers are added to each selector, for example cluster="eu" where one server holds several clusters.
 	Matchers []Matcher
 
-	// Concurrency is the number of requests under way at once.
+	// Concurrency is the maximum number of concurrent requests.
 	Concurrency int
-	// Timeout of one request, its answer included.
+	// Timeout of one request, including the response.
 	Timeout time.Duration
 	// KeepAlive is the period of TCP keep-alive probes.
 	KeepAlive time.Duration
-	// MaxPoints per series in one query; Prometheus refuses more than 11,000.
+	// MaxPoints per series in one query; Prometheus rejects more than 11,000.
 	MaxPoints int
-	// MaxSamples that one query of usage may return. It bounds memory here and work there.
+	// MaxSamples that one usage query may return. It bounds the memory of the client and the work of the server.
 	MaxSamples int
 	// MaxAttempts per request, the first included.
 	MaxAttempts int
 
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 	// Jitter returns a number in [0, 1) that spreads retries.
 	Jitter func() float64
 }
 
-// TLSConfig says whom to trust and who to be. Files are read again when they change.
+// TLSConfig configures trusted authorities and the client certificate. Files are read again when they change.
 type TLSConfig struct {
 	CAFile, CertFile, KeyFile string
 	ServerName                string
@@ -69,9 +69,9 @@ const (
 	maxServerPoint = 11_000
 )
 
-// DefaultConfig has gocrane's defaults where it had one: concurrency 10, timeout 3m, keep-alive 60s, 11,000 points.
-// 300,000 samples are a thousand containers for a day, 2 MiB here and some 10 MiB on the wire: small enough for a
-// server that has other clients, and queries of fewer samples cost it more in all.
+// DefaultConfig returns gocrane's defaults: concurrency 10, timeout 3m, keep-alive 60s, 11,000 points. 300,000 samples, for which gocrane
+// has no default, are a thousand containers for a day, 2 MiB in memory and about 10 MiB on the wire: small enough for a server with other
+// clients, while queries of fewer samples have a higher total cost.
 func DefaultConfig() Config {
 	return Config{
 		Concurrency: 10,
@@ -85,7 +85,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that is wrong.
+// Validate returns an error that describes every invalid field.
 func (c Config) Validate() error {
 	_, addressErr := parseAddress(c.Address)
 	errs := []error{addressErr, c.validateAccess(), c.validateExtras(), c.validateLimits()}
@@ -104,18 +104,18 @@ func (c Config) validateAccess() error {
 	}
 	switch {
 	case ways > 1:
-		return errors.New("authentication: want at most one of user name with password, bearer token, bearer token file")
+		return errors.New("authentication: set at most one of user name with password, bearer token, bearer token file")
 	case c.Password != "" && c.Username == "":
 		return errors.New("authentication: a password without a user name")
 	case c.Transport != nil && (ways > 0 || c.TLS != TLSConfig{}):
-		return errors.New("authentication: a transport that is given brings its own")
+		return errors.New("authentication: a custom transport has its own")
 	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
 		return errors.New("TLS: a client certificate needs both its file and its key file")
 	}
 	return nil
 }
 
-// validateExtras checks what is added to each request.
+// validateExtras checks the additions to each request.
 func (c Config) validateExtras() error {
 	var errs []error
 	for name := range c.Headers {
@@ -140,7 +140,7 @@ func (c Config) validateLimits() error {
 	var errs []error
 	within := func(what string, value, least, most int) {
 		if value < least || value > most {
-			errs = append(errs, fmt.Errorf("%s %d: want %d to %d", what, value, least, most))
+			errs = append(errs, fmt.Errorf("%s %d: must be %d to %d", what, value, least, most))
 		}
 	}
 	within("concurrency", c.Concurrency, 1, maxConcurrency)
@@ -148,7 +148,7 @@ func (c Config) validateLimits() error {
 	within("samples per query", c.MaxSamples, 1000, maxMaxSamples)
 	within("attempts", c.MaxAttempts, 1, 100)
 	if c.Timeout <= 0 || c.KeepAlive < 0 {
-		errs = append(errs, fmt.Errorf("timeout %v and keep-alive %v: want more than 0, and 0 or more", c.Timeout, c.KeepAlive))
+		errs = append(errs, fmt.Errorf("timeout %v and keep-alive %v: must be more than 0, and 0 or more", c.Timeout, c.KeepAlive))
 	}
 	if c.Now == nil || c.Jitter == nil {
 		errs = append(errs, errors.New("clock and jitter must be set"))
@@ -156,10 +156,10 @@ func (c Config) validateLimits() error {
 	return errors.Join(errs...)
 }
 
-// parseAddress reads a base URL. Errors never repeat the address whole: it may hold a password.
+// parseAddress parses a base URL. Errors never contain the whole address, which may contain a password.
 func parseAddress(address string) (*url.URL, error) {
 	if strings.TrimSpace(address) == "" {
-		return nil, errors.New("address is empty: want for example http://prometheus.monitoring:9090")
+		return nil, errors.New("address is empty: set for example http://prometheus.monitoring:9090")
 	}
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {
@@ -170,13 +170,13 @@ func parseAddress(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("address is not a URL: %w", err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("address %q: want a URL that begins with http:// or https://", u.Redacted())
+		return nil, fmt.Errorf("address %q: must be a URL that begins with http:// or https://", u.Redacted())
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("address of %s: a base URL has no query; set query parameters apart", u.Host)
+		return nil, fmt.Errorf("address of %s: a base URL has no query; set query parameters separately", u.Host)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
-	// People paste the address of an endpoint; the base is what is before it.
+	// Users paste the address of an endpoint; remove its path.
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/api/v1/query"), "/api/v1")
 	return u, nil
 }

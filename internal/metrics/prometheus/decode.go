@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// label and point are what the decoder hands out. Both are valid only until the visitor returns.
+// label and point are passed to collectors. Both are valid only until collector.add returns.
 type label struct{ name, value []byte }
 
 type point struct {
@@ -20,30 +20,38 @@ type point struct {
 	value float64
 }
 
-// answer is what a response holds beside its series.
+// collector collects the series of one response. reset drops those of a failed attempt.
+type collector interface {
+	reset()
+	add(labels []label, points []point) error
+}
+
+// answer holds the parts of a response other than its series.
 type answer struct {
 	status, errorType, message string
-	// resultType as the server names it: matrix, vector, scalar, string; empty where it does not.
+	// resultType is matrix, vector, scalar or string; empty where the server does not set it.
 	resultType string
 	warnings   []string
-	// plain tells that the result is a scalar or a string: a pair instead of a list of series.
+	// plain is set where the result is a scalar or a string: a pair instead of a list of series.
 	plain bool
 	// histograms counts native histograms, which have no single value.
 	histograms      int64
 	series, samples int64
 }
 
-// errTooMany ends the decoding of an answer that is larger than asked for.
+// errTooMany ends the decoding of a response that is larger than requested.
 var errTooMany = errors.New("the answer holds more samples than this client accepts")
 
 const maxWarnings = 8
 
-// decoder reads the answer of /api/v1/query and /api/v1/query_range, series by series. Keys may come in any order, so
-// what to make of the series is known for sure only at the end.
+// decoder reads responses of the query and series endpoints, series by series. Keys can be in any order, so the meaning of the series is
+// certain only at the end.
 type decoder struct {
-	s          *scanner
-	maxSamples int64
-	visit      func(labels []label, points []point) error
+	s scanner
+	// limit bounds the samples of a result, or the label sets of the series endpoint.
+	limit     int64
+	labelSets bool
+	into      collector
 
 	answer answer
 	labels []label
@@ -53,89 +61,83 @@ type decoder struct {
 	text   []byte
 }
 
-// span marks a label in the arena: name is arena[from:mid], value arena[mid:to].
+// span locates a label in the arena: name is arena[from:mid], value arena[mid:to].
 type span struct{ from, mid, to int }
 
-func decode(r io.Reader, maxSamples int64, visit func([]label, []point) error) (answer, error) {
-	d := &decoder{s: newScanner(r), maxSamples: maxSamples, visit: visit}
-	if err := d.s.object(d.top); err != nil {
-		return d.answer, err
-	}
-	if c, err := d.s.peek(); err == nil {
-		return d.answer, d.s.bad("%q after the end of the answer", c)
-	}
-	return d.answer, nil
-}
-
-// decodeLabelSets reads the answer of /api/v1/series, a list of label sets.
-func decodeLabelSets(r io.Reader, most int64, visit func(labels []label, points []point) error) (answer, error) {
-	d := &decoder{s: newScanner(r), visit: visit}
-	one := func() error {
-		if d.answer.series++; d.answer.series > most {
-			return errTooMany
-		}
-		d.forget()
-		if err := d.metric(); err != nil {
-			return err
-		}
-		return d.handOut()
-	}
-	err := d.s.object(func(key string) error {
-		if key == "data" {
-			return d.orNull('[', func() error { return d.s.array(one) })
-		}
-		return d.top(key)
-	})
+// decodeResult decodes a response of the query endpoints with at most maxSamples samples.
+func decodeResult(r io.Reader, maxSamples int64, into collector) (answer, error) {
+	d := &decoder{s: newScanner(r), limit: maxSamples, into: into}
+	err := d.response()
 	return d.answer, err
 }
 
-func (d *decoder) top(key string) (err error) {
-	switch key {
-	case "status":
-		d.answer.status, err = d.short()
-	case "errorType":
-		d.answer.errorType, err = d.short()
-	case "error":
-		d.answer.message, err = d.short()
-	case "warnings":
-		err = d.orNull('[', func() error { return d.s.array(d.warning) })
-	case "isPartial": // VictoriaMetrics's way to warn
-		if d.text, err = d.s.token(d.text[:0]); string(d.text) == "true" {
-			d.warn("the server could reach a part of the data only")
-		}
-	case "data":
-		err = d.orNull('{', func() error { return d.s.object(d.data) })
-	default:
-		err = d.s.skip(0)
-	}
-	return err
+// decodeLabelSets decodes a response of the series endpoint, a list of at most maxSets label sets.
+func decodeLabelSets(r io.Reader, maxSets int64, into collector) (answer, error) {
+	d := &decoder{s: newScanner(r), limit: maxSets, labelSets: true, into: into}
+	err := d.response()
+	return d.answer, err
 }
 
-// orNull runs read if the value begins with open, and takes null for a missing one.
-func (d *decoder) orNull(open byte, read func() error) error {
-	c, err := d.s.peek()
-	if err != nil {
+// response decodes the outer object.
+func (d *decoder) response() error {
+	if err := d.s.expect('{'); err != nil {
 		return err
 	}
-	if c == open {
-		return read()
+	for first := true; ; first = false {
+		key, ok, err := d.s.key(first)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		switch string(key) {
+		case "status":
+			d.answer.status, err = d.shortText()
+		case "errorType":
+			d.answer.errorType, err = d.shortText()
+		case "error":
+			d.answer.message, err = d.shortText()
+		case "warnings":
+			err = d.warnings()
+		case "isPartial": // How VictoriaMetrics warns.
+			if d.text, err = d.s.token(d.text[:0]); string(d.text) == "true" {
+				d.warn("the server could reach a part of the data only")
+			}
+		case "data":
+			if d.labelSets {
+				err = d.list()
+			} else {
+				err = d.data()
+			}
+		default:
+			err = d.s.skip(0)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if c == 'n' {
-		return d.s.skip(0)
+	if c, err := d.s.peek(); err == nil {
+		return d.s.bad("%q after the end of the answer", c)
 	}
-	return d.s.bad("want %q, got %q", open, c)
+	return nil
 }
 
-func (d *decoder) short() (string, error) {
+func (d *decoder) shortText() (string, error) {
 	var err error
 	d.text, err = d.s.str(d.text[:0])
 	return string(d.text), err
 }
 
-func (d *decoder) warning() error {
-	w, err := d.short()
-	if err == nil {
-		d.warn(w)
+func (d *decoder) warnings() error {
+	open, err := d.s.openOrNull('[')
+	for first := true; err == nil && open; first = false {
+		if open, err = d.s.more(first, ']'); open && err == nil {
+			var w string
+			if w, err = d.shortText(); err == nil {
+				d.warn(w)
+			}
+		}
 	}
 	return err
 }
@@ -146,100 +148,156 @@ func (d *decoder) warn(text string) {
 	}
 }
 
-func (d *decoder) data(key string) (err error) {
-	switch key {
-	case "resultType":
-		d.answer.resultType, err = d.short()
-	case "result":
-		err = d.orNull('[', func() error { return d.s.array(d.element) })
-	default:
-		err = d.s.skip(0)
+// data decodes the object with the result.
+func (d *decoder) data() error {
+	open, err := d.s.openOrNull('{')
+	if err != nil || !open {
+		return err
 	}
-	return err
+	for first := true; ; first = false {
+		key, ok, err := d.s.key(first)
+		if err != nil || !ok {
+			return err
+		}
+		switch string(key) {
+		case "resultType":
+			d.answer.resultType, err = d.shortText()
+		case "result":
+			err = d.list()
+		default:
+			err = d.s.skip(0)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
-// element is one series, or one half of a scalar or string.
+// list decodes a list of series or label sets.
+func (d *decoder) list() error {
+	open, err := d.s.openOrNull('[')
+	if err != nil || !open {
+		return err
+	}
+	for first := true; ; first = false {
+		if ok, err := d.s.more(first, ']'); err != nil || !ok {
+			return err
+		}
+		if err := d.element(); err != nil {
+			return err
+		}
+	}
+}
+
+// element decodes one series, one label set, or one half of a scalar or string.
 func (d *decoder) element() error {
 	c, err := d.s.peek()
 	if err != nil {
 		return err
 	}
-	if c != '{' {
+	if c != '{' && !d.labelSets {
 		d.answer.plain = true
 		return d.s.skip(1)
 	}
-	d.forget()
-	if err := d.s.object(d.member); err != nil {
+	d.answer.series++
+	d.arena, d.spans, d.points = d.arena[:0], d.spans[:0], d.points[:0]
+	if d.labelSets {
+		if d.answer.series > d.limit {
+			return errTooMany
+		}
+		err = d.metric()
+	} else {
+		err = d.series()
+	}
+	if err != nil {
 		return err
 	}
-	d.answer.series++
-	return d.handOut()
-}
-
-// forget empties the buffers for the next series.
-func (d *decoder) forget() { d.arena, d.spans, d.points = d.arena[:0], d.spans[:0], d.points[:0] }
-
-// handOut gives the visitor the series that was read.
-func (d *decoder) handOut() error {
 	d.labels = d.labels[:0]
 	for _, sp := range d.spans {
 		d.labels = append(d.labels, label{name: d.arena[sp.from:sp.mid], value: d.arena[sp.mid:sp.to]})
 	}
-	return d.visit(d.labels, d.points)
+	return d.into.add(d.labels, d.points)
 }
 
-func (d *decoder) member(key string) error {
-	switch key {
-	case "metric":
-		return d.metric()
-	case "values":
-		return d.orNull('[', d.values)
-	case "value":
-		return d.pair()
-	case "histogram":
-		d.answer.histograms++
-		return d.s.skip(0)
-	case "histograms":
-		return d.s.array(func() error {
-			d.answer.histograms++
-			return d.s.skip(0)
-		})
-	}
-	return d.s.skip(0)
-}
-
-func (d *decoder) metric() error {
-	s := d.s
-	if err := s.expect('{'); err != nil {
+// series decodes the labels and samples of one series.
+func (d *decoder) series() error {
+	if err := d.s.expect('{'); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		ok, err := s.more(first, '}')
+		key, ok, err := d.s.key(first)
+		if err != nil || !ok {
+			return err
+		}
+		switch string(key) {
+		case "metric":
+			err = d.metric()
+		case "values":
+			err = d.values()
+		case "value":
+			err = d.pair()
+		case "histogram":
+			d.answer.histograms++
+			err = d.s.skip(0)
+		case "histograms":
+			err = d.histograms()
+		default:
+			err = d.s.skip(0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (d *decoder) histograms() error {
+	if err := d.s.expect('['); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if ok, err := d.s.more(first, ']'); err != nil || !ok {
+			return err
+		}
+		d.answer.histograms++
+		if err := d.s.skip(0); err != nil {
+			return err
+		}
+	}
+}
+
+// metric decodes a label set.
+func (d *decoder) metric() error {
+	if err := d.s.expect('{'); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		ok, err := d.s.more(first, '}')
 		if err != nil || !ok {
 			return err
 		}
 		sp := span{from: len(d.arena)}
-		if d.arena, err = s.str(d.arena); err != nil {
+		if d.arena, err = d.s.str(d.arena); err != nil {
 			return err
 		}
 		sp.mid = len(d.arena)
-		if err := s.expect(':'); err != nil {
+		if err := d.s.expect(':'); err != nil {
 			return err
 		}
-		if d.arena, err = s.str(d.arena); err != nil {
+		if d.arena, err = d.s.str(d.arena); err != nil {
 			return err
 		}
 		sp.to = len(d.arena)
 		if sp.to > maxString {
-			return s.bad("labels of more than %d bytes", maxString)
+			return d.s.bad("labels of more than %d bytes", maxString)
 		}
 		d.spans = append(d.spans, sp)
 	}
 }
 
-// values is the hot loop: the list of pairs of one series.
+// values decodes the pairs of one series. Its loop dominates the time of decoding.
 func (d *decoder) values() error {
-	if err := d.s.expect('['); err != nil {
+	open, err := d.s.openOrNull('[')
+	if err != nil || !open {
 		return err
 	}
 	for first := true; ; first = false {
@@ -253,10 +311,10 @@ func (d *decoder) values() error {
 	}
 }
 
-// pair reads [time, "value"].
+// pair decodes [time, "value"].
 func (d *decoder) pair() error {
-	s := d.s
-	if d.answer.samples++; d.answer.samples > d.maxSamples {
+	s := &d.s
+	if d.answer.samples++; d.answer.samples > d.limit {
 		return errTooMany
 	}
 	if p, ok := s.fastPair(); ok {
@@ -270,8 +328,8 @@ func (d *decoder) pair() error {
 	if d.text, err = s.token(d.text[:0]); err != nil {
 		return err
 	}
-	stamp, err := strconv.ParseFloat(string(d.text), 64)
-	if err != nil || !json.Valid(d.text) || math.Abs(stamp) > 1e13 {
+	seconds, err := strconv.ParseFloat(string(d.text), 64)
+	if err != nil || !json.Valid(d.text) || math.Abs(seconds) > 1e13 {
 		return s.bad("time %q", d.text)
 	}
 	if err := s.expect(','); err != nil {
@@ -284,11 +342,11 @@ func (d *decoder) pair() error {
 	if err != nil {
 		return s.bad("value %.40q is not a number", d.text)
 	}
-	d.points = append(d.points, point{ms: int64(math.Round(stamp * 1000)), value: value})
+	d.points = append(d.points, point{ms: int64(math.Round(seconds * 1000)), value: value})
 	return s.expect(']')
 }
 
-// parseValue reads a sample value. A number too large for a float64 is infinite, as in Prometheus.
+// parseValue parses a sample value. A number too large for a float64 is infinite, as in Prometheus.
 func parseValue(text []byte) (float64, error) {
 	v, err := strconv.ParseFloat(string(text), 64)
 	if errors.Is(err, strconv.ErrRange) {
@@ -297,11 +355,10 @@ func parseValue(text []byte) (float64, error) {
 	return v, err
 }
 
-// fastPair reads a pair as Prometheus writes it, [1700000000.123,"0.25"], if it lies whole in the buffer; otherwise it
-// consumes nothing.
+// fastPair reads a pair as Prometheus writes it, [1700000000.123,"0.25"], if the buffer holds all of it; otherwise it consumes nothing.
 func (s *scanner) fastPair() (point, bool) {
 	b := s.buf[s.pos:s.end]
-	ms, i, ok := fastStamp(b)
+	ms, i, ok := fastTime(b)
 	if !ok || i+1 >= len(b) || b[i] != ',' || b[i+1] != '"' {
 		return point{}, false
 	}
@@ -310,7 +367,7 @@ func (s *scanner) fastPair() (point, bool) {
 	if n < 0 || i+n+1 >= len(b) || b[i+n+1] != ']' {
 		return point{}, false
 	}
-	v, err := parseValue(b[i : i+n]) // fails on an escape
+	v, err := parseValue(b[i : i+n]) // Fails on an escape.
 	if err != nil {
 		return point{}, false
 	}
@@ -318,9 +375,9 @@ func (s *scanner) fastPair() (point, bool) {
 	return point{ms: ms, value: v}, true
 }
 
-// fastStamp reads "[" and a time in seconds with at most three decimals; next is the index behind it.
-func fastStamp(b []byte) (ms int64, next int, ok bool) {
-	const longest = 1 + 14 // no overflow, whatever the digits
+// fastTime reads "[" and a time in seconds with at most three decimals; next is the index after it.
+func fastTime(b []byte) (ms int64, next int, ok bool) {
+	const longest = 1 + 14 // Cannot overflow, whatever the digits.
 	if len(b) < 4 || b[0] != '[' || b[1] < '1' || b[1] > '9' {
 		return 0, 0, false
 	}

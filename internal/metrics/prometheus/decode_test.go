@@ -33,19 +33,30 @@ type decodedSeries struct {
 	Points []string
 }
 
+func (d *decoded) reset() { d.Series = nil }
+
+func (d *decoded) add(labels []label, points []point) error {
+	s := decodedSeries{Labels: map[string]string{}}
+	for _, l := range labels {
+		s.Labels[string(l.name)] = string(l.value)
+	}
+	for _, p := range points {
+		s.Points = append(s.Points, fmt.Sprintf("%d %v", p.ms, p.value))
+	}
+	d.Series = append(d.Series, s)
+	return nil
+}
+
+// discard drops all series.
+type discard struct{}
+
+func (discard) reset() {}
+
+func (discard) add([]label, []point) error { return nil }
+
 func decodeAll(r io.Reader) (decoded, error) {
 	var out decoded
-	a, err := decode(r, 1_000_000, func(labels []label, points []point) error {
-		s := decodedSeries{Labels: map[string]string{}}
-		for _, l := range labels {
-			s.Labels[string(l.name)] = string(l.value)
-		}
-		for _, p := range points {
-			s.Points = append(s.Points, fmt.Sprintf("%d %v", p.ms, p.value))
-		}
-		out.Series = append(out.Series, s)
-		return nil
-	})
+	a, err := decodeResult(r, 1_000_000, &out)
 	out.Status, out.ErrorType, out.Error, out.ResultType = a.status, a.errorType, a.message, a.resultType
 	out.Warnings, out.Plain, out.Histograms = a.warnings, a.plain, a.histograms
 	return out, err
@@ -229,7 +240,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decode(strings.NewReader(text), 1_000_000, func([]label, []point) error { return nil }); err != nil {
+		if _, err := decodeResult(strings.NewReader(text), 1_000_000, discard{}); err != nil {
 			b.Fatal(err)
 		}
 	}

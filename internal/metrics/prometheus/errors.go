@@ -10,43 +10,43 @@ import (
 	"time"
 )
 
-// ErrorKind is the class of a failure; it decides what happens next.
+// ErrorKind is the class of a failure and determines its handling.
 type ErrorKind string
 
-// The kinds of failure.
+// Kinds of failure.
 const (
-	// Unreachable servers do not answer, or break off. Retried.
+	// Unreachable means no or an incomplete response. The request is retried.
 	Unreachable ErrorKind = "unreachable"
-	// Overloaded servers ask to come back later (429) or fail with 5xx. Retried.
+	// Overloaded means status 429 or 5xx. The request is retried.
 	Overloaded ErrorKind = "overloaded"
-	// TooLarge queries exceed a limit of the server or take too long. Usage splits them.
+	// TooLarge means that the query exceeds a limit of the server or takes too long. Usage splits the query.
 	TooLarge ErrorKind = "too large"
-	// Denied requests lack credentials or rights.
+	// Denied means missing credentials or rights.
 	Denied ErrorKind = "denied"
-	// NotPrometheus answers come from something else: HTML, a redirect, 404, other JSON.
+	// NotPrometheus means that another kind of server answered: HTML, a redirect, 404 or other JSON.
 	NotPrometheus ErrorKind = "not Prometheus"
-	// Refused queries are wrong in the eyes of the server.
+	// Refused means that the server rejected the query as invalid.
 	Refused ErrorKind = "refused"
 )
 
-// Error is a failed request. It names the URL without user, password and query, what happened, and what to do.
+// Error is a failed request. Its text contains the URL without user, password and query, the failure, and advice.
 type Error struct {
 	Kind ErrorKind
 	// URL of the endpoint, without secrets.
 	URL string
-	// Status is the HTTP status, 0 where there was no answer.
+	// Status is the HTTP status; 0 without a response.
 	Status int
-	// Message is what went wrong, in the server's words where it used any.
+	// Message describes the failure, in the server's words where it sent any.
 	Message string
-	// Advice is what the user can do.
+	// Advice is the recommended action of the user.
 	Advice string
-	// RetryAfter is how long the server asked to wait; 0 where it did not say.
+	// RetryAfter is the delay that the server requested; 0 for none.
 	RetryAfter time.Duration
 	// Err is the cause below HTTP, if any.
 	Err error
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.URL)
@@ -65,18 +65,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) retryable() bool { return e.Kind == Unreachable || e.Kind == Overloaded }
 
-// isTooLarge tells whether a smaller query might succeed.
+// isTooLarge reports whether a smaller query might succeed.
 func isTooLarge(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == TooLarge
 }
 
-// isSeriesLimit tells whether a query is too large for the number of its series rather than of its samples.
+// isSeriesLimit reports whether a query exceeds a limit on series rather than on samples.
 func isSeriesLimit(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -86,7 +86,7 @@ func isSeriesLimit(err error) bool {
 	return strings.Contains(text, "series") && !strings.Contains(text, "sample")
 }
 
-// isEndpointUnavailable tells whether the server lacks this endpoint or keeps it from us, while it may answer queries.
+// isEndpointUnavailable reports whether the server lacks this endpoint or denies access to it, while it may answer queries.
 func isEndpointUnavailable(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -95,7 +95,7 @@ func isEndpointUnavailable(err error) bool {
 	return e.Status == 403 || e.Status == 404 || e.Status == 405 || e.Status == 501
 }
 
-// tooLargePhrases are how servers say that a query exceeds a limit: Prometheus, Thanos, Mimir/Cortex, VictoriaMetrics.
+// tooLargePhrases are the phrases for exceeded limits of Prometheus, Thanos, Mimir/Cortex and VictoriaMetrics.
 var tooLargePhrases = []string{
 	"too many samples", "too many points", "exceeded maximum resolution", "exceeded the maximum", "exceeds the limit",
 	"maximum number of", "the max number of", "limit exceeded", "exceeded series limit", "exceeded samples limit",
@@ -103,8 +103,7 @@ var tooLargePhrases = []string{
 	"result too large", "received message larger than max",
 }
 
-// errorFromStatus classifies an answer with a status of 400 and more. errorType and message are the server's own, if its
-// answer was Prometheus's JSON.
+// errorFromStatus classifies a failed response. errorType and message are those of the server, if it sent Prometheus's JSON.
 func errorFromStatus(status int, errorType, message string) *Error {
 	e := &Error{Status: status, Message: message}
 	lower := strings.ToLower(message)
@@ -126,7 +125,7 @@ func errorFromStatus(status int, errorType, message string) *Error {
 	case status == 413:
 		e.Kind, e.Advice = TooLarge, "a proxy refuses bodies of this size; raise its limit"
 	case status >= 500:
-		e.Kind, e.Advice = Overloaded, "the server failed; look at its log"
+		e.Kind, e.Advice = Overloaded, "the server failed; check its log"
 	default:
 		e.Kind, e.Advice = Refused, "check address, extra labels and parameters"
 	}

@@ -5,94 +5,114 @@ package prometheus
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"crane.io/crane/internal/metrics"
 )
 
-// Metrics of cAdvisor that hold usage.
+// Usage metrics of cAdvisor.
 const (
 	cpuMetric    = "container_cpu_usage_seconds_total"
 	memoryMetric = "container_memory_working_set_bytes"
-	// cacheMetric is active_file, the page cache that is part of the working set. Newer kubelets export it; that of
-	// Kubernetes 1.36 (cAdvisor 0.56) does.
+	// cacheMetric is active_file, the page cache that is part of the working set. Recent kubelets export it; Kubernetes 1.36 (cAdvisor
+	// 0.56) is one of them.
 	cacheMetric = "container_memory_total_active_file_bytes"
 	rssMetric   = "container_memory_rss"
 )
 
-// ratePoints is the number of scrape intervals that a rate looks at: with four, one scrape may be missed and another
-// be late, and there are still two samples.
-const ratePoints = 4
+// minRateScrapes is the number of scrape intervals in the window of a rate: with four, one scrape can be missed and another be late, and
+// two samples are left.
+const minRateScrapes = 4
 
+// byContainerLabels aggregates series that describe the same container.
+const byContainerLabels = "max by (namespace, pod, container)"
+
+// usageMetric returns the metric that measures a resource.
 func usageMetric(r metrics.Resource) (string, error) {
 	switch r {
 	case metrics.CPU:
 		return cpuMetric, nil
 	case metrics.Memory:
 		return memoryMetric, nil
-	case metrics.HeldMemory:
+	case metrics.UnreclaimableMemory:
 		return cacheMetric, nil
 	case metrics.AnonymousMemory:
 		return rssMetric, nil
 	}
-	return "", fmt.Errorf("resource %q: want %s, %s, %s or %s", r, metrics.CPU, metrics.Memory, metrics.HeldMemory, metrics.AnonymousMemory)
+	return "", fmt.Errorf("resource %q: must be %s, %s, %s or %s", r, metrics.CPU, metrics.Memory, metrics.UnreclaimableMemory, metrics.AnonymousMemory)
 }
 
-// containers selects real containers: no pod or node cgroups, no pause containers.
-func (s *Source) containers(metric string, more ...Matcher) string {
-	own := append([]Matcher{
+// expressions builds PromQL expressions.
+type expressions struct {
+	// extra matchers are added to each selector.
+	extra []Matcher
+}
+
+// selector returns a selector with the given matchers and the extra ones.
+func (x expressions) selector(metric string, own ...Matcher) string {
+	return selector(metric, append(slices.Clip(own), x.extra...)...)
+}
+
+// containers returns a selector of real containers, without the cgroups of pods and nodes and without pause containers.
+func (x expressions) containers(metric string, more ...Matcher) string {
+	return x.selector(metric, append([]Matcher{
 		{Label: "container", Op: "!=", Value: ""},
 		{Label: "container", Op: "!=", Value: "POD"},
-	}, more...)
-	return selector(metric, s.matchers(own...)...)
+	}, more...)...)
 }
 
-// usageExpr is the expression whose value at t is the use in (t-step, t]. The doc comment of the package says why.
-func (s *Source) usageExpr(metric string, g gridPlan, more ...Matcher) string {
-	sel := s.containers(metric, more...)
+// latest returns the largest value of a metric within the inventory window, by some labels.
+func (x expressions) latest(metric, by string, own ...Matcher) string {
+	return fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", by, x.selector(metric, own...), promDuration(inventoryWindow))
+}
+
+// usage returns the expression whose value at t is the usage in (t-step, t]. The package comment gives the reasons.
+func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
+	sel, window := x.containers(metric, more...), openRange(g.window)
 	switch metric {
 	case cpuMetric:
-		return fmt.Sprintf("max by (namespace, pod, container) (sum without (cpu) (rate(%s[%s])))", sel, openRange(g.window))
+		return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, window)
 	case cacheMetric:
-		// The least cache from the most memory of the hour: no less than what was held at any time in it.
-		return fmt.Sprintf("clamp_min(max by (namespace, pod, container) (max_over_time(%s[%s])) - min by (namespace, pod, container) (min_over_time(%s[%s])), 0)",
-			s.containers(memoryMetric, more...), openRange(g.window), sel, openRange(g.window))
+		// The smallest cache subtracted from the largest working set: an upper bound of the held memory at any time within the hour.
+		return fmt.Sprintf("clamp_min(%s (max_over_time(%s[%s])) - min by (namespace, pod, container) (min_over_time(%s[%s])), 0)",
+			byContainerLabels, x.containers(memoryMetric, more...), window, sel, window)
 	}
-	return fmt.Sprintf("max by (namespace, pod, container) (max_over_time(%s[%s]))", sel, openRange(g.window))
+	return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, window)
 }
 
-// openRange is a range of d without its begin. Before version 3 Prometheus counted a sample at either end, so that one on
-// the border between two steps belonged to both; a millisecond less makes all versions agree.
+// openRange returns a range of d that excludes its start. Before version 3, Prometheus included samples at both ends, so that a sample on
+// the border between two steps belonged to both; a range shorter by a millisecond gives the same result in all versions.
 func openRange(d time.Duration) string {
 	return strconv.FormatInt((d-time.Millisecond).Milliseconds(), 10) + "ms"
 }
 
-// gridPlan is the grid of a reading: values every step, each made from the samples of the window before its end.
+// promDuration formats d for a range selector.
+func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseconds()/1000, 10) + "s" }
+
+// gridPlan is the grid of a request: one value per step, each computed from the samples of the window before its end.
 type gridPlan struct {
 	step, window time.Duration
 }
 
-// planGrid chooses step and window. A step that was asked for is kept; the window then covers at least ratePoints
-// scrapes for CPU, and two for memory, so that a late scrape is no gap.
-func planGrid(metric string, scrape, asked time.Duration) gridPlan {
-	step := asked
+// planGrid chooses step and window. A requested step is kept; the window then covers at least minRateScrapes scrapes for CPU, and two for
+// memory, so that a late scrape leaves no gap.
+func planGrid(metric string, scrape, requested time.Duration) gridPlan {
+	step := requested
 	if step == 0 {
 		step = defaultStep(scrape)
 	}
 	if metric == cpuMetric {
-		return gridPlan{step: step, window: max(step, ratePoints*scrape)}
-	}
-	if step >= 2*scrape {
-		return gridPlan{step: step, window: step}
+		return gridPlan{step: step, window: max(step, minRateScrapes*scrape)}
 	}
 	return gridPlan{step: step, window: max(step, 2*scrape)}
 }
 
-// defaultStep is at least a minute and ratePoints scrapes, rounded up to a round part of an hour, so that days have a
-// whole number of steps and no sample is looked at twice. Scraping every 15s gives 1m, every 30s 2m, every 60s 5m.
+// defaultStep returns at least a minute and minRateScrapes scrapes, rounded up to a round part of an hour, so that a day has a whole number
+// of steps and each sample counts once. A scrape interval of 15s gives 1m, 30s gives 2m, 60s gives 5m.
 func defaultStep(scrape time.Duration) time.Duration {
-	least := max(time.Minute, ratePoints*scrape)
+	least := max(time.Minute, minRateScrapes*scrape)
 	for _, minutes := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60} {
 		if step := minutes * time.Minute; step >= least {
 			return step
@@ -106,7 +126,7 @@ const day = 24 * time.Hour
 // checkStep accepts 0 and whole seconds that divide a day.
 func checkStep(step time.Duration) error {
 	if step < 0 || step%time.Second != 0 || step > 0 && day%step != 0 {
-		return fmt.Errorf("step %v: want whole seconds that divide a day, such as 1m, 5m or 1h", step)
+		return fmt.Errorf("step %v: must be whole seconds that divide a day, such as 1m, 5m or 1h", step)
 	}
 	return nil
 }

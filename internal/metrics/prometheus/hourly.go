@@ -12,43 +12,44 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-var _ metrics.HourlyReader = (*Source)(nil)
+// hourlyReader implements metrics.HourlyReader.
+type hourlyReader struct {
+	*queries
 
-// Hourly implements metrics.HourlyReader.
-func (s *Source) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
-	return s.hourly(ctx, req, nil)
+	owners *ownerReader
 }
 
-func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *keptOwners) ([]metrics.HourlySeries, error) {
-	f, known := s.figure(req.Metric)
+// Hourly implements metrics.HourlyReader.
+func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
+	q, known := h.query(req.Metric)
 	if !known || req.Hours < 1 {
-		return nil, fmt.Errorf("figure %q for %d hours: there is no such figure, or no hour", req.Metric, req.Hours)
+		return nil, fmt.Errorf("metric %q over %d hours: unknown metric, or fewer than 1 hour", req.Metric, req.Hours)
 	}
 	end := req.End
-	if now := s.now(); now.Before(end) {
+	if now := h.now(); now.Before(end) {
 		end = now
 	}
 	end = end.UTC().Truncate(time.Second)
-	// The value at t is about (t-1h, t].
+	// The value at t covers (t-1h, t].
 	w := metrics.Window{Start: end.Add(-time.Duration(req.Hours-1) * time.Hour), End: end.Add(time.Second), Step: time.Hour}
-	in := scope{names: slices.Compact(slices.Sorted(slices.Values(req.Namespaces))), all: len(req.Namespaces) == 0 || !f.namespaced}
-	if in.all {
-		in.names = nil
+	in := newScope(req.Namespaces)
+	if !q.namespaced {
+		in = scope{all: true}
 	}
 	var found []metrics.LabelledSeries
-	err := s.eachBatch(ctx, in, func(own []Matcher) error {
-		list, err := s.Range(ctx, f.expr(own), w)
+	err := h.eachBatch(ctx, in, func(own []Matcher) error {
+		list, err := h.Range(ctx, q.expr(own), w)
 		found = append(found, list...)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s over %d hours: %w", req.Metric, req.Hours, err)
 	}
-	out, namespaces := f.read(found)
-	if !f.pods || len(out) == 0 {
+	out, namespaces := q.toSeries(found)
+	if !q.pods || len(out) == 0 {
 		return out, nil
 	}
-	owners, err := s.ownersOf(ctx, metrics.Window{Start: w.Start.Add(-time.Hour), End: end}, in, namespaces, kept)
+	owners, err := h.podOwners(ctx, metrics.Window{Start: w.Start.Add(-time.Hour), End: end}, in, namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -59,22 +60,35 @@ func (s *Source) hourly(ctx context.Context, req metrics.HourlyRequest, kept *ke
 	return out, nil
 }
 
-// figure is how a figure is asked for, and what its series are about.
-type figure struct {
-	// expr is the query, with more matchers for what is in namespaces.
+// podOwners returns the owners of pods in the namespaces of the result. With a cache it reads the owners in all requested namespaces, as
+// the next metric may have series in other ones.
+func (h *hourlyReader) podOwners(ctx context.Context, w metrics.Window, requested scope, found []string) (*owners, error) {
+	in := scope{names: found}
+	if o := h.owners.cache.find(w.Start, w.End, in); o != nil {
+		return o, nil
+	}
+	if h.owners.cache != nil && !requested.all {
+		in = requested
+	}
+	return h.owners.read(ctx, w.Start, w.End, in)
+}
+
+// hourlyQuery is the query of an hourly metric and the meaning of its labels.
+type hourlyQuery struct {
+	// expr returns the query, with more matchers where namespaced.
 	expr       func(own []Matcher) string
 	namespaced bool
-	// key reads labels; pods tells that Workload is to be found.
+	// key reads labels; pods is set where it leaves the owner of a pod to be resolved.
 	key  func(metrics.Labels) metrics.HourlySeries
 	pods bool
 }
 
-// read makes figures of series, and names their namespaces.
-func (f figure) read(found []metrics.LabelledSeries) (out []metrics.HourlySeries, namespaces []string) {
+// toSeries converts the series of a result and returns their namespaces, sorted.
+func (q hourlyQuery) toSeries(found []metrics.LabelledSeries) (out []metrics.HourlySeries, namespaces []string) {
 	out = make([]metrics.HourlySeries, 0, len(found))
 	for _, l := range found {
-		one := f.key(l.Labels)
-		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || f.pods && one.Key.Pod == "" {
+		one := q.key(l.Labels)
+		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || q.pods && one.Key.Pod == "" {
 			continue
 		}
 		one.Values = l.Values
@@ -85,54 +99,33 @@ func (f figure) read(found []metrics.LabelledSeries) (out []metrics.HourlySeries
 	return out, slices.Compact(namespaces)
 }
 
-// ownersOf are the owners of pods in the namespaces in which some were found, from those that are kept where they are among
-// them. Where owners are kept, those of all namespaces that were asked for are read: the next figure finds others.
-func (s *Source) ownersOf(ctx context.Context, w metrics.Window, asked scope, found []string, kept *keptOwners) (*owners, error) {
-	in := scope{names: found}
-	if o := kept.find(w.Start, w.End, in); o != nil {
-		return o, nil
+// query returns the query of a metric.
+func (h *hourlyReader) query(of metrics.HourlyMetric) (hourlyQuery, bool) {
+	x := h.expr
+	traffic := func(metric string) func([]Matcher) string {
+		return func(own []Matcher) string { return x.traffic(metric, own) }
 	}
-	if kept != nil && !asked.all {
-		in = asked
+	gpu := func(metric, conversion string) func([]Matcher) string {
+		return func([]Matcher) string { return x.gpu(metric, conversion) }
 	}
-	o, err := s.readOwners(ctx, w.Start, w.End, in)
-	if err != nil {
-		return nil, err
+	requests := func(resource string) func([]Matcher) string {
+		return func(own []Matcher) string { return x.nodeRequests(resource, own) }
 	}
-	kept.keep(w.Start, w.End, in, o)
-	return o, nil
-}
-
-// hour is the range of one step.
-func hour() string { return openRange(time.Hour) }
-
-// figure describes each figure.
-func (s *Source) figure(of metrics.HourlyMetric) (figure, bool) {
-	switch of {
-	case metrics.PodCPU:
-		return figure{expr: s.podCPU, key: podKey, namespaced: true, pods: true}, true
-	case metrics.PodReceived:
-		return figure{expr: s.traffic("container_network_receive_bytes_total"), key: podKey, namespaced: true, pods: true}, true
-	case metrics.PodSent:
-		return figure{expr: s.traffic("container_network_transmit_bytes_total"), key: podKey, namespaced: true, pods: true}, true
-	case metrics.ContainerThrottled:
-		return figure{expr: s.throttled, key: podKey, namespaced: true, pods: true}, true
-	case metrics.GPUUse:
-		return figure{expr: s.gpu("DCGM_FI_DEV_GPU_UTIL", "/ 100"), key: gpuKey, pods: true}, true
-	case metrics.GPUMemory:
-		return figure{expr: s.gpu("DCGM_FI_DEV_FB_USED", "* 1048576"), key: gpuKey, pods: true}, true
-	case metrics.NodePods:
-		return figure{expr: s.nodePods, key: nodeKey}, true
-	case metrics.NodeCPURequests:
-		return figure{expr: s.nodeRequests("cpu"), key: nodeKey}, true
-	case metrics.NodeMemoryRequests:
-		return figure{expr: s.nodeRequests("memory"), key: nodeKey}, true
-	case metrics.ServiceAddresses:
-		return figure{expr: s.serviceAddresses, key: objectKey("Service", "endpoint"), namespaced: true}, true
-	case metrics.ClaimMounts:
-		return figure{expr: s.claimMounts, key: objectKey("PersistentVolumeClaim", "persistentvolumeclaim"), namespaced: true}, true
-	}
-	return figure{}, false
+	service, claim := objectKey("Service", "endpoint"), objectKey("PersistentVolumeClaim", "persistentvolumeclaim")
+	q, ok := map[metrics.HourlyMetric]hourlyQuery{
+		metrics.PodCPU:             {expr: x.podCPU, key: podKey, namespaced: true, pods: true},
+		metrics.PodReceived:        {expr: traffic("container_network_receive_bytes_total"), key: podKey, namespaced: true, pods: true},
+		metrics.PodSent:            {expr: traffic("container_network_transmit_bytes_total"), key: podKey, namespaced: true, pods: true},
+		metrics.ContainerThrottled: {expr: x.throttled, key: podKey, namespaced: true, pods: true},
+		metrics.GPUUse:             {expr: gpu("DCGM_FI_DEV_GPU_UTIL", "/ 100"), key: gpuKey, pods: true},
+		metrics.GPUMemory:          {expr: gpu("DCGM_FI_DEV_FB_USED", "* 1048576"), key: gpuKey, pods: true},
+		metrics.NodePods:           {expr: x.nodePods, key: nodeKey},
+		metrics.NodeCPURequests:    {expr: requests("cpu"), key: nodeKey},
+		metrics.NodeMemoryRequests: {expr: requests("memory"), key: nodeKey},
+		metrics.ServiceAddresses:   {expr: x.serviceAddresses, key: service, namespaced: true},
+		metrics.ClaimMounts:        {expr: x.claimMounts, key: claim, namespaced: true},
+	}[of]
+	return q, ok
 }
 
 func podKey(l metrics.Labels) metrics.HourlySeries {
@@ -143,14 +136,15 @@ func nodeKey(l metrics.Labels) metrics.HourlySeries {
 	return metrics.HourlySeries{Key: metrics.ContainerKey{Node: l["node"]}}
 }
 
+// objectKey returns a function that reads an object of a kind whose name is in a label.
 func objectKey(kind, label string) func(metrics.Labels) metrics.HourlySeries {
 	return func(l metrics.Labels) metrics.HourlySeries {
 		return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: newRef(l["namespace"], kind, l[label])}}
 	}
 }
 
-// gpuKey reads the labels of the DCGM exporter. Where Prometheus puts its own in their place, pod and namespace are those
-// of the exporter, and those of who has the GPU begin with exported_.
+// gpuKey reads the labels of the DCGM exporter. Where Prometheus overwrites them with those of the exporter's own pod, the labels of the
+// pod that uses the GPU start with exported_.
 func gpuKey(l metrics.Labels) metrics.HourlySeries {
 	exported := ""
 	if l["exported_pod"] != "" {

@@ -23,7 +23,7 @@ func (w *fixture) counter(perSecond float64, pairs ...string) {
 // ask reads a figure and returns its values by what name makes of their keys.
 func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.HourlySeries) string, namespaces ...string) map[string][]float64 {
 	t.Helper()
-	list, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
+	list, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,10 +111,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 		slices.Sort(names)
 		return names, source.Stats().Queries - before
 	}
-	again, can := source.Rereading().(metrics.HourlyReader)
-	if !can {
-		t.Fatal("a source that is read again has no figures")
-	}
+	cached := source.Capabilities().WithCache()
 	for i, c := range []struct {
 		of         metrics.HourlyMetric
 		namespaces []string
@@ -124,14 +121,14 @@ func TestHourlyOwnersOnce(t *testing.T) {
 		{metrics.PodCPU, []string{"bank"}},
 		{metrics.PodSent, []string{"shop"}},
 	} {
-		got, queries := read(again, c.of, c.namespaces...)
-		want, _ := read(source, c.of, c.namespaces...)
+		got, queries := read(cached.Hourly, c.of, c.namespaces...)
+		want, _ := read(source.Capabilities().Hourly, c.of, c.namespaces...)
 		if !slices.Equal(got, want) || (i == 0) != (queries > 1) {
 			t.Errorf("%d: %v with %d queries, want %v, and more than one query the first time alone", i, got, queries, want)
 		}
 	}
-	if same, can := again.(metrics.Rereader); !can || same.Rereading() != metrics.UsageReader(same) {
-		t.Error("a reader that keeps something is not the one that goes on to read")
+	if cached.WithCache().Hourly != cached.Hourly {
+		t.Error("a cached reader does not keep its cache")
 	}
 }
 
@@ -240,7 +237,7 @@ func TestHourlyNothingIsNotZero(t *testing.T) {
 			t.Errorf("%s: %v", f, got)
 		}
 	}
-	if _, err := w.source(t, nil).Hourly(t.Context(), metrics.HourlyRequest{Metric: "other", Hours: 1}); err == nil {
+	if _, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: "other", Hours: 1}); err == nil {
 		t.Error("there is no such figure")
 	}
 }
@@ -291,7 +288,7 @@ func TestHourlyOfManyAsksInParts(t *testing.T) {
 		}
 	}
 	s := w.source(t, func(c *Config) { c.MaxSamples = 1000 })
-	list, err := s.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.PodCPU, End: w.grid.End, Hours: 400})
+	list, err := s.Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.PodCPU, End: w.grid.End, Hours: 400})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,85 +7,89 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Scrape intervals. defaultInterval stands in where no container has two samples; it is the default of the usual
-// installations, rounded up.
 const (
+	// defaultInterval applies where no container has two samples. It is the default of the usual installations, rounded up.
 	defaultInterval = time.Minute
+	// longestInterval is the longest time between two samples that counts as a scrape interval.
 	longestInterval = 15 * time.Minute
-	intervalExpires = time.Hour
-	intervalSeries  = 5
+	// intervalLifetime is how long a measured interval is used.
+	intervalLifetime = time.Hour
+	// intervalSeries is the number of containers whose samples are measured.
+	intervalSeries = 5
 )
 
-// interval is a detected scrape interval and when it was detected.
-type interval struct {
-	value    time.Duration
-	measured bool // false: there was nothing to measure
-	at       time.Time
+// intervalDetector measures the scrape interval of container metrics. It is safe for concurrent use.
+type intervalDetector struct {
+	*queries
+
+	mu sync.Mutex
+	// value was measured at measuredAt, which is zero before the first measurement.
+	value      time.Duration
+	measuredAt time.Time
 }
 
-// scrapeInterval is the median distance between raw samples of a few containers shortly before at, or the longer one
-// that they had some days earlier. It is measured once an hour at most. measured is false where there is nothing to
-// measure, and the value is then an assumption.
-func (s *Source) scrapeInterval(ctx context.Context, metric string, at time.Time) (value time.Duration, measured bool, err error) {
-	s.mu.Lock()
-	known := s.interval
-	s.mu.Unlock()
-	if known.measured && s.now().Sub(known.at) < intervalExpires {
-		return known.value, true, nil
+// scrapeInterval returns the median time between raw samples of a few containers shortly before at, or the longer one that they had some
+// days earlier. It measures at most once per hour. measured is false where there are no samples, and value is then the default.
+func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at time.Time) (value time.Duration, measured bool, err error) {
+	d.mu.Lock()
+	value, measuredAt := d.value, d.measuredAt
+	d.mu.Unlock()
+	if !measuredAt.IsZero() && d.now().Sub(measuredAt) < intervalLifetime {
+		return value, true, nil
 	}
 	for _, window := range []time.Duration{time.Hour, day} {
-		d, err := s.measureInterval(ctx, metric, at, window)
+		value, err := d.measure(ctx, metric, at, window)
 		if err != nil {
 			return 0, false, fmt.Errorf("finding the scrape interval: %w", err)
 		}
-		if d == 0 {
+		if value == 0 {
 			continue
 		}
-		if d, err = s.longerBefore(ctx, metric, at, d); err != nil {
+		if value, err = d.longestRecent(ctx, metric, at, value); err != nil {
 			return 0, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
 		}
-		s.mu.Lock()
-		s.interval = interval{value: d, measured: true, at: s.now()}
-		s.mu.Unlock()
-		return d, true, nil
+		d.mu.Lock()
+		d.value, d.measuredAt = value, d.now()
+		d.mu.Unlock()
+		return value, true, nil
 	}
 	return defaultInterval, false, nil
 }
 
-// longerBefore returns the interval of earlier days where it was clearly longer than d, else d. A window that holds four
-// of the scrapes of now may hold none of those of before, and their rates would be lost without a word. One query counts
-// the samples of the best-scraped container within an hour of each of those days.
-func (s *Source) longerBefore(ctx context.Context, metric string, at time.Time, d time.Duration) (time.Duration, error) {
-	const clearly = 1.5 // Counts are off by a sample, and containers come and go.
-	var looks []string
+// longestRecent returns the interval of earlier days where it was clearly longer than current, else current. A window that covers four
+// scrapes today may cover none of the earlier ones, and their rates would be lost silently. One query counts the samples of the container
+// with most samples within an hour of each of those days.
+func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at time.Time, current time.Duration) (time.Duration, error) {
+	const clearly = 1.5 // Counts vary by a sample, and containers start and stop.
+	var counts []string
 	for _, days := range []time.Duration{1, 7, 13} {
-		looks = append(looks, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`,
-			s.containers(metric), promDuration(days*day), days))
+		counts = append(counts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`,
+			d.expr.containers(metric), promDuration(days*day), days))
 	}
-	counts, err := s.Instant(ctx, strings.Join(looks, " or "), at)
+	found, err := d.Instant(ctx, strings.Join(counts, " or "), at)
 	if err != nil {
 		return 0, err
 	}
-	longest := d
-	for _, c := range counts {
+	longest := current
+	for _, c := range found {
 		before := time.Duration(float64(time.Hour) / c.Value).Round(time.Second)
-		if c.Value >= float64(time.Hour/longestInterval) && before > longest && float64(before) > clearly*float64(d) {
+		if c.Value >= float64(time.Hour/longestInterval) && before > longest && float64(before) > clearly*float64(current) {
 			longest = before
 		}
 	}
 	return longest, nil
 }
 
-// measureInterval picks a few containers and reads their raw samples; 0 means that there is nothing to measure.
-func (s *Source) measureInterval(ctx context.Context, metric string, at time.Time, window time.Duration) (time.Duration, error) {
-	pick := fmt.Sprintf("topk(%d, last_over_time(%s[%s]))", intervalSeries, s.containers(metric), promDuration(window))
-	few, err := s.Instant(ctx, pick, at)
+// measure selects a few containers and reads their raw samples. It returns 0 where there are no samples.
+func (d *intervalDetector) measure(ctx context.Context, metric string, at time.Time, window time.Duration) (time.Duration, error) {
+	pick := fmt.Sprintf("topk(%d, last_over_time(%s[%s]))", intervalSeries, d.expr.containers(metric), promDuration(window))
+	few, err := d.Instant(ctx, pick, at)
 	if err != nil || len(few) == 0 {
 		return 0, err
 	}
@@ -94,15 +98,14 @@ func (s *Source) measureInterval(ctx context.Context, metric string, at time.Tim
 		pods[sample.Labels["pod"]] = true
 	}
 	raw := &distances{}
-	query := s.containers(metric, oneOf("pod", slices.Sorted(maps.Keys(pods)))) + "[" + promDuration(window) + "]"
-	params := url.Values{"query": {query}, "time": {formatTime(at)}}
-	if err := s.client.query(ctx, instantPath, params, "matrix", raw); err != nil {
+	query := d.expr.containers(metric, OneOf("pod", slices.Sorted(maps.Keys(pods)))) + "[" + promDuration(window) + "]"
+	if err := d.client.query(ctx, instantPath, instantParams(query, at), "matrix", raw); err != nil {
 		return 0, wrapQueryError("query", query, err)
 	}
 	return raw.median(), nil
 }
 
-// distances collects the times between neighbouring samples.
+// distances collects the times between neighbouring samples, in milliseconds.
 type distances struct{ ms []int64 }
 
 func (d *distances) reset() { d.ms = d.ms[:0] }
@@ -116,7 +119,7 @@ func (d *distances) add(_ []label, points []point) error {
 	return nil
 }
 
-// median is rounded to a second: scrapes jitter by milliseconds. Intervals below a second count as one.
+// median returns the median rounded to a second, at least one second, as scrapes jitter by milliseconds; 0 without samples.
 func (d *distances) median() time.Duration {
 	if len(d.ms) == 0 {
 		return 0

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Metrics of kube-state-metrics that describe pods as they are now.
+// Metrics of kube-state-metrics about current pods.
 const (
 	containerInfoMetric     = "kube_pod_container_info"
 	initContainerInfoMetric = "kube_pod_init_container_info"
@@ -26,96 +26,27 @@ const (
 	limitsMetric            = "kube_pod_container_resource_limits"
 	initRequestsMetric      = "kube_pod_init_container_resource_requests"
 	initLimitsMetric        = "kube_pod_init_container_resource_limits"
-	podPhaseMetric          = "kube_pod_status_phase"
 )
 
-// inventoryWindow bridges a missed scrape of kube-state-metrics, and is short enough that what is gone is gone.
+// inventoryWindow covers a missed scrape of kube-state-metrics, and is short enough to leave out deleted objects.
 const inventoryWindow = 5 * time.Minute
 
-// Inventory implements metrics.Inventory: the workloads that have pods now (or had when the server last scraped), in the
-// order of their names. Pods that have ended are left out. Where pods of one workload differ, as during a rollout, the
-// amount that most of them have is taken, and of equally many the larger.
-func (s *Source) Inventory(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
-	return s.ClusterState(namespaces).Workloads(ctx)
-}
+// maxAmount is the largest accepted number of cores or bytes; a thousand times as much fits into an int64.
+const maxAmount = 1 << 50
 
-// readInventory reads the pods that there are, with the time for which that holds.
-func (s *Source) readInventory(ctx context.Context, namespaces []string) (*inventory, error) {
-	sel := selector(containerInfoMetric, s.matchers()...)
-	now, err := s.inventoryTime(ctx, sel)
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	from := now.Add(-inventoryWindow)
-	in, err := s.scopeOf(ctx, namespaces, sel, from, now)
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	owners, err := s.readOwners(ctx, from, now, in)
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	inv := &inventory{at: now, owners: owners, byRef: map[workload.Ref]*workloadTally{}, pods: map[objectName]*podTally{}, ended: map[objectName]bool{}}
-	for _, read := range []struct {
-		metric, by string
-		own        []Matcher
-		visit      func(metrics.Labels, float64)
-	}{
-		{podPhaseMetric, "namespace, pod, phase", []Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, inv.phase},
-		{containerInfoMetric, "namespace, pod, container", nil, inv.container(workload.App)},
-		{initContainerInfoMetric, "namespace, pod, container, restart_policy", nil, inv.container(workload.Init)},
-		{requestsMetric, "namespace, pod, container, resource", nil, inv.amount(workload.App, false)},
-		{limitsMetric, "namespace, pod, container, resource", nil, inv.amount(workload.App, true)},
-		{initRequestsMetric, "namespace, pod, container, resource", nil, inv.amount(workload.Init, false)},
-		{initLimitsMetric, "namespace, pod, container, resource", nil, inv.amount(workload.Init, true)},
-	} {
-		if err := s.presentNow(ctx, read.metric, read.by, now, in, read.own, read.visit); err != nil {
-			return nil, fmt.Errorf("inventory: %s: %w", read.metric, err)
-		}
-	}
-	return inv, nil
-}
-
-// inventoryTime is now, or the last time at which there were containers where there are none now: a server that has not
-// scraped for hours still knows what there was.
-func (s *Source) inventoryTime(ctx context.Context, sel string) (time.Time, error) {
-	now := s.now()
-	list, err := s.Instant(ctx, fmt.Sprintf("count(last_over_time(%s[%s]))", sel, promDuration(inventoryWindow)), now)
-	if err != nil || len(list) > 0 {
-		return now, err
-	}
-	last, err := s.newest(ctx, sel, now)
-	if err != nil || last.IsZero() {
-		return now, err
-	}
-	return last, nil
-}
-
-// presentNow visits the latest values of a metric that are not older than the inventory window.
-func (s *Source) presentNow(ctx context.Context, metric, by string, now time.Time, in scope, own []Matcher, visit func(metrics.Labels, float64)) error {
-	return s.eachBatch(ctx, in, func(namespaces []Matcher) error {
-		sel := selector(metric, s.matchers(slices.Concat(namespaces, own)...)...)
-		list, err := s.Instant(ctx, fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", by, sel, promDuration(inventoryWindow)), now)
-		for _, sample := range list {
-			visit(sample.Labels, sample.Value)
-		}
-		return err
-	})
-}
-
-// inventory gathers workloads from what is known of their pods.
+// inventory holds workloads and the pods from which they are derived.
 type inventory struct {
-	// at is the time for which all of it holds.
+	// at is the time of all values.
 	at     time.Time
 	owners *owners
 	byRef  map[workload.Ref]*workloadTally
 	pods   map[objectName]*podTally
 	ended  map[objectName]bool
-	// requests is the number of requests that were found.
+	// requests is the number of requests found.
 	requests int
 }
 
-// workloadTally is one workload: its pods, and how many of them have which amount of what.
+// workloadTally is one workload: its pods, and the number of pods with each amount of each resource.
 type workloadTally struct {
 	pods       map[string]bool
 	containers map[string]*containerTally
@@ -132,14 +63,84 @@ type amountKey struct {
 	limit    bool
 }
 
-func (v *inventory) phase(l metrics.Labels, value float64) {
-	if value == 1 {
-		v.ended[objectName{l["namespace"], l["pod"]}] = true
+// podTally holds the requests of one pod by container.
+type podTally struct {
+	owner    workload.Ref
+	node     string
+	requests map[string]cost.Amounts
+}
+
+// readInventory reads the current pods.
+func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
+	sel := t.expr.selector(containerInfoMetric)
+	now, err := t.inventoryTime(ctx, sel)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	from := now.Add(-inventoryWindow)
+	in, err := t.scopeOf(ctx, t.namespaces, sel, from, now)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	owners, err := t.owners.read(ctx, from, now, in)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	inv := &inventory{
+		at: now, owners: owners,
+		byRef: map[workload.Ref]*workloadTally{}, pods: map[objectName]*podTally{}, ended: map[objectName]bool{},
+	}
+	const byResource = "namespace, pod, container, resource"
+	for _, m := range []struct {
+		metric, by string
+		own        []Matcher
+		add        func(metrics.Sample)
+	}{
+		{phaseMetric, "namespace, pod, phase", []Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, inv.addEnded},
+		{containerInfoMetric, "namespace, pod, container", nil, func(s metrics.Sample) { inv.addContainer(workload.App, s) }},
+		{initContainerInfoMetric, "namespace, pod, container, restart_policy", nil, func(s metrics.Sample) { inv.addContainer(workload.Init, s) }},
+		{requestsMetric, byResource, nil, func(s metrics.Sample) { inv.addAmount(workload.App, false, s) }},
+		{limitsMetric, byResource, nil, func(s metrics.Sample) { inv.addAmount(workload.App, true, s) }},
+		{initRequestsMetric, byResource, nil, func(s metrics.Sample) { inv.addAmount(workload.Init, false, s) }},
+		{initLimitsMetric, byResource, nil, func(s metrics.Sample) { inv.addAmount(workload.Init, true, s) }},
+	} {
+		err := t.eachBatch(ctx, in, func(namespaces []Matcher) error {
+			list, err := t.Instant(ctx, t.expr.latest(m.metric, m.by, slices.Concat(namespaces, m.own)...), now)
+			for _, sample := range list {
+				m.add(sample)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("inventory: %s: %w", m.metric, err)
+		}
+	}
+	return inv, nil
+}
+
+// inventoryTime returns now, or the last time with containers where there are none now: a server that has not scraped for hours still has
+// the last state.
+func (t *ClusterState) inventoryTime(ctx context.Context, sel string) (time.Time, error) {
+	now := t.now()
+	list, err := t.Instant(ctx, fmt.Sprintf("count(last_over_time(%s[%s]))", sel, promDuration(inventoryWindow)), now)
+	if err != nil || len(list) > 0 {
+		return now, err
+	}
+	last, err := t.newest(ctx, sel, now)
+	if err != nil || last.IsZero() {
+		return now, err
+	}
+	return last, nil
+}
+
+// addEnded records a pod that has ended.
+func (v *inventory) addEnded(s metrics.Sample) {
+	if s.Value == 1 {
+		v.ended[objectName{s.Labels["namespace"], s.Labels["pod"]}] = true
 	}
 }
 
-// find returns what is gathered of a container, over all pods of its workload and of the one pod; nil where it does not
-// count.
+// find returns the tallies of a container's workload and pod, or nil where the container does not count.
 func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally, *podTally) {
 	pod := objectName{l["namespace"], l["pod"]}
 	if pod.namespace == "" || pod.name == "" || l["container"] == "" || v.ended[pod] {
@@ -151,11 +152,10 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 		one.owner, one.node = v.owners.resolve(pod.namespace, pod.name)
 		v.pods[pod] = one
 	}
-	ref := one.owner
-	t := v.byRef[ref]
+	t := v.byRef[one.owner]
 	if t == nil {
 		t = &workloadTally{pods: map[string]bool{}, containers: map[string]*containerTally{}}
-		v.byRef[ref] = t
+		v.byRef[one.owner] = t
 	}
 	t.pods[pod.name] = true
 	c := t.containers[l["container"]]
@@ -166,45 +166,45 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 	return c, one
 }
 
-func (v *inventory) container(role workload.Role) func(metrics.Labels, float64) {
-	return func(l metrics.Labels, _ float64) {
-		if c, _ := v.find(l, role); c != nil && l["restart_policy"] == "Always" {
-			c.role = workload.Sidecar
-		}
+// addContainer records a container; init containers with the restart policy Always are sidecars.
+func (v *inventory) addContainer(role workload.Role, s metrics.Sample) {
+	if c, _ := v.find(s.Labels, role); c != nil && s.Labels["restart_policy"] == "Always" {
+		c.role = workload.Sidecar
 	}
 }
 
-func (v *inventory) amount(role workload.Role, limit bool) func(metrics.Labels, float64) {
-	return func(l metrics.Labels, value float64) {
-		resource := l["resource"]
-		isGPU := slices.Contains(gpuResources(), resource)
-		if resource != "cpu" && resource != "memory" && !isGPU || !(value >= 0 && value <= maxAmount) {
-			return
-		}
-		c, pod := v.find(l, role)
-		if c == nil {
-			return
-		}
-		if !limit {
-			v.requests++
-			pod.request(l["container"], resource, value)
-		}
-		if isGPU {
-			return
-		}
-		if resource == "cpu" {
-			value *= 1000
-		}
-		key := amountKey{resource: resource, limit: limit}
-		if c.amounts[key] == nil {
-			c.amounts[key] = map[int64]int{}
-		}
-		c.amounts[key][int64(math.Round(value))]++
+// addAmount records a request or a limit.
+func (v *inventory) addAmount(role workload.Role, limit bool, s metrics.Sample) {
+	resource, value := s.Labels["resource"], s.Value
+	isGPU := slices.Contains(gpuResources(), resource)
+	if resource != "cpu" && resource != "memory" && !isGPU || !(value >= 0 && value <= maxAmount) {
+		return
 	}
+	c, pod := v.find(s.Labels, role)
+	if c == nil {
+		return
+	}
+	if !limit {
+		v.requests++
+		amounts := pod.requests[s.Labels["container"]]
+		setAmount(&amounts, resource, value)
+		pod.requests[s.Labels["container"]] = amounts
+	}
+	if isGPU {
+		return
+	}
+	if resource == "cpu" {
+		value *= 1000
+	}
+	key := amountKey{resource: resource, limit: limit}
+	if c.amounts[key] == nil {
+		c.amounts[key] = map[int64]int{}
+	}
+	c.amounts[key][int64(math.Round(value))]++
 }
 
-// most is the amount that most pods have, the larger of equals; 0 where none has any.
-func (c *containerTally) most(key amountKey) int64 {
+// mostFrequent returns the amount that most pods have, the larger of equally frequent ones; 0 where no pod has any.
+func (c *containerTally) mostFrequent(key amountKey) int64 {
 	best, votes := int64(0), 0
 	for value, n := range c.amounts[key] {
 		if n > votes || n == votes && value > best {
@@ -214,22 +214,26 @@ func (c *containerTally) most(key amountKey) int64 {
 	return best
 }
 
+func (c *containerTally) resources(limit bool) workload.Resources {
+	return workload.Resources{
+		CPU:    series.MilliCPU(c.mostFrequent(amountKey{"cpu", limit})),
+		Memory: series.Bytes(c.mostFrequent(amountKey{"memory", limit})),
+	}
+}
+
+// workloads returns the workloads, sorted.
 func (v *inventory) workloads() []workload.Workload {
 	out := make([]workload.Workload, 0, len(v.byRef))
 	for ref, t := range v.byRef {
 		w := workload.Workload{Ref: ref, Replicas: int32(min(len(t.pods), math.MaxInt32))}
-		for _, n := range slices.Sorted(maps.Keys(t.containers)) {
-			c := t.containers[n]
-			w.Containers = append(w.Containers, workload.Container{
-				Name: n, Role: c.role,
-				Requests: c.resources(false),
-				Limits:   c.resources(true),
-			})
-		}
 		// Init containers first, as in a workload read from its template.
-		slices.SortStableFunc(w.Containers, func(a, b workload.Container) int {
-			return cmp.Compare(btoi(a.Role == workload.App), btoi(b.Role == workload.App))
-		})
+		for _, init := range []bool{true, false} {
+			for _, n := range slices.Sorted(maps.Keys(t.containers)) {
+				if c := t.containers[n]; (c.role != workload.App) == init {
+					w.Containers = append(w.Containers, workload.Container{Name: n, Role: c.role, Requests: c.resources(false), Limits: c.resources(true)})
+				}
+			}
+		}
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b workload.Workload) int {
@@ -238,16 +242,48 @@ func (v *inventory) workloads() []workload.Workload {
 	return out
 }
 
-func (c *containerTally) resources(limit bool) workload.Resources {
-	return workload.Resources{
-		CPU:    series.MilliCPU(c.most(amountKey{"cpu", limit})),
-		Memory: series.Bytes(c.most(amountKey{"memory", limit})),
+// clusterPods returns the pods with their effective requests: the sum over the containers that keep running, or an init container with
+// larger requests. The overhead of runtime classes and the order of init containers are unknown.
+func (v *inventory) clusterPods() []workload.Pod {
+	out := make([]workload.Pod, 0, len(v.pods))
+	for pod, p := range v.pods {
+		one := workload.Pod{Name: pod.name, Owner: p.owner, Node: p.node}
+		var first cost.Amounts
+		for container, a := range p.requests {
+			if v.byRef[p.owner].containers[container].role == workload.Init {
+				first = maxAmounts(first, a)
+				continue
+			}
+			one.Requests.CPU += a.CPU
+			one.Requests.Memory += a.Memory
+			one.Requests.GPU += a.GPU
+		}
+		one.Requests = maxAmounts(one.Requests, first)
+		out = append(out, one)
 	}
+	slices.SortFunc(out, func(a, b workload.Pod) int {
+		return cmp.Or(cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+func maxAmounts(a, b cost.Amounts) cost.Amounts {
+	return cost.Amounts{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU)}
+}
+
+// gpuResources returns the resource names of whole GPUs in the spelling of kube-state-metrics.
+func gpuResources() []string {
+	return []string{"nvidia_com_gpu", "amd_com_gpu", "gpu_intel_com_i915", "gpu_intel_com_xe"}
+}
+
+// setAmount ignores resources without a price.
+func setAmount(a *cost.Amounts, resource string, value float64) {
+	switch {
+	case resource == "cpu":
+		a.CPU = series.MilliCPU(value*1000 + 0.5)
+	case resource == "memory":
+		a.Memory = series.Bytes(value)
+	case slices.Contains(gpuResources(), resource):
+		a.GPU += int64(value)
 	}
-	return 0
 }

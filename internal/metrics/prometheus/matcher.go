@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Matcher is one condition of a selector.
+// Matcher is one label matcher of a selector.
 type Matcher struct {
 	Label string
 	// Op is one of =, !=, =~ and !~.
@@ -20,7 +20,7 @@ type Matcher struct {
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// Validate checks the name, the operator and, for =~ and !~, the expression.
+// Validate checks the name, the operator and, for =~ and !~, the regular expression.
 func (m Matcher) Validate() error {
 	if !labelName.MatchString(m.Label) {
 		return fmt.Errorf("label %q: a label name has letters, digits and underscores only", m.Label)
@@ -32,22 +32,22 @@ func (m Matcher) Validate() error {
 			return fmt.Errorf("label %s: %w", m.Label, err)
 		}
 	default:
-		return fmt.Errorf("label %s: operator %q: want =, !=, =~ or !~", m.Label, m.Op)
+		return fmt.Errorf("label %s: operator %q: must be =, !=, =~ or !~", m.Label, m.Op)
 	}
 	return nil
 }
 
-// String is the matcher in PromQL, its value quoted so that quotes, braces and backslashes in it stay what they are.
+// String returns the matcher in PromQL. The value is quoted, so that quotes, braces and backslashes in it have no effect.
 func (m Matcher) String() string { return m.Label + m.Op + strconv.Quote(m.Value) }
 
-// ParseMatchers reads what gocrane's --extension-labels takes, "k=v,k2=v2", and more: the other operators, and values
-// in double quotes that may hold commas. A value without quotes reaches to the next comma, "=" in it included.
+// ParseMatchers parses "k=v,k2=v2", the format of gocrane's --extension-labels. It also accepts the other operators, and values in double
+// quotes, which may contain commas. A value without quotes extends to the next comma and may contain "=".
 func ParseMatchers(text string) ([]Matcher, error) {
 	var out []Matcher
 	for rest := strings.TrimSpace(text); rest != ""; {
 		i := strings.IndexAny(rest, "=!")
 		if i < 0 {
-			return nil, fmt.Errorf("label condition %q: want name=value", rest)
+			return nil, fmt.Errorf("label condition %q: must be name=value", rest)
 		}
 		m := Matcher{Label: strings.TrimSpace(rest[:i])}
 		m.Op, rest = cutOperator(rest[i:])
@@ -62,7 +62,7 @@ func ParseMatchers(text string) ([]Matcher, error) {
 			}
 			rest = strings.TrimLeft(rest[len(quoted):], " ")
 			if rest != "" && rest[0] != ',' {
-				return nil, fmt.Errorf("label %s: %q after the value: want a comma", m.Label, rest)
+				return nil, fmt.Errorf("label %s: %q after the value: expected a comma", m.Label, rest)
 			}
 			rest = strings.TrimPrefix(rest, ",")
 		} else {
@@ -78,6 +78,7 @@ func ParseMatchers(text string) ([]Matcher, error) {
 	return out, nil
 }
 
+// cutOperator splits text after its operator.
 func cutOperator(text string) (op, rest string) {
 	for _, op := range []string{"=~", "!~", "!=", "="} {
 		if after, ok := strings.CutPrefix(text, op); ok {
@@ -87,7 +88,7 @@ func cutOperator(text string) (op, rest string) {
 	return text[:1], text[1:]
 }
 
-// selector is metric{matchers...}; an empty metric gives the braces alone.
+// selector returns metric{matchers...}; an empty metric gives the braces alone.
 func selector(metric string, matchers ...Matcher) string {
 	var b strings.Builder
 	b.WriteString(metric)
@@ -102,14 +103,13 @@ func selector(metric string, matchers ...Matcher) string {
 	return b.String()
 }
 
-// oneOf matches a label against a list of literal values.
-func oneOf(label string, values []string) Matcher {
+// OneOf returns a matcher of a label for a list of literal values.
+func OneOf(label string, values []string) Matcher {
 	if len(values) == 1 {
 		return Matcher{Label: label, Op: "=", Value: values[0]}
 	}
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = regexp.QuoteMeta(v)
-	}
-	return Matcher{Label: label, Op: "=~", Value: strings.Join(quoted, "|")}
+	return Matcher{Label: label, Op: "=~", Value: anyOf(values)}
 }
+
+// metricName is the syntax of metric names that need no quotes.
+var metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)

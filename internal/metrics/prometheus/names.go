@@ -9,9 +9,9 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// ownerFromName guesses the workload from the name that the controller of each kind gives to its pods. It is what
-// remains without kube-state-metrics, and it can be wrong: a DaemonSet, a Job and a bare ReplicaSet name their pods
-// alike (DaemonSet is taken), and a pod may have been named by hand.
+// ownerFromName derives the workload from the pattern by which the controller of each kind names its pods, for use without
+// kube-state-metrics. It can be wrong: a DaemonSet, a Job and a bare ReplicaSet name their pods alike (it returns DaemonSet), and a pod may
+// have a custom name.
 //
 //	web-5d4f8c7b9d-x8k2p     Deployment web
 //	backup-28412345-x8k2p    CronJob backup (minutes since 1970 by the controller)
@@ -44,6 +44,7 @@ func ownerFromName(namespace, pod string) workload.Ref {
 	return newRef(namespace, "DaemonSet", base)
 }
 
+// cutLast splits a name at its last hyphen.
 func cutLast(name string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	if i <= 0 || i == len(name)-1 {
@@ -52,12 +53,12 @@ func cutLast(name string) (before, after string, ok bool) {
 	return name[:i], name[i+1:], true
 }
 
-// suffixLetters are those of generated names: no vowels, nothing that looks like another.
+// suffixLetters are the characters of generated names.
 const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
 
 func isSuffix(s string) bool { return len(s) == 5 && onlyOf(s, suffixLetters) }
 
-// isTemplateHash recognises pod-template-hash, an encoded 32-bit number.
+// isTemplateHash reports whether s looks like a pod-template-hash, an encoded 32-bit number.
 func isTemplateHash(s string) bool { return len(s) >= 6 && len(s) <= 10 && onlyOf(s, suffixLetters) }
 
 func isNumber(s string) bool { return s != "" && onlyOf(s, "0123456789") }
@@ -71,7 +72,7 @@ func onlyOf(s, letters string) bool {
 	return true
 }
 
-// newRef completes a reference. Sources of metrics name kinds without their group; it is known for the usual ones.
+// newRef returns a reference with the API version of common kinds. Metrics contain kinds without their group.
 func newRef(namespace, kind, name string) workload.Ref {
 	r := workload.Ref{Namespace: namespace, Kind: kind, Name: name}
 	switch kind {

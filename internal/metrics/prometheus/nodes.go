@@ -11,15 +11,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
 
-// Metrics of kube-state-metrics that describe nodes and autoscalers.
+// Metrics of kube-state-metrics about nodes and autoscalers.
 const (
 	allocatableMetric      = "kube_node_status_allocatable"
 	capacityMetric         = "kube_node_status_capacity"
@@ -28,11 +26,10 @@ const (
 	autoscalerTargetMetric = "kube_horizontalpodautoscaler_spec_target_metric"
 )
 
-// Constraints are the largest CPU and memory that any node has for pods, each for itself, in one query; 0 where there
-// is no such metric. Of autoscalers nothing is said: ClusterState.Autoscalers lists them.
+// Constraints returns the largest allocatable CPU and the largest allocatable memory of any node, with one query; 0 without the metric. It
+// does not contain autoscalers; ClusterState.Autoscalers lists them.
 func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) {
-	sel := selector(allocatableMetric, s.matchers(Matcher{Label: "resource", Op: "=~", Value: "cpu|memory"})...)
-	list, err := s.Instant(ctx, fmt.Sprintf("max by (resource) (last_over_time(%s[%s]))", sel, promDuration(inventoryWindow)), s.now())
+	list, err := s.Instant(ctx, s.expr.latest(allocatableMetric, "resource", Matcher{Label: "resource", Op: "=~", Value: "cpu|memory"}), s.now())
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("the largest node: %w", err)
 	}
@@ -52,52 +49,31 @@ func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) 
 	return out, nil
 }
 
-// latest are the values of a metric that are not older than the inventory window, whatever the namespace.
-func (s *Source) latest(ctx context.Context, metric, by string, at time.Time, own ...Matcher) ([]metrics.Sample, error) {
-	sel := selector(metric, s.matchers(own...)...)
-	return s.Instant(ctx, fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", by, sel, promDuration(inventoryWindow)), at)
+// nodesByName holds nodes under construction.
+type nodesByName map[string]*cost.Node
+
+// node returns the node of a name and adds it where it is missing; nil for an empty name.
+func (m nodesByName) node(name string) *cost.Node {
+	n := m[name]
+	if n == nil && name != "" {
+		n = &cost.Node{Name: name, Labels: map[string]string{}}
+		m[name] = n
+	}
+	return n
 }
 
-// nodes lists them with their capacity, which is what is paid for, and those of their labels that are looked for.
+// nodes returns the nodes with their capacity, which determines the price, and the labels that keys lists, sorted by name.
 func (t *ClusterState) nodes(ctx context.Context, inv *inventory, keys []string) ([]cost.Node, error) {
-	byName := map[string]*cost.Node{}
-	find := func(name string) *cost.Node {
-		n := byName[name]
-		if n == nil && name != "" {
-			n = &cost.Node{Name: name, Labels: map[string]string{}}
-			byName[name] = n
-		}
-		return n
-	}
-	infos, err := t.source.latest(ctx, nodeInfoMetric, "node", inv.at)
+	byName := nodesByName{}
+	infos, err := t.Instant(ctx, t.expr.latest(nodeInfoMetric, "node"), inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
 	for _, i := range infos {
-		find(i.Labels["node"])
+		byName.node(i.Labels["node"])
 	}
-	sized := 0
-	priced := Matcher{Label: "resource", Op: "=~", Value: strings.Join(append([]string{"cpu", "memory"}, gpuResources()...), "|")}
-	for _, metric := range []string{capacityMetric, allocatableMetric} {
-		sizes, err := t.source.latest(ctx, metric, "node, resource", inv.at, priced)
-		if err != nil {
-			return nil, fmt.Errorf("sizes of nodes: %w", err)
-		}
-		for _, size := range sizes {
-			if n := find(size.Labels["node"]); n != nil && size.Value >= 0 && size.Value <= maxAmount {
-				setAmount(&n.Size, size.Labels["resource"], size.Value)
-				sized++
-			}
-		}
-		if sized > 0 {
-			break
-		}
-		if metric == capacityMetric {
-			t.addMissing(capacityMetric + ": what nodes hold is taken from " + allocatableMetric + ", without what the system keeps for itself")
-		}
-	}
-	if sized == 0 {
-		t.addMissing("sizes of nodes: neither " + capacityMetric + " nor " + allocatableMetric + " is there, so no node has a price")
+	if err := t.nodeSizes(ctx, inv, byName); err != nil {
+		return nil, err
 	}
 	if err := t.nodeLabels(ctx, inv, keys, byName); err != nil {
 		return nil, err
@@ -110,18 +86,43 @@ func (t *ClusterState) nodes(ctx context.Context, inv *inventory, keys []string)
 	return out, nil
 }
 
-// nodeLabels adds the labels that keys name. kube-state-metrics exports labels of nodes only where it is told to.
-func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []string, byName map[string]*cost.Node) error {
-	sel := selector(nodeLabelsMetric, t.source.matchers()...)
-	list, err := t.source.Instant(ctx, fmt.Sprintf("last_over_time(%s[%s])", sel, promDuration(inventoryWindow)), inv.at)
+// nodeSizes sets the sizes of nodes to their capacity, or to the allocatable amounts where capacity is not exported.
+func (t *ClusterState) nodeSizes(ctx context.Context, inv *inventory, byName nodesByName) error {
+	priced := OneOf("resource", append([]string{"cpu", "memory"}, gpuResources()...))
+	for _, metric := range []string{capacityMetric, allocatableMetric} {
+		sizes, err := t.Instant(ctx, t.expr.latest(metric, "node, resource", priced), inv.at)
+		if err != nil {
+			return fmt.Errorf("sizes of nodes: %w", err)
+		}
+		sized := false
+		for _, size := range sizes {
+			if n := byName.node(size.Labels["node"]); n != nil && size.Value >= 0 && size.Value <= maxAmount {
+				setAmount(&n.Size, size.Labels["resource"], size.Value)
+				sized = true
+			}
+		}
+		if sized {
+			return nil
+		}
+		if metric == capacityMetric {
+			t.addMissing(capacityMetric + ": the sizes of nodes come from " + allocatableMetric + ", without the part that is reserved for the system")
+		}
+	}
+	t.addMissing("sizes of nodes: neither " + capacityMetric + " nor " + allocatableMetric + " is there, so no node has a price")
+	return nil
+}
+
+// nodeLabels adds the labels that keys lists. kube-state-metrics exports labels of nodes only where it is configured to.
+func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []string, byName nodesByName) error {
+	list, err := t.Instant(ctx, fmt.Sprintf("last_over_time(%s[%s])", t.expr.selector(nodeLabelsMetric), promDuration(inventoryWindow)), inv.at)
 	if err != nil {
 		return fmt.Errorf("labels of nodes: %w", err)
 	}
-	spelt := map[string][]string{}
+	exported := map[string][]string{}
 	invalid := regexp.MustCompile(`[^a-zA-Z0-9_]`)
 	for _, key := range keys {
 		name := labelPrefix + invalid.ReplaceAllString(key, "_")
-		spelt[name] = append(spelt[name], key)
+		exported[name] = append(exported[name], key)
 	}
 	labelled := map[string]bool{}
 	for _, sample := range list {
@@ -134,7 +135,7 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 				continue
 			}
 			labelled[n.Name] = true
-			for _, key := range spelt[label] {
+			for _, key := range exported[label] {
 				n.Labels[key] = value
 			}
 		}
@@ -146,7 +147,5 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 	return nil
 }
 
-// labelPrefix is what kube-state-metrics puts before the name of a Kubernetes label.
+// labelPrefix is the prefix that kube-state-metrics adds to the name of a Kubernetes label.
 const labelPrefix = "label_"
-
-func compareNames(a, b, x, y string) int { return cmp.Or(cmp.Compare(a, b), cmp.Compare(x, y)) }

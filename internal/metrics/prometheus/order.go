@@ -5,61 +5,60 @@ package prometheus
 
 import (
 	"context"
+	"iter"
 	"sync"
 )
 
-// job does its work in parallel with others and returns what remains to be done in order.
-type job func(ctx context.Context) (deliver func() error, err error)
-
-type outcome struct {
-	deliver func() error
-	err     error
-}
-
-// inOrder runs up to workers jobs at once and calls what they return one by one, in the order of the jobs. A job whose
-// turn has not come keeps its place, so that no more than workers results are ever held. The first error, in the order
-// of the jobs, ends all of them.
-func inOrder(ctx context.Context, workers int, jobs []job) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	places := make(chan struct{}, workers)
-	queue := make(chan chan outcome, workers)
-	running.Go(func() {
-		defer close(queue)
-		for _, j := range jobs {
-			select {
-			case places <- struct{}{}:
-			case <-ctx.Done():
+// inOrder runs up to workers jobs at once and returns their results in the order of the jobs. A job whose result has not been consumed
+// keeps its slot, so that at most that many results are held. The first error, in the order of the jobs, is the last element and cancels
+// all jobs, as does a consumer that stops early.
+func inOrder[T any](ctx context.Context, workers int, jobs []func(context.Context) (T, error)) iter.Seq2[T, error] {
+	type result struct {
+		value T
+		err   error
+	}
+	return func(yield func(T, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		slots := make(chan struct{}, workers)
+		queue := make(chan chan result, workers)
+		running.Go(func() {
+			defer close(queue)
+			for _, run := range jobs {
+				select {
+				case slots <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+				done := make(chan result, 1)
+				queue <- done // Never blocks, as the job holds a slot.
+				running.Go(func() {
+					value, err := run(ctx)
+					done <- result{value, err}
+				})
+			}
+		})
+		for done := range queue {
+			r := <-done
+			if r.err == nil && ctx.Err() != nil {
+				r.err = context.Cause(ctx)
+			}
+			if !yield(r.value, r.err) || r.err != nil {
 				return
 			}
-			done := make(chan outcome, 1)
-			queue <- done // never blocks: a place was taken
-			running.Go(func() {
-				deliver, err := j(ctx)
-				done <- outcome{deliver, err}
-			})
+			<-slots
 		}
-	})
-	for done := range queue {
-		o := <-done
-		if o.err != nil {
-			return o.err
+		if ctx.Err() != nil {
+			var none T
+			yield(none, context.Cause(ctx))
 		}
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		if err := o.deliver(); err != nil {
-			return err
-		}
-		<-places
 	}
-	return context.Cause(ctx)
 }
 
-// interner keeps one copy of each of a bounded number of strings: the names of namespaces and containers come back
-// with each series of each day.
+// interner returns one copy of each of a bounded number of strings: the names of namespaces and containers recur with each series of each
+// day. It is safe for concurrent use.
 type interner struct {
 	mu    sync.Mutex
 	known map[string]string
@@ -69,7 +68,7 @@ const maxInterned = 1 << 16
 
 func newInterner() *interner { return &interner{known: map[string]string{}} }
 
-func (n *interner) str(b []byte) string {
+func (n *interner) intern(b []byte) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s, ok := n.known[string(b)]; ok {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestKeptOwners(t *testing.T) {
+func TestOwnerCache(t *testing.T) {
 	midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	end := midnight.Add(10*time.Hour + 5*time.Minute)
 	some := func(n int) *owners {
@@ -20,9 +20,9 @@ func TestKeptOwners(t *testing.T) {
 		return o
 	}
 	shop := scope{names: []string{"shop"}}
-	var kept keptOwners
+	var cache ownerCache
 	first := some(3)
-	kept.keep(midnight, end, shop, first)
+	cache.add(midnight, end, shop, first)
 	for name, c := range map[string]struct {
 		from, to time.Time
 		in       scope
@@ -36,28 +36,28 @@ func TestKeptOwners(t *testing.T) {
 		"all namespaces":       {midnight, end, scope{names: []string{"shop"}, all: true}, false},
 		"all, whatever is met": {midnight, end.Add(-24 * time.Hour), scope{all: true}, false},
 	} {
-		if got := kept.find(c.from, c.to, c.in); (got == first) != c.found || got != nil && got != first {
+		if got := cache.find(c.from, c.to, c.in); (got == first) != c.found || got != nil && got != first {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	kept.keep(midnight, end, scope{all: true, names: []string{"a"}}, first)
-	if kept.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
+	cache.add(midnight, end, scope{all: true, names: []string{"a"}}, first)
+	if cache.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
 		t.Error("the owners of all namespaces depend on which were met")
 	}
-	if kept.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
+	if cache.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
 		t.Error("the owners of all namespaces are not those of one")
 	}
 	two := scope{names: []string{"bank", "shop"}}
 	if !two.covers(shop) || !two.covers(scope{}) || shop.covers(two) || two.covers(scope{all: true}) {
 		t.Error("some namespaces, and which others they hold")
 	}
-	large := some(maxKeptOwners)
-	kept.keep(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
-	if kept.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
+	large := some(maxCachedOwners)
+	cache.add(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
+	if cache.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
 		t.Error("more is kept than is allowed")
 	}
-	var none *keptOwners
-	none.keep(midnight, end, shop, first)
+	var none *ownerCache
+	none.add(midnight, end, shop, first)
 	if none.find(midnight, end, shop) != nil {
 		t.Error("nothing is kept where nothing shall be")
 	}

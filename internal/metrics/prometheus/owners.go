@@ -6,14 +6,13 @@ package prometheus
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
 )
 
-// Metrics of kube-state-metrics that say who owns what.
+// Metrics of kube-state-metrics about owners.
 const (
 	podOwnerMetric        = "kube_pod_owner"
 	replicaSetOwnerMetric = "kube_replicaset_owner"
@@ -21,13 +20,13 @@ const (
 	podInfoMetric         = "kube_pod_info"
 )
 
-// objectName is an object in a namespace.
+// objectName is the name of an object in a namespace.
 type objectName struct{ namespace, name string }
 
-// owner is the controller of an object; the zero value means that it is not known.
+// owner is the controller of an object; the zero value means unknown.
 type owner struct{ kind, name string }
 
-// owners is who owned what within a day, pods that are gone included.
+// owners holds the owners of objects within a time range, deleted pods included, and the nodes of pods.
 type owners struct {
 	pods        map[objectName]owner
 	nodes       map[objectName]string
@@ -35,15 +34,25 @@ type owners struct {
 	jobs        map[objectName]owner
 }
 
-// readOwners reads the owners of everything that was there between from and to: four requests, each for all namespaces
-// at once.
-func (s *Source) readOwners(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
+// ownerReader reads the owners of objects.
+type ownerReader struct {
+	*queries
+
+	// cache may be nil.
+	cache *ownerCache
+}
+
+// read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces.
+func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
+	if o := r.cache.find(from, to, in); o != nil {
+		return o, nil
+	}
 	o := &owners{
 		pods: map[objectName]owner{}, nodes: map[objectName]string{}, replicaSets: map[objectName]owner{}, jobs: map[objectName]owner{},
 	}
 	names := newInterner()
 	controllers := []Matcher{{Label: "owner_is_controller", Op: "!=", Value: "false"}}
-	for _, read := range []struct {
+	for _, m := range []struct {
 		metric, object, kind, owner, node string
 		own                               []Matcher
 		into                              map[objectName]owner
@@ -51,46 +60,45 @@ func (s *Source) readOwners(ctx context.Context, from, to time.Time, in scope) (
 		{podOwnerMetric, "pod", "owner_kind", "owner_name", "", controllers, o.pods},
 		{replicaSetOwnerMetric, "replicaset", "owner_kind", "owner_name", "", controllers, o.replicaSets},
 		{jobOwnerMetric, "job_name", "owner_kind", "owner_name", "", controllers, o.jobs},
-		// Knows the nodes, and owners of pods for which kube_pod_owner is missing.
+		// Provides nodes, and the owners of pods without kube_pod_owner.
 		{podInfoMetric, "pod", "created_by_kind", "created_by_name", "node", nil, o.pods},
 	} {
-		rows := &ownerRows{object: read.object, kind: read.kind, owner: read.owner, node: read.node, names: names}
-		err := s.eachBatch(ctx, in, func(namespaces []Matcher) error {
-			sel := selector(read.metric, s.matchers(slices.Concat(namespaces, read.own)...)...)
-			if err := s.present(ctx, sel, rows.by(), from, to, rows); err != nil {
+		rows := &ownerRows{object: m.object, kind: m.kind, owner: m.owner, node: m.node, names: names}
+		err := r.eachBatch(ctx, in, func(namespaces []Matcher) error {
+			if err := r.present(ctx, r.expr.selector(m.metric, slices.Concat(namespaces, m.own)...), from, to, rows); err != nil {
 				return err
 			}
-			for _, r := range rows.list {
-				if _, known := read.into[r.object]; !known && r.by.kind != "" {
-					read.into[r.object] = r.by
+			for _, row := range rows.list {
+				if _, known := m.into[row.object]; !known && row.owner.kind != "" {
+					m.into[row.object] = row.owner
 				}
-				if r.node != "" {
-					o.nodes[r.object] = r.node
+				if row.node != "" {
+					o.nodes[row.object] = row.node
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", read.metric, err)
+			return nil, fmt.Errorf("%s: %w", m.metric, err)
 		}
 	}
+	r.cache.add(from, to, in, o)
 	return o, nil
 }
 
-// present finds the series of a selector that had samples between from and to, in the index of the server, which costs
-// it next to nothing. A query is the way out where the index is closed to us or knows recent data only; it looks at
-// every sample of the window.
-func (s *Source) present(ctx context.Context, sel, by string, from, to time.Time, rows *ownerRows) error {
-	err := s.client.labelSets(ctx, sel, from, to, rows)
+// present collects the series of a selector that had samples between from and to, from the index of the server, which is cheap. Where the
+// index is unavailable or holds recent data only, it sends a query that reads every sample of the window.
+func (r *ownerReader) present(ctx context.Context, sel string, from, to time.Time, rows *ownerRows) error {
+	err := r.client.labelSets(ctx, sel, from, to, rows)
 	if err == nil && len(rows.list) > 0 || err != nil && !isEndpointUnavailable(err) {
 		return err
 	}
-	query := fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", by, sel, promDuration(to.Sub(from)))
-	return s.client.query(ctx, instantPath, url.Values{"query": {query}, "time": {formatTime(to)}}, "vector", rows)
+	query := fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", rows.by(), sel, promDuration(to.Sub(from)))
+	return r.client.query(ctx, instantPath, instantParams(query, to), "vector", rows)
 }
 
-// ownerRows collects who owned what, from series whose labels have these names. node is empty where a label of that
-// name would be about the exporter and not about the pod.
+// ownerRows collects owners from series with the given label names. node is empty where the label node would describe the exporter instead
+// of the pod.
 type ownerRows struct {
 	object, kind, owner, node string
 	names                     *interner
@@ -99,11 +107,11 @@ type ownerRows struct {
 
 type ownerRow struct {
 	object objectName
-	by     owner
+	owner  owner
 	node   string
 }
 
-// by lists the labels that matter.
+// by lists the labels to group by.
 func (r *ownerRows) by() string {
 	by := "namespace, " + r.object + ", " + r.kind + ", " + r.owner
 	if r.node != "" {
@@ -120,15 +128,15 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 		switch string(l.name) {
 		case "":
 		case "namespace":
-			row.object.namespace = r.names.str(l.value)
+			row.object.namespace = r.names.intern(l.value)
 		case r.object:
 			row.object.name = string(l.value)
 		case r.kind:
-			row.by.kind = r.names.str(l.value)
+			row.owner.kind = r.names.intern(l.value)
 		case r.owner:
-			row.by.name = r.names.str(l.value)
+			row.owner.name = r.names.intern(l.value)
 		case r.node:
-			row.node = r.names.str(l.value)
+			row.node = r.names.intern(l.value)
 		}
 	}
 	if row.object.namespace != "" && row.object.name != "" {
@@ -137,8 +145,8 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 	return nil
 }
 
-// resolve finds the workload of a pod, and its node if known: by the owners, one level up for ReplicaSets and Jobs,
-// and by the pod's name where nobody exported an owner.
+// resolve returns the workload of a pod and its node, which is empty where unknown. It follows the owners, one level up for ReplicaSets and
+// Jobs, and derives the workload from the pod's name where no owner is exported.
 func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	key := objectName{namespace, pod}
 	node := o.nodes[key]
@@ -147,18 +155,18 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 		return ownerFromName(namespace, pod), node
 	}
 	switch by.kind {
-	case "<none>", "Node": // a pod of its own, or a static one
+	case "<none>", "Node": // A pod without a controller, or a static pod.
 		return newRef(namespace, "Pod", pod), node
 	case "ReplicaSet":
-		if up, ok := o.replicaSets[objectName{namespace, by.name}]; ok {
-			return upperOwner(namespace, by, up), node
+		if upper, ok := o.replicaSets[objectName{namespace, by.name}]; ok {
+			return upperOwner(namespace, by, upper), node
 		}
 		if base, hash, ok := cutLast(by.name); ok && isTemplateHash(hash) {
 			return newRef(namespace, "Deployment", base), node
 		}
 	case "Job":
-		if up, ok := o.jobs[objectName{namespace, by.name}]; ok {
-			return upperOwner(namespace, by, up), node
+		if upper, ok := o.jobs[objectName{namespace, by.name}]; ok {
+			return upperOwner(namespace, by, upper), node
 		}
 		if base, minutes, ok := cutLast(by.name); ok && isNumber(minutes) && (len(minutes) == 8 || len(minutes) == 10) {
 			return newRef(namespace, "CronJob", base), node
@@ -167,7 +175,7 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	return newRef(namespace, by.kind, by.name), node
 }
 
-// upperOwner is the upper owner, or the lower one if that has none.
+// upperOwner returns the upper owner, or the lower one if that has none.
 func upperOwner(namespace string, lower, upper owner) workload.Ref {
 	if upper.kind == "<none>" || upper.name == "" {
 		return newRef(namespace, lower.kind, lower.name)

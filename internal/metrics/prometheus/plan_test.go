@@ -44,7 +44,7 @@ func TestParseMatchers(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"cluster": "want name=value", "=x": "label name", "a-b=c": "label name", `a="b`: "without its end", `a="b"c=d`: "want a comma",
+		"cluster": "must be name=value", "=x": "label name", "a-b=c": "label name", `a="b`: "without its end", `a="b"c=d`: "expected a comma",
 		"a!b": "operator", "a=~(": "missing closing", `a="\q"`: "without its end", "9a=b": "label name", "a=b,,c=d": "label name",
 	} {
 		if got, err := ParseMatchers(in); err == nil || !strings.Contains(err.Error(), want) {
@@ -245,53 +245,61 @@ func TestSplitCoversTheWhole(t *testing.T) {
 	}
 }
 
-func jobOf(work, deliver func() error) job {
-	return func(context.Context) (func() error, error) { return deliver, work() }
+// job returns a number after some work.
+type job = func(context.Context) (int, error)
+
+func jobOf(n int, work func() error) job {
+	return func(context.Context) (int, error) { return n, work() }
 }
 
-func TestInOrderDeliversInOrder(t *testing.T) {
+func nothing() error { return nil }
+
+func TestInOrderReturnsInOrder(t *testing.T) {
 	const n = 50
 	release := make([]chan struct{}, n)
 	for i := range release {
 		release[i] = make(chan struct{})
 	}
-	// Within a window of places, the later job always ends first.
-	var got []int
+	// Within a window of slots, the later job always ends first.
 	jobs := make([]job, n)
 	for i := range jobs {
-		jobs[i] = jobOf(func() error {
+		jobs[i] = jobOf(i, func() error {
 			if i%2 == 0 && i+1 < n {
 				<-release[i+1]
 			}
 			close(release[i])
 			return nil
-		}, func() error {
-			got = append(got, i)
-			return nil
 		})
 	}
-	if err := inOrder(t.Context(), 4, jobs); err != nil {
-		t.Fatal(err)
+	var got []int
+	for i, err := range inOrder(t.Context(), 4, jobs) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, i)
 	}
 	if !slices.IsSorted(got) || len(got) != n {
-		t.Errorf("delivered %v", got)
+		t.Errorf("returned %v", got)
 	}
 
 	boom := errors.New("boom")
-	delivered := 0
-	err := inOrder(t.Context(), 3, []job{
-		jobOf(func() error { return nil }, func() error { delivered++; return nil }),
-		jobOf(func() error { return boom }, nil),
-		jobOf(func() error { return nil }, func() error { delivered++; return nil }),
-	})
-	if !errors.Is(err, boom) || delivered != 1 {
-		t.Errorf("error %v after %d deliveries, want boom after 1", err, delivered)
+	returned := 0
+	var failure error
+	for _, err := range inOrder(t.Context(), 3, []job{
+		jobOf(0, nothing), jobOf(1, func() error { return boom }), jobOf(2, nothing),
+	}) {
+		if failure = err; err == nil {
+			returned++
+		}
+	}
+	if !errors.Is(failure, boom) || returned != 1 {
+		t.Errorf("error %v after %d results, want boom after 1", failure, returned)
 	}
 }
 
 func TestTableDropsWhatCannotBe(t *testing.T) {
 	u := usageQuery{from: time.Unix(0, 0), cells: 5}
-	tab := &table{unit: u, cells: cellsOf(time.Unix(60, 0), time.Minute, 5), maxValues: 100, names: newInterner()}
+	tab := &table{from: u.from, cells: cellsOf(time.Unix(60, 0), time.Minute, 5), maxValues: 100, names: newInterner()}
 	tab.reset()
 	labels := func(pairs ...string) (out []label) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -318,8 +326,8 @@ func TestTableDropsWhatCannotBe(t *testing.T) {
 	if got := fmt.Sprint(tab.values); got != "[2 NaN NaN 4]" {
 		t.Errorf("values %s", got)
 	}
-	if tab.bad != 8+1+1+1 {
-		t.Errorf("%d bad, want 11", tab.bad)
+	if tab.invalid != 8+1+1+1 {
+		t.Errorf("%d invalid, want 11", tab.invalid)
 	}
 	tab.maxValues = 5
 	if err := tab.add(labels("namespace", "n", "pod", "r", "container", "c"), []point{{60_000, 1}, {300_000, 1}}); !errors.Is(err, errTooMany) {
@@ -358,23 +366,30 @@ func TestLimitsInTheWordsOfManyServers(t *testing.T) {
 }
 
 func TestInOrderEnds(t *testing.T) {
-	boom := errors.New("boom")
-	nothing := func() error { return nil }
-	late := 0
-	err := inOrder(t.Context(), 2, []job{
-		jobOf(nothing, func() error { return boom }), jobOf(nothing, func() error { late++; return nil }),
-	})
-	if !errors.Is(err, boom) || late != 0 {
-		t.Errorf("error %v and %d later deliveries, want the visitor's error and none", err, late)
+	var ended atomic.Int64
+	waiting := func(ctx context.Context) (int, error) {
+		<-ctx.Done()
+		ended.Add(1)
+		return 1, context.Cause(ctx)
 	}
+	for range inOrder(t.Context(), 2, []job{jobOf(0, nothing), waiting}) {
+		break // The consumer stops, which cancels the running job.
+	}
+	if ended.Load() != 1 {
+		t.Error("a job outlives its consumer")
+	}
+	boom := errors.New("boom")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err = inOrder(ctx, 2, []job{
-		jobOf(nothing, func() error { cancel(boom); return nil }),
-		jobOf(nothing, func() error { late++; return nil }),
-		jobOf(nothing, func() error { late++; return nil }),
-	})
-	if !errors.Is(err, boom) || late != 0 {
-		t.Errorf("error %v and %d later deliveries, want the cause of the end and none", err, late)
+	results := 0
+	var failure error
+	for _, err := range inOrder(ctx, 2, []job{jobOf(0, nothing), jobOf(1, nothing), jobOf(2, nothing)}) {
+		if failure = err; err == nil {
+			results++
+		}
+		cancel(boom)
+	}
+	if !errors.Is(failure, boom) || results != 1 {
+		t.Errorf("error %v after %d results, want the cause of the cancellation after 1", failure, results)
 	}
 }
 
@@ -383,18 +398,18 @@ func TestInOrderHoldsFewResults(t *testing.T) {
 	var held, most atomic.Int64
 	jobs := make([]job, 100)
 	for i := range jobs {
-		jobs[i] = jobOf(func() error {
+		jobs[i] = jobOf(i, func() error {
 			n := held.Add(1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
 			return nil
-		}, func() error {
-			held.Add(-1)
-			return nil
 		})
 	}
-	if err := inOrder(t.Context(), workers, jobs); err != nil {
-		t.Fatal(err)
+	for _, err := range inOrder(t.Context(), workers, jobs) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Add(-1)
 	}
 	if most.Load() > workers {
 		t.Errorf("%d results held, want at most %d", most.Load(), workers)
@@ -408,7 +423,7 @@ func TestUsageRefusesNonsense(t *testing.T) {
 		{Resource: metrics.CPU, Start: today, End: today},
 		{Resource: metrics.CPU, End: today},
 	} {
-		if err := s.Usage(t.Context(), req, nil); err == nil {
+		if err := usageError(t, s, req); err == nil {
 			t.Errorf("%+v: want an error", req)
 		}
 	}

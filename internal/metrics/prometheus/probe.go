@@ -13,23 +13,28 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// How far and how finely the probe looks for the oldest sample.
+// Range and resolution of the search for the oldest sample.
 const (
 	probeHistory = 60 * day
 	probeCoarse  = 6 * time.Hour
 	probeFine    = 5 * time.Minute
-	maxClockSkew = 2 * time.Minute // scrape intervals and the last step of a reading hide less
+	maxClockSkew = 2 * time.Minute // Scrape intervals and the last step of a request hide a smaller one.
 )
 
-// requiredMetrics lists the metrics that Crane reads and what is lost without each.
+// requiredMetrics returns the metrics that Crane reads and the impact of each missing one.
 func requiredMetrics() []metrics.MetricPresence {
+	const (
+		noCadvisor   = "scrape cAdvisor (the kubelet's /metrics/cadvisor)"
+		noThrottling = "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"
+		noNodeMemory = "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"
+	)
 	return []metrics.MetricPresence{
-		{Metric: cpuMetric, Required: true, Impact: "no CPU recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
-		{Metric: memoryMetric, Required: true, Impact: "no memory recommendations; scrape cAdvisor (the kubelet's /metrics/cadvisor)"},
-		{Metric: cacheMetric, Impact: "page cache cannot be told from memory in need; memory recommendations may be higher than needed"},
+		{Metric: cpuMetric, Required: true, Impact: "no CPU recommendations; " + noCadvisor},
+		{Metric: memoryMetric, Required: true, Impact: "no memory recommendations; " + noCadvisor},
+		{Metric: cacheMetric, Impact: "page cache cannot be distinguished from required memory; memory recommendations may be higher than needed"},
 		{Metric: rssMetric, Impact: "how much of memory may be page cache is not shown where " + cacheMetric + " is missing"},
-		{Metric: "container_cpu_cfs_throttled_periods_total", Impact: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
-		{Metric: "container_cpu_cfs_periods_total", Impact: "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"},
+		{Metric: throttledMetric, Impact: noThrottling},
+		{Metric: periodsMetric, Impact: noThrottling},
 		{Metric: podOwnerMetric, Impact: "workloads are guessed from the names of pods; Jobs and bare ReplicaSets look like DaemonSets, custom kinds like the pod itself"},
 		{Metric: replicaSetOwnerMetric, Impact: "the Deployment behind a ReplicaSet is guessed from its name; owners of custom kinds are not found"},
 		{Metric: jobOwnerMetric, Impact: "the CronJob behind a Job is guessed from its name (expected to be absent where no Job exists)"},
@@ -39,64 +44,55 @@ func requiredMetrics() []metrics.MetricPresence {
 		{Metric: containerInfoMetric, Impact: "containers without requests are not listed without a Kubernetes API"},
 		{Metric: oomReasonMetric, Impact: "OOM kills are not seen from history (absent as well while no container has ended)"},
 		{Metric: restartsMetric, Impact: "restarts and OOM kills are not seen from history"},
-		{Metric: "kube_node_info", Impact: "nodes cannot be counted without a Kubernetes API"},
-		{Metric: "kube_node_labels", Impact: "node pools cannot be told apart without a Kubernetes API"},
-		{Metric: capacityMetric, Impact: "nodes are priced by what they have for pods without a Kubernetes API, not by all of it"},
+		{Metric: nodeInfoMetric, Impact: "nodes cannot be counted without a Kubernetes API"},
+		{Metric: nodeLabelsMetric, Impact: "node pools cannot be distinguished without a Kubernetes API"},
+		{Metric: capacityMetric, Impact: "without a Kubernetes API, nodes are priced by their allocatable amounts instead of their capacity"},
 		{Metric: autoscalerMetric, Impact: "autoscalers are not known without a Kubernetes API (absent as well where there is none)"},
-		{Metric: autoscalerTargetMetric, Impact: "what autoscalers aim at is not known without a Kubernetes API (absent as well where there is none)"},
-		{Metric: "kube_node_status_allocatable", Impact: "the largest fitting pod is not known without a Kubernetes API"},
-		{Metric: "node_cpu_seconds_total", Impact: "load of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
-		{Metric: "node_memory_MemAvailable_bytes", Impact: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
-		{Metric: "node_memory_MemTotal_bytes", Impact: "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
+		{Metric: autoscalerTargetMetric, Impact: "the targets of autoscalers are not known without a Kubernetes API (absent as well where there is none)"},
+		{Metric: allocatableMetric, Impact: "the largest fitting pod is not known without a Kubernetes API"},
+		{Metric: nodeCPUMetric, Impact: "load of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"},
+		{Metric: nodeAvailableMetric, Impact: noNodeMemory},
+		{Metric: nodeTotalMetric, Impact: noNodeMemory},
 	}
 }
 
-// Probe implements metrics.Prober: one query for the presence of all metrics, two for the scrape interval, two for the
-// reach of history, and the server's version where it tells; two more where nothing was scraped of late. An error means
-// that the server cannot be used.
-func (s *Source) Probe(ctx context.Context) (metrics.SourceReport, error) {
-	return s.probe(ctx, true)
+// prober implements metrics.Prober.
+type prober struct {
+	*queries
+
+	intervals *intervalDetector
 }
 
-// ProbeWithoutHistory is Probe without how far history reaches (Report.Oldest and History stay zero): finding that out takes the
-// server longer than all the rest, as it has to look at every day.
-func (s *Source) ProbeWithoutHistory(ctx context.Context) (metrics.SourceReport, error) {
-	return s.probe(ctx, false)
-}
-
-func (s *Source) probe(ctx context.Context, withHistory bool) (metrics.SourceReport, error) {
-	now := s.now()
+// probe returns a report, with the age of the history if withHistory is set.
+func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceReport, error) {
+	now := p.now()
 	r := metrics.SourceReport{Metrics: requiredMetrics()}
-	names := make([]string, len(r.Metrics))
-	for i, m := range r.Metrics {
-		names[i] = m.Metric
-	}
-	if err := s.probePresence(ctx, &r, names, now); err != nil {
+	if err := p.countSeries(ctx, &r, now); err != nil {
 		return r, err
 	}
 	at := now
 	if r.Metrics[0].Series+r.Metrics[1].Series == 0 {
-		// Perhaps scraping has stopped; what was there then still makes a history.
-		newest, err := s.newest(ctx, s.containers("", oneOf("__name__", []string{cpuMetric, memoryMetric})), now)
+		// Scraping may have stopped; earlier samples still form a history.
+		newest, err := p.newest(ctx, p.expr.containers("", OneOf("__name__", []string{cpuMetric, memoryMetric})), now)
 		if err != nil {
 			return r, fmt.Errorf("probing for the newest sample: %w", err)
 		}
 		if !newest.IsZero() {
 			at = newest
-			if err := s.probePresence(ctx, &r, names, at); err != nil {
+			if err := p.countSeries(ctx, &r, at); err != nil {
 				return r, err
 			}
 		}
 	}
 	var err error
-	if r.Server, err = s.serverVersion(ctx); err != nil {
+	if r.Server, err = p.serverVersion(ctx); err != nil {
 		return r, err
 	}
 	metric := memoryMetric
 	if r.Metrics[1].Series == 0 {
 		metric = cpuMetric
 	}
-	value, measured, err := s.scrapeInterval(ctx, metric, at)
+	value, measured, err := p.intervals.scrapeInterval(ctx, metric, at)
 	if err != nil {
 		return r, err
 	}
@@ -104,20 +100,28 @@ func (s *Source) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 		r.ScrapeInterval, r.Newest = value, at.UTC()
 	}
 	if measured && withHistory {
-		if err := s.probeHistory(ctx, &r, metric, now); err != nil {
-			return r, fmt.Errorf("probing how far history reaches: %w", err)
+		if err := p.findOldest(ctx, &r, metric, now); err != nil {
+			return r, fmt.Errorf("probing the age of the history: %w", err)
 		}
 	}
-	s.client.mu.Lock()
-	r.ClockSkew = s.client.skew
-	s.client.mu.Unlock()
-	s.warn(&r, now)
+	r.ClockSkew, _ = p.client.serverInfo()
+	r.Warnings = append(r.Warnings, p.warnings(r, now)...)
 	return r, nil
 }
 
-// probePresence counts the series of each metric at a time.
-func (s *Source) probePresence(ctx context.Context, r *metrics.SourceReport, names []string, at time.Time) error {
-	counts, err := s.Instant(ctx, s.presenceQuery(names), at)
+// renamedLabels is the label of the count of series whose labels the scrape renamed.
+const renamedLabels = "renamed_labels"
+
+// countSeries counts the series of each metric at a time, and those of kube-state-metrics whose labels the scrape renamed, in one query.
+func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at time.Time) error {
+	names := make([]string, len(r.Metrics))
+	for i, m := range r.Metrics {
+		names[i] = m.Metric
+	}
+	present := p.expr.selector("", OneOf("__name__", names))
+	renamed := p.expr.selector(podOwnerMetric, Matcher{Label: "exported_namespace", Op: "!=", Value: ""})
+	query := fmt.Sprintf(`count by (__name__) (%s) or label_replace(count(%s), %q, "true", "", "")`, present, renamed, renamedLabels)
+	counts, err := p.Instant(ctx, query, at)
 	if err != nil {
 		return fmt.Errorf("probing which metrics there are: %w", err)
 	}
@@ -133,74 +137,40 @@ func (s *Source) probePresence(ctx context.Context, r *metrics.SourceReport, nam
 	return nil
 }
 
-// newestWithin is how far back the newest sample is looked for where there is none now.
-const newestWithin = 3 * day
-
-// newest is the last time, within minutes, at which a selector had a sample; zero where it had none for days.
-func (s *Source) newest(ctx context.Context, sel string, now time.Time) (time.Time, error) {
-	now = now.Truncate(time.Second)
-	list, err := s.Range(ctx, "count("+sel+")", metrics.Window{Start: now.Add(-newestWithin), End: now.Add(time.Second), Step: probeFine})
-	if err != nil {
-		return time.Time{}, err
-	}
-	var last time.Time
-	for _, l := range list {
-		for i, v := range l.Values {
-			if t := l.Time(i); v > 0 && t.After(last) {
-				last = t
-			}
-		}
-	}
-	return last, nil
-}
-
-// renamedLabels is the label by which presenceQuery reports labels that the scrape renamed.
-const renamedLabels = "renamed_labels"
-
-// presenceQuery counts the series of each metric, and those of kube-state-metrics whose labels the scrape renamed, in
-// one query.
-func (s *Source) presenceQuery(names []string) string {
-	present := selector("", s.matchers(oneOf("__name__", names))...)
-	renamed := selector(podOwnerMetric, s.matchers(Matcher{Label: "exported_namespace", Op: "!=", Value: ""})...)
-	return fmt.Sprintf(`count by (__name__) (%s) or label_replace(count(%s), %q, "true", "", "")`, present, renamed, renamedLabels)
-}
-
-// serverVersion asks what few servers must answer; only a lost connection is an error.
-func (s *Source) serverVersion(ctx context.Context) (string, error) {
+// serverVersion returns the kind and version of the server; empty where the server does not report them. Only a lost connection is an
+// error, as the endpoint is optional.
+func (p *prober) serverVersion(ctx context.Context) (string, error) {
 	var info struct {
 		Application string `json:"application"`
 		Version     string `json:"version"`
 	}
-	err := s.client.fetchJSON(ctx, buildInfoPath, nil, &info)
+	err := p.client.fetchJSON(ctx, buildInfoPath, nil, &info)
 	var failure *Error
 	if err != nil && (!errors.As(err, &failure) || failure.Kind == Unreachable) {
-		return "", fmt.Errorf("asking for the version of the server: %w", err)
+		return "", fmt.Errorf("reading the version of the server: %w", err)
 	}
-	s.client.mu.Lock()
-	host := s.client.host
-	s.client.mu.Unlock()
 	flavour := info.Application
-	switch {
-	case flavour != "":
-	case host != "":
+	if _, host := p.client.serverInfo(); flavour == "" && host != "" {
 		flavour = "VictoriaMetrics"
-	case err == nil:
+	}
+	if flavour == "" {
+		if err != nil {
+			return "", nil
+		}
 		flavour = "Prometheus or compatible"
-	default:
-		return "", nil
 	}
-	if info.Version == "" {
-		return sanitize(flavour), nil
+	if info.Version != "" {
+		flavour += " " + info.Version
 	}
-	return sanitize(flavour + " " + info.Version), nil
+	return sanitize(flavour), nil
 }
 
-// probeHistory finds the oldest sample: coarsely over two months, then finely before the oldest point found.
-func (s *Source) probeHistory(ctx context.Context, r *metrics.SourceReport, metric string, now time.Time) error {
+// findOldest finds the oldest sample: coarsely over two months, then finely before the oldest point found.
+func (p *prober) findOldest(ctx context.Context, r *metrics.SourceReport, metric string, now time.Time) error {
 	now = now.Truncate(time.Second)
-	query := "count(" + s.containers(metric) + ")"
+	query := "count(" + p.expr.containers(metric) + ")"
 	first := now.Add(-probeHistory)
-	oldest, err := s.firstPoint(ctx, query, metrics.Window{Start: first, End: now.Add(time.Second), Step: probeCoarse})
+	oldest, err := p.firstPoint(ctx, query, metrics.Window{Start: first, End: now.Add(time.Second), Step: probeCoarse})
 	if err != nil {
 		return err
 	}
@@ -210,7 +180,7 @@ func (s *Source) probeHistory(ctx context.Context, r *metrics.SourceReport, metr
 	if oldest.Equal(first) {
 		r.HistoryTruncated = true
 	} else {
-		fine, err := s.firstPoint(ctx, query, metrics.Window{Start: oldest.Add(-probeCoarse), End: oldest.Add(time.Second), Step: probeFine})
+		fine, err := p.firstPoint(ctx, query, metrics.Window{Start: oldest.Add(-probeCoarse), End: oldest.Add(time.Second), Step: probeFine})
 		if err != nil {
 			return err
 		}
@@ -222,46 +192,40 @@ func (s *Source) probeHistory(ctx context.Context, r *metrics.SourceReport, metr
 	return nil
 }
 
-func (s *Source) firstPoint(ctx context.Context, query string, w metrics.Window) (time.Time, error) {
-	list, err := s.Range(ctx, query, w)
+// firstPoint returns the first time at which a query has a positive value; zero where it has none.
+func (p *prober) firstPoint(ctx context.Context, query string, w metrics.Window) (time.Time, error) {
+	list, err := p.Range(ctx, query, w)
 	if err != nil {
 		return time.Time{}, err
 	}
 	var first time.Time
 	for _, l := range list {
-		for i, v := range l.Values {
-			if v > 0 {
-				if t := l.Time(i); first.IsZero() || t.Before(first) {
-					first = t
-				}
-				break
-			}
+		i := slices.IndexFunc(l.Values, func(v float64) bool { return v > 0 })
+		if i >= 0 && (first.IsZero() || l.Time(i).Before(first)) {
+			first = l.Time(i)
 		}
 	}
 	return first, nil
 }
 
-func (s *Source) warn(r *metrics.SourceReport, now time.Time) {
-	add := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
-	present := 0
-	for _, m := range r.Metrics {
-		if m.Series > 0 {
-			present++
-		}
-	}
-	if present == 0 {
-		if m := s.client.cfg.Matchers; len(m) > 0 {
+// warnings returns sentences for the user about a report.
+func (p *prober) warnings(r metrics.SourceReport, now time.Time) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if len(r.Missing()) == len(r.Metrics) {
+		if m := p.expr.extra; len(m) > 0 {
 			add("no metric that Crane reads has a series with %s: check the extra labels", selector("", m...))
 		} else {
 			add("no metric that Crane reads has a series: is this the Prometheus that scrapes the cluster?")
 		}
-	}
-	for _, m := range r.Metrics {
-		if m.Series == 0 && m.Required && present > 0 {
-			add("%s is missing: %s", m.Metric, m.Impact)
+	} else {
+		for _, m := range r.Missing() {
+			if m.Required {
+				add("%s is missing: %s", m.Metric, m.Impact)
+			}
 		}
 	}
-	if r.ClockSkew > maxClockSkew || r.ClockSkew < -maxClockSkew {
+	if r.ClockSkew.Abs() > maxClockSkew {
 		add("the server's clock differs from ours by %v: recent samples may be cut off; synchronise the clocks", r.ClockSkew.Round(time.Second))
 	}
 	if age := now.Sub(r.Newest); !r.Newest.IsZero() && age > probeFine {
@@ -270,7 +234,8 @@ func (s *Source) warn(r *metrics.SourceReport, now time.Time) {
 	if r.ScrapeInterval > 2*time.Minute {
 		add("containers are scraped every %v: peaks in between are not seen", r.ScrapeInterval)
 	}
-	for _, w := range s.Stats().Warnings {
+	for _, w := range p.client.statistics().Warnings {
 		add("the server warns: %s", sanitize(w))
 	}
+	return out
 }

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxBody bounds an answer after decompression. A million samples take some 30 MiB.
+	// maxBody bounds a response after decompression, in bytes. A million samples take about 30 MiB.
 	maxBody = 4 << 30
-	// maxErrorBody is as much as is read of an answer that is an error.
+	// maxErrorBody bounds the part of an error response that is read, in bytes.
 	maxErrorBody = 64 << 10
-	// maxMessage is as much as is shown of one.
+	// maxMessage bounds the part of it that is shown, in bytes.
 	maxMessage = 300
 )
 
-// bodyReader decompresses, counts and bounds a body.
+// bodyReader decompresses, counts and limits a body.
 type bodyReader struct {
 	r    io.Reader
 	read int64
@@ -51,11 +51,11 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkResponse refuses answers that are not JSON with a status of 200: redirects, errors, HTML.
+// checkResponse rejects responses that are not JSON with status 200: redirects, errors and HTML.
 func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		e := &Error{Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "redirected"}
-		e.Advice = "use the address that it leads to; a log-in page means that credentials are missing"
+		e.Advice = "use the target address; a log-in page means that credentials are missing"
 		if to, err := resp.Location(); err == nil {
 			to.RawQuery, to.Fragment = "", ""
 			e.Message = "redirected to " + to.Redacted()
@@ -73,7 +73,7 @@ func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 		_, message := readFailure(resp, body)
 		return &Error{
 			Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "a web page instead of JSON: " + message,
-			Advice: "the address leads to a user interface or a log-in page; give that of the API, with its path prefix",
+			Advice: "the address is that of a user interface or a log-in page; set that of the API, with its path prefix",
 		}
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -90,7 +90,7 @@ func isHTML(contentType string) bool {
 	return err == nil && (media == "text/html" || media == "application/xhtml+xml")
 }
 
-// readFailure finds the server's words in an error: Prometheus's JSON, the title of a page, or the first line.
+// readFailure returns the message of an error response: from Prometheus's JSON, the title of a page, or the first line.
 func readFailure(resp *http.Response, body io.Reader) (errorType, message string) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
 	if err != nil && len(raw) == 0 {
@@ -118,7 +118,7 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 	return "", sanitize(text)
 }
 
-// sanitize makes foreign text fit for a line of an error: bounded, without control characters.
+// sanitize makes untrusted text safe for an error: short, without control characters.
 func sanitize(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -132,7 +132,7 @@ func sanitize(text string) string {
 	return text
 }
 
-// retryAfter reads the header of that name: seconds or a date. The date is compared with the server's own clock.
+// retryAfter reads the header of that name: seconds, or a date relative to the server's own clock.
 func retryAfter(resp *http.Response) time.Duration {
 	header := strings.TrimSpace(resp.Header.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {

@@ -20,32 +20,33 @@ const (
 	maxNumber = 64
 )
 
-// malformedError is input that is not the JSON that it should be; reading again would not help.
+// malformedError means that a response is not valid JSON of the API. A retry does not help.
 type malformedError struct{ what string }
 
 func (m *malformedError) Error() string { return m.what }
 
-// scanner reads JSON as a stream of tokens with one small buffer. encoding/json would hold each value whole and cost
-// several times the time and memory on answers of a million samples.
+// scanner reads JSON as a stream of tokens through one small buffer. encoding/json would hold each value as a whole and cost several times
+// the time and memory on responses of a million samples.
 type scanner struct {
 	r        io.Reader
 	buf      []byte
 	pos, end int
 	read     int64
+	scratch  []byte // the last key
 }
 
-func newScanner(r io.Reader) *scanner {
-	return &scanner{r: r, buf: make([]byte, 64<<10)}
+func newScanner(r io.Reader) scanner {
+	return scanner{r: r, buf: make([]byte, 64<<10)}
 }
 
-// fill reads more and keeps nothing of what was consumed. It returns io.EOF only where the input ends.
+// fill reads the next bytes into the buffer. It returns io.EOF only at the end of the input.
 func (s *scanner) fill() error {
 	for range 100 {
 		n, err := s.r.Read(s.buf)
 		s.pos, s.end = 0, n
 		s.read += int64(n)
 		if n > 0 {
-			return nil // an error beside data comes again
+			return nil // The reader repeats an error that it returned with data.
 		}
 		if err != nil {
 			return err
@@ -54,24 +55,25 @@ func (s *scanner) fill() error {
 	return io.ErrNoProgress
 }
 
+// bad returns a malformedError at the current position.
 func (s *scanner) bad(format string, args ...any) error {
 	at := s.read - int64(s.end-s.pos)
 	return &malformedError{what: fmt.Sprintf(format, args...) + " at byte " + strconv.FormatInt(at, 10)}
 }
 
-// cut tells that the input ended in the middle, which may be the network's fault.
-func cut(err error) error {
+// unexpectedEnd marks the end of the input within a value, which the network may have caused.
+func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// next consumes one byte, white space included.
+// next consumes one byte, which may be white space.
 func (s *scanner) next() (byte, error) {
 	if s.pos == s.end {
 		if err := s.fill(); err != nil {
-			return 0, cut(err)
+			return 0, unexpectedEnd(err)
 		}
 	}
 	c := s.buf[s.pos]
@@ -79,7 +81,7 @@ func (s *scanner) next() (byte, error) {
 	return c, nil
 }
 
-// peek returns the next byte that is not white space and leaves it there.
+// peek returns the next byte that is not white space, without consuming it.
 func (s *scanner) peek() (byte, error) {
 	for {
 		for s.pos < s.end {
@@ -91,24 +93,25 @@ func (s *scanner) peek() (byte, error) {
 			}
 		}
 		if err := s.fill(); err != nil {
-			return 0, cut(err)
+			return 0, unexpectedEnd(err)
 		}
 	}
 }
 
-func (s *scanner) expect(want byte) error {
+// expect consumes a byte after white space.
+func (s *scanner) expect(expected byte) error {
 	c, err := s.peek()
 	if err != nil {
 		return err
 	}
-	if c != want {
-		return s.bad("want %q, got %q", want, c)
+	if c != expected {
+		return s.bad("expected %q, got %q", expected, c)
 	}
 	s.pos++
 	return nil
 }
 
-// more steps over the comma between two elements, or over the closing bracket, after which it returns false.
+// more consumes the comma between two elements, or the closing bracket, for which it returns false.
 func (s *scanner) more(first bool, closing byte) (bool, error) {
 	c, err := s.peek()
 	switch {
@@ -120,50 +123,37 @@ func (s *scanner) more(first bool, closing byte) (bool, error) {
 	case first:
 		return true, nil
 	case c != ',':
-		return false, s.bad("want %q or %q, got %q", ',', closing, c)
+		return false, s.bad("expected %q or %q, got %q", ',', closing, c)
 	}
 	s.pos++
 	return true, nil
 }
 
-// object calls visit for each key; visit consumes the value.
-func (s *scanner) object(visit func(key string) error) error {
-	if err := s.expect('{'); err != nil {
-		return err
+// openOrNull consumes an opening bracket, or null, for which it returns false.
+func (s *scanner) openOrNull(bracket byte) (bool, error) {
+	c, err := s.peek()
+	switch {
+	case err != nil:
+		return false, err
+	case c == bracket:
+		s.pos++
+		return true, nil
+	case c == 'n':
+		return false, s.skip(0)
 	}
-	var scratch []byte
-	for first := true; ; first = false {
-		ok, err := s.more(first, '}')
-		if err != nil || !ok {
-			return err
-		}
-		if scratch, err = s.str(scratch[:0]); err != nil {
-			return err
-		}
-		key := string(scratch)
-		if err := s.expect(':'); err != nil {
-			return err
-		}
-		if err := visit(key); err != nil {
-			return err
-		}
-	}
+	return false, s.bad("expected %q, got %q", bracket, c)
 }
 
-// array calls visit for each element; visit consumes it.
-func (s *scanner) array(visit func() error) error {
-	if err := s.expect('['); err != nil {
-		return err
+// key reads the next key of an open object and the colon after it. ok is false after the closing bracket. The key is valid until the next
+// call.
+func (s *scanner) key(first bool) (key []byte, ok bool, err error) {
+	if ok, err = s.more(first, '}'); err != nil || !ok {
+		return nil, false, err
 	}
-	for first := true; ; first = false {
-		ok, err := s.more(first, ']')
-		if err != nil || !ok {
-			return err
-		}
-		if err := visit(); err != nil {
-			return err
-		}
+	if s.scratch, err = s.str(s.scratch[:0]); err != nil {
+		return nil, false, err
 	}
+	return s.scratch, true, s.expect(':')
 }
 
 // str appends a string, without its quotes and escapes, to dst.
@@ -175,7 +165,7 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 	for {
 		if s.pos == s.end {
 			if err := s.fill(); err != nil {
-				return dst, cut(err)
+				return dst, unexpectedEnd(err)
 			}
 		}
 		i := s.pos
@@ -205,7 +195,7 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 	}
 }
 
-// escape reads what follows a backslash.
+// escape reads the rest of an escape sequence after the backslash.
 func (s *scanner) escape(dst []byte) ([]byte, error) {
 	c, err := s.next()
 	if err != nil {
@@ -230,8 +220,8 @@ func (s *scanner) escape(dst []byte) ([]byte, error) {
 	return dst, s.bad("escape \\%c in a string", c)
 }
 
-// unicode reads the digits of a \u escape and, for the first half of a pair, the second escape. Half a pair alone
-// becomes the replacement character, as in encoding/json.
+// unicode reads the digits of a \u escape and, for the first half of a surrogate pair, the second escape. A lone surrogate becomes the
+// replacement character, as in encoding/json.
 func (s *scanner) unicode(dst []byte) ([]byte, error) {
 	r, err := s.hex4()
 	if err != nil {
@@ -263,6 +253,7 @@ func (s *scanner) unicode(dst []byte) ([]byte, error) {
 	return utf8.AppendRune(dst, r), nil
 }
 
+// hex4 reads four hexadecimal digits.
 func (s *scanner) hex4() (rune, error) {
 	var r rune
 	for range 4 {
@@ -295,11 +286,11 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 			switch c := s.buf[s.pos]; c {
 			case ',', ']', '}', ' ', '\t', '\n', '\r':
 				if len(dst) == start {
-					return dst, s.bad("want a value, got %q", c)
+					return dst, s.bad("expected a value, got %q", c)
 				}
 				return dst, nil
 			case '"', '[', '{', ':':
-				return dst, s.bad("want a number, got %q", c)
+				return dst, s.bad("expected a number, got %q", c)
 			default:
 				dst = append(dst, c)
 				s.pos++
@@ -309,7 +300,7 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 			return dst, s.bad("a number of more than %d digits", maxNumber)
 		}
 		if err := s.fill(); err != nil {
-			return dst, cut(err)
+			return dst, unexpectedEnd(err)
 		}
 	}
 }
@@ -325,11 +316,27 @@ func (s *scanner) skip(depth int) error {
 	}
 	switch c {
 	case '{':
-		return s.object(func(string) error { return s.skip(depth + 1) })
+		s.pos++
+		for first := true; ; first = false {
+			if _, ok, err := s.key(first); err != nil || !ok {
+				return err
+			}
+			if err := s.skip(depth + 1); err != nil {
+				return err
+			}
+		}
 	case '[':
-		return s.array(func() error { return s.skip(depth + 1) })
+		s.pos++
+		for first := true; ; first = false {
+			if ok, err := s.more(first, ']'); err != nil || !ok {
+				return err
+			}
+			if err := s.skip(depth + 1); err != nil {
+				return err
+			}
+		}
 	case '"':
-		_, err := s.str(nil)
+		s.scratch, err = s.str(s.scratch[:0])
 		return err
 	}
 	tok, err := s.token(nil)

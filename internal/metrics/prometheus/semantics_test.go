@@ -133,32 +133,43 @@ func newSource(t *testing.T, address string, change func(*Config)) *Source {
 type history map[metrics.ContainerKey]series.Series
 
 // readAll checks the contract of the chunks while it joins them.
-func readAll(t *testing.T, s metrics.UsageReader, req metrics.UsageRequest) history {
+func readAll(t *testing.T, s *Source, req metrics.UsageRequest) history {
 	t.Helper()
 	out := history{}
-	err := s.Usage(t.Context(), req, func(c metrics.Chunk) error {
+	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		last := c.Series.Time(len(c.Series.Values) - 1)
 		if len(c.Series.Values) == 0 || c.Series.Start.Truncate(day) != last.Truncate(day) {
-			return fmt.Errorf("%v: a chunk from %v to %v: want some values of one day", c.Key, c.Series.Start, last)
+			t.Fatalf("%v: a chunk from %v to %v: want some values of one day", c.Key, c.Series.Start, last)
 		}
 		whole, ok := out[c.Key]
 		if !ok {
 			whole = series.Series{Start: c.Series.Start, Step: c.Series.Step}
 		}
 		if c.Series.Start.Before(whole.End()) {
-			return fmt.Errorf("%v: a chunk at %v after %v: want time order", c.Key, c.Series.Start, whole.End())
+			t.Fatalf("%v: a chunk at %v after %v: want time order", c.Key, c.Series.Start, whole.End())
 		}
 		for whole.End().Before(c.Series.Start) {
 			whole.Values = append(whole.Values, series.Gap())
 		}
 		whole.Values = append(whole.Values, c.Series.Values...)
 		out[c.Key] = whole
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return out
+}
+
+// usageError returns the error of a request, which must be its only element.
+func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
+	t.Helper()
+	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
+		if err == nil {
+			t.Fatalf("a chunk: %+v", c)
+		}
+		return err
+	}
+	return nil
 }
 
 // byWorkload is the containers of each workload in the order of their names.
@@ -540,7 +551,7 @@ func TestStepIsHonoured(t *testing.T) {
 		}
 	}
 	for _, step := range []time.Duration{-time.Minute, 7 * time.Minute, 1500 * time.Millisecond, 48 * time.Hour} {
-		err := s.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today, Step: step}, nil)
+		err := usageError(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today, Step: step})
 		if err == nil || !strings.Contains(err.Error(), step.String()) {
 			t.Errorf("step %v: error %v, want one that names it", step, err)
 		}

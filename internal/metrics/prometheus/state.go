@@ -4,35 +4,29 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
-// maxAmount is the largest number of cores or bytes that is taken for one: a thousand times as much still fits.
-const maxAmount = 1 << 50
-
-// ClusterState is a cluster as kube-state-metrics sees it now, for where no Kubernetes API is at hand. What several of its
-// methods need is read once. It is not safe for use by several goroutines.
+// ClusterState is the current state of a cluster in the metrics of kube-state-metrics, for use without a Kubernetes API. It reads the data
+// that several of its methods need once. It is not safe for concurrent use.
 type ClusterState struct {
-	source     *Source
+	*queries
+
+	owners     *ownerReader
 	namespaces []string
 	read       *inventory
 	missing    []string
 }
 
-// ClusterState reads nothing yet. Empty namespaces mean all.
-func (s *Source) ClusterState(namespaces []string) *ClusterState {
-	return &ClusterState{source: s, namespaces: namespaces}
-}
-
-// MissingMetrics says what was looked for and not found by the methods that were called: the metric, what that costs, and how
-// to get it.
+// MissingMetrics returns a sentence for each metric that the methods called so far did not find: its name, the consequence and the remedy.
 func (t *ClusterState) MissingMetrics() []string { return slices.Clone(t.missing) }
 
 func (t *ClusterState) addMissing(text string) {
@@ -41,25 +35,26 @@ func (t *ClusterState) addMissing(text string) {
 	}
 }
 
+// inventory reads the inventory once.
 func (t *ClusterState) inventory(ctx context.Context) (*inventory, error) {
 	if t.read != nil {
 		return t.read, nil
 	}
-	inv, err := t.source.readInventory(ctx, t.namespaces)
+	inv, err := t.readInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case len(inv.pods) == 0:
-		t.addMissing(containerInfoMetric + ": no container of a pod, so no workload; scrape kube-state-metrics, or give a kubeconfig")
+		t.addMissing(containerInfoMetric + ": no container of a pod, so no workload; scrape kube-state-metrics, or set a kubeconfig")
 	case inv.requests == 0:
-		t.addMissing(requestsMetric + ": nobody's request of today is known, so there is no comparison and no saving")
+		t.addMissing(requestsMetric + ": current requests are unknown, so there is no comparison and no saving")
 	}
 	t.read = inv
 	return inv, nil
 }
 
-// Workloads are those that have pods; Inventory says how they are put together.
+// Workloads returns the workloads that have pods, as Source.Inventory describes.
 func (t *ClusterState) Workloads(ctx context.Context) ([]workload.Workload, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
@@ -68,12 +63,12 @@ func (t *ClusterState) Workloads(ctx context.Context) ([]workload.Workload, erro
 	return inv.workloads(), nil
 }
 
-// HasRequests tells whether anybody's request is known. Where it is false a container without a request cannot be told
-// from one whose request nobody exports.
+// HasRequests reports whether any request is exported. Where it is false, containers without a request are indistinguishable from those
+// whose request is not exported.
 func (t *ClusterState) HasRequests() bool { return t.read == nil || t.read.requests > 0 }
 
-// Cluster lists all nodes, and the pods of the namespaces. kube-state-metrics spells labels in another way than
-// Kubernetes, which can be undone for labels that are known: keys are those that are looked for.
+// Cluster returns all nodes, and the pods of the namespaces. Nodes have those of their labels that keys lists: kube-state-metrics changes
+// the spelling of labels, which can only be reversed for known ones.
 func (t *ClusterState) Cluster(ctx context.Context, keys []string) (workload.Cluster, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
@@ -86,93 +81,59 @@ func (t *ClusterState) Cluster(ctx context.Context, keys []string) (workload.Clu
 	return out, nil
 }
 
-// podTally is what one pod asks for, by container.
-type podTally struct {
-	owner    workload.Ref
-	node     string
-	requests map[string]cost.Amounts
-}
-
-// gpuResources are the names of whole GPUs as kube-state-metrics spells them.
-func gpuResources() []string {
-	return []string{"nvidia_com_gpu", "amd_com_gpu", "gpu_intel_com_i915", "gpu_intel_com_xe"}
-}
-
-func (p *podTally) request(container, resource string, value float64) {
-	a := p.requests[container]
-	setAmount(&a, resource, value)
-	p.requests[container] = a
-}
-
-// setAmount ignores resources that nobody prices.
-func setAmount(a *cost.Amounts, resource string, value float64) {
-	switch {
-	case resource == "cpu":
-		a.CPU = series.MilliCPU(value*1000 + 0.5)
-	case resource == "memory":
-		a.Memory = series.Bytes(value)
-	case slices.Contains(gpuResources(), resource):
-		a.GPU += int64(value)
+// NodeGroups returns the nodes grouped by pool, where kube-state-metrics exports the labels of pools, else by size. It does not contain
+// allocatable amounts; Source.Constraints returns the largest.
+func (t *ClusterState) NodeGroups(ctx context.Context) (rightsize.NodeGroups, error) {
+	inv, err := t.inventory(ctx)
+	if err != nil {
+		return rightsize.NodeGroups{}, err
 	}
-}
-
-// clusterPods are the pods with what the scheduler counts for each: the sum over the containers that stay, or one that
-// runs before them and asks for more. Overheads of runtimes are not known, nor is the order of init containers.
-func (v *inventory) clusterPods() []workload.Pod {
-	out := make([]workload.Pod, 0, len(v.pods))
-	for pod, p := range v.pods {
-		one := workload.Pod{Name: pod.name, Owner: p.owner, Node: p.node}
-		var first cost.Amounts
-		for container, a := range p.requests {
-			if v.byRef[p.owner].containers[container].role == workload.Init {
-				first = cost.Amounts{CPU: max(first.CPU, a.CPU), Memory: max(first.Memory, a.Memory), GPU: max(first.GPU, a.GPU)}
-				continue
-			}
-			one.Requests.CPU += a.CPU
-			one.Requests.Memory += a.Memory
-			one.Requests.GPU += a.GPU
-		}
-		one.Requests = cost.Amounts{
-			CPU: max(one.Requests.CPU, first.CPU), Memory: max(one.Requests.Memory, first.Memory), GPU: max(one.Requests.GPU, first.GPU),
-		}
-		out = append(out, one)
+	nodes, err := t.nodes(ctx, inv, rightsize.NodePoolLabels())
+	if err != nil {
+		return rightsize.NodeGroups{}, err
 	}
-	slices.SortFunc(out, func(a, b workload.Pod) int {
-		return compareNames(a.Owner.Namespace, b.Owner.Namespace, a.Name, b.Name)
-	})
-	return out
+	shapes := make([]rightsize.NodeShape, 0, len(nodes))
+	for _, n := range nodes {
+		shapes = append(shapes, rightsize.NodeShape{Name: n.Name, Labels: n.Labels, CPU: n.Size.CPU, Memory: n.Size.Memory})
+	}
+	return rightsize.GroupNodes(shapes), nil
 }
 
-// Autoscalers lists the HorizontalPodAutoscalers of the namespaces that have a target in shares of a request.
-// kube-state-metrics does not tell a target of one container from one of the whole pod: it counts for all of them.
+// Autoscalers returns the HorizontalPodAutoscalers of the namespaces that have a utilization target. kube-state-metrics does not
+// distinguish the target of one container from that of the whole pod, so it applies to all containers.
 func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, error) {
 	inv, err := t.inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	targets := map[objectName]workload.Ref{}
-	infos, err := t.source.latest(ctx, autoscalerMetric, "namespace, horizontalpodautoscaler, scaletargetref_kind, scaletargetref_name", inv.at)
+	infos, err := t.Instant(ctx, t.expr.latest(autoscalerMetric, "namespace, horizontalpodautoscaler, scaletargetref_kind, scaletargetref_name"), inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("autoscalers: %w", err)
 	}
+	if len(infos) == 0 {
+		t.addMissing(autoscalerMetric + ": no autoscaler is known; if there are any, configure kube-state-metrics to export them")
+		return nil, nil
+	}
+	targets := map[objectName]workload.Ref{}
 	for _, i := range infos {
 		l := i.Labels
 		if l["scaletargetref_name"] != "" && t.includes(l["namespace"]) {
 			targets[objectName{l["namespace"], l["horizontalpodautoscaler"]}] = newRef(l["namespace"], l["scaletargetref_kind"], l["scaletargetref_name"])
 		}
 	}
-	if len(infos) == 0 {
-		t.addMissing(autoscalerMetric + ": no autoscaler is known; if there are some, let kube-state-metrics export them")
-		return nil, nil
-	}
-	values, err := t.source.latest(ctx, autoscalerTargetMetric, "namespace, horizontalpodautoscaler, metric_name, metric_target_type", inv.at)
+	values, err := t.Instant(ctx, t.expr.latest(autoscalerTargetMetric, "namespace, horizontalpodautoscaler, metric_name, metric_target_type"), inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("targets of autoscalers: %w", err)
 	}
 	if len(values) == 0 {
-		t.addMissing(autoscalerTargetMetric + ": what the autoscalers aim at is not known, so requests are sized as if nothing scaled on them")
+		t.addMissing(autoscalerTargetMetric + ": the targets of autoscalers are unknown, so requests are sized without regard to them")
 	}
-	byName := map[objectName]*metrics.Autoscaler{}
+	return autoscalersOf(targets, values), nil
+}
+
+// autoscalersOf joins autoscalers with their utilization targets and sorts them by namespace and name.
+func autoscalersOf(targets map[objectName]workload.Ref, values []metrics.Sample) []metrics.Autoscaler {
+	byName := map[objectName]metrics.Autoscaler{}
 	for _, v := range values {
 		key := objectName{v.Labels["namespace"], v.Labels["horizontalpodautoscaler"]}
 		target, known := targets[key]
@@ -180,9 +141,7 @@ func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, e
 			continue
 		}
 		a := byName[key]
-		if a == nil {
-			a = &metrics.Autoscaler{Name: key.name, Target: target}
-		}
+		a.Name, a.Target = key.name, target
 		switch v.Labels["metric_name"] {
 		case "cpu":
 			a.CPU = series.Ratio(v.Value / 100)
@@ -193,20 +152,17 @@ func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, e
 		}
 		byName[key] = a
 	}
-	return sortedAutoscalers(byName), nil
-}
-
-func sortedAutoscalers(byName map[objectName]*metrics.Autoscaler) []metrics.Autoscaler {
 	out := make([]metrics.Autoscaler, 0, len(byName))
 	for _, a := range byName {
-		out = append(out, *a)
+		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b metrics.Autoscaler) int {
-		return compareNames(a.Target.Namespace, b.Target.Namespace, a.Name, b.Name)
+		return cmp.Or(cmp.Compare(a.Target.Namespace, b.Target.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
+// includes reports whether the state covers a namespace.
 func (t *ClusterState) includes(namespace string) bool {
 	return len(t.namespaces) == 0 || slices.Contains(t.namespaces, namespace)
 }

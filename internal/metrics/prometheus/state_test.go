@@ -162,7 +162,7 @@ func TestScrapeIntervals(t *testing.T) {
 			})
 			s := w.source(t, nil)
 			for range 2 {
-				got, ok, err := s.scrapeInterval(t.Context(), memoryMetric, today)
+				got, ok, err := s.intervals.scrapeInterval(t.Context(), memoryMetric, today)
 				if err != nil || ok != c.ok || got != c.want {
 					t.Errorf("interval %v, %v, %v, want %v", got, ok, err, c.want)
 				}
@@ -196,8 +196,8 @@ func TestInventory(t *testing.T) {
 	for _, rs := range []string{"web-old", "web-new"} {
 		w.owned(replicaSetOwnerMetric, "shop", "replicaset", rs, "Deployment", "web", always)
 	}
-	w.add(always, "__name__", podPhaseMetric, "namespace", "shop", "pod", "web-done", "phase", "Failed")
-	w.add(constant(0), "__name__", podPhaseMetric, "namespace", "shop", "pod", "web-new-1", "phase", "Failed")
+	w.add(always, "__name__", phaseMetric, "namespace", "shop", "pod", "web-done", "phase", "Failed")
+	w.add(constant(0), "__name__", phaseMetric, "namespace", "shop", "pod", "web-new-1", "phase", "Failed")
 	amount(requestsMetric, "web-old-1", "app", "cpu", 2)
 	amount(requestsMetric, "web-new-1", "app", "cpu", 0.9)
 	amount(requestsMetric, "web-new-2", "app", "cpu", 0.9)
@@ -256,12 +256,11 @@ func TestOOMKills(t *testing.T) {
 
 	var got []metrics.OOMKill
 	s := w.source(t, nil)
-	err := s.OOMKills(t.Context(), metrics.Window{Start: today.Add(-2 * day), End: today}, nil, func(k metrics.OOMKill) error {
+	for k, err := range s.Capabilities().OOM.OOMKills(t.Context(), metrics.Window{Start: today.Add(-2 * day), End: today}, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		got = append(got, k)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	want := []metrics.OOMKill{{
 		Key: metrics.ContainerKey{
@@ -305,7 +304,7 @@ func TestShortenedScrapeInterval(t *testing.T) {
 		}
 		return 1
 	})
-	got, ok, err := w.source(t, nil).scrapeInterval(t.Context(), memoryMetric, today)
+	got, ok, err := w.source(t, nil).intervals.scrapeInterval(t.Context(), memoryMetric, today)
 	if err != nil || !ok || got != time.Minute {
 		t.Errorf("interval %v, %v, %v, want a minute", got, ok, err)
 	}

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,33 +42,35 @@ type source struct {
 	asked       []metrics.UsageRequest
 }
 
-func (s *source) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	s.asked = append(s.asked, req)
-	if s.fail != nil {
-		if err := s.fail(ctx); err != nil {
-			return err
-		}
-	}
-	value := map[metrics.Resource]float64{metrics.CPU: 0.5, metrics.Memory: 100 << 20}[req.Resource]
-	for _, name := range s.deployments {
-		for d := range s.days {
-			values := make([]float64, 24*12)
-			for i := range values {
-				values[i] = value
-			}
-			start := req.End.Add(-time.Duration(s.days-d) * 24 * time.Hour)
-			err := visit(metrics.Chunk{
-				Key: metrics.ContainerKey{
-					Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: name}, Pod: name + "-1", Container: "app",
-				},
-				Series: series.Series{Start: start, Step: 5 * time.Minute, Values: values},
-			})
-			if err != nil {
-				return err
+func (s *source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		s.asked = append(s.asked, req)
+		if s.fail != nil {
+			if err := s.fail(ctx); err != nil {
+				yield(metrics.Chunk{}, err)
+				return
 			}
 		}
+		value := map[metrics.Resource]float64{metrics.CPU: 0.5, metrics.Memory: 100 << 20}[req.Resource]
+		for _, name := range s.deployments {
+			for d := range s.days {
+				values := make([]float64, 24*12)
+				for i := range values {
+					values[i] = value
+				}
+				start := req.End.Add(-time.Duration(s.days-d) * 24 * time.Hour)
+				chunk := metrics.Chunk{
+					Key: metrics.ContainerKey{
+						Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: name}, Pod: name + "-1", Container: "app",
+					},
+					Series: series.Series{Start: start, Step: 5 * time.Minute, Values: values},
+				}
+				if !yield(chunk, nil) {
+					return
+				}
+			}
+		}
 	}
-	return nil
 }
 
 // fixture is a reconciler on a fake API.
@@ -102,7 +105,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			Mapper:    meta.NewDefaultRESTMapper(nil),
 			Preferred: func() ([]*metav1.APIResourceList, error) { return nil, nil },
 		},
-		History: profile.Source{Usage: f.source}, Settings: BuiltinSettings, Namespace: "crane-system",
+		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.source}}, Settings: BuiltinSettings, Namespace: "crane-system",
 		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4, PassSize: passSize,
 		Events: f.events, Metrics: NewMetrics(f.clock.Now, time.Hour), Clock: f.clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),

@@ -35,6 +35,10 @@ type hourlySource struct {
 	err       error
 }
 
+func (s *hourlySource) capabilities() metrics.Capabilities {
+	return metrics.Capabilities{Usage: s, Hourly: s}
+}
+
 func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
 	s.questions[req.Metric]++
 	if s.err != nil {
@@ -76,7 +80,7 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 		}
 		f := newFixture(t, objects...)
 		src := &hourlySource{questions: map[metrics.HourlyMetric]int{}}
-		f.History = profile.Source{Usage: src}
+		f.History = profile.Source{Capabilities: src.capabilities()}
 		f.settle()
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
 			t.Fatal(reason, message)
@@ -96,13 +100,14 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 
 // TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the round with a reason and writes nothing.
 func TestSourcesWithoutHours(t *testing.T) {
-	for name, usage := range map[string]metrics.UsageReader{
-		"cannot": &source{}, "fails": &hourlySource{questions: map[metrics.HourlyMetric]int{}, err: errors.New("server is on fire")},
+	failing := &hourlySource{questions: map[metrics.HourlyMetric]int{}, err: errors.New("server is on fire")}
+	for name, history := range map[string]metrics.Capabilities{
+		"cannot": {Usage: &source{}}, "fails": failing.capabilities(),
 	} {
 		rule := testRule("")
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}}
 		f := newFixture(t, rule, deployment("web"), running("web"))
-		f.History = profile.Source{Usage: usage}
+		f.History = profile.Source{Capabilities: history}
 		f.reconcile()
 		reason, message := f.ready()
 		if reason != reasonSourceFailed || !strings.Contains(message, "recommender Unused") || len(f.all()) != 0 {

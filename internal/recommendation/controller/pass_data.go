@@ -29,9 +29,6 @@ type passData struct {
 	// reader reads watched kinds from the cache; live reads the API server, lists page by page.
 	reader, live client.Reader
 	lister       *workload.Lister
-	// hours and aggregates are nil if the source has none.
-	hours      metrics.HourlyReader
-	aggregates metrics.AggregateReader
 
 	history        profile.Source
 	historyTimeout time.Duration
@@ -62,11 +59,7 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
 		plans: map[workload.Ref]resource.Plan{},
 	}
-	if again, can := d.history.Usage.(metrics.Rereader); can {
-		d.history.Usage = again.Rereading()
-	}
-	d.hours, _ = d.history.Usage.(metrics.HourlyReader)
-	d.aggregates, _ = d.history.Usage.(metrics.AggregateReader)
+	d.history.Capabilities = d.history.WithCache()
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.recommender.evaluator.(usageConsumer)

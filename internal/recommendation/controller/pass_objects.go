@@ -246,12 +246,12 @@ func listEach[T client.Object](ctx context.Context, d *passData, empty client.Ob
 
 // hourlyFigures reads a figure of everything in the namespaces of the targets, over a number of hours.
 func (d *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
-	if d.hours == nil {
+	if d.history.Hourly == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
-	out, err := d.hours.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: d.historyEnd, Hours: hours})
+	out, err := d.history.Hourly.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: d.historyEnd, Hours: hours})
 	return out, wrapSourceError(err)
 }
 

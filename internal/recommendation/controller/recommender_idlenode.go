@@ -84,7 +84,7 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *passData, targets []w
 
 // nodeUsage returns the maximum usage of nodes in each hour, by node name.
 func nodeUsage(ctx context.Context, d *passData, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
-	if d.aggregates == nil {
+	if d.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
@@ -96,7 +96,7 @@ func nodeUsage(ctx context.Context, d *passData, of metrics.Resource, targets []
 		for i, t := range chunk {
 			names[i] = t.Name
 		}
-		found, err := d.aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
+		found, err := d.history.Aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
 		if err != nil {
 			return nil, wrapSourceError(err)
 		}

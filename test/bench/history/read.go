@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
@@ -16,7 +17,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// result is one reading.
+// result is the result of one read.
 type result struct {
 	what       string
 	stats      metrics.Stats
@@ -26,26 +27,29 @@ type result struct {
 	wall       time.Duration
 }
 
-// reader reads the whole data set and keeps what it made of it until it returns.
+// reader reads the whole data set and keeps the result in memory until it returns.
 type reader func(ctx context.Context, cfg prometheus.Config, s shape) ([]result, error)
 
 // readHistograms reads each resource into a histogram for each container.
 func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]result, error) {
 	var out []result
-	kept := make([]map[metrics.ContainerKey]*histogram.Counts, 0, 2)
+	all := make([]map[metrics.ContainerKey]*histogram.Counts, 0, 2)
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
 		source, err := prometheus.New(cfg)
 		if err != nil {
 			return nil, err
 		}
 		r := result{what: string(resource)}
-		sketches := map[metrics.ContainerKey]*histogram.Counts{}
+		histograms := map[metrics.ContainerKey]*histogram.Counts{}
 		begin := time.Now()
-		err = source.Usage(ctx, metrics.UsageRequest{Resource: resource, Start: s.start(), End: s.end}, func(c metrics.Chunk) error {
-			h := sketches[c.Key]
+		for c, err := range source.Capabilities().Usage.Usage(ctx, metrics.UsageRequest{Resource: resource, Start: s.start(), End: s.end}) {
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", resource, err)
+			}
+			h := histograms[c.Key]
 			if h == nil {
 				h = &histogram.Counts{}
-				sketches[c.Key] = h
+				histograms[c.Key] = h
 			}
 			for _, v := range c.Series.Values {
 				if !series.IsGap(v) && h.Add(v) {
@@ -53,23 +57,18 @@ func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]resu
 				}
 			}
 			r.step = c.Series.Step
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", resource, err)
 		}
-		r.wall, r.stats, r.containers = time.Since(begin), source.Stats(), len(sketches)
+		r.wall, r.stats, r.containers = time.Since(begin), source.Stats(), len(histograms)
 		out = append(out, r)
-		kept = append(kept, sketches)
+		all = append(all, histograms)
 	}
-	if len(kept[0]) != len(kept[1]) {
-		return nil, fmt.Errorf("%d containers with CPU, %d with memory", len(kept[0]), len(kept[1]))
+	if len(all[0]) != len(all[1]) {
+		return nil, fmt.Errorf("%d containers with CPU, %d with memory", len(all[0]), len(all[1]))
 	}
 	return out, nil
 }
 
-// readProfiles reads both resources the way recommendations are made: into one profile for each container of each
-// workload, from which every recommendation can be proved.
+// readProfiles reads both resources as recommendations do: into one profile for each container of each workload.
 func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result, error) {
 	source, err := prometheus.New(cfg)
 	if err != nil {
@@ -81,9 +80,10 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 			Namespace: s.namespace(w * s.podsPerWorkload), APIVersion: "apps/v1", Kind: "Deployment", Name: deployment(w),
 		}})
 	}
-	seen := &countingReader{UsageReader: source, pods: map[metrics.ContainerKey]bool{}}
+	history := source.Capabilities()
+	seen := &countingReader{UsageReader: history.Usage, pods: map[metrics.ContainerKey]bool{}}
 	begin := time.Now()
-	usage, err := profile.Collect(ctx, profile.Source{Usage: seen, OOMs: source}, profile.Request{
+	usage, err := profile.Collect(ctx, profile.Source{Capabilities: metrics.Capabilities{Usage: seen, OOM: history.OOM}}, profile.Request{
 		Workloads: workloads, End: s.end, Length: s.end.Sub(s.start()),
 	})
 	if err != nil {
@@ -99,7 +99,7 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 	}}, nil
 }
 
-// countingReader counts what passes through it.
+// countingReader counts the chunks that it returns.
 type countingReader struct {
 	metrics.UsageReader
 	pods    map[metrics.ContainerKey]bool
@@ -108,11 +108,17 @@ type countingReader struct {
 }
 
 // Usage implements metrics.UsageReader.
-func (n *countingReader) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	return n.UsageReader.Usage(ctx, req, func(c metrics.Chunk) error {
-		n.pods[c.Key] = true
-		n.samples += int64(len(c.Series.Values))
-		n.step = c.Series.Step
-		return visit(c)
-	})
+func (n *countingReader) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		for c, err := range n.UsageReader.Usage(ctx, req) {
+			if err == nil {
+				n.pods[c.Key] = true
+				n.samples += int64(len(c.Series.Values))
+				n.step = c.Series.Step
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
 }

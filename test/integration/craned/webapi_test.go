@@ -127,7 +127,7 @@ func TestFallsBack(t *testing.T) {
 		}
 		return nil
 	})
-	if log := craned.Log.String(); !strings.Contains(log, "Data source fails; others are asked before it for a while") {
+	if log := craned.Log.String(); !strings.Contains(log, "data source failed; others are preferred during its cooldown") {
 		t.Error("the log does not tell")
 	}
 	eventually(t, "ready with one of two sources", func(ctx context.Context) error {

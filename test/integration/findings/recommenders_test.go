@@ -37,7 +37,7 @@ import (
 // startControllers runs the controllers on a Prometheus.
 func startControllers(t *testing.T, address string) (stop func()) {
 	t.Helper()
-	return startOn(t, func(*rest.Config) metrics.UsageReader { return prometheusAt(t, address) })
+	return startOn(t, func(*rest.Config) metrics.Capabilities { return prometheusAt(t, address).Capabilities() })
 }
 
 func prometheusAt(t *testing.T, address string) *prometheus.Source {
@@ -53,7 +53,7 @@ func prometheusAt(t *testing.T, address string) *prometheus.Source {
 }
 
 // startOn runs the controllers with the rights of craned until they are stopped, or the test ends.
-func startOn(t *testing.T, usage func(*rest.Config) metrics.UsageReader) (stop func()) {
+func startOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (stop func()) {
 	t.Helper()
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
@@ -72,7 +72,7 @@ func startOn(t *testing.T, usage func(*rest.Config) metrics.UsageReader) (stop f
 	}
 	clk := testingclock.NewFakeClock(now)
 	err = controller.AddToManager(t.Context(), mgr, controller.Config{
-		History: profile.Source{Usage: usage(config)}, Settings: configfile.Fixed(controller.BuiltinSettings(), clk),
+		History: profile.Source{Capabilities: history(config)}, Settings: configfile.Fixed(controller.BuiltinSettings(), clk),
 		Namespace: "crane-system", Outdated: 24 * time.Hour, Registry: prom.NewRegistry(), Clock: clk,
 	})
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 )
 
 // combinedSource are data sources as --datasource lists them; of those, only Prometheus has figures by the hour.
-func combinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.UsageReader {
+func combinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.Capabilities {
 	t.Helper()
 	present, err := metricsserver.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := append([]fallback.Source{{Name: "metricserver", Reader: present}}, with...)
-	return fallback.New(fallback.Config{Clock: clock.RealClock{}, Log: logr.Discard()}, all...)
+	all := append([]fallback.Source{{Name: "metricserver", Capabilities: present.Capabilities()}}, with...)
+	return fallback.New(fallback.Config{Clock: clock.RealClock{}, Log: logr.Discard()}, all...).Capabilities()
 }
 
 // TestSeveralSources: recommenders that read by the hour do so from whichever of the data sources can, and say that none can
@@ -39,8 +39,8 @@ func TestSeveralSources(t *testing.T) {
 		"IdleNode": "empty", "Volume": "pv-orphan", "Service": "lb-orphan", "Unused": "forgotten", "Throttle": "tight", "Packing": "giant", "GPU": "untouched",
 	}
 	t.Run("with prometheus", func(t *testing.T) {
-		startOn(t, func(config *rest.Config) metrics.UsageReader {
-			return combinedSource(t, config, fallback.Source{Name: "prom", Reader: prometheusAt(t, server.URL())})
+		startOn(t, func(config *rest.Config) metrics.Capabilities {
+			return combinedSource(t, config, fallback.Source{Name: "prom", Capabilities: prometheusAt(t, server.URL()).Capabilities()})
 		})
 		for recommender, kind := range recommendersByKind() {
 			t.Run(recommender, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestSeveralSources(t *testing.T) {
 		}
 	})
 	t.Run("without", func(t *testing.T) {
-		startOn(t, func(config *rest.Config) metrics.UsageReader { return combinedSource(t, config) })
+		startOn(t, func(config *rest.Config) metrics.Capabilities { return combinedSource(t, config) })
 		r := rule(t, c, "Unused", "Deployment")
 		if cond := ready(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
 			t.Error(cond.Message)

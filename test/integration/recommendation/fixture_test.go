@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"sync"
@@ -65,49 +66,51 @@ type history struct {
 }
 
 // Usage implements metrics.UsageReader.
-func (p *history) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	p.mu.Lock()
-	before, uses := p.before, p.uses
-	p.asked++
-	p.mu.Unlock()
-	if before != nil {
-		if err := before(ctx, req); err != nil {
-			return err
+func (p *history) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		p.mu.Lock()
+		before, uses := p.before, p.uses
+		p.asked++
+		p.mu.Unlock()
+		if before != nil {
+			if err := before(ctx, req); err != nil {
+				yield(metrics.Chunk{}, err)
+				return
+			}
 		}
-	}
-	if req.Resource != metrics.CPU && req.Resource != metrics.Memory {
-		return nil
-	}
-	for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
-		start := day.Start()
-		values := make([]float64, 288)
-		for _, ns := range req.Namespaces {
-			for _, u := range uses {
-				for i := range values {
-					at := start.Add(time.Duration(i) * 5 * time.Minute)
-					values[i] = u.bytes
-					if req.Resource == metrics.CPU {
-						values[i] = u.low + (u.high-u.low)*(1-math.Cos(2*math.Pi*float64(i)/288))/2
+		if req.Resource != metrics.CPU && req.Resource != metrics.Memory {
+			return
+		}
+		for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
+			start := day.Start()
+			values := make([]float64, 288)
+			for _, ns := range req.Namespaces {
+				for _, u := range uses {
+					for i := range values {
+						at := start.Add(time.Duration(i) * 5 * time.Minute)
+						values[i] = u.bytes
+						if req.Resource == metrics.CPU {
+							values[i] = u.low + (u.high-u.low)*(1-math.Cos(2*math.Pi*float64(i)/288))/2
+						}
+						if !at.Before(req.End) || u.since > 0 && at.Before(req.End.Add(-u.since)) {
+							values[i] = series.Gap()
+						}
 					}
-					if !at.Before(req.End) || u.since > 0 && at.Before(req.End.Add(-u.since)) {
-						values[i] = series.Gap()
-					}
-				}
-				for pod := range u.pods {
-					err := visit(metrics.Chunk{
-						Key: metrics.ContainerKey{
-							Workload: workload.Ref{Namespace: ns, Kind: u.kind, Name: u.name}, Pod: fmt.Sprintf("%s-%d", u.name, pod), Container: "app",
-						},
-						Series: series.Series{Start: start, Step: 5 * time.Minute, Values: values},
-					})
-					if err != nil {
-						return err
+					for pod := range u.pods {
+						chunk := metrics.Chunk{
+							Key: metrics.ContainerKey{
+								Workload: workload.Ref{Namespace: ns, Kind: u.kind, Name: u.name}, Pod: fmt.Sprintf("%s-%d", u.name, pod), Container: "app",
+							},
+							Series: series.Series{Start: start, Step: 5 * time.Minute, Values: values},
+						}
+						if !yield(chunk, nil) {
+							return
+						}
 					}
 				}
 			}
 		}
 	}
-	return nil
 }
 
 func (p *history) set(change func(*history)) {
@@ -185,7 +188,7 @@ func (w *fixture) start(s setup) {
 		s.settings = configfile.Fixed(controller.BuiltinSettings(), clock.RealClock{})
 	}
 	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{
-		History: profile.Source{Usage: w.past}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
+		History: profile.Source{Capabilities: metrics.Capabilities{Usage: w.past}}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
 		Registry: w.registry, Clock: clock.RealClock{},
 	})
 	if err != nil {

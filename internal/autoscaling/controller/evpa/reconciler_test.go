@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"testing"
@@ -49,32 +50,34 @@ type fakeHistory struct {
 	queries      int
 }
 
-func (p *fakeHistory) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	p.queries++
-	v := p.cores
-	switch req.Resource {
-	case metrics.CPU:
-	case metrics.Memory:
-		v = p.bytes
-	default:
-		return nil
-	}
-	if p.err != nil {
-		return p.err
-	}
-	for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
-		s := series.Series{Start: day.Start(), Step: 5 * time.Minute, Values: make([]float64, 288)}
-		for i := range s.Values {
-			if s.Values[i] = v; !day.Start().Add(time.Duration(i) * s.Step).Before(req.End) {
-				s.Values[i] = series.Gap()
+func (p *fakeHistory) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		p.queries++
+		v := p.cores
+		switch req.Resource {
+		case metrics.CPU:
+		case metrics.Memory:
+			v = p.bytes
+		default:
+			return
+		}
+		if p.err != nil {
+			yield(metrics.Chunk{}, p.err)
+			return
+		}
+		for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
+			s := series.Series{Start: day.Start(), Step: 5 * time.Minute, Values: make([]float64, 288)}
+			for i := range s.Values {
+				if s.Values[i] = v; !day.Start().Add(time.Duration(i) * s.Step).Before(req.End) {
+					s.Values[i] = series.Gap()
+				}
+			}
+			key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: "Deployment", Name: "web"}, Pod: "web-1", Container: "app"}
+			if !yield(metrics.Chunk{Key: key, Series: s}, nil) {
+				return
 			}
 		}
-		key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: "Deployment", Name: "web"}, Pod: "web-1", Container: "app"}
-		if err := visit(metrics.Chunk{Key: key, Series: s}); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 type fakeVPAs map[targetindex.Key]string
@@ -140,7 +143,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		}).Build()
 	f.Reconciler = &Reconciler{
 		Client: c, Lister: &workload.Lister{Sources: workloadSources(c, c), Scales: c, Scheme: scheme},
-		History: profile.Source{Usage: f.history}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
+		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.history}}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
 		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Interval: time.Minute, HistoryMaxAge: 15 * time.Minute,
 	}
 	return f

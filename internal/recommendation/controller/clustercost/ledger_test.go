@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"sync"
@@ -49,22 +50,26 @@ func (w *fixture) Cluster(context.Context, []string) (workload.Cluster, error) {
 	return w.cluster, w.clusterErr
 }
 
-func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for pod, v := range w.use {
-		if req.Resource == metrics.Memory {
-			v *= gib
+func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for pod, v := range w.use {
+			if req.Resource == metrics.Memory {
+				v *= gib
+			}
+			chunk := metrics.Chunk{
+				Key:    metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod, Container: "app"},
+				Series: series.Series{Start: req.Start, Step: time.Minute, Values: []float64{v / 2, math.NaN(), v * 3 / 2}},
+			}
+			if !yield(chunk, nil) {
+				return
+			}
 		}
-		err := visit(metrics.Chunk{
-			Key:    metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod, Container: "app"},
-			Series: series.Series{Start: req.Start, Step: time.Minute, Values: []float64{v / 2, math.NaN(), v * 3 / 2}},
-		})
-		if err != nil {
-			return err
+		if w.err != nil {
+			yield(metrics.Chunk{}, w.err)
 		}
 	}
-	return w.err
 }
 
 func pod(owner, name, node string, cpu series.MilliCPU, memory series.Bytes) workload.Pod {

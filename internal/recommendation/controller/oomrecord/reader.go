@@ -5,6 +5,7 @@ package oomrecord
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -29,43 +30,47 @@ type Reader struct {
 type containerKey struct{ namespace, pod, container string }
 
 // OOMKills implements metrics.OOMReader.
-func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []string, visit func(metrics.OOMKill) error) error {
-	kills, err := r.Ledger.Kills(ctx)
-	if err != nil {
-		return err
-	}
-	if w.Step == 0 {
-		w.Step = time.Hour
-	}
-	recorded := map[containerKey][]time.Time{}
-	for _, k := range kills {
-		if k.At.Before(w.Start) || !k.At.Before(w.End) || len(namespaces) > 0 && !slices.Contains(namespaces, k.Namespace) {
-			continue
+func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []string) iter.Seq2[metrics.OOMKill, error] {
+	return func(yield func(metrics.OOMKill, error) bool) {
+		kills, err := r.Ledger.Kills(ctx)
+		if err != nil {
+			yield(metrics.OOMKill{}, err)
+			return
 		}
-		at := containerKey{k.Namespace, k.Pod, k.Container}
-		recorded[at] = append(recorded[at], k.At)
-		for _, owner := range k.Owners() {
-			err := visit(metrics.OOMKill{
-				Key: metrics.ContainerKey{
-					Workload: workload.Ref{Namespace: k.Namespace, APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name},
-					Pod:      k.Pod, Container: k.Container,
-				},
-				Time: k.At, Memory: k.Memory,
-			})
-			if err != nil {
-				return err
+		if w.Step == 0 {
+			w.Step = time.Hour
+		}
+		recorded := map[containerKey][]time.Time{}
+		for _, k := range kills {
+			if k.At.Before(w.Start) || !k.At.Before(w.End) || len(namespaces) > 0 && !slices.Contains(namespaces, k.Namespace) {
+				continue
+			}
+			at := containerKey{k.Namespace, k.Pod, k.Container}
+			recorded[at] = append(recorded[at], k.At)
+			for _, owner := range k.Owners() {
+				kill := metrics.OOMKill{
+					Key: metrics.ContainerKey{
+						Workload: workload.Ref{Namespace: k.Namespace, APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name},
+						Pod:      k.Pod, Container: k.Container,
+					},
+					Time: k.At, Memory: k.Memory,
+				}
+				if !yield(kill, nil) {
+					return
+				}
+			}
+		}
+		if r.Other == nil {
+			return
+		}
+		for k, err := range r.Other.OOMKills(ctx, w, namespaces) {
+			inLedger := func(at time.Time) bool { return !at.Before(k.Time) && at.Before(k.Time.Add(w.Step)) }
+			if slices.ContainsFunc(recorded[containerKey{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}], inLedger) {
+				continue
+			}
+			if !yield(k, err) || err != nil {
+				return
 			}
 		}
 	}
-	if r.Other == nil {
-		return nil
-	}
-	return r.Other.OOMKills(ctx, w, namespaces, func(k metrics.OOMKill) error {
-		for _, at := range recorded[containerKey{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}] {
-			if !at.Before(k.Time) && at.Before(k.Time.Add(w.Step)) {
-				return nil // The ledger has this kill.
-			}
-		}
-		return visit(k)
-	})
 }

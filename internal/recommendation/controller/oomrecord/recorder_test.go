@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -305,13 +306,14 @@ func TestEndsWithItsContext(t *testing.T) {
 
 type otherSource []metrics.OOMKill
 
-func (o otherSource) OOMKills(_ context.Context, _ metrics.Window, _ []string, visit func(metrics.OOMKill) error) error {
-	for _, k := range o {
-		if err := visit(k); err != nil {
-			return err
+func (o otherSource) OOMKills(context.Context, metrics.Window, []string) iter.Seq2[metrics.OOMKill, error] {
+	return func(yield func(metrics.OOMKill, error) bool) {
+		for _, k := range o {
+			if !yield(k, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // TestReader: a kill that both sources know is one, with the memory that the ledger knows.
@@ -326,19 +328,20 @@ func TestReader(t *testing.T) {
 	key.Workload.Namespace, key.Workload.Kind, key.Workload.Name = "shop", "StatefulSet", "db"
 	hour := ended.Time.Truncate(time.Hour)
 	reader := Reader{Ledger: f, Other: otherSource{{Key: key, Time: hour}, {Key: key, Time: hour.Add(-5 * time.Hour)}}}
-	var got []string
-	err := reader.OOMKills(t.Context(), metrics.Window{Start: hour.Add(-24 * time.Hour), End: hour.Add(time.Hour)}, []string{"shop"}, func(k metrics.OOMKill) error {
-		got = append(got, fmt.Sprintf("%s %s %d", k.Key.Workload.Kind, k.Time.Format("15:04"), k.Memory>>20))
-		return nil
-	})
-	if want := "[StatefulSet 12:00 200 StatefulSet 07:00 0]"; err != nil || fmt.Sprint(got) != want {
-		t.Errorf("%v, %v, want %s", got, err, want)
+	read := func(w metrics.Window, namespace string) (got []string) {
+		for k, err := range reader.OOMKills(t.Context(), w, []string{namespace}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%s %s %d", k.Key.Workload.Kind, k.Time.Format("15:04"), k.Memory>>20))
+		}
+		return got
 	}
-	got = nil
-	if err := reader.OOMKills(t.Context(), metrics.Window{Start: hour, End: hour.Add(time.Hour)}, []string{"bank"}, func(metrics.OOMKill) error {
-		got = append(got, "one")
-		return nil
-	}); err != nil || len(got) != 2 { // The other source filters for itself.
-		t.Errorf("%v, %v", got, err)
+	got := read(metrics.Window{Start: hour.Add(-24 * time.Hour), End: hour.Add(time.Hour)}, "shop")
+	if want := "[StatefulSet 12:00 200 StatefulSet 07:00 0]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	if got := read(metrics.Window{Start: hour, End: hour.Add(time.Hour)}, "bank"); len(got) != 2 { // The other source filters for itself.
+		t.Error(got)
 	}
 }

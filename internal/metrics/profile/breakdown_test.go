@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -99,7 +100,7 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u, err := Collect(t.Context(), Source{Usage: source, Cache: cache}, Request{Workloads: agentSet(), End: now, Length: 8 * 24 * time.Hour, NodeGroups: groups.Of})
+				u, err := Collect(t.Context(), Source{Capabilities: source.Capabilities(), Cache: cache}, Request{Workloads: agentSet(), End: now, Length: 8 * 24 * time.Hour, NodeGroups: groups.Of})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -171,37 +172,39 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held flo
 	}
 }
 
-// teller is a cluster that tells what memory is made of, by the second of two ways.
-type teller struct {
+// breakdownCluster is a cluster that has data of the second resource of its memory breakdown.
+type breakdownCluster struct {
 	cluster
 	details []metrics.Resource
 }
 
-func (c *teller) MemoryDetails() []metrics.Resource {
-	return []metrics.Resource{metrics.HeldMemory, metrics.AnonymousMemory}
+func (c *breakdownCluster) capabilities() metrics.Capabilities {
+	return metrics.Capabilities{
+		Usage: c, Days: c, MemoryBreakdown: []metrics.Resource{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
+	}
 }
 
-func (c *teller) Usage(ctx context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+func (c *breakdownCluster) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
 	if req.Resource.IsHourly() {
 		c.details = append(c.details, req.Resource)
 	}
-	if req.Resource == metrics.HeldMemory {
-		return nil
+	if req.Resource == metrics.UnreclaimableMemory {
+		return func(func(metrics.Chunk, error) bool) {}
 	}
-	return c.cluster.Usage(ctx, req, visit)
+	return c.cluster.Usage(ctx, req)
 }
 
 // TestDetailsAreAskedForInOrder: what tells less is asked for only where the other is missing, and neither for finished
 // days that are kept.
 func TestDetailsAreAskedForInOrder(t *testing.T) {
 	d := newFixture(t)
-	c := &teller{cluster: cluster{name: "a", step: 30 * time.Minute}}
+	c := &breakdownCluster{cluster: cluster{name: "a", step: 30 * time.Minute}}
 	for range 2 {
-		if _, err := Collect(t.Context(), Source{Usage: c, Cache: d.cache}, Request{Workloads: deployments("shop/w0"), End: d.now, Length: 5 * 24 * time.Hour}); err != nil {
+		if _, err := Collect(t.Context(), Source{Capabilities: c.capabilities(), Cache: d.cache}, Request{Workloads: deployments("shop/w0"), End: d.now, Length: 5 * 24 * time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []metrics.Resource{metrics.HeldMemory, metrics.AnonymousMemory, metrics.HeldMemory, metrics.AnonymousMemory}
+	want := []metrics.Resource{metrics.UnreclaimableMemory, metrics.AnonymousMemory, metrics.UnreclaimableMemory, metrics.AnonymousMemory}
 	if !slices.Equal(c.details, want) {
 		t.Errorf("asked for %v", c.details)
 	}
@@ -215,35 +218,34 @@ func TestDetailsAreAskedForInOrder(t *testing.T) {
 // rollout is a cluster in which a pod takes over from another at noon, and takes long to start.
 type rollout struct{ cluster }
 
-func (c *rollout) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
+func (c *rollout) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
 	day := series.DayOf(req.Start)
-	piece := func(pod string, from int, values ...float64) error {
-		return visit(metrics.Chunk{
-			Key:    key("shop", "Deployment", "w0", pod, "app"),
-			Series: series.Series{Start: day.Start().Add(time.Duration(from) * time.Hour), Step: 5 * time.Minute, Values: values},
-		})
-	}
-	for _, p := range []struct {
-		pod    string
-		from   int
-		values []float64
-	}{
-		{"old", 0, []float64{0.1, 0.1}},
-		{"old", 6, []float64{0.2, 0.1}}, // The second half of a day that is read in two.
-		{"new", 12, []float64{5, 0.1, 0.1}},
-		{"new", 18, []float64{0.3}},
-	} {
-		if err := piece(p.pod, p.from, p.values...); err != nil {
-			return err
+	return func(yield func(metrics.Chunk, error) bool) {
+		for _, p := range []struct {
+			pod    string
+			from   int
+			values []float64
+		}{
+			{"old", 0, []float64{0.1, 0.1}},
+			{"old", 6, []float64{0.2, 0.1}}, // The second half of a day that is read in two.
+			{"new", 12, []float64{5, 0.1, 0.1}},
+			{"new", 18, []float64{0.3}},
+		} {
+			start := day.Start().Add(time.Duration(p.from) * time.Hour)
+			if !yield(metrics.Chunk{
+				Key:    key("shop", "Deployment", "w0", p.pod, "app"),
+				Series: series.Series{Start: start, Step: 5 * time.Minute, Values: p.values},
+			}, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // TestStartsAreKeptApart: what a pod uses when it first appears within a day is its start, not its steady use.
 func TestStartsAreKeptApart(t *testing.T) {
 	end := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-	u, err := Collect(t.Context(), Source{Usage: &rollout{}}, Request{Workloads: deployments("shop/w0"), End: end, Length: 24 * time.Hour})
+	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: &rollout{}, Days: &rollout{}}}, Request{Workloads: deployments("shop/w0"), End: end, Length: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

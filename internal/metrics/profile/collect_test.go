@@ -6,6 +6,7 @@ package profile
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// reader streams chunks that it was given, and kills.
+// reader returns the given chunks and OOM kills, then the error.
 type reader struct {
 	chunks []metrics.Chunk
 	kills  []metrics.OOMKill
@@ -24,23 +25,31 @@ type reader struct {
 	err    error
 }
 
-func (r *reader) Usage(_ context.Context, req metrics.UsageRequest, visit func(metrics.Chunk) error) error {
-	r.asked = append(r.asked, req)
-	for _, c := range r.chunks {
-		if err := visit(c); err != nil {
-			return err
+func (r *reader) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
+	return func(yield func(metrics.Chunk, error) bool) {
+		r.asked = append(r.asked, req)
+		for _, c := range r.chunks {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if r.err != nil {
+			yield(metrics.Chunk{}, r.err)
 		}
 	}
-	return r.err
 }
 
-func (r *reader) OOMKills(_ context.Context, _ metrics.Window, _ []string, visit func(metrics.OOMKill) error) error {
-	for _, k := range r.kills {
-		if err := visit(k); err != nil {
-			return err
+func (r *reader) OOMKills(context.Context, metrics.Window, []string) iter.Seq2[metrics.OOMKill, error] {
+	return func(yield func(metrics.OOMKill, error) bool) {
+		for _, k := range r.kills {
+			if !yield(k, nil) {
+				return
+			}
+		}
+		if r.err != nil {
+			yield(metrics.OOMKill{}, r.err)
 		}
 	}
-	return r.err
 }
 
 func key(namespace, kind, name, pod, container string) metrics.ContainerKey {
@@ -74,7 +83,7 @@ func TestCollect(t *testing.T) {
 		},
 	}
 	db := workload.Workload{Ref: workload.Ref{Namespace: "data", Kind: "StatefulSet", Name: "db"}}
-	u, err := Collect(t.Context(), Source{Usage: r, OOMs: r}, Request{Workloads: []workload.Workload{web(), db, web()}, End: end, Length: 48 * time.Hour})
+	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r, OOM: r}}, Request{Workloads: []workload.Workload{web(), db, web()}, End: end, Length: 48 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +148,8 @@ func TestOOMMemory(t *testing.T) {
 func TestOOMMemoryKnown(t *testing.T) {
 	kill := rightsize.OOM{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Memory: 7}
 	u := &Usage{byWorkload: map[identity][]string{identityOf(web().Ref): nil}, kills: map[container][]rightsize.OOM{}}
-	if err := u.addKill(metrics.OOMKill{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: kill.At, Memory: kill.Memory}); err != nil {
+	r := &reader{kills: []metrics.OOMKill{{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: kill.At, Memory: kill.Memory}}}
+	if err := u.readEvents(t.Context(), metrics.Capabilities{OOM: r}, metrics.Window{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
@@ -151,11 +161,11 @@ func TestOOMMemoryKnown(t *testing.T) {
 func TestCollectFails(t *testing.T) {
 	boom := errors.New("boom")
 	r := &reader{err: boom, chunks: []metrics.Chunk{{Key: key("shop", "Deployment", "web", "web-1", "app")}}}
-	u, err := Collect(t.Context(), Source{Usage: r}, Request{Workloads: []workload.Workload{web()}, End: time.Now(), Length: time.Hour})
+	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{Workloads: []workload.Workload{web()}, End: time.Now(), Length: time.Hour})
 	if u != nil || !errors.Is(err, boom) {
 		t.Errorf("half a history: %v, %v", u, err)
 	}
-	if u, err = Collect(t.Context(), Source{Usage: r}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.ContainerCount() != 0 || len(r.asked) != 1 {
+	if u, err = Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.ContainerCount() != 0 || len(r.asked) != 1 {
 		t.Errorf("no workloads: %v, %v, asked %d times", u, err, len(r.asked))
 	}
 }

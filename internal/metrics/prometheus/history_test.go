@@ -15,7 +15,9 @@ import (
 
 func TestIdentity(t *testing.T) {
 	base := func(c *Config) {}
-	identity := func(address string, change func(*Config)) string { return newSource(t, address, change).Identity() }
+	identity := func(address string, change func(*Config)) string {
+		return newSource(t, address, change).Capabilities().Days.Identity()
+	}
 	const address = "http://prom.example:9090/base"
 	plain := identity(address, base)
 	if plain != identity(address+"/", base) || plain != identity("http://prom.example:9090/base/api/v1", base) {
@@ -50,27 +52,29 @@ func TestStepIsWhatUsageChooses(t *testing.T) {
 	w.memory("shop", "web-1", "app", constant(1<<20))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
-		step, err := s.Step(t.Context(), resource, today)
+		step, err := s.Capabilities().Days.Step(t.Context(), resource, today)
 		if err != nil {
 			t.Fatal(err)
 		}
 		chunks := 0
-		err = s.Usage(t.Context(), metrics.UsageRequest{Resource: resource, Start: today.Add(-5 * time.Hour), End: today}, func(c metrics.Chunk) error {
-			if chunks++; c.Series.Step != step {
-				t.Errorf("%s: step %v, said %v", resource, c.Series.Step, step)
+		for c, err := range s.Capabilities().Usage.Usage(t.Context(), metrics.UsageRequest{Resource: resource, Start: today.Add(-5 * time.Hour), End: today}) {
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-		if err != nil || chunks == 0 {
-			t.Errorf("%s: %d chunks, %v", resource, chunks, err)
+			if chunks++; c.Series.Step != step {
+				t.Errorf("%s: step %v, want %v", resource, c.Series.Step, step)
+			}
+		}
+		if chunks == 0 {
+			t.Errorf("%s: no chunks", resource)
 		}
 	}
-	if _, err := s.Step(t.Context(), "disk", today); err == nil {
+	if _, err := s.Capabilities().Days.Step(t.Context(), "disk", today); err == nil {
 		t.Error("a step for a resource that is not known")
 	}
 }
 
-func TestPresent(t *testing.T) {
+func TestCountPods(t *testing.T) {
 	w := newFixture(today.AddDate(0, 0, -2), today)
 	w.cpu("shop", "early", "app", between(today.AddDate(0, 0, -2), today.AddDate(0, 0, -1), 1))
 	w.memory("shop", "late", "app", between(today.AddDate(0, 0, -1), today, 1))
@@ -87,12 +91,12 @@ func TestPresent(t *testing.T) {
 		{yesterday, []string{"axb"}, 0},
 		{yesterday, []string{"a.b", "late"}, 2},
 	} {
-		got, err := s.Present(t.Context(), c.pods, c.day.Start(), c.day.End())
+		got, err := s.Capabilities().Days.CountPods(t.Context(), c.pods, c.day.Start(), c.day.End())
 		if err != nil || got != c.want {
 			t.Errorf("%v on %v: %d, %v, want %d", c.pods, c.day, got, err, c.want)
 		}
 	}
-	if _, err := s.Present(t.Context(), nil, yesterday.Start(), yesterday.End()); err == nil {
+	if _, err := s.Capabilities().Days.CountPods(t.Context(), nil, yesterday.Start(), yesterday.End()); err == nil {
 		t.Error("no pods and no error")
 	}
 }

@@ -16,12 +16,11 @@ import (
 	"crane.io/crane/internal/component/version"
 )
 
-// idleTimeout closes connections that nobody used for a while; usage comes in bursts, once in many minutes.
+// idleTimeout closes idle connections; usage is read in bursts, many minutes apart.
 const idleTimeout = 90 * time.Second
 
-// newTransport builds the HTTP stack: authentication, TLS with files that are read again when they change, proxy from
-// the environment. Redirects are not followed: a redirected POST loses its query, and credentials do not belong to
-// whoever is redirected to.
+// newTransport returns a transport with authentication, TLS whose files are read again when they change, and the proxy from the environment.
+// It does not follow redirects: a redirected POST loses its query, and the target must not receive the credentials.
 func newTransport(cfg Config) (http.RoundTripper, error) {
 	stack := promconfig.HTTPClientConfig{
 		EnableHTTP2:     true,
@@ -57,7 +56,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	return rt, nil
 }
 
-// isLoopback tells whether the server is on this machine, where compressing costs more than it saves.
+// isLoopback reports whether the server is on this machine, where compression costs more than it saves.
 func isLoopback(u *url.URL) bool {
 	host := u.Hostname()
 	if host == "localhost" {

@@ -13,9 +13,9 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// TestHeldMemory: the largest working set of an hour less the least page cache in it, whoever scrapes the container twice;
+// TestUnreclaimableMemory: the largest working set of an hour less the least page cache in it, whoever scrapes the container twice;
 // where a container has no such metric there is no value, and where nobody has it one query tells.
-func TestHeldMemory(t *testing.T) {
+func TestUnreclaimableMemory(t *testing.T) {
 	start := today.Add(-6 * time.Hour)
 	w := newFixture(start, today)
 	// It grows by a gigabyte in the third hour, half of which is cache.
@@ -38,19 +38,19 @@ func TestHeldMemory(t *testing.T) {
 	read := func(resource metrics.Resource) map[string][]float64 {
 		out := map[string][]float64{}
 		req := metrics.UsageRequest{Namespaces: []string{"shop"}, Resource: resource, Start: start, End: today.Add(-10 * time.Minute)}
-		if err := s.Usage(t.Context(), req, func(c metrics.Chunk) error {
+		for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if c.Series.Step != time.Hour || c.Key.Workload.Name != "web" {
 				t.Errorf("%+v", c)
 			}
 			out[c.Key.Pod] = append(out[c.Key.Pod], c.Series.Values...)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
 		}
 		return out
 	}
 	// Hours 0 and 1 are small; in hour 2 the cache was small at first; the last, which runs, is not told.
-	if diff := cmp.Diff(map[string][]float64{"web-0": {8e8, 8e8, 1.8e9, 1.3e9, 1.3e9}}, read(metrics.HeldMemory)); diff != "" {
+	if diff := cmp.Diff(map[string][]float64{"web-0": {8e8, 8e8, 1.8e9, 1.3e9, 1.3e9}}, read(metrics.UnreclaimableMemory)); diff != "" {
 		t.Error(diff)
 	}
 	before := s.Stats().Queries
@@ -79,11 +79,11 @@ func TestHeaps(t *testing.T) {
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	for _, namespaces := range [][]string{nil, {"shop"}, {"bank"}} {
 		var got []metrics.Heap
-		if err := s.Heaps(t.Context(), metrics.Window{Start: start, End: today}, namespaces, func(h metrics.Heap) error {
+		for h, err := range s.Capabilities().Heaps.Heaps(t.Context(), metrics.Window{Start: start, End: today}, namespaces) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			got = append(got, h)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
 		}
 		var want []metrics.Heap
 		if len(namespaces) == 0 || namespaces[0] == "shop" {

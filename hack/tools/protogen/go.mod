@@ -1,0 +1,11 @@
+// The generator of protobuf types. It has a module of its own so that its dependencies never move those of other tools.
+module crane.io/crane/hack/tools/protogen
+
+go 1.26.0
+
+require (
+	github.com/bufbuild/protocompile v0.14.1
+	google.golang.org/protobuf v1.36.12
+)
+
+require golang.org/x/sync v0.8.0 // indirect
