@@ -258,7 +258,7 @@ func TestRecommenders(t *testing.T) {
 		}},
 		"unused": {"Unused", "Deployment", nil, map[string]expected{
 			"forgotten": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "Nobody has used it for 7d", held: true,
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "It has not been used for 7d", held: true,
 				recommended: `{"spec":{"replicas":0}}`, current: `{"spec":{"replicas":1}}`,
 			},
 			"newborn": {reason: learning, says: "of the last 168 hours"},
