@@ -13,11 +13,11 @@ import (
 
 // The names of the built-in policies, one for each class of workload.
 const (
-	// DefaultPolicy is for a workload of which nothing is known.
+	// DefaultPolicy is for workloads of an unknown class.
 	DefaultPolicy = "default"
-	// LatencySensitivePolicy is for what answers users: minutes above the request are dearer than idle cores.
+	// LatencySensitivePolicy is for workloads that serve users: minutes above the request cost more than idle cores.
 	LatencySensitivePolicy = "latency-sensitive"
-	// BatchPolicy is for what may take longer.
+	// BatchPolicy is for workloads that may take longer.
 	BatchPolicy = "batch"
 )
 
@@ -26,10 +26,10 @@ const (
 	mib = series.Bytes(1 << 20)
 )
 
-// PolicyNames lists the built-in policies.
+// PolicyNames returns the names of the built-in policies.
 func PolicyNames() []string { return []string{DefaultPolicy, LatencySensitivePolicy, BatchPolicy} }
 
-// PolicyByName returns a built-in policy. An unknown name is an error that lists those there are.
+// PolicyByName returns a built-in policy. The error for an unknown name lists the known ones.
 func PolicyByName(name string) (Policy, error) {
 	p := builtin()
 	switch name {
@@ -41,7 +41,7 @@ func PolicyByName(name string) (Policy, error) {
 		p.Memory.PageCache.LeaveOut = 0.25
 	case BatchPolicy:
 		p.Name = BatchPolicy
-		// Three days of four hold nine tenths of their use; what is above it takes longer, but not into the next day.
+		// Three of four days cover nine tenths of their usage; the rest takes longer, but not into the next day.
 		p.CPU.Percentile, p.CPU.Envelope = 0.90, EnvelopePolicy{ViolationPrice: 2, Cover: 0.75, SpreadMargin: 0.5, MaxMargin: 0.10, HoldMean: true}
 		p.Memory.PageCache.LeaveOut = 0.75
 		p.MinHistory = 3 * day
@@ -51,43 +51,43 @@ func PolicyByName(name string) (Policy, error) {
 	return p, nil
 }
 
-// builtin is the default policy; every default of sizing stands here, with its reason.
+// builtin returns the default policy. All defaults of sizing are defined here, with their reasons.
 func builtin() Policy {
 	return Policy{
 		Name: DefaultPolicy,
-		// One full week: before that a weekend or a Monday has not been seen.
+		// One full week: less does not include a weekend or a Monday.
 		MinHistory: 7 * day,
 		CPU: CPUPolicy{
 			Method: Envelope, TargetUtilization: 1,
-			// Two weeks show each weekday twice, so all days count the same: a decay would forget the Mondays.
+			// Two weeks contain each weekday twice, so all days have the same weight: a decay would reduce that of Mondays.
 			Window: 14 * day,
-			// A minute in fifty above the request at most, less where little more avoids it.
+			// At most one minute in fifty is above the request, and less if little more request avoids it.
 			Percentile: 0.98,
 			Envelope: EnvelopePolicy{
 				ViolationPrice: 3.5,
-				// 12 of 14 days, 6 of 7: one odd day in a week does not size the other six.
+				// 12 of 14 days, 6 of 7: one unusual day in a week does not size the other six.
 				Cover: 0.85,
-				// The steadier the days, the less margin: 2 % for a plateau, 15 % where the days are unlike.
+				// The margin grows with the spread of the days: 2 % for a plateau, 15 % if the days differ.
 				SpreadMargin: 1, MaxMargin: 0.15,
 				Recent: 0.90,
 			},
 			Margin: 0.02,
-			// Smallest units that Kubernetes shows usefully; a floor only so that idle containers get a number at all.
+			// The smallest useful units of Kubernetes; a floor only so that idle containers have a number at all.
 			Floor: 10, Step: 1,
-			// A CPU limit throttles even where the node is idle.
+			// A CPU limit throttles even on an idle node.
 			Limit: LimitPolicy{Mode: LimitKeepRatio},
 		},
 		Memory: MemoryPolicy{
-			// Memory cannot be squeezed: the largest block maximum of the window.
+			// Memory is not compressible: the largest daily maximum of the window counts.
 			Percentile: 1, Window: 14 * day, TargetUtilization: 1,
-			// Twice the spread of the tail is passed by the next day once in a hundred (1/15*exp(-2)).
+			// The next day exceeds twice the spread of the tail once in a hundred days (1/15*exp(-2)).
 			Margin: 0.07, TailMargin: 2, MaxMargin: 0.20,
 			Floor: 32 * mib, Step: mib,
 			Limit: LimitPolicy{Mode: LimitKeepRatio},
-			// Files that were read twice are likely read again: half of them stay in memory on a node that is full.
+			// Files that were read twice are likely read again: half of them stay in memory on a full node.
 			PageCache: PageCachePolicy{LeaveOut: 0.5},
 			OOM: OOMPolicy{
-				// 1.2 and 100 MiB are what VPA and gocrane add; the cap stops a loop of kill and bump.
+				// 1.2 and 100 MiB are the values of VPA and gocrane; the cap ends a loop of kill and bump.
 				Enabled: true, Ratio: 1.2, MinBump: 100 * mib, Cap: 2,
 				Window: 14 * day, HalfLife: 7 * day,
 			},

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// atLimitShare is the share of the CPU limit from which use counts as held back by it.
+	// atLimitShare is the share of the CPU limit from which usage counts as throttled.
 	atLimitShare = 0.95
-	// unknownNeedShare is the share of samples at the limit from which the need is not known.
+	// unknownNeedShare is the share of throttled samples from which the need is unknown.
 	unknownNeedShare = 0.05
-	// throttledRaise is by how much a request is raised above a limit that holds use back: one step towards a need
-	// that nobody has measured, to be looked at again with the use that follows.
+	// throttledRaise is the factor by which a request exceeds a limit that throttles: one step towards an unknown need, to
+	// be evaluated again with the following usage.
 	throttledRaise = 1.2
-	// startupFactor is how many times the request a start must take to be worth a flag.
+	// startupFactor is the factor by which startup must exceed the request to be flagged.
 	startupFactor = 2
 )
 
-// sizeCPU finds the CPU request and tells whether there is one.
+// sizeCPU computes the CPU request and reports whether there is one.
 func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: Cores}
 	days := windowDays(in.Profile, in.Now, p.CPU.Window)
@@ -73,7 +73,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	return s, true
 }
 
-// throttled raises the value where use sits at the limit: what was measured is then the limit, not the need.
+// throttled raises the value if usage is at the limit: the measured usage is then the limit, not the need.
 func (s *sizer) throttled(days []*Day, limit float64) {
 	if limit <= 0 {
 		return
@@ -96,21 +96,21 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 	}
 }
 
-// Need returns the CPU that the days ask for, margin included, before target utilisation, rounding and clamps, in the
-// unit of the samples; NaN where the days hold no sample. It depends on no absolute size: twice the use, twice the need.
+// Need returns the CPU that the days require, margin included, before target utilization, rounding and bounds, in the unit
+// of the samples; NaN if the days have no sample. It is proportional to the usage.
 func (p CPUPolicy) Need(days []*Day, now time.Time) float64 {
 	found := p.estimate(days, now)
 	return max(found.value*(1+float64(found.margin)), found.busiest, found.recent)
 }
 
-// cpuEstimate is what use asks for and how it was found.
+// cpuEstimate is the CPU that usage requires and its derivation.
 type cpuEstimate struct {
 	value  float64
 	margin series.Ratio
-	// recent is what the last day asks for at least, busiest what the day with the highest mean does, margin included.
+	// recent is the CPU that the last day requires at least, busiest that of the day with the highest mean, margin included.
 	recent, busiest      float64
 	detail, marginDetail string
-	// points are the days' own, only with Envelope.
+	// points are those of the days; only with Envelope.
 	points []dayValue
 }
 
@@ -159,7 +159,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		recent = last.CPU.Quantile(float64(p.Envelope.Recent))
 	}
 	value := weightedQuantile(points, float64(p.Envelope.Cover))
-	wide := spread(points) // Of sorted points: that is less work.
+	wide := spread(points) // Sorted points need less work.
 	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
 	return cpuEstimate{
 		value:  value,
@@ -169,14 +169,14 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 	}
 }
 
-// tailPoint is the value of a day that is cheapest in price*share above v - mean/v, from the maximum down to the quantile
-// lowest. Values that cost hardly more have a part in it, by how far they reach: where two ends of a tail cost the same,
-// noise must not decide which one is taken. The buffer spares an allocation for each day.
+// tailPoint returns the value of a day that is cheapest in price*share above v - mean/v, from the maximum down to the
+// quantile lowest. Values of nearly the same cost contribute to it by their distance, so that noise does not choose between
+// two ends of a tail with the same cost. The buffer avoids an allocation per day.
 func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histogram.Point) float64 {
-	// even is the difference in cost, one point of slack, at which the part of a value falls to 1/e; from farthest times
-	// it on it has none.
+	// even is the difference in cost, one point of slack, at which the weight of a value falls to 1/e; from farthest times
+	// it on the weight is 0.
 	const even, farthest = 0.01, 5
-	// smallest is the reach of a value that is alone.
+	// smallest is the weight of an isolated value.
 	const smallest = 1e-4
 	if price == 0 || lowest >= 1 {
 		return c.Quantile(lowest)
@@ -187,7 +187,7 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 	}
 	best := math.Inf(1)
 	for i := range tail {
-		// Of the share only its cost is needed from here on.
+		// From here on only the cost of the share is needed.
 		tail[i].Share = price*tail[i].Share - mean/tail[i].Value
 		if tail[i].Share < best {
 			best = tail[i].Share
@@ -205,8 +205,8 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 	return sum / weights
 }
 
-// spread is how much the values differ from each other, as a ratio: the median distance from the median of their
-// logarithms, times 1.4826, which is the standard deviation where they are normal. A few odd days do not matter to it.
+// spread returns the relative spread of the values: the median absolute deviation of their logarithms times 1.4826, which
+// estimates the standard deviation of a normal distribution. A few outliers do not change it.
 func spread(values []dayValue) float64 {
 	logs := make([]float64, 0, 32)
 	for _, v := range values {
@@ -226,11 +226,11 @@ func spread(values []dayValue) float64 {
 	return 1.4826 * series.QuantileSorted(logs, 0.5)
 }
 
-// dayValue is one number for a day, and what the day weighs.
+// dayValue is one number for a day, and the weight of the day.
 type dayValue struct{ value, weight float64 }
 
-// weightedQuantile sorts values and returns the smallest one that, with those below it, holds the share q of the
-// weight; NaN where there is none.
+// weightedQuantile sorts values and returns the smallest one that, with those below it, has the share q of the weight; NaN
+// if there are none.
 func weightedQuantile(values []dayValue, q float64) float64 {
 	sortByValue(values)
 	total := 0.0
@@ -246,7 +246,7 @@ func weightedQuantile(values []dayValue, q float64) float64 {
 	return math.NaN()
 }
 
-// sortByValue sorts a window of days in place, and the peaks of runs, of which there may be thousands.
+// sortByValue sorts the values of days, or the peaks of runs, of which there may be thousands, in place.
 func sortByValue(values []dayValue) {
 	const few = 32
 	if len(values) > few {
@@ -262,7 +262,7 @@ func sortByValue(values []dayValue) {
 	}
 }
 
-// dayWeight is the weight of a day: 2^-(age/halfLife), the age counted from the end of the day to now in whole days.
+// dayWeight returns the weight of a day: 2^-(age/halfLife), with the age in whole days from the end of the day to now.
 func dayWeight(now time.Time, d *Day, halfLife time.Duration) float64 {
 	if halfLife == 0 {
 		return 1

@@ -1,21 +1,20 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rightsize decides what a container should request: use and policy in, requests and limits with their reasons
-// out.
+// Package rightsize computes requests and limits of containers, with their reasons, from usage and a policy.
 //
-// The way through it:
+// Usage:
 //
-//	profile := rightsize.NewProfile()
-//	profile.AddCPU(rightsize.Usage{Pod: "api-1", Series: s})    // any number of pods and days, in any order
-//	profile.AddMemory(rightsize.Usage{Pod: "api-1", Series: m})
-//	policy, err := rightsize.PolicyByName("default")            // or ParsePolicy, or GocranePolicy
-//	r := rightsize.Recommend(rightsize.Input{Container: "app", Profile: profile, Current: current, Now: now}, policy)
-//	switch r.CPU.Status { case rightsize.Ready: ... }
+// \tprofile := rightsize.NewProfile()
+// \tprofile.AddCPU(rightsize.Usage{Pod: "api-1", Series: s})    // any number of pods and days, in any order
+// \tprofile.AddMemory(rightsize.Usage{Pod: "api-1", Series: m})
+// \tpolicy, err := rightsize.PolicyByName("default")            // or ParsePolicy, or GocranePolicy
+// \tr := rightsize.Recommend(rightsize.Input{Container: "app", Profile: profile, Current: current, Now: now}, policy)
+// \tswitch r.CPU.Status { case rightsize.Ready: ... }
 //
-// A Profile keeps one small sketch for each day in UTC and never samples, so ten thousand containers fit in memory and a
-// finished day can be cached with MarshalBinary and merged again later. Everything is a plain value, nothing here reads
-// a clock, and the same Recommend runs in the controller, in the command line tool and in a replay over the past.
+// A Profile holds one small sketch per day in UTC and no samples, so that ten thousand containers fit in memory and a
+// finished day can be cached with MarshalBinary and merged later. Everything is a plain value and nothing reads a clock: the
+// same Recommend runs in the controller, in the command line tool and in a replay of history.
 //
-// The package must not know where use comes from, what Kubernetes objects look like or how a recommendation is applied.
+// Reading usage, Kubernetes objects and applying recommendations do not belong here.
 package rightsize

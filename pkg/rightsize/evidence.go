@@ -12,52 +12,52 @@ import (
 )
 
 const (
-	// CurrentSetting names the outcome of what the container asks for today.
+	// CurrentSetting is the name of the outcome of the current requests.
 	CurrentSetting = "today"
-	// materialChange is by how much a decision must move to count as a change: less would not be applied.
+	// materialChange is the relative change from which a decision counts as changed: a smaller one would not be applied.
 	materialChange = 0.10
-	// peerHistory is the history that the peers need for their first decision; the same for all, to compare like with like.
+	// peerHistory is the history that all peers need for their first decision, in days.
 	peerHistory = 7
 )
 
-// Evidence is what a policy would have done over the history of a container.
+// Evidence is the result of replaying a policy over the history of a container.
 type Evidence struct {
 	CPU    Replay `json:"cpu"`
 	Memory Replay `json:"memory"`
 }
 
-// Replay is the evidence for one resource. Each day from From to To was decided at midnight UTC from the days before it
-// only, then held against what was used on it. Without a day to hold against, Days is 0 and the rest is empty.
+// Replay is the evidence for one resource. Each day from From to To was decided at midnight UTC from the days before it, and
+// then compared with its usage. Without such a day, Days is 0 and the rest is empty.
 type Replay struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	Days int    `json:"days"`
-	// Outcomes has the policy first, then today's setting (where there is one), then the peers.
+	// Outcomes holds the policy, the current setting (if there is one) and the peers.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
-	// Curve is what other points would have done: the plain quantile of the past window, without margin.
+	// Curve is the result of other quantiles of the past window, without margin.
 	Curve []CurvePoint `json:"curve,omitempty"`
 }
 
-// Outcome is what one way of sizing would have done over the days of a replay.
+// Outcome is the result of one way of sizing over the days of a replay.
 type Outcome struct {
 	Policy string `json:"policy"`
-	// Slack is 1 - use/request; below zero where use is more than the request in sum.
+	// Slack is 1 - usage/request; negative if the total usage exceeds the requests.
 	Slack series.Ratio `json:"slack"`
-	// Violation is the share of the time with use above the request.
+	// Violation is the share of the time with usage above the request.
 	Violation series.Ratio `json:"violation"`
-	// Overrun is the use above the request as a share of the use.
+	// Overrun is the usage above the request as a share of the usage.
 	Overrun series.Ratio `json:"overrun"`
-	// Throttled is the share of the time with use above the limit, CPU only; absent where there is no limit.
+	// Throttled is the share of the time with usage above the limit; CPU only, and absent without a limit.
 	Throttled *series.Ratio `json:"throttled,omitempty"`
-	// OOMDays is the number of days with use above the limit, memory only; page cache that is told apart is not use.
+	// OOMDays is the number of days with usage above the limit; memory only, without reclaimable page cache.
 	OOMDays *int `json:"oomDays,omitempty"`
-	// Changes is the mean number of times a day that the request moved by more than 10 %.
+	// Changes is the mean number of changes of the request by more than 10 % per day.
 	Changes float64 `json:"changes"`
 	// Request is the mean request, in cores or bytes.
 	Request float64 `json:"request"`
 }
 
-// CurvePoint is one point of the curve of slack against violation.
+// CurvePoint is one point of the curve of slack over violation.
 type CurvePoint struct {
 	Quantile  series.Ratio `json:"quantile"`
 	Slack     series.Ratio `json:"slack"`
@@ -69,9 +69,9 @@ type CurvePoint struct {
 // sizes is a request and its limit (0: none) for one day, in cores or bytes; a request of 0 is no decision.
 type sizes struct{ request, limit float64 }
 
-// CollectEvidence replays a policy, today's setting and the peers over the history of the input. All are held against the same
-// days: those for which the policy had a number and the peers had seven days of use. A container is held against the
-// sketches of its days, so shares are exact to the width of a bucket (1.6 %).
+// CollectEvidence replays a policy, the current setting and the peers over the history of the input. All are compared over
+// the same days: those with a number of the policy and seven days of usage before them. The comparison uses the sketches of
+// the days, so shares are exact to the width of a bucket (1.6 %).
 func CollectEvidence(in Input, p Policy) Evidence {
 	days := windowDays(in.Profile, in.Now, 366*day)
 	cpu := resourceReplay{unit: Cores, counts: cpuCounts, window: p.CPU.Window, policy: p.Name}
@@ -91,7 +91,7 @@ func CollectEvidence(in Input, p Policy) Evidence {
 		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
 			limit := floatOf(r.Target.MemoryLimit)
 			if limit == 0 {
-				// Without a limit the node's memory kills; the request is what the container can count on.
+				// Without a limit the memory of the node is the limit; the container can only rely on its request.
 				limit = floatOf(r.Target.MemoryRequest)
 			}
 			memory.add(d, sizes{floatOf(r.Target.MemoryRequest), limit})
@@ -100,7 +100,7 @@ func CollectEvidence(in Input, p Policy) Evidence {
 	return Evidence{CPU: cpu.replay(in.Profile), Memory: memory.replay(in.Profile)}
 }
 
-// resourceReplay collects the days and decisions of one resource.
+// resourceReplay holds the days and decisions of one resource.
 type resourceReplay struct {
 	unit    Unit
 	counts  func(*Day) *histogram.Counts
@@ -116,7 +116,7 @@ func (r *resourceReplay) add(d *Day, made sizes) {
 	r.sizes = append(r.sizes, made)
 }
 
-// replay holds all against the days.
+// replay compares all ways of sizing with the days.
 func (r *resourceReplay) replay(p *Profile) Replay {
 	if len(r.days) == 0 {
 		return Replay{}
@@ -144,7 +144,7 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 	return out
 }
 
-// score holds one way of sizing against the days.
+// score compares one way of sizing with the days.
 func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
 	t := replayStats{}
 	for i, d := range r.days {
@@ -153,7 +153,7 @@ func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
 	return t.outcome(name, r.unit)
 }
 
-// replayStats sums up the days of a replay.
+// replayStats sums the days of a replay.
 type replayStats struct {
 	use, requested, excess  float64
 	samples, over, overSize float64
@@ -162,7 +162,7 @@ type replayStats struct {
 	last                    float64
 }
 
-// peak is the most that counts against a limit: the kernel gives page cache back before it kills.
+// peak returns the maximum that counts against a limit: the kernel reclaims page cache before it kills.
 func (r *resourceReplay) peak(d *Day) float64 {
 	if r.unit == BytesUnit && d.ReclaimBasis == WithoutActiveFile {
 		return d.requiredPeak(1, nil)
@@ -218,7 +218,7 @@ func (t *replayStats) outcome(name string, unit Unit) Outcome {
 	return o
 }
 
-// curve replays plain quantiles of the past window.
+// curve replays quantiles of the past window.
 func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 	quantiles := [...]float64{0.5, 0.66, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1}
 	var tallies [len(quantiles)]replayStats

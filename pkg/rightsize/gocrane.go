@@ -18,29 +18,29 @@ import (
 // GocranePolicyName is the name of the policies that GocranePolicy returns.
 const GocranePolicyName = "gocrane"
 
-// gocraneSpecifications is the default of specification-config.
+// gocraneSpecifications is gocrane's default of specification-config.
 const gocraneSpecifications = "0.25c0.25g,0.25c0.5g,0.25c1g,0.5c0.5g,0.5c1g,1c1g,1c2g,1c4g,1c8g,2c2g,2c4g,2c8g,2c16g," +
 	"4c4g,4c8g,4c16g,4c32g,8c8g,8c16g,8c32g,8c64g,16c32g,16c64g,16c128g,32c64g,32c128g,32c256g,64c128g,64c256g"
 
-// GocranePolicy gives the settings of gocrane's Resource recommender the meaning that gocrane documents. Absent keys
-// have gocrane's defaults:
+// GocranePolicy returns the policy of the settings of gocrane's Resource recommender, as gocrane documents them. The
+// defaults are gocrane's:
 //
-//	cpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-target-utilization 1.0, cpu-model-history-length 168h
-//	mem-request-percentile 0.99, mem-request-margin-fraction 0.15, mem-target-utilization 1.0, mem-model-history-length 168h
-//	specification false, specification-config (29 sizes), history-completion-check false
-//	oom-protection true, oom-history-length 168h, oom-bump-ratio 1.2
+// \tcpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-target-utilization 1.0, cpu-model-history-length 168h
+// \tmem-request-percentile 0.99, mem-request-margin-fraction 0.15, mem-target-utilization 1.0, mem-model-history-length 168h
+// \tspecification false, specification-config (29 sizes), history-completion-check false
+// \toom-protection true, oom-history-length 168h, oom-bump-ratio 1.2
 //
-// and two of Crane's own, cpu-half-life 0s and mem-half-life 0s: the age at which a day counts half. gocrane describes a
-// decay, fixed at 24h and 48h, and applies none; a decay that fast would leave nothing of a history of 168h, so it must be
-// asked for.
+// Two settings are Crane's own, cpu-half-life 0s and mem-half-life 0s: the age at which a day counts half. gocrane documents
+// a decay, fixed at 24h and 48h, and applies none; a decay that fast would reduce a history of 168h to a day, so it must be
+// requested.
 //
-// Where this differs from what gocrane's code does, and why: every sample counts by its time and not by its value, and
-// no bucket of 0.1 core or 100 MiB is a hidden floor; the percentile of memory is taken over daily maxima, because one
-// over samples leaves the peaks to the OOM killer; oom-history-length counts; history-completion-check looks at the
-// history; a history length is rounded up to whole days. Below one observed day there is no number.
+// Differences from gocrane's code: samples are weighted by time and not by value, and no bucket of 0.1 core or 100 MiB is a
+// hidden floor; the percentile of memory is that of daily maxima, because a percentile of samples leaves the peaks to the
+// OOM killer; oom-history-length counts; history-completion-check checks the history; history lengths are rounded up to
+// whole days. There is no number below one observed day.
 //
-// cpu-sample-interval, mem-sample-interval and the four histogram keys are checked to be well-formed and have no other
-// effect: Crane derives the interval from the data, and its histogram has neither a bucket size nor a maximum.
+// cpu-sample-interval, mem-sample-interval and the four histogram keys are validated and otherwise ignored: Crane derives
+// the interval from the data, and its histogram has neither a bucket size nor a maximum.
 //
 // Bad values and unknown keys are errors, each a *settings.FieldError. All errors are returned together.
 func GocranePolicy(config map[string]string) (Policy, error) {
@@ -101,8 +101,7 @@ func wholeDays(r *settings.Reader, key string) time.Duration {
 	return (r.Duration(key, 7*day, time.Millisecond, 366*day) + day - 1) / day * day
 }
 
-// ParseSpecifications reads a list such as "0.25c0.5g,1c2g": cores and GiB, separated by commas. The whole text must
-// match; at least one entry is needed.
+// ParseSpecifications parses a list such as "0.25c0.5g,1c2g": cores and GiB, separated by commas, at least one entry.
 func ParseSpecifications(text string) ([]Specification, error) {
 	form := regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)c([0-9]+(?:\.[0-9]+)?)g$`)
 	var specs []Specification

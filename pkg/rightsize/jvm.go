@@ -10,16 +10,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// javaOptionVariables are the environment variables that JVMs read options from, in the order in which they take effect;
-// the command line comes between the first two and the last.
+// javaOptionVariables returns the environment variables with JVM options: those that take effect before the command line and
+// those after it.
 func javaOptionVariables() (before, after []string) {
 	return []string{"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "JAVA_OPTIONS"}, []string{"_JAVA_OPTIONS"}
 }
 
-// FindJVM looks for heap settings in a container's command line and environment: -Xmx, -XX:MaxHeapSize and
-// -XX:MaxRAMPercentage, as JVM flags or in JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, JAVA_OPTS, JAVA_OPTIONS and
-// _JAVA_OPTIONS. The last one given wins, and a fixed size wins over a percentage, as in the JVM. It returns nil where
-// there is none; a value that the JVM would refuse counts as none.
+// FindJVM parses the heap settings in the command line and environment of a container: -Xmx, -XX:MaxHeapSize and
+// -XX:MaxRAMPercentage, as flags or in JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, JAVA_OPTS, JAVA_OPTIONS and _JAVA_OPTIONS. The
+// last one takes precedence, and a fixed size over a percentage, as in the JVM. Values that the JVM would reject are
+// ignored. It returns nil if there are none.
 func FindJVM(args []string, env map[string]string) *JVM {
 	before, after := javaOptionVariables()
 	var options []string
@@ -30,7 +30,7 @@ func FindJVM(args []string, env map[string]string) *JVM {
 	}
 	add(before)
 	for _, arg := range args {
-		// A shell may hold the whole command in one argument.
+		// The whole command may be one argument of a shell.
 		options = append(options, strings.Fields(arg)...)
 	}
 	add(after)
@@ -55,7 +55,7 @@ func FindJVM(args []string, env map[string]string) *JVM {
 	return &found
 }
 
-// javaSize reads a size as the JVM does (512m, 2g, 1048576), otherwise keeps the one before.
+// javaSize parses a size as the JVM does (512m, 2g, 1048576); it returns before if it is invalid.
 func javaSize(text string, before series.Bytes) series.Bytes {
 	if text == "" {
 		return before

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// minSiblings is the number of replicas below which nobody can say which one is the odd one.
+	// minSiblings is the number of replicas from which a leaking one can be identified.
 	minSiblings = 4
-	// leakGrowth is how many times its own first memory a leaking replica holds, leakFactor how many times the median
-	// of its siblings.
+	// leakGrowth is the factor by which the memory of a leaking replica has grown, leakFactor the factor by which it exceeds
+	// the median of its siblings.
 	leakGrowth = 1.5
 	leakFactor = 1.5
-	// siblingGrowth is the most that the median sibling may have grown meanwhile: beyond it the workload grows.
+	// siblingGrowth is the largest growth of the median sibling; beyond it the whole workload grows.
 	siblingGrowth = 1.2
-	// maxLeakShare is the largest share of replicas that can be called leaking; more is the nature of the workload.
+	// maxLeakShare is the largest share of leaking replicas; a larger share is the behaviour of the workload.
 	maxLeakShare = 0.25
 )
 
@@ -27,16 +27,16 @@ type leaks struct {
 	detail string
 }
 
-// podLife is what one pod used over the window.
+// podLife is the usage of one pod in the window.
 type podLife struct {
 	pod uint32
-	// first and peak are memory in bytes, cpu is in cores.
+	// first and peak are the first and the largest memory in bytes, cpu the largest usage in cores.
 	first, peak, cpu float32
-	// unreclaimable is how much of the peak could not be given back.
+	// unreclaimable is the part of the peak that the kernel cannot reclaim.
 	unreclaimable float32
 }
 
-// findLeaks looks for replicas that leak. A replica that is large from its start on (a leader, a hot shard) is not one:
+// findLeaks returns the replicas that leak. A replica that is large from its start (a leader, a hot shard) does not leak:
 // the request must hold it.
 func findLeaks(days []*Day) leaks {
 	most := 0
@@ -76,7 +76,7 @@ func findLeaks(days []*Day) leaks {
 	return found
 }
 
-// podLives joins the days of each pod: its first memory, and its largest use.
+// podLives merges the days of each pod.
 func podLives(days []*Day) []podLife {
 	index := map[uint32]int{}
 	var lives []podLife
@@ -106,7 +106,7 @@ func (l podLife) growth() float64 {
 	return float64(l.peak) / float64(l.first)
 }
 
-// median is the median; it sorts values. 0 where there is none.
+// median returns the median and sorts values; 0 if there are none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

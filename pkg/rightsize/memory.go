@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// growingDays and growingFactor: memory "only grows" when this many days in a row have no lower maximum than the
-	// day before (but for noise), and the last is this much above the first.
+	// growingDays and growingFactor define growing memory: the maximum of this many days in a row is not lower than that of
+	// the day before (except for noise), and the last is this much above the first.
 	growingDays   = 5
 	growingFactor = 1.2
 	growingNoise  = 0.98
-	// growingAhead is how many days of further growth are provided for, growingCap the most that this may add.
+	// growingAhead is the number of days of further growth that are added, growingCap the largest factor of that.
 	growingAhead = 3
 	growingCap   = 1.5
 )
 
-// sizeMemory finds the memory request and tells whether there is one.
+// sizeMemory computes the memory request and reports whether there is one.
 func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: BytesUnit}
 	days := windowDays(in.Profile, in.Now, p.Memory.Window)
@@ -70,18 +70,18 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	return s, true
 }
 
-// Need returns the memory that the days ask for, margin included, before target utilisation, rounding and clamps, in
-// the unit of the samples; NaN where the days hold no sample.
+// Need returns the memory that the days require, margin included, before target utilization, rounding and bounds, in the
+// unit of the samples; NaN if the days have no sample.
 func (p MemoryPolicy) Need(days []*Day, now time.Time) float64 {
 	return p.estimate(days, now).need()
 }
 
-// memoryEstimate is what use asks for and how it was found.
+// memoryEstimate is the memory that usage requires and its derivation.
 type memoryEstimate struct {
 	value float64
-	// largest is the largest sample of all replicas, those that leak included.
+	// largest is the largest sample of all replicas, including leaking ones.
 	largest float64
-	// ahead is what growth leads to; 0 where memory does not only grow.
+	// ahead is the extrapolated memory; 0 if memory does not grow.
 	ahead                float64
 	leaks                leaks
 	margin               series.Ratio
@@ -112,7 +112,7 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 	return e
 }
 
-// estimateOfRuns is the estimate from the peaks of runs.
+// estimateOfRuns returns the estimate from the peaks of runs.
 func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 	runs := func(leaveOut series.Ratio) []dayValue {
 		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) })
@@ -120,8 +120,8 @@ func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 	return p.estimateWithoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)
 }
 
-// estimateWithoutCache is the estimate from block maxima that leave out a share of the page cache. Where that is known for some
-// blocks only, the others stand out, and the estimate of the whole may ask for less: then it counts.
+// estimateWithoutCache returns the estimate from block maxima without a share of the page cache. If the cache is known for
+// some blocks only, the estimate may exceed that of the whole memory, which then counts.
 func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
 	e := p.estimateOfMaxima(maxima(0), of)
 	if basis == BasisUnknown || len(e.maxima) == 0 {
@@ -140,20 +140,20 @@ func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima
 	return e
 }
 
-// need is what is asked for in the end, margin included.
+// need returns the required memory, margin included.
 func (e memoryEstimate) need() float64 { return max(e.value, e.ahead) * (1 + float64(e.margin)) }
 
-// estimateOfMaxima is the estimate from block maxima in the order of time; of says what the blocks are. It sorts maxima.
+// estimateOfMaxima returns the estimate from block maxima in the order of time; of describes the blocks. It sorts maxima.
 func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstimate {
 	e := memoryEstimate{maxima: maxima}
 	grows, ahead := growth(maxima)
 	e.value = weightedQuantile(maxima, float64(p.Percentile))
 	tail := 0.0
 	if grows {
-		// The maxima differ because memory grows, and that is provided for.
+		// The maxima differ because memory grows, which ahead covers.
 		e.ahead = ahead
 	} else {
-		tail = tailSpread(maxima) // Of sorted maxima: that is less work.
+		tail = tailSpread(maxima) // Sorted maxima need less work.
 	}
 	e.margin = min(p.Margin+p.TailMargin*series.Ratio(tail), max(p.MaxMargin, p.Margin))
 	e.marginDetail = percent(e.margin) + " on top"
@@ -164,9 +164,9 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 	return e
 }
 
-// tailSpread is how far the upper half of the values reaches above its lowest, as a ratio: the mean of their logarithms
-// over that of the value below them (Hill's estimator of a tail). Where the tail is exponential in the logarithm, the
-// next value passes the largest of n by more than y with probability exp(-y/tailSpread)/(n+1).
+// tailSpread returns the relative spread of the upper half of the values: the mean of their logarithms above that of the
+// value below them (Hill's estimator of a tail). If the tail is exponential in the logarithm, the next value exceeds the
+// largest of n by more than y with probability exp(-y/tailSpread)/(n+1).
 func tailSpread(values []dayValue) float64 {
 	logs := make([]float64, 0, 32)
 	for _, v := range values {
@@ -186,7 +186,7 @@ func tailSpread(values []dayValue) float64 {
 	return sum / float64(upper)
 }
 
-// growth tells whether the maxima, in the order of their days, only grow, and what they lead to.
+// growth reports whether the maxima, in the order of their days, only grow, and extrapolates them.
 func growth(maxima []dayValue) (grows bool, ahead float64) {
 	run := 1
 	for i := len(maxima) - 1; i > 0 && maxima[i].value >= growingNoise*maxima[i-1].value; i-- {
@@ -199,16 +199,16 @@ func growth(maxima []dayValue) (grows bool, ahead float64) {
 	if !(first > 0) || last < growingFactor*first {
 		return false, 0
 	}
-	// The first half must have grown as well, or this was one step to a new level.
+	// Both halves must have grown, or it was one step to a new level.
 	if middle := maxima[len(maxima)-1-run/2].value; middle < first+(last-first)/4 || middle > last-(last-first)/4 {
 		return false, 0
 	}
 	return true, min(last+growingAhead*(last-first)/float64(run-1), growingCap*last)
 }
 
-// oom raises the value by the out-of-memory kills of the window. Each asks for a bump over what it was killed at, and the
-// part above the value fades with the age of the kill. The cap counts from the lowest memory that was killed, so a loop
-// of kill and bump ends there: what then still grows shows in the use itself, or leaks.
+// oom raises the value by the out-of-memory kills of the window. Each requires a bump above the memory at which it happened,
+// and the part above the value decreases with the age of the kill. The cap counts from the lowest memory that was killed, so
+// that a loop of kill and bump ends: further growth shows in the usage itself, or is a leak.
 func (s *sizer) oom(in Input, p OOMPolicy) {
 	if !p.Enabled {
 		return
@@ -248,7 +248,8 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 	}
 }
 
-// startup flags memory that only starting takes. It is held all the same: a start that does not fit is killed.
+// startup flags memory that is only used at the start. The request holds it all the same: a start that does not fit is
+// killed.
 func (s *sizer) startup(days []*Day) {
 	start := startPeak(days, func(d *Day) float32 { return d.StartMemory })
 	if start < s.Estimate || start == 0 {
@@ -259,13 +260,13 @@ func (s *sizer) startup(days []*Day) {
 	}
 }
 
-// jvm keeps the container large enough for the heap that the JVM is allowed to take: use below it is no evidence that
-// less is enough, because the collector grows into what it is given.
+// jvm keeps the container large enough for the maximum heap of the JVM: lower usage does not mean that less is sufficient,
+// because the collector grows into the available heap.
 func (s *sizer) jvm(j *JVM) {
 	const (
-		// heapHeadroom is kept above the live heap where the heap follows the limit.
+		// heapHeadroom is kept above the live heap if the heap follows the limit.
 		heapHeadroom = 1.3
-		// nonHeap is the share of the heap that threads, classes and buffers take where it was not measured.
+		// nonHeap is the share of the heap that threads, classes and buffers need, unless it was measured.
 		nonHeap = 0.25
 	)
 	switch {
@@ -285,7 +286,7 @@ func (s *sizer) jvm(j *JVM) {
 	}
 }
 
-// applySpecification moves both values to the smallest specification that holds them; none is no change.
+// applySpecification moves both values to the smallest specification that holds them; nothing changes if there is none.
 func applySpecification(specs []Specification, cpu, memory *sizer) {
 	best := -1
 	for i, spec := range specs {
@@ -307,7 +308,7 @@ func applySpecification(specs []Specification, cpu, memory *sizer) {
 	memory.step(StepSpecification, float64(specs[best].Memory), detail)
 }
 
-// maxPeakWithout is maxPeak without some pods.
+// maxPeakWithout returns maxPeak without some pods.
 func (d *Day) maxPeakWithout(pods map[uint32]bool) float64 {
 	if len(pods) == 0 {
 		return d.maxPeak()

@@ -10,37 +10,37 @@ import (
 )
 
 const (
-	// similarSizes is how much of the largest size each other must be for one size to serve all.
+	// similarSizes is the share of the largest size that each other size must have for one size to suit all.
 	similarSizes = 0.8
-	// maxListed is how many groups a finding names.
+	// maxListed is the number of groups that a finding lists.
 	maxListed = 5
 )
 
-// NodeGroupUse is what a container of a DaemonSet used on the nodes of one group.
+// NodeGroupUse is the usage of a DaemonSet container on the nodes of one group.
 type NodeGroupUse struct {
 	NodeGroupShape
-	// Profile is nil where no use on these nodes was found.
+	// Profile is nil if there is no usage on these nodes.
 	Profile *Profile
 }
 
-// NodeGroupSize is what the nodes of one group need.
+// NodeGroupSize is the size that the nodes of one group need.
 type NodeGroupSize struct {
 	Group string `json:"group"`
-	// Pods is how many pods were seen on the group's nodes on the last day, no more than it has nodes.
+	// Pods is the number of pods on the nodes of the group on the last day, at most its number of nodes.
 	Pods int `json:"pods"`
-	// CPU and Memory say how each was found, Target what a DaemonSet of this group's own should ask for.
+	// CPU and Memory hold the derivation of each resource, Target the recommendation for a DaemonSet of this group alone.
 	CPU    Sizing    `json:"cpu"`
 	Memory Sizing    `json:"memory"`
 	Target Resources `json:"target"`
-	// preliminary is what is asked for from less history than the policy wants.
+	// preliminary is the recommendation from a history that is shorter than the policy requires.
 	preliminary Resources
 	shape       NodeGroupShape
 }
 
-// recommendByNodeGroup sizes a container that runs on unlike nodes. A DaemonSet has one template, so each request is the largest
-// of what its groups, and all its pods together, ask for; findings say which group rules and what a DaemonSet for each
-// group, held apart by node affinity, would ask for less. A group that is still learning decides nothing, unless what it
-// used so far already asks for more than all others: then the resource is learning.
+// recommendByNodeGroup sizes a container on several node groups. A DaemonSet has one template, so each request is the
+// largest that a group, or all pods together, need; findings name the deciding group and the saving of one DaemonSet per
+// group, separated by node affinity. A group that is still learning decides nothing, unless its preliminary size exceeds all
+// others: then the resource is learning.
 func recommendByNodeGroup(in Input, p Policy) Recommendation {
 	groups := in.Groups
 	in.Groups = nil
@@ -71,7 +71,7 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 	return out
 }
 
-// groupSize sizes the container as if it ran on the nodes of one group only; ran is false where it was not seen there.
+// groupSize sizes the container as if it ran on the nodes of one group only; ran is false if it was not observed there.
 func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, ran bool) {
 	in.Profile, in.MaxCPU, in.MaxMemory = g.Profile, g.PodCPU, g.PodMemory
 	days := windowDays(g.Profile, in.Now, max(p.CPU.Window, p.Memory.Window))
@@ -90,7 +90,7 @@ func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, ran bool
 	return size, true
 }
 
-// groupComparison finds the group that decides about one resource.
+// groupComparison finds the group that decides one resource.
 type groupComparison struct {
 	unit     Unit
 	value    func(Resources) float64
@@ -98,8 +98,7 @@ type groupComparison struct {
 	capacity func(NodeGroupShape) float64
 }
 
-// apply brings the sizing of all pods in line with the groups. It returns what the request and limit become, nil where
-// they stay.
+// apply adjusts the sizing of all pods to the groups. It returns the new request and limit; nil if they stay.
 func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroupSize) (becomes *Resources) {
 	if all.Status != Ready {
 		return nil
@@ -131,7 +130,7 @@ func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroup
 	return becomes
 }
 
-// addFindings says what one size for all nodes wastes on some of them, and on which it does not fit.
+// addFindings records how much one size for all nodes wastes on some of them, and on which it does not fit.
 func (g groupComparison) addFindings(all *Sizing, most float64, groups []NodeGroupSize) {
 	var sizes, small []string
 	least, less := most, 0.0
@@ -160,7 +159,7 @@ func (g groupComparison) addFindings(all *Sizing, most float64, groups []NodeGro
 	}
 }
 
-// formatFirst names the first few.
+// formatFirst lists the first entries.
 func formatFirst(all []string) string {
 	if len(all) > maxListed {
 		all = append(slices.Clone(all[:maxListed]), fmt.Sprintf("and %d more", len(all)-maxListed))

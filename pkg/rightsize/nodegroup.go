@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// maxNodeGroups bounds the groups that are told apart; the nodes of the smallest beyond it are one group.
+	// maxNodeGroups bounds the number of groups; the nodes of the smallest ones beyond it form one group.
 	maxNodeGroups = 16
 	otherNodes    = "other nodes"
 )
 
-// NodePoolLabels are the labels by which pools of nodes are told apart, the first one that a node has: Crane's own, which
-// anybody may set, then those of Karpenter and the large providers; at last the instance type that every provider sets.
+// NodePoolLabels returns the labels that identify node pools; the first one that a node has counts: Crane's own, which users
+// may set, then those of Karpenter and the large providers, then the instance type.
 func NodePoolLabels() []string {
 	return []string{
 		"crane.io/nodepool", "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool",
@@ -28,20 +28,20 @@ func NodePoolLabels() []string {
 	}
 }
 
-// NodeShape is what tells one kind of node from another.
+// NodeShape holds the fields of a node that determine its group.
 type NodeShape struct {
 	Name   string
 	Labels map[string]string
-	// CPU and Memory are the node's capacity.
+	// CPU and Memory are the capacity of the node.
 	CPU    series.MilliCPU
 	Memory series.Bytes
-	// PodCPU and PodMemory are what it has for pods; 0 where that is not known.
+	// PodCPU and PodMemory are its allocatable resources; 0 if unknown.
 	PodCPU    series.MilliCPU
 	PodMemory series.Bytes
 }
 
-// NodeGroup names the group of a node, "label=value": by the first pool label that it has, else by its capacity. Pods of a
-// DaemonSet on nodes of one group can be sized together.
+// NodeGroup returns the group of a node, "label=value": by the first pool label that it has, else by its capacity. The
+// DaemonSet pods on nodes of one group can be sized together.
 func NodeGroup(n NodeShape) string {
 	for _, key := range NodePoolLabels() {
 		if v := n.Labels[key]; v != "" {
@@ -53,7 +53,7 @@ func NodeGroup(n NodeShape) string {
 
 // NodeGroups are the nodes of a cluster by group.
 type NodeGroups struct {
-	// Of is the group of each node by its name.
+	// Of maps the name of each node to its group.
 	Of map[string]string
 	// Groups are sorted by name.
 	Groups []NodeGroupShape
@@ -63,12 +63,12 @@ type NodeGroups struct {
 type NodeGroupShape struct {
 	Name  string
 	Nodes int
-	// PodCPU and PodMemory are the largest that a node of the group has for pods, each for itself; 0 where not known.
+	// PodCPU and PodMemory are the largest allocatable resources of a node of the group, each independently; 0 if unknown.
 	PodCPU    series.MilliCPU
 	PodMemory series.Bytes
 }
 
-// GroupNodes puts nodes into groups, no more than 16: then the nodes of the smallest groups are one.
+// GroupNodes groups nodes, into at most 16 groups: beyond it the nodes of the smallest groups form one.
 func GroupNodes(nodes []NodeShape) NodeGroups {
 	if len(nodes) == 0 {
 		return NodeGroups{}

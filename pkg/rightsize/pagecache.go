@@ -10,32 +10,32 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// PageCachePolicy says what becomes of page cache that counts as memory in use. The working set holds the files that were
-// read more than once (active_file); the kernel gives them back under pressure, at the price of reading them again.
+// PageCachePolicy defines how much page cache the request must hold. The working set includes files that were read more than
+// once (active_file); the kernel reclaims them under pressure, and they must then be read again.
 type PageCachePolicy struct {
-	// LeaveOut, 0 to 1, is the share of that cache that the request need not hold; 0 holds the whole working set.
+	// LeaveOut, 0 to 1, is the share of that cache that the request need not hold; with 0 it holds the whole working set.
 	LeaveOut series.Ratio `json:"leaveOut"`
-	// TrustRSS takes what is not anonymous memory (rss) for page cache where the source does not tell the cache itself.
-	// Shared memory and tmpfs are not in rss either and cannot be given back, so that is for those who use none.
+	// TrustRSS counts all memory outside rss (anonymous memory) as page cache if the source does not report the cache.
+	// Shared memory and tmpfs are outside rss too and cannot be reclaimed, so this is only for workloads without them.
 	TrustRSS bool `json:"trustRSS"`
 }
 
-// ReclaimBasis says how memory that cannot be given back was told apart.
+// ReclaimBasis is the metric that unreclaimable memory was derived from.
 type ReclaimBasis uint8
 
 // The bases.
 const (
 	// BasisUnknown is the zero value.
 	BasisUnknown ReclaimBasis = iota
-	// WithoutActiveFile is the working set without active_file: anonymous and shared memory, tmpfs, the kernel's own.
+	// WithoutActiveFile is the working set without active_file: anonymous and shared memory, tmpfs, and kernel memory.
 	WithoutActiveFile
-	// AnonymousOnly is rss: a lower bound, because shared memory, tmpfs and kernel memory are missing in it.
+	// AnonymousOnly is rss: a lower bound, because shared memory, tmpfs and kernel memory are missing.
 	AnonymousOnly
 )
 
-// AddUnreclaimable adds what of its memory one pod could not give back, in bytes, and returns how many samples it counted. Each
-// value is the largest within its step, which may be as long as an hour; the memory of the same hours must be added with
-// AddMemory, before or after. Every sample must be added only once.
+// AddUnreclaimable adds the memory of one pod that the kernel could not reclaim, in bytes, and returns the number of counted
+// samples. Each value is the maximum of its step, which may be as long as an hour; the memory of the same hours must be
+// added with AddMemory, before or after. Every sample must be added only once.
 func (p *Profile) AddUnreclaimable(u Usage, basis ReclaimBasis) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
@@ -63,8 +63,8 @@ func (d *Day) addUnreclaimable(pod uint32, part series.Series, clock dayClock, b
 	return counted
 }
 
-// unreclaimable is how much of the pod's peak could not be given back: all of it where that was not told for each hour in which
-// its memory was seen. The newest hour may be missing, because it is told only when it is over.
+// unreclaimable returns the unreclaimable part of the pod's peak: all of it unless it is known for each hour with memory
+// samples. The newest hour may be missing, because its value is complete only after it.
 func (p PodPeak) unreclaimable() float32 {
 	missing := p.MemoryHours &^ p.UnreclaimableHours
 	if p.UnreclaimableHours == 0 || missing&^(1<<(bits.Len32(p.MemoryHours|1)-1)) != 0 {
@@ -73,12 +73,13 @@ func (p PodPeak) unreclaimable() float32 {
 	return min(p.Unreclaimable, p.Peak)
 }
 
-// requiredMemory is what the request has to hold of a peak.
+// requiredMemory returns the part of a peak that the request has to hold.
 func requiredMemory(peak, stays float32, leaveOut series.Ratio) float64 {
 	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(stays))
 }
 
-// requiredPeak is the most on this day that no pod could have given back; the largest memory where that is not known.
+// requiredPeak returns the largest memory of this day that the request has to hold, without some pods; the largest memory if
+// the page cache is unknown.
 func (d *Day) requiredPeak(leaveOut series.Ratio, without map[uint32]bool) float64 {
 	whole := d.maxPeakWithout(without)
 	if leaveOut == 0 || !d.hasCacheSplit() {
@@ -92,15 +93,15 @@ func (d *Day) requiredPeak(leaveOut series.Ratio, without map[uint32]bool) float
 		}
 	}
 	if len(d.Peaks) == maxPodsPerDay {
-		most = max(most, lowest) // Those that were dropped may have had as much.
+		most = max(most, lowest) // Dropped pods may have had as much.
 	}
 	return min(most, whole)
 }
 
-// hasCacheSplit tells whether page cache was told from the rest for any pod on this day.
+// hasCacheSplit reports whether the page cache of any pod is known on this day.
 func (d *Day) hasCacheSplit() bool { return d.ReclaimBasis != BasisUnknown }
 
-// basisOf is the weakest of the bases of the days.
+// basisOf returns the weakest of the bases of the days.
 func basisOf(days []*Day) (basis ReclaimBasis) {
 	for _, d := range days {
 		basis = max(basis, d.ReclaimBasis)
@@ -108,16 +109,16 @@ func basisOf(days []*Day) (basis ReclaimBasis) {
 	return basis
 }
 
-// cacheSplit is what page cache has to do with an estimate.
+// cacheSplit is the part of page cache in an estimate.
 type cacheSplit struct {
-	// whole, needed and held are estimates of the working set, of what the request holds of it, and of what cannot be
-	// given back. All are 0 where nothing was told apart.
+	// whole, needed and unreclaimable are estimates of the working set, of the part that the request holds, and of the part
+	// that cannot be reclaimed. All are 0 if the page cache is unknown.
 	whole, needed, unreclaimable float64
 	leaveOut                     series.Ratio
 	basis                        ReclaimBasis
 }
 
-// excludedShare is the share of page cache that an estimate leaves out: none where it is not known, or not trusted.
+// excludedShare returns the share of page cache that an estimate leaves out: none if it is unknown, or not trusted.
 func (p PageCachePolicy) excludedShare(basis ReclaimBasis) series.Ratio {
 	if basis == BasisUnknown || basis == AnonymousOnly && !p.TrustRSS {
 		return 0
@@ -125,10 +126,10 @@ func (p PageCachePolicy) excludedShare(basis ReclaimBasis) series.Ratio {
 	return p.LeaveOut
 }
 
-// notableCacheShare is the share of page cache in an estimate from which it is worth a finding.
+// notableCacheShare is the share of page cache in an estimate from which there is a finding.
 const notableCacheShare = 0.2
 
-// pageCache says how page cache changes the estimate, with the numbers behind it.
+// pageCache records how page cache changes the estimate.
 func (s *sizer) pageCache(c cacheSplit) {
 	if c.whole <= 0 || c.unreclaimable >= c.whole {
 		return

@@ -51,7 +51,7 @@ func TestPageCache(t *testing.T) {
 		if got := r.Memory.Estimate / mb; got < c.at-0.01 || got > c.at+0.01 {
 			t.Errorf("%s, basis %d: estimate %v MiB, want %v", c.policy, c.basis, got, c.at)
 		}
-		// Both numbers are told, whether the cache is left out or not.
+		// Both numbers are reported, whether the cache is left out or not.
 		said := detail(r.Memory, string(FlagPageCache))
 		if !strings.Contains(said, "1.00Gi") || !strings.Contains(said, "100.0Mi") {
 			t.Errorf("%s, basis %d: %q", c.policy, c.basis, said)
@@ -71,7 +71,7 @@ func TestPageCache(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverGuessed: what is not told for each hour in which memory was seen counts as a whole.
+// TestPageCacheIsNeverGuessed: memory whose page cache is unknown for an hour with samples counts as a whole.
 func TestPageCacheIsNeverGuessed(t *testing.T) {
 	const gib = 1 << 30
 	policy := mustPolicy(t, DefaultPolicy)

@@ -10,25 +10,25 @@ import (
 	"crane.io/crane/pkg/histogram"
 )
 
-// Peer is another tool's formula, written from its documentation, to be replayed beside a policy of ours.
+// Peer is the formula of another tool, implemented from its documentation, for comparison in a replay.
 type Peer struct {
 	// Name is gocrane, vpa, krr-p95 or krr-p99.
 	Name string
-	// CPU and Memory return the request in cores and bytes at now from the days before it; NaN where there is no use.
+	// CPU and Memory return the request in cores and bytes at now from the days before it; NaN without usage.
 	CPU, Memory func(days []*Day, now time.Time) float64
-	// Window is how many days before now each of them looks at.
+	// Window is the history before now that the formula uses.
 	Window time.Duration
 }
 
 // Peers returns the formulas:
 //
-//	gocrane  p99 of 7 days + 15 %; memory alike, of samples
-//	vpa      p90 with a half-life of 24 hours + 15 %; memory the same of the daily peaks of 8 days
-//	krr-p95  p95 of 14 days; memory the largest use of 14 days + 15 %
-//	krr-p99  p99 of 14 days; memory as krr-p95
+// \tgocrane  p99 of 7 days + 15 %; memory the same, of samples
+// \tvpa      p90 with a half-life of 24 hours + 15 %; memory the same of the daily peaks of 8 days
+// \tkrr-p95  p95 of 14 days; memory the largest usage of 14 days + 15 %
+// \tkrr-p99  p99 of 14 days; memory as krr-p95
 //
-// On sketches VPA's half-life acts by whole days, taken at noon; its buckets and its floors are left out, as they are for
-// all of them: the formulas are compared, not the units.
+// On sketches VPA's half-life acts by whole days, taken at noon. Buckets and floors of all tools are left out, since the
+// formulas are compared.
 func Peers() []Peer {
 	krrMemory := func(days []*Day, _ time.Time) float64 { return 1.15 * quantileOf(days, memoryCounts, 1) }
 	return []Peer{
@@ -52,7 +52,7 @@ func Peers() []Peer {
 func cpuCounts(d *Day) *histogram.Counts    { return &d.CPU }
 func memoryCounts(d *Day) *histogram.Counts { return &d.Memory }
 
-// quantileOf is the quantile of all samples of the days.
+// quantileOf returns the quantile of all samples of the days.
 func quantileOf(days []*Day, of func(*Day) *histogram.Counts, q float64) float64 {
 	h := histogram.Histogram{}
 	for _, d := range days {

@@ -13,15 +13,15 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// Method says how use becomes one number.
+// Method defines how usage becomes one number.
 type Method string
 
-// The methods. Each one looks at the days of the window only.
+// The methods. Each one uses the days of the window only.
 const (
-	// Percentile is a weighted quantile of all samples of the window together. CPU only: a percentile of memory
-	// samples says nothing about the peak that kills.
+	// Percentile is a weighted quantile of all samples of the window. CPU only: a percentile of memory samples does not show
+	// the peak at which a container is killed.
 	Percentile Method = "percentile"
-	// Envelope finds the best point in the upper tail of each day and covers most of the days: see CPUPolicy. CPU only.
+	// Envelope finds the best point in the upper tail of each day and covers most of the days: see EnvelopePolicy. CPU only.
 	Envelope Method = "envelope"
 )
 
@@ -128,21 +128,21 @@ type OOMPolicy struct {
 	HalfLife time.Duration `json:"halfLife"`
 }
 
-// LimitMode says what becomes of a limit.
+// LimitMode defines the limit.
 type LimitMode string
 
 // The limit modes.
 const (
-	// LimitNone recommends to have no limit.
+	// LimitNone recommends no limit.
 	LimitNone LimitMode = "none"
-	// LimitKeep leaves the limit of today as it is, raised to the request where it would be below.
+	// LimitKeep keeps the current limit, raised to the request if necessary.
 	LimitKeep LimitMode = "keep"
-	// LimitKeepRatio keeps the ratio of limit to request that the container has today; no limit stays no limit, and
-	// beyond a ratio of 10, or without a request today, it does what LimitKeep does.
+	// LimitKeepRatio keeps the current ratio of limit to request; a container without a limit stays without. Beyond a ratio
+	// of 10, or without a current request, it is LimitKeep.
 	LimitKeepRatio LimitMode = "keep-ratio"
-	// LimitEqual makes the limit equal to the request.
+	// LimitEqual sets the limit to the request.
 	LimitEqual LimitMode = "equal-to-request"
-	// LimitHeadroom makes the limit (1+Headroom) times the request.
+	// LimitHeadroom sets the limit to (1+Headroom) times the request.
 	LimitHeadroom LimitMode = "headroom"
 )
 

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// ClassAnnotation on a workload names the class that it is of: latency-sensitive, batch or default.
+// ClassAnnotation is the annotation of workloads that names their class: latency-sensitive, batch or default.
 const ClassAnnotation = "analysis.crane.io/policy-class"
 
-// PolicySet says which policy a workload is sized by: the first rule that matches it, else the policy of the class that it
-// is annotated with, else Default.
+// PolicySet defines the policy of each workload: that of the first matching rule, else that of the class in its annotation,
+// else Default.
 type PolicySet struct {
 	Default Policy
 	Rules   []PolicyRule
-	// IgnoreClasses takes no heed of annotations.
+	// IgnoreClasses disables annotations.
 	IgnoreClasses bool
-	// RequestedHistory is the history that the user asked for, which the policies of classes heed; 0 where none.
+	// RequestedHistory is the history that a user requested, which bounds the policies of classes; 0 if none.
 	RequestedHistory time.Duration
 }
 
-// PolicyRule gives a policy to the workloads that it matches.
+// PolicyRule is the policy of the workloads that match.
 type PolicyRule struct {
 	Match  PolicyMatch
 	Policy Policy
 }
 
-// PolicyMatch selects workloads. Each list that is not empty must hold the workload's own; Labels must all be there with
-// these values. An empty match is refused by ParsePolicySet: what it would select is the default's.
+// PolicyMatch selects workloads. Each non-empty list must contain the value of the workload, and the workload must have all
+// Labels. ParsePolicySet rejects an empty match, since the default policy applies to all other workloads.
 type PolicyMatch struct {
 	Namespaces []string          `json:"namespaces,omitempty"`
 	Kinds      []string          `json:"kinds,omitempty"`
@@ -38,17 +38,17 @@ type PolicyMatch struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
-// Subject is what is known of a workload when its policy is chosen. Labels and annotations are its own, not its pods';
-// a source without a Kubernetes API knows of none.
+// Subject holds the fields of a workload that determine its policy. Labels and annotations are its own, not those of its
+// pods; sources without a Kubernetes API have none.
 type Subject struct {
 	Namespace, Kind, Name string
 	Labels, Annotations   map[string]string
 }
 
-// NewPolicySet is a set for all workloads alike but for those that are annotated with a class.
+// NewPolicySet returns a set with one policy for all workloads without a class.
 func NewPolicySet(p Policy) PolicySet { return PolicySet{Default: p} }
 
-// For returns the policy of a workload and why it is that one; why is empty for the default.
+// For returns the policy of a workload and the reason for it; the reason is empty for the default.
 func (s PolicySet) For(w Subject) (p Policy, why string) {
 	for i, r := range s.Rules {
 		if r.Match.matches(w) {
@@ -66,7 +66,7 @@ func (s PolicySet) For(w Subject) (p Policy, why string) {
 	return s.limitHistory(p), "policy " + p.Name + " by the annotation " + ClassAnnotation
 }
 
-// limitHistory keeps a class to the history that is read.
+// limitHistory limits the policy of a class to the history that is read.
 func (s PolicySet) limitHistory(p Policy) Policy {
 	longest := s.Window()
 	p.CPU.Window, p.Memory.Window = min(p.CPU.Window, longest), min(p.Memory.Window, longest)
@@ -77,7 +77,7 @@ func (s PolicySet) limitHistory(p Policy) Policy {
 	return p
 }
 
-// Window is how far back any of the policies looks.
+// Window returns the longest history of all policies.
 func (s PolicySet) Window() time.Duration {
 	longest := max(s.Default.CPU.Window, s.Default.Memory.Window)
 	for _, r := range s.Rules {

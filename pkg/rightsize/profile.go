@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// StartupWindow is how long after its start a pod counts as starting: its CPU is then kept apart from steady use.
-	// Five minutes is what HPA ignores by default, --horizontal-pod-autoscaler-cpu-initialization-period.
+	// StartupWindow is the time after its start for which a pod counts as starting: its CPU is then kept apart from steady
+	// usage. Five minutes is the default of the HPA, --horizontal-pod-autoscaler-cpu-initialization-period.
 	StartupWindow = 5 * time.Minute
-	// maxPodsPerDay bounds the memory peaks that a day keeps. Beyond it the lowest are dropped: they decide nothing.
+	// maxPodsPerDay bounds the memory peaks of a day. Beyond it the lowest ones are dropped, which decide nothing.
 	maxPodsPerDay = 512
 )
 
-// Usage is what one pod's container used over some time.
+// Usage is the usage of one pod's container over some time.
 type Usage struct {
-	// Pod names the pod. It tells a leaking replica from its healthy siblings; empty where there is only one.
+	// Pod is the name of the pod, which distinguishes a leaking replica from its siblings; empty if there is only one.
 	Pod string
-	// Started is when the container started; the zero time where it is not known, which makes all use steady use.
+	// Started is the start of the container; if it is zero, all usage counts as steady.
 	Started time.Time
-	// Series is the use: cores for CPU, bytes for memory (working set, or anonymous memory where that is known). Gaps,
-	// and values that are infinite or below zero, are left out.
+	// Series is the usage: cores for CPU, bytes for memory (working set, or anonymous memory if that is known). Gaps and
+	// infinite or negative values are ignored.
 	Series series.Series
 }
 
-// Profile is what one container of a workload has used, over all pods of the workload: one sketch for each day in UTC.
-// The zero value is not ready; use NewProfile. A Profile is not safe for use by several goroutines at once.
+// Profile is the usage of one container of a workload over all pods of the workload: one sketch per day in UTC. NewProfile
+// returns an empty one; the zero value is not ready. A Profile is not safe for concurrent use.
 type Profile struct {
 	// days is sorted by day, without duplicates.
 	days []*Day
 }
 
-// Day is the sketch of one day in UTC. Its fields are read through methods of Profile and by this package.
+// Day is the sketch of one day in UTC.
 type Day struct {
 	// Day is the date.
 	Day series.Day
@@ -47,40 +47,39 @@ type Day struct {
 	CPU histogram.Counts
 	// Memory holds every sample of every pod, in bytes.
 	Memory histogram.Counts
-	// Peaks holds the largest samples of each pod: what tells a leaking replica, and the runs of a job.
+	// Peaks holds the largest samples of each pod, which identify leaking replicas and the runs of a job.
 	Peaks []PodPeak
-	// StartCPU is the largest CPU sample, in cores, of a pod that was starting; 0 where there is none.
+	// StartCPU is the largest CPU sample, in cores, of a starting pod; 0 if there is none.
 	StartCPU float32
-	// StartMemory is the largest memory sample, in bytes, of a pod that was starting; 0 where there is none.
+	// StartMemory is the largest memory sample, in bytes, of a starting pod; 0 if there is none.
 	StartMemory float32
-	// CPUHours and MemoryHours have bit h set when the hour h of the day holds a sample.
+	// CPUHours and MemoryHours have bit h set if the hour h of the day has a sample.
 	CPUHours, MemoryHours uint32
-	// CPUTime and MemoryTime are the seconds that the samples stand for, over all pods: how long containers ran.
+	// CPUTime and MemoryTime are the seconds covered by samples, over all pods.
 	CPUTime, MemoryTime float64
-	// ReclaimBasis says how Held of the peaks was told apart; the weaker one where pods differ.
+	// ReclaimBasis is the basis of Unreclaimable of the peaks; the weaker one if pods differ.
 	ReclaimBasis ReclaimBasis
 }
 
-// PodPeak is what one pod used at most on one day.
+// PodPeak is the largest usage of one pod on one day.
 type PodPeak struct {
-	// Pod is a hash of the pod's name: enough to follow the pod from day to day.
+	// Pod is a hash of the name of the pod.
 	Pod uint32
-	// First is the largest memory sample of the first hour in which the pod was seen that day, Peak that of the whole
-	// day, in bytes.
+	// First is the largest memory sample of the first observed hour of the day, Peak that of the whole day, in bytes.
 	First, Peak float32
-	// CPU is the largest CPU sample of the day, start-up included, in cores.
+	// CPU is the largest CPU sample of the day, including startup, in cores.
 	CPU float32
-	// Unreclaimable is the most of its memory, in bytes, that the pod could not give back on that day; see AddUnreclaimable.
+	// Unreclaimable is the largest unreclaimable memory of the pod on that day, in bytes; see AddUnreclaimable.
 	Unreclaimable float32
-	// MemoryHours and UnreclaimableHours have bit h set when the pod's memory, or what it held of it, was seen in the hour h.
+	// MemoryHours and UnreclaimableHours have bit h set if there is a sample of the hour h.
 	MemoryHours, UnreclaimableHours uint32
 }
 
 // NewProfile returns an empty profile.
 func NewProfile() *Profile { return &Profile{} }
 
-// AddCPU adds the CPU use of one pod, in cores, and returns how many samples it counted. Every sample must be added
-// only once; the order does not matter.
+// AddCPU adds the CPU usage of one pod, in cores, and returns the number of counted samples. Every sample must be added only
+// once; the order does not matter.
 func (p *Profile) AddCPU(u Usage) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
@@ -91,7 +90,7 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 	return counted
 }
 
-// AddMemory adds the memory use of one pod, in bytes, and returns how many samples it counted. Every sample must be
+// AddMemory adds the memory usage of one pod, in bytes, and returns the number of counted samples. Every sample must be
 // added only once; the order of pods and days does not matter.
 func (p *Profile) AddMemory(u Usage) (counted int) {
 	pod := podHash(u.Pod)
@@ -103,7 +102,7 @@ func (p *Profile) AddMemory(u Usage) (counted int) {
 	return counted
 }
 
-// dayOf returns the sketch for a part of a series, nil where the part holds no sample.
+// dayOf returns the sketch for a part of a series; nil if the part has no sample.
 func (p *Profile) dayOf(date series.Day, part series.Series) *Day {
 	for _, v := range part.Values {
 		if !series.IsGap(v) {
@@ -169,11 +168,11 @@ func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted
 	return counted
 }
 
-// dayClock tells where in its day a sample lies, in whole numbers: it is asked for every sample.
+// dayClock computes the time of day of samples with integers, since it is called for every sample.
 type dayClock struct {
-	// offset is the time of the first sample since midnight, step the distance of samples.
+	// offset is the time of the first sample since midnight, step the time between samples.
 	offset, step time.Duration
-	// startFrom and startTo bound the time since midnight at which the pod is starting; equal where it is not.
+	// startFrom and startTo bound the time since midnight at which the pod is starting; equal if it is not.
 	startFrom, startTo time.Duration
 }
 
@@ -194,8 +193,8 @@ func (c dayClock) isStarting(i int) bool {
 	return at >= c.startFrom && at < c.startTo
 }
 
-// Merge adds all that other holds, for example the cached days of the past. The two must not hold the same samples.
-// other stays usable and shares nothing with p afterwards.
+// Merge adds the content of other, for example cached days. Both must not contain the same samples. other stays usable and
+// shares nothing with p afterwards.
 func (p *Profile) Merge(other *Profile) {
 	for _, from := range other.days {
 		into := p.day(from.Day)
@@ -214,7 +213,7 @@ func (p *Profile) Merge(other *Profile) {
 	}
 }
 
-// Days returns the sketches in order of their day. They are shared with the profile and must not be changed.
+// Days returns the sketches in the order of their days. They are shared with the profile and must not be modified.
 func (p *Profile) Days() []*Day {
 	if p == nil {
 		return nil
@@ -222,8 +221,8 @@ func (p *Profile) Days() []*Day {
 	return p.days
 }
 
-// Window returns the sketches that a decision at now may look at: of the days that begin before now and within the
-// window. They are shared with the profile and must not be changed.
+// Window returns the sketches that a decision at now may use: those of the days that begin before now and within the window.
+// They are shared with the profile and must not be modified.
 func (p *Profile) Window(now time.Time, window time.Duration) []*Day {
 	return windowDays(p, now, window)
 }
@@ -241,7 +240,7 @@ func (p *Profile) Extract(from, to series.Day) *Profile {
 	return out
 }
 
-// Compact gives back spare memory; call it once all samples of a reading have been added.
+// Compact releases unused memory. It is called once all samples have been added.
 func (p *Profile) Compact() {
 	for _, d := range p.days {
 		d.CPU.Compact()
@@ -250,7 +249,7 @@ func (p *Profile) Compact() {
 	}
 }
 
-// between is the view of the days from <= day < to. It shares the days with p.
+// between returns a view of the days from <= day < to, which shares the days with p.
 func (p *Profile) between(from, to series.Day) *Profile {
 	if p == nil {
 		return &Profile{}
@@ -264,7 +263,7 @@ func (p *Profile) search(date series.Day) (int, bool) {
 	return slices.BinarySearchFunc(p.days, date, func(d *Day, date series.Day) int { return int(d.Day) - int(date) })
 }
 
-// day returns the sketch of a date and makes it where there is none.
+// day returns the sketch of a date and creates it if necessary.
 func (p *Profile) day(date series.Day) *Day {
 	if n := len(p.days); n > 0 && p.days[n-1].Day == date {
 		return p.days[n-1]
@@ -304,7 +303,7 @@ func (p *PodPeak) merge(o PodPeak) {
 	case p.First == 0:
 		p.First = o.First
 	case o.First > 0:
-		// Two pieces of one day: the lower start is the better guess of the first.
+		// Of two parts of one day the lower start is the better estimate.
 		p.First = min(p.First, o.First)
 	}
 	p.Peak = max(p.Peak, o.Peak)
@@ -318,7 +317,7 @@ func (p PodPeak) less(o PodPeak) bool {
 	return cmp.Or(cmp.Compare(p.Peak, o.Peak), cmp.Compare(p.Unreclaimable, o.Unreclaimable), cmp.Compare(p.CPU, o.CPU)) < 0
 }
 
-// maxPeak is the largest memory sample of the day over all pods, 0 where there is none.
+// maxPeak returns the largest memory sample of the day over all pods; 0 if there is none.
 func (d *Day) maxPeak() float64 {
 	if d.Memory.Total() == 0 {
 		return 0

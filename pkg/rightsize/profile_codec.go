@@ -17,16 +17,16 @@ const (
 	maxFloat32 = math.MaxFloat32
 
 	profileKind = 'P'
-	// Version 2 adds run times and what pods held of their memory; version 1 is read as without.
+	// Version 2 adds run times and unreclaimable memory; version 1 is read without them.
 	profileVersion, firstProfileVersion = 2, 1
-	// maxProfileDays bounds what a checkpoint may ask the decoder to hold: about eleven years.
+	// maxProfileDays bounds the memory of a decoded checkpoint: about eleven years.
 	maxProfileDays = 4096
 )
 
-// ErrCorrupt is returned, wrapped, when a checkpoint cannot be what was written.
+// ErrCorrupt is returned, wrapped, for an invalid checkpoint.
 var ErrCorrupt = errors.New("corrupt profile checkpoint")
 
-// MarshalBinary writes the profile as a versioned, checksummed checkpoint. It never fails.
+// MarshalBinary returns the profile as a versioned checkpoint with a checksum. It never fails.
 func (p *Profile) MarshalBinary() ([]byte, error) {
 	out := append(make([]byte, 0, 64+600*len(p.days)), profileKind, profileVersion)
 	out = binary.AppendUvarint(out, uint64(len(p.days)))
@@ -61,8 +61,8 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
 }
 
-// UnmarshalBinary replaces the profile by the one in a checkpoint that MarshalBinary wrote. On an error, which wraps
-// ErrCorrupt or names an unknown version, the profile is unchanged.
+// UnmarshalBinary replaces the profile by that of a checkpoint. On an error, which wraps ErrCorrupt or names an unknown
+// version, the profile is unchanged.
 func (p *Profile) UnmarshalBinary(data []byte) error {
 	if len(data) < 7 || data[0] != profileKind {
 		return fmt.Errorf("%w: not a profile", ErrCorrupt)
@@ -94,7 +94,7 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// decoder takes values off a checkpoint; after the first failure it returns zeros and stays bad.
+// decoder reads values from a checkpoint; after the first error it returns zeros.
 type decoder struct {
 	rest    []byte
 	version byte
@@ -140,7 +140,7 @@ func (r *decoder) take(n int) []byte {
 	return out
 }
 
-// count reads a length that must not exceed limit.
+// count reads a length of at most limit.
 func (r *decoder) count(limit int) int {
 	v, n := binary.Uvarint(r.rest)
 	if r.bad || n <= 0 || v > uint64(limit) {
@@ -151,7 +151,7 @@ func (r *decoder) count(limit int) int {
 	return int(v)
 }
 
-// seconds reads a time that must be finite and not below zero.
+// seconds reads a finite time of 0 or more.
 func (r *decoder) seconds() float64 {
 	b := r.take(8)
 	if b == nil {
@@ -182,7 +182,7 @@ func (r *decoder) uint32() uint32 {
 	return binary.LittleEndian.Uint32(b)
 }
 
-// float32 reads a value that must be finite and not below zero.
+// float32 reads a finite value of 0 or more.
 func (r *decoder) float32() float32 {
 	v := math.Float32frombits(r.uint32())
 	if !(v >= 0 && v <= maxFloat32) {

@@ -15,16 +15,16 @@ import (
 // enoughHistory is the part of Policy.MinHistory that must have been observed.
 const enoughHistory = 0.9
 
-// maxRatio is the largest ratio of limit to request that LimitKeepRatio keeps. Beyond it the request of today says
-// nothing (it was a formality), and in proportion the limit would become absurd: it stays as it is.
+// maxRatio is the largest ratio of limit to request that LimitKeepRatio keeps. Beyond it the current request is meaningless,
+// and a proportional limit would be absurd.
 const maxRatio = 10
 
-// spikeFactor is how many times the second highest day the highest must be to be called a single spike.
+// spikeFactor is the ratio of the highest to the second highest day from which it is a single spike.
 const spikeFactor = 1.5
 
-// Recommend decides what a container should ask for. The policy must be valid (see Policy.Validate). It never returns a
-// number without steps that lead to it, a request that is zero or not finite, or a number for a resource of which too
-// little is known: then the status of that resource says so and its request and limit stay absent.
+// Recommend sizes a container. The policy must be valid (see Policy.Validate). Every number has steps that lead to it, and
+// every request is finite and above zero; a resource with too little data has a status that explains it, and neither request
+// nor limit.
 func Recommend(in Input, p Policy) Recommendation {
 	if len(in.Groups) > 1 {
 		return recommendByNodeGroup(in, p)
@@ -59,20 +59,20 @@ func Recommend(in Input, p Policy) Recommendation {
 	return r
 }
 
-// usualSteps is how many steps most sizings take: estimate, margin, rounding, limit.
+// usualSteps is the number of steps of most sizings: estimate, margin, rounding, limit.
 const usualSteps = 4
 
-// sizer carries one resource from its use to its request.
+// sizer computes the request of one resource step by step.
 type sizer struct {
 	Sizing
 	unit Unit
-	// value is the request so far, in cores or bytes.
+	// value is the current request, in cores or bytes.
 	value float64
-	// hpaTarget is what the autoscaler's target must become; 0 where there is none.
+	// hpaTarget is the new target of the autoscaler; 0 if there is none.
 	hpaTarget series.Ratio
 }
 
-// step records that the value becomes to, and why.
+// step changes the value and records the reason.
 func (s *sizer) step(code StepCode, to float64, detail string) {
 	if s.Steps == nil {
 		s.Steps = make([]Step, 0, usualSteps)
@@ -85,11 +85,11 @@ func (s *sizer) flag(code FlagCode, detail string) {
 	s.Flags = append(s.Flags, Flag{Code: code, Detail: detail})
 }
 
-// milliCPU and bytes are the value in the unit of the request, rounded up but for float noise.
+// milliCPU and bytes return the value in the unit of the request, rounded up except for float noise.
 func (s *sizer) milliCPU() series.MilliCPU { return milliUp(s.value) }
 func (s *sizer) bytes() series.Bytes       { return series.Bytes(s.value + 0.5) }
 
-// spike flags the one day that is far above all others.
+// spike flags a single day that is far above all others.
 func (s *sizer) spike(values []dayValue, counts bool) {
 	highest, second := 0.0, 0.0
 	for _, v := range values {
@@ -109,7 +109,7 @@ func (s *sizer) spike(values []dayValue, counts bool) {
 	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), does))
 }
 
-// history sets status, days and confidence from the hours that were observed, and tells whether there is enough.
+// history sets status, days and confidence from the observed hours, and reports whether there are enough.
 func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
 	s.Days = float64(observedHours) / 24
 	s.Confidence = series.Ratio(min(1, s.Days/(window.Hours()/24)))
@@ -132,7 +132,7 @@ func (s *sizer) margin(margin series.Ratio, detail string) {
 	}
 }
 
-// utilization makes the value so large that the estimate is the wanted share of it.
+// utilization divides the value by the target utilization.
 func (s *sizer) utilization(target series.Ratio) {
 	if target < 1 {
 		s.step(StepUtilization, s.value/float64(target), "the estimate shall be "+percent(target)+" of the request")
@@ -158,22 +158,22 @@ func (s *sizer) clamp(unit, floor, ceiling, node float64) {
 
 func (s *sizer) noRequest(current float64) {
 	if current <= 0 {
-		s.flag(FlagNoRequest, "there is no request today: any request is more than that, so no saving can be told")
+		s.flag(FlagNoRequest, "there is no request today: any request is more than that, so the saving is unknown")
 	}
 }
 
-// scalePoint keeps request*target of an autoscaler on the same resource: the use per pod at which it adds one. The
-// target stays within what an autoscaler can work with; where it would not, the request gives way.
+// scalePoint keeps request*target of an autoscaler on the same resource: the usage per pod at which it adds one. The target
+// stays within the range in which autoscalers work; otherwise the request changes.
 func (s *sizer) scalePoint(target series.Ratio, current float64) {
 	const lowest, highest series.Ratio = 0.30, 0.90
 	if target <= 0 {
 		return
 	}
 	if current <= 0 {
-		// Without a request a utilisation has no meaning, so there is no scale point to keep.
+		// Utilization is undefined without a request, so there is no scale point to keep.
 		return
 	}
-	// Whoever has chosen a target outside of the range may keep it.
+	// A chosen target outside the range may stay.
 	from, to := min(lowest, target), max(highest, target)
 	point := float64(target) * current
 	wanted := point / s.value
@@ -185,7 +185,7 @@ func (s *sizer) scalePoint(target series.Ratio, current float64) {
 	s.hpaTarget = series.Ratio(float64(int(wanted*100+0.5)) / 100)
 }
 
-// limitOf returns the limit that belongs to the value, 0 for none, and records it. Current values are 0 where absent.
+// limitOf returns the limit for the value, 0 for none, and records it. Current values are 0 if absent.
 func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 	if s.unit == Cores {
 		request, limit = request/1000, limit/1000
@@ -210,8 +210,8 @@ func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 	}
 }
 
-// windowDays returns the days that a decision at now may look at: those that begin before now and end after the
-// start of the window. The sketch of a day that is not over counts as far as it goes.
+// windowDays returns the days that a decision at now may use: those that begin before now and end after the start of the
+// window. The sketch of an unfinished day counts as far as it goes.
 func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
 	last := series.DayOf(now)
 	if now.After(last.Start()) {
@@ -220,7 +220,7 @@ func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
 	return p.between(series.DayOf(now.Add(-window)), last).days
 }
 
-// observedHours counts the hours in which there was a sample.
+// observedHours returns the number of hours with a sample.
 func observedHours(days []*Day, hours func(*Day) uint32) (n int) {
 	for _, d := range days {
 		n += bits.OnesCount32(hours(d))
@@ -235,7 +235,7 @@ func floatOf[T series.MilliCPU | series.Bytes](v *T) float64 {
 	return float64(*v)
 }
 
-// toUnit turns cores or bytes into a pointer of the unit; nil for 0.
+// toUnit converts cores or bytes into a pointer of the unit; nil for 0.
 func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *T {
 	if v <= 0 {
 		return nil
@@ -253,7 +253,7 @@ func roundUp(v, unit float64) float64 {
 	return whole * unit
 }
 
-// daysText is "7 days", or hours below two days.
+// daysText formats a duration as "7 days", or in hours below two days.
 func daysText(d time.Duration) string {
 	if d >= 48*time.Hour {
 		days := d.Hours() / 24

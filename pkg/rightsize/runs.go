@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// minRuns is the number of runs below which no number is given, fullRuns the one from which confidence is full.
+	// minRuns is the number of runs from which there is a number, fullRuns the number from which confidence is full.
 	minRuns, fullRuns = 3, 10
 )
 
-// runPeaks returns the peak of each run, one pod being one run, in the order in which the runs were first seen. Runs
-// that left no sample count as none.
+// runPeaks returns the peak of each run (one pod is one run), in the order of their first sample. Runs without a sample do
+// not count.
 func runPeaks(days []*Day, of func(podLife) float32) []dayValue {
 	var peaks []dayValue
 	for _, life := range podLives(days) {
@@ -41,8 +41,8 @@ func (s *sizer) runs(seen int) bool {
 	return true
 }
 
-// estimateOfRuns is the estimate from the peaks of runs: the share of the runs that the policy's envelope covers of days, or its
-// percentile. It sorts peaks.
+// estimateOfRuns returns the estimate from the peaks of runs: the share of the runs that the envelope of the policy covers
+// of days, or its percentile. It sorts peaks.
 func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 	cover, margin := p.Percentile, p.Margin
 	wide := spread(peaks)

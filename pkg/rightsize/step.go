@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Unit says how the numbers of a step read.
+// Unit is the unit of the numbers of a step.
 type Unit string
 
 // The units.
@@ -21,7 +21,7 @@ const (
 	BytesUnit Unit = "bytes"
 )
 
-// StepCode says what a step did.
+// StepCode identifies the kind of a step.
 type StepCode string
 
 // The steps, in the order in which they can occur.
@@ -46,17 +46,17 @@ const (
 	StepLimit         StepCode = "limit"
 )
 
-// Step is one step from the use to a request or limit. From and To are cores or bytes, as Unit says.
+// Step is one step from usage to a request or limit. From and To are in Unit.
 type Step struct {
 	Code StepCode `json:"code"`
 	Unit Unit     `json:"unit"`
 	From float64  `json:"from"`
 	To   float64  `json:"to"`
-	// Detail says why, with the numbers behind it.
+	// Detail is the reason, with its numbers.
 	Detail string `json:"detail"`
 }
 
-// String is "margin: 0.8 -> 0.92 cores (15 % on top)".
+// String returns a text such as "margin: 0.8 -> 0.92 cores (15 % on top)".
 func (s Step) String() string {
 	if s.From == s.To || s.From == 0 {
 		return fmt.Sprintf("%s: %s (%s)", s.Code, s.Unit.format(s.To), s.Detail)
@@ -64,7 +64,7 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s: %s -> %s (%s)", s.Code, s.Unit.format(s.From), s.Unit.format(s.To), s.Detail)
 }
 
-// MarshalJSON adds the text for people to the fields.
+// MarshalJSON returns the fields with the text of String.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type fields Step
 	return json.Marshal(struct {
@@ -73,7 +73,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	}{fields(s), s.String()})
 }
 
-// format writes an amount for people.
+// format formats an amount.
 func (u Unit) format(v float64) string {
 	if u == BytesUnit {
 		return formatBytes(v)
@@ -81,7 +81,7 @@ func (u Unit) format(v float64) string {
 	return FormatCPU(milliUp(v))
 }
 
-// FormatCPU writes an amount of CPU as Kubernetes does: "250m" or "2".
+// FormatCPU formats an amount of CPU as Kubernetes does: "250m" or "2".
 func FormatCPU(m series.MilliCPU) string {
 	if m%1000 == 0 {
 		return strconv.FormatInt(int64(m/1000), 10)
@@ -89,7 +89,7 @@ func FormatCPU(m series.MilliCPU) string {
 	return strconv.FormatInt(int64(m), 10) + "m"
 }
 
-// FormatMemory writes an amount of memory exactly, as Kubernetes does: "256Mi", "1Gi" or plain bytes.
+// FormatMemory formats an exact amount of memory as Kubernetes does: "256Mi", "1Gi" or plain bytes.
 func FormatMemory(b series.Bytes) string {
 	for _, unit := range []struct {
 		size   series.Bytes
@@ -102,7 +102,7 @@ func FormatMemory(b series.Bytes) string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// formatBytes writes an amount of memory to four digits.
+// formatBytes formats an amount of memory with four digits.
 func formatBytes(v float64) string {
 	switch {
 	case v >= 1<<30:
@@ -114,7 +114,7 @@ func formatBytes(v float64) string {
 	}
 }
 
-// percent writes a ratio for people: 0.15 is "15 %".
+// percent formats a ratio: 0.15 is "15 %".
 func percent(r series.Ratio) string {
 	const exact = 1 << 40
 	hundredths := math.Round(float64(r) * 10000)
@@ -133,49 +133,50 @@ func percent(r series.Ratio) string {
 	return string(append(text, " %"...))
 }
 
-// percentile writes a quantile for people: 0.985 is "p98.5".
+// percentile formats a quantile: 0.985 is "p98.5".
 func percentile(q series.Ratio) string {
 	var room [24]byte
 	return string(strconv.AppendFloat(append(room[:0], 'p'), float64(q)*100, 'g', 4, 64))
 }
 
-// milliUp turns cores into millicores, rounded up but for float noise.
+// milliUp converts cores into millicores, rounded up except for float noise.
 func milliUp(cores float64) series.MilliCPU { return series.MilliCPU(math.Ceil(cores*1000 - 1e-6)) }
 
-// FlagCode names a finding.
+// FlagCode identifies a finding.
 type FlagCode string
 
 // The findings.
 const (
-	// FlagThrottled: use sits at the CPU limit, so the need is not known.
+	// FlagThrottled means that usage is at the CPU limit, so the need is unknown.
 	FlagThrottled FlagCode = "throttled"
-	// FlagLeak: one or few replicas grow while their siblings do not.
+	// FlagLeak means that few replicas grow while their siblings do not.
 	FlagLeak FlagCode = "leaking-replica"
-	// FlagGrowing: memory of the workload as a whole only grows.
+	// FlagGrowing means that the memory of the whole workload only grows.
 	FlagGrowing FlagCode = "memory-only-grows"
-	// FlagIdle: nothing was used.
+	// FlagIdle means that nothing was used.
 	FlagIdle FlagCode = "idle"
-	// FlagSpike: one day is far above all others.
+	// FlagSpike means that one day is far above all others.
 	FlagSpike FlagCode = "single-spike"
-	// FlagStartup: starting takes far more than steady use.
+	// FlagStartup means that startup needs far more than steady usage.
 	FlagStartup FlagCode = "startup-peak"
-	// FlagTooLarge: it does not fit on any node.
+	// FlagTooLarge means that the container fits on no node.
 	FlagTooLarge FlagCode = "larger-than-any-node"
-	// FlagNoRequest: there is no request today, so no saving can be told.
+	// FlagNoRequest means that there is no current request, so the saving is unknown.
 	FlagNoRequest FlagCode = "no-request-today"
-	// FlagOOM: it was killed for lack of memory.
+	// FlagOOM means that the container was killed for lack of memory.
 	FlagOOM FlagCode = "oom-killed"
-	// FlagAutoscaled: an autoscaler scales on the resource, and the request stays because its target does.
+	// FlagAutoscaled means that an autoscaler scales on the resource, and the request stays with its target.
 	FlagAutoscaled FlagCode = "autoscaled"
-	// FlagPageCache: much of the memory is page cache, or may be.
+	// FlagPageCache means that much of the memory is, or may be, page cache.
 	FlagPageCache FlagCode = "page-cache"
-	// FlagDissimilarNodes: nodes of a DaemonSet need sizes so unlike that one size wastes most of it on some.
+	// FlagDissimilarNodes means that the node groups of a DaemonSet need sizes so different that one size wastes resources
+	// on some.
 	FlagDissimilarNodes FlagCode = "unlike-nodes"
-	// FlagLevelShift: use moved to another level, and only the new level counts.
+	// FlagLevelShift means that usage moved to another level, and only the new level counts.
 	FlagLevelShift FlagCode = "level-shift"
 )
 
-// Flag is a finding about a container, with the numbers behind it.
+// Flag is a finding about a container.
 type Flag struct {
 	Code   FlagCode `json:"code"`
 	Detail string   `json:"detail"`

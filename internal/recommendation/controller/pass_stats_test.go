@@ -30,7 +30,7 @@ func coolRule(interval string) *analysisv1alpha1.RecommendationRule {
 	return r
 }
 
-// TestYoungTargets: targets below the cool-down are told apart, and are evaluated as soon as they are old enough, for
+// TestYoungTargets: targets below the cooldown are counted separately, and are evaluated as soon as they are old enough, for
 // the same round.
 func TestYoungTargets(t *testing.T) {
 	for _, interval := range []string{"1h", ""} {

@@ -34,7 +34,7 @@ func spread(namespaces, each int) []client.Object {
 	return out
 }
 
-// TestPasses: a round of many targets is several passes, whole namespaces at a time, with its number and its end told once.
+// TestPasses: a round of many targets has several passes of whole namespaces, and reports its number and its end once.
 func TestPasses(t *testing.T) {
 	f := newFixture(t, append(spread(5, 4), testRule("24h"))...)
 	f.PassSize = 9
@@ -137,7 +137,7 @@ func TestAskedForOnes(t *testing.T) {
 	}
 }
 
-// TestMissedWish: a run number that was lowered while nobody looked is found when the rule is looked at next.
+// TestMissedWish: a run number that was lowered while craned was down is found at the next reconciliation.
 func TestMissedWish(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
@@ -233,8 +233,8 @@ func TestClusterScopedTargets(t *testing.T) {
 	}
 }
 
-// TestTwentyThousandPods: a rule that selects pods goes through all of them, page after page, and evaluates those that are
-// nobody's.
+// TestTwentyThousandPods: a rule that selects pods reads all of them, page by page, and evaluates those without a
+// controller.
 func TestTwentyThousandPods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 20,000 objects")
@@ -283,8 +283,8 @@ func TestUnreadableKeepsValue(t *testing.T) {
 	}
 }
 
-// TestBrokenTarget: a target that cannot be read is tried some times, further and further apart, told of in its status, and
-// then the round ends without it; one that can be read again in time is done.
+// TestBrokenTarget: a target that cannot be read is retried with growing pauses, its status shows the error, and then the
+// round ends without it; one that becomes readable in time is evaluated.
 func TestBrokenTarget(t *testing.T) {
 	for _, heals := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heals %t", heals), func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestBrokenTarget(t *testing.T) {
 	}
 }
 
-// TestFailureForgotten: nobody waits for a target that failed and is gone.
+// TestFailureForgotten: a round does not wait for a failed target that was deleted.
 func TestFailureForgotten(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("doomed"))
 	f.refuse = func(_ string, o client.Object) error {

@@ -105,7 +105,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	}
 }
 
-// TestSourceFails: nothing is written, tries are spaced, one event tells of it.
+// TestSourceFails: nothing is written, retries are spaced, and one event reports it.
 func TestSourceFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.source.fail = func(context.Context) error { return errors.New("connection refused") }

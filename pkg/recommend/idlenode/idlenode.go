@@ -70,7 +70,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	for _, p := range others {
 		switch {
 		case p.Unmanaged:
-			return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but nothing would start pod %s elsewhere.", p.Name))
+			return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but no controller would replace pod %s.", p.Name))
 		case p.Requests.GPU > 0:
 			return recommend.ClearPlan(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
 		}
@@ -80,7 +80,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	}
 	if len(others) > 0 {
 		plan.Description += fmt.Sprintf(" Its pods that do not run on every node (%d) have room on the others, by their requests, selectors and tolerations; "+
-			"affinity between pods and the places of their volumes were not looked at.", len(others))
+			"affinity between pods and the location of their volumes were not checked.", len(others))
 	}
 	return plan
 }

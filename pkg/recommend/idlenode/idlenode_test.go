@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 		"requests":                   {fixture(), settingsOf(t, "cpu-request-utilization", "0.3", "memory-request-utilization", "0.1"), recommend.Ready, ReasonLowUse, "requested memory"},
 		"requests above":             {fixture(), settingsOf(t, "cpu-request-utilization", "0.2"), recommend.Clear, "", "requested cpu reaches 27.5 %"},
 		"no room elsewhere":          {with(fixture(), func(in *Input) { in.OtherNodes = nil }), standard, recommend.Clear, "", "no room elsewhere for shop/web"},
-		"a pod that nobody restarts": {with(fixture(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Unmanaged = true }), standard, recommend.Clear, "", "nothing would start pod shop/web"},
+		"a pod without a controller": {with(fixture(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Unmanaged = true }), standard, recommend.Clear, "", "no controller would replace pod shop/web"},
 		"a GPU in use":               {with(fixture(), func(in *Input) { in.Pods = slices.Clone(in.Pods); in.Pods[1].Requests.GPU = 1 }), standard, recommend.Clear, "", "has a GPU"},
 		"control plane":              {with(bare(), func(in *Input) { in.ControlPlane = true }), standard, recommend.Clear, "", "control plane"},
 		"not ready":                  {with(bare(), func(in *Input) { in.Ready = false }), standard, recommend.Clear, "", "out of order"},

@@ -133,7 +133,7 @@ func checkEligible(in Input, s Settings) (Plan, bool) {
 	}
 	switch {
 	case in.Replicas < max(1, s.WorkloadMin):
-		return no(ReasonScaledDown, "The workload wants %d pods; it has to want %d to be looked at.", in.Replicas, max(1, s.WorkloadMin))
+		return no(ReasonScaledDown, "The workload has %d replicas; it is evaluated from %d replicas on.", in.Replicas, max(1, s.WorkloadMin))
 	case in.Available >= 0 && (in.Available == 0 || float64(in.Available) < float64(s.Available)*float64(in.Replicas)):
 		return no(ReasonUnavailable, "%d of %d pods are available; at least %.0f %% have to be, or their use says little.",
 			in.Available, in.Replicas, 100*float64(s.Available))

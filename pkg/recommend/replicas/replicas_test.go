@@ -78,7 +78,7 @@ func TestNoNumber(t *testing.T) {
 		state  recommend.State
 		says   string
 	}{
-		"scaled to zero":     {func(in *Input) { in.Replicas = 0 }, recommend.Refused, "wants 0 pods"},
+		"scaled to zero":     {func(in *Input) { in.Replicas = 0 }, recommend.Refused, "has 0 replicas"},
 		"half of them down":  {func(in *Input) { in.Available = 4 }, recommend.Refused, "4 of 10 pods are available"},
 		"none available":     {func(in *Input) { in.Available = 0 }, recommend.Refused, "0 of 10"},
 		"no request":         {func(in *Input) { in.Unrequested = "app" }, recommend.Refused, "Container app"},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package service finds Services that cost money without serving traffic: load balancers without pods behind their selector,
-// or whose pods receive next to no traffic. Reading pods and traffic does not belong here.
+// or whose pods receive next to nothing. Reading pods and traffic does not belong here.
 package service
 
 import (
@@ -88,7 +88,7 @@ type Input struct {
 func Decide(in Input, s Settings) recommend.Plan {
 	switch {
 	case !slices.Contains(s.Types, in.Type):
-		return recommend.ClearPlan("Services of type " + in.Type + " are not looked at.")
+		return recommend.ClearPlan("Services of type " + in.Type + " are not evaluated.")
 	case in.Endpoints > 0 && in.Pods == 0:
 		return recommend.ClearPlan(fmt.Sprintf("It has %d endpoints.", in.Endpoints))
 	case in.Pods == 0 && len(in.MatchingWorkloads) > 0:
@@ -117,7 +117,7 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 	limit := 0.0
 	why := "its selector chooses no pod, and the template of no workload"
 	if !in.Selects {
-		why = "it has no selector, and nobody has given it endpoints"
+		why = "it has no selector and no endpoints"
 	}
 	return recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoPods,
@@ -166,6 +166,6 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 	if missing != nil {
 		return *missing
 	}
-	plan.Description = fmt.Sprintf("The pods behind this %s (%d) hear next to nothing. Health checks and whatever reaches them in other ways are in the figures.", in.Type, in.Pods)
+	plan.Description = fmt.Sprintf("The pods of this %s (%d) receive next to nothing. The figures include health checks and traffic that does not use the Service.", in.Type, in.Pods)
 	return plan
 }

@@ -106,7 +106,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	if missing != nil {
 		return *missing
 	}
-	plan.Description = fmt.Sprintf("Nobody has used it for %s. Scaled to zero it can come back as it is (replicas: %d); whoever needs it less often is not seen here.",
+	plan.Description = fmt.Sprintf("It has not been used for %s. Scaled to zero it can be restored (replicas: %d); less frequent usage is not detected.",
 		observation.FormatHours(s.Hours), in.Replicas)
 	return plan
 }

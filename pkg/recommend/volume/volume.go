@@ -117,7 +117,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 func unclaimed(in Input) string {
 	switch {
 	case in.Phase == Available:
-		return "it is free, and nobody has asked for it"
+		return "it is free, and no claim has requested it"
 	case in.Claim != "":
 		return "claim " + in.Claim + ", whose data it holds, is gone"
 	}

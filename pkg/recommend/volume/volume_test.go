@@ -18,7 +18,7 @@ const week = 7 * 24 * time.Hour
 
 func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
 
-// fixture is a bound volume that nobody has mounted for a week.
+// fixture returns a bound volume that was not mounted for a week.
 func fixture(change ...func(*Input)) Input {
 	in := Input{Phase: Bound, Capacity: 10 << 30, Since: 2 * week, Claim: "shop/data", Mounted: flat(168, 0)}
 	for _, c := range change {
@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 		"released of late":      {Input{Phase: Released, Claim: "shop/data", ClaimGone: true, Since: week - time.Second}, recommend.Learning, "", "released"},
 		"released, claim again": {Input{Phase: Released, Claim: "shop/data", Since: week}, recommend.Ready, ReasonUnclaimed, "is gone"},
 		"claim lost":            {Input{Phase: Bound, Claim: "shop/data", ClaimGone: true, Since: week}, recommend.Ready, ReasonUnclaimed, "is gone"},
-		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, ReasonUnclaimed, "nobody has asked for it"},
+		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, ReasonUnclaimed, "no claim has requested it"},
 		"failed":                {Input{Phase: Failed, Since: week}, recommend.Ready, ReasonUnclaimed, "it is failed"},
 		"pending":               {Input{Phase: Pending, Since: week}, recommend.Clear, "", "being made"},
 		"no phase":              {Input{}, recommend.Learning, "", "unknown phase"},
@@ -74,7 +74,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecide: a bound volume is an orphan only where it is known that nobody mounted it.
+// FuzzDecide: a bound volume is unused only if it is known that no pod mounted it.
 func FuzzDecide(f *testing.F) {
 	f.Add("Bound", "a/b", false, int64(week), 168, 0.0, 0)
 	f.Add("", "", true, int64(-1), 3, math.NaN(), 1)

@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requestbacktest holds ways of sizing against series of real use: each decides at every midnight from the past only,
-// and is scored on the raw samples of the day that follows. A course moves within the day, by use that is at least
-// ObserveDelay old.
+// Package requestbacktest compares ways of sizing with series of real usage: each decides at every midnight from the past
+// only, and is scored on the raw samples of the following day. A course also changes within the day, by usage that is at
+// least ObserveDelay old.
 //
-// It differs from the evidence of a recommendation (see rightsize.CollectEvidence) in two ways. It scores samples, not sketches.
-// And it compares formulas on series of any unit, so rounding, floors and ceilings are left out. It must not know where
-// series come from nor how a report is printed.
+// Unlike the evidence of a recommendation (see rightsize.CollectEvidence) it scores samples instead of sketches, and
+// compares formulas on series of any unit, without rounding, floors and ceilings. Reading series and printing reports do not
+// belong here.
 package requestbacktest
 
 import (
@@ -28,55 +28,55 @@ const (
 	materialChange = 0.10
 )
 
-// ErrTooShort is returned, wrapped, for a series that ends before its first decision could be held against a sample.
+// ErrTooShort is returned, wrapped, for a series that ends before its first decision can be scored.
 var ErrTooShort = errors.New("too short")
 
-// ErrNoUse is returned, wrapped, where the past that a decision looks at holds no sample.
+// ErrNoUse is returned, wrapped, if the past of a decision has no sample.
 var ErrNoUse = errors.New("no use in the past")
 
-// Sizes are a decision for one day, in the unit of the series.
+// Sizes is a decision for one day, in the unit of the series.
 type Sizes struct {
 	Request float64
-	// Limit is what use must not pass; memory only.
+	// Limit is the limit of usage; memory only.
 	Limit float64
 }
 
-// History is what a rule may look at: everything before Now, as raw samples and as sketches by day.
+// History is the input of a rule: everything before Now, as raw samples and as sketches by day.
 type History struct {
 	Now time.Time
 	// Samples end before Now.
 	Samples series.Series
-	// profile holds sketches of the whole series; rules of this package only look at the days before Now.
+	// profile holds sketches of the whole series; rules use the days before Now only.
 	profile *rightsize.Profile
 }
 
 // Days returns the sketches of the days of a window before Now.
 func (p History) Days(window time.Duration) []*rightsize.Day { return p.profile.Window(p.Now, window) }
 
-// Rule is one way of sizing: with one constant a day, or along a course within the day. One of Decide and Follow is set.
+// Rule is one way of sizing: one constant per day, or a course within the day. One of Decide and Follow is set.
 type Rule struct {
 	Name string
 	// Decide returns the sizes for the day that begins at past.Now.
 	Decide func(past History) Sizes
-	// Follow returns a follower of one series, which is asked for a course every day, in order.
+	// Follow returns a planner for one series, which is called every day, in order.
 	Follow func() CoursePlanner
 }
 
 // CoursePlanner returns the course for the day that begins at past.Now. A day for which it returns ErrNoUse is not scored.
 type CoursePlanner func(past History) (Course, error)
 
-// Course is the request within a day. It is asked and told in time order.
+// Course is the request within a day. It is called in time order.
 type Course interface {
 	// Request returns the request in force at a time.
 	Request(at time.Time) float64
-	// Observe tells a sample that began at the time. It is told ObserveDelay after that, never before.
+	// Observe adds a sample that began at the time, ObserveDelay after that at the earliest.
 	Observe(at time.Time, use float64)
 }
 
-// ObserveDelay is how old a sample is when a course first sees it.
+// ObserveDelay is the age at which a course first receives a sample.
 const ObserveDelay = 2 * time.Minute
 
-// Score is how one rule did on one series, or the mean over several.
+// Score is the result of one rule on one series, or the mean over several.
 type Score struct {
 	// Name of the series; empty in a mean.
 	Name   string `json:"name,omitempty"`
@@ -107,8 +107,8 @@ type Named struct {
 	Series series.Series
 }
 
-// Run holds every rule against every series. A series that is too short, or without any use, is an error that names it;
-// the others are still scored, so a report comes with the errors.
+// Run scores every rule on every series. A series that is too short or without usage leads to an error that names it; the
+// others are still scored, so a report may come with errors.
 func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 	report := Report{Series: []Score{}, Mean: []Score{}}
 	var errs []error
@@ -135,7 +135,7 @@ func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 	return report, errors.Join(errs...)
 }
 
-// scoreSeries holds every rule against one series.
+// scoreSeries scores every rule on one series.
 func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, error) {
 	s := named.Series
 	first := firstDecision(s)
@@ -182,7 +182,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	return scores, nil
 }
 
-// firstDecision is the first midnight with enough history before it.
+// firstDecision returns the first midnight with enough history before it.
 func firstDecision(s series.Series) time.Time {
 	at := s.Start.Add(FirstDecision)
 	midnight := series.DayOf(at).Start()
@@ -192,7 +192,7 @@ func firstDecision(s series.Series) time.Time {
 	return midnight
 }
 
-// rawStats sums up the days of one rule on one series.
+// rawStats sums the days of one rule on one series.
 type rawStats struct {
 	use, requested, excess float64
 	samples, over          int
@@ -232,7 +232,7 @@ func (t *rawStats) sample(use, request float64) {
 	}
 }
 
-// course scores a day sample by sample. Every move counts as a change, however small: each one is a resize.
+// course scores a day sample by sample. Every change counts, however small: each one is a resize.
 func (t *rawStats) course(s series.Series, c Course) {
 	seen := 0
 	for i, v := range s.Values {
@@ -249,7 +249,7 @@ func (t *rawStats) course(s series.Series, c Course) {
 			t.sample(v, request)
 		}
 	}
-	// What is left of the day is told for the sake of the next one, whose past holds it anyway.
+	// The rest of the day is observed for the next one, whose past includes it anyway.
 	for ; seen < len(s.Values); seen++ {
 		c.Observe(s.Time(seen), s.Values[seen])
 	}

@@ -16,12 +16,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// CranePrefix stands before the names of our own policies in a report.
+// CranePrefix is the prefix of Crane's own policies in a report.
 const CranePrefix = "crane-"
 
-// Rules returns the rules of the given names for a resource, all of them when there is no name: our built-in policies
-// as crane-default, crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for
-// CPU also by the time of day, crane-time-of-day and blocks-3h. An unknown name is an error that lists those there are.
+// Rules returns the rules of the given names for a resource, or all of them: the built-in policies as crane-default,
+// crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day
+// and blocks-3h. The error for an unknown name lists the known ones.
 func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	if resource != series.CPU && resource != series.Memory {
 		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
@@ -56,8 +56,8 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	return chosen, nil
 }
 
-// OfPolicy is the rule of a policy: what it needs, without target utilisation, rounding, floor and ceiling. The limit is
-// the request, or above it where the policy's limit mode is headroom.
+// OfPolicy returns the rule of a policy: its need without target utilization, rounding, floor and ceiling. The limit is the
+// request, or above it with the limit mode headroom.
 func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 	name := CranePrefix + p.Name
 	if resource == series.Memory {
@@ -75,7 +75,7 @@ func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 	}}
 }
 
-// peers are the formulas of other tools on the raw samples; rightsize.Peers has the same on sketches.
+// peers returns the formulas of other tools on raw samples; rightsize.Peers has the same on sketches.
 func peers(resource series.Resource) []Rule {
 	both := func(name string, of func(History) float64) Rule {
 		return Rule{Name: name, Decide: func(past History) Sizes {
@@ -114,7 +114,7 @@ const (
 
 type weightedValue struct{ value, weight float64 }
 
-// vpaCPU is the p90 of all samples, each with half the weight after every 24 hours, plus 15 %.
+// vpaCPU returns the p90 of all samples, whose weight halves every 24 hours, plus 15 %.
 func vpaCPU(past History) float64 {
 	s := past.Samples
 	samples := make([]weightedValue, 0, len(s.Values))
@@ -127,7 +127,7 @@ func vpaCPU(past History) float64 {
 	return weightedQuantile(samples, vpaQuantile) * (1 + vpaMargin)
 }
 
-// vpaMemory is the same of the largest sample of each of the last eight days.
+// vpaMemory returns the same of the largest sample of each of the last eight days.
 func vpaMemory(past History) float64 {
 	var peaks []weightedValue
 	for date, part := range past.Samples.Between(past.Now.Add(-vpaPeaks*day), past.Now).Days() {
@@ -138,7 +138,7 @@ func vpaMemory(past History) float64 {
 	return weightedQuantile(peaks, vpaQuantile) * (1 + vpaMargin)
 }
 
-// weightedQuantile is the smallest value that, with those below it, holds the share q of the weight; NaN without values.
+// weightedQuantile returns the smallest value that, with those below it, has the share q of the weight; NaN without values.
 func weightedQuantile(values []weightedValue, q float64) float64 {
 	slices.SortFunc(values, func(a, b weightedValue) int { return cmp.Compare(a.value, b.value) })
 	total, sum := 0.0, 0.0

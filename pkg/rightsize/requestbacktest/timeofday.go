@@ -15,17 +15,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Names of the ways of sizing by the time of day; CPU only.
+// Names of the rules by the time of day; CPU only.
 const (
 	TimeOfDay = CranePrefix + "time-of-day"
 	Blocks    = "blocks-3h"
 )
 
-// timeOfDayHistory is how much of the past a forecast of TimeOfDay sees.
+// timeOfDayHistory is the history of the forecasts of TimeOfDay.
 const timeOfDayHistory = 14 * day
 
-// OfSchedule is the rule of a schedule: every midnight a plan from the quantile forecast of the gate, followed with
-// reactions.
+// OfSchedule returns the rule of a schedule: a plan every midnight from a quantile forecast, followed with reactions.
 func OfSchedule(name string, settings schedule.Settings) Rule {
 	return Rule{Name: name, Follow: func() CoursePlanner {
 		var last *scheduled
@@ -46,13 +45,13 @@ func OfSchedule(name string, settings schedule.Settings) Rule {
 	}}
 }
 
-// scheduled is a course that remembers what it last asked for.
+// scheduled is a course that stores its last request.
 type scheduled struct {
 	*schedule.Course
 	request float64
 }
 
-// next plans on from a course; nil for the first.
+// next plans the following day; s is nil for the first.
 func (s *scheduled) next(f forecast.Forecast, settings schedule.Settings, into **scheduled) (Course, error) {
 	before, after := 0.0, (*schedule.Course)(nil)
 	if s != nil {
@@ -82,8 +81,8 @@ const (
 	blockReach    = 15 * time.Minute
 )
 
-// blocks is the simplest way by the time of day: for each three-hour block the weighted p99.5 of the samples within
-// 15 minutes of the same block on up to 14 days, a day weighing 0.8 of the one after it, plus 5 %. It does not react.
+// blocks returns the simplest rule by the time of day: for each three-hour block the weighted p99.5 of the samples within 15
+// minutes of the same block on up to 14 days, a day weighing 0.8 of the one after it, plus 5 %. It does not react.
 func blocks() Rule {
 	return Rule{Name: Blocks, Follow: func() CoursePlanner {
 		return func(past History) (Course, error) {
@@ -91,7 +90,7 @@ func blocks() Rule {
 			for i := range b.requests {
 				b.requests[i] = blockRequest(past, time.Duration(i)*blockLength)
 			}
-			// A block that was never seen takes the largest of the others.
+			// A block without samples has the largest request of the others.
 			highest := math.NaN()
 			for _, v := range b.requests {
 				if math.IsNaN(highest) || v > highest {
@@ -124,7 +123,7 @@ func blockRequest(past History, from time.Duration) float64 {
 	return weightedQuantile(samples, blockQuantile) * (1 + blockMargin)
 }
 
-// byBlock are the requests of the three-hour blocks of a day in UTC.
+// byBlock holds the requests of the three-hour blocks of a day in UTC.
 type byBlock struct {
 	requests [day / blockLength]float64
 }

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// steps is a course that moves at fixed minutes and records what it is told.
+// steps is a course that changes at fixed minutes and records its samples.
 type steps struct {
 	t    *testing.T
 	at   map[time.Time]float64

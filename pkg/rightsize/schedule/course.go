@@ -12,56 +12,56 @@ import (
 )
 
 const (
-	// Hold is how long a reaction stays at least, and the use that it is then held against.
+	// Hold is the minimum duration of a reaction, and the period of usage that it is then compared with.
 	Hold = time.Hour
-	// confirmWithin is how close together two samples above the request ask for a reaction.
+	// confirmWithin is the time within which two samples above the request lead to a reaction.
 	confirmWithin = 10 * time.Minute
-	// immediateFactor is how far above the request, as a multiple of it, one sample is enough.
+	// immediateFactor is the multiple of the request from which one sample is sufficient.
 	immediateFactor = 1.25
 )
 
-// Course is a plan being followed: the plan's request, or the higher one that a reaction asked for. It is not safe for
-// concurrent use.
+// Course follows a plan: its request is that of the plan, or the higher one of a reaction. It is not safe for concurrent
+// use.
 //
-// A plan accepts that single samples pass it, so one alone is no reason to react unless it does so clearly: by a quarter
-// of the request. Two within ten minutes are.
+// A plan accepts that single samples exceed it, so one alone leads to a reaction only if it does so by a quarter of the
+// request; two within ten minutes do.
 //
-// A reaction comes Settings.Delay after use passed the request, to Settings.Raise above the highest use since; the second
-// of a day to twice as far above it and so on, since what has misled the plan once will do so again. It is
-// given up at whole hours, at the earliest after Hold, as far as the use of the last Hold needs it no more, by at most
-// Settings.MaxDrop at once. Giving up is a planned change: it needs one that the plan left over, or one that the
-// reaction has made unneeded.
+// A reaction comes Settings.Delay after usage exceeded the request, and raises it to Settings.Raise above the highest usage
+// since then; the second one of a day to twice as far above it and so on, since the plan is likely to be wrong again. It is
+// lowered at whole hours, at the earliest after Hold, as far as the usage of the last Hold allows, by at most
+// Settings.MaxDrop at once. Lowering is a planned change: it needs one that the plan has left, or one that the reaction has
+// made unnecessary.
 type Course struct {
 	plan     Plan
 	settings Settings
 
-	// day is the day in UTC that reactions are counted in.
+	// day is the day in UTC for which reactions are counted.
 	day       series.Day
 	reactions int
-	// changes counts the planned changes of this plan that took place, those of giving up a reaction among them; last is
-	// what was in force at the last Request.
+	// changes counts the planned changes of this plan, including those that lower a reaction; last is the request at the
+	// last call of Request.
 	changes int
 	last    float64
 
-	// exceededAt is when use passed the request, since the last reaction and within the last minutes; zero where it did not.
-	// peak is the highest use since, and above counts the samples above the request.
+	// exceededAt is the time at which usage exceeded the request, since the last reaction and within the last minutes; zero
+	// if it did not. peak is the highest usage since then, and samplesAbove the number of samples above the request.
 	exceededAt   time.Time
 	peak         float64
 	samplesAbove int
 
-	// raised is the request of a reaction; 0 where none is in force. since is when it last moved.
+	// raised is the request of a reaction; 0 if there is none. since is the time of its last change.
 	raised float64
 	since  time.Time
 	reason string
-	// checkedAt is the last hour at whose beginning it was held against use.
+	// checkedAt is the last hour at which the reaction was compared with usage.
 	checkedAt time.Time
-	// hours are the highest use of the hour that runs and of the one before.
+	// currentPeak and previousPeak are the highest usage of the current hour and of the one before.
 	hour                      time.Time
 	currentPeak, previousPeak float64
 }
 
-// NewCourse follows a plan after another course; nil for the first. Reactions of the same day in UTC count on. What is
-// in force goes into the plan as New's before, so a raise of the course before has had its say there.
+// NewCourse returns a course that follows a plan after another course; nil for the first. Reactions of the same day in UTC
+// are counted on. The plan was computed from the current request, so a raise of the previous course is included in it.
 func NewCourse(p Plan, s Settings, after *Course) *Course {
 	c := &Course{plan: p, settings: s}
 	if after != nil {
@@ -71,8 +71,7 @@ func NewCourse(p Plan, s Settings, after *Course) *Course {
 	return c
 }
 
-// Observe tells the use of a sample that begins at the time; in time order. Reactions are decided from nothing else.
-// Samples that no use can have are left out.
+// Observe adds the usage of a sample that begins at a time, in time order. Unusable samples are ignored.
 func (c *Course) Observe(at time.Time, use float64) {
 	if !forecast.Usable(use) {
 		return
@@ -94,7 +93,8 @@ func (c *Course) Observe(at time.Time, use float64) {
 	}
 }
 
-// Request returns the request in force at a time, and why. Times must not go back. A course without a plan asks for 0.
+// Request returns the request in force at a time, and the reason. Times must not decrease. A course without a plan returns
+// 0.
 func (c *Course) Request(at time.Time) (request float64, reason string) {
 	if day := series.DayOf(at); day != c.day {
 		c.day, c.reactions = day, 0
@@ -115,7 +115,7 @@ func (c *Course) Request(at time.Time) (request float64, reason string) {
 	return step.Request, step.Reason
 }
 
-// Reactions is the number of reactions so far in the day in UTC of the last Request.
+// Reactions returns the number of reactions in the UTC day of the last Request.
 func (c *Course) Reactions() int { return c.reactions }
 
 func (c *Course) currentRequest(at time.Time) float64 {
@@ -133,7 +133,7 @@ func (c *Course) react(at time.Time) {
 	}
 	c.exceededAt = time.Time{}
 	if c.peak <= force {
-		return // the plan went up meanwhile
+		return // the plan has gone up
 	}
 	if c.reactions >= c.settings.Reactions {
 		return
@@ -144,7 +144,7 @@ func (c *Course) react(at time.Time) {
 	c.reason = fmt.Sprintf("reaction %d of %d: use reached %.4g at %s, above %.4g", c.reactions, c.settings.Reactions, c.peak, passed.UTC().Format("15:04"), force)
 }
 
-// lower lets a reaction go, or a part of it.
+// lower ends a reaction, or lowers it.
 func (c *Course) lower(at time.Time) {
 	hour := at.Truncate(time.Hour)
 	if c.raised == 0 || hour.Sub(c.since) < Hold || hour.Equal(c.checkedAt) {

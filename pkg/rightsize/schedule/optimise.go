@@ -12,25 +12,25 @@ import (
 const (
 	// maxLevels is the number of requests that are tried in each hour.
 	maxLevels = 72
-	// minRatio is the smallest ratio of two neighbours among them.
+	// minRatio is the smallest ratio of two adjacent levels.
 	minRatio = 1.025
-	// maxInitialRisk is the largest share of time above a request that never changes, where the linearisation begins.
+	// maxInitialRisk is the largest share of time above the constant request from which the linearisation starts.
 	maxInitialRisk = 0.05
-	// minMeanRequest is the smallest mean request that slack is linearised around, as a multiple of the use.
+	// minMeanRequest is the smallest mean request around which slack is linearised, as a multiple of the usage.
 	minMeanRequest = 1.2
-	// maxIterations is how often slack is linearised around the plan of the round before.
+	// maxIterations is the number of times that slack is linearised around the previous plan.
 	maxIterations = 3
 )
 
-// optimiser finds the cheapest schedule: dynamic programming over hours, requests and the number of changes so far. It
-// is exact on its grid of requests.
+// optimiser finds the cheapest schedule by dynamic programming over hours, requests and the number of changes so far. It is
+// exact on its grid of requests.
 type optimiser struct {
 	cells    []cell
 	previous float64
 	settings Settings
 
 	levels []float64
-	// risks is by hour and level.
+	// risks are by hour and level.
 	risks [][]float64
 }
 
@@ -44,7 +44,7 @@ func (o *optimiser) run() []float64 {
 	if len(o.levels) == 0 {
 		return make([]float64, len(o.cells)) // nothing but zeros is forecast
 	}
-	// Slack is concave in the request, so that a wasteful plan can look locally right: begin at both ends.
+	// Slack is concave in the request, so that a wasteful plan can be a local optimum: start at both ends.
 	lean, leanCost := o.converge(use, minMeanRequest*use)
 	safe, safeCost := o.converge(use, o.constant(use))
 	if leanCost <= safeCost {
@@ -53,7 +53,7 @@ func (o *optimiser) run() []float64 {
 	return safe
 }
 
-// converge repeats the linearisation around the plan that it led to until the plan stays, and returns it with its cost.
+// converge repeats the linearisation around the resulting plan until the plan stays the same, and returns it with its cost.
 func (o *optimiser) converge(use, around float64) (requests []float64, cost float64) {
 	for range maxIterations {
 		if around <= 0 {
@@ -80,8 +80,8 @@ func (o *optimiser) converge(use, around float64) (requests []float64, cost floa
 	return requests, cost
 }
 
-// grid lists the requests worth trying, ascending by a constant ratio: from the lowest median to where the tail of the
-// highest hour has gone. The request before is one of them, so that nothing has to move.
+// grid computes the levels, ascending by a constant ratio: from the lowest median to the end of the tail of the highest
+// hour. The previous request is one of them, so that it may stay.
 func (o *optimiser) grid() {
 	lowest, highest := math.Inf(1), 0.0
 	for _, c := range o.cells {
@@ -97,7 +97,7 @@ func (o *optimiser) grid() {
 	if o.previous > 0 {
 		lowest, highest = min(lowest, o.previous), max(highest, o.previous)
 	}
-	// Far below the peak there is next to no slack left to save.
+	// Far below the peak there is almost no slack left to save.
 	highest = min(highest, forecast.MaxValue)
 	lowest = max(lowest, highest/500)
 	ratio := max(minRatio, math.Pow(highest/lowest, 1/float64(maxLevels-2)))
@@ -126,8 +126,8 @@ func (o *optimiser) grid() {
 	}
 }
 
-// constant is the cheapest request that never changes: where the linearisation begins. Requests that are passed for more
-// than riskiest of the time are out of the question: slack rewards them, below the mean use without bound.
+// constant returns the cheapest request that never changes, from which the linearisation starts. Requests that are exceeded
+// for more than maxInitialRisk of the time are excluded: slack rewards them without bound below the mean usage.
 func (o *optimiser) constant(use float64) float64 {
 	best, cheapest := o.levels[len(o.levels)-1], math.Inf(1)
 	for k, v := range o.levels {
@@ -142,14 +142,14 @@ func (o *optimiser) constant(use float64) float64 {
 	return best
 }
 
-// state is a way to reach a level in an hour.
+// state is a path to a level in an hour.
 type state struct {
 	cost float64
 	from int32
 }
 
-// cheapest returns the level of each hour. Slack is 1 - use/R with R the mean request; around a mean R0 it grows by
-// use/R0 x dR/R0, which makes it a sum over hours.
+// cheapest returns the level of each hour. Slack is 1 - use/R with the mean request R; around a mean R0 it grows by use/R0 x
+// dR/R0, which is a sum over hours.
 func (o *optimiser) cheapest(use, around float64) []int {
 	n, k, c := len(o.cells), len(o.levels), o.settings.Changes+1
 	states := make([]state, n*c*k)
@@ -178,7 +178,7 @@ func (o *optimiser) cheapest(use, around float64) []int {
 	return o.tracePath(at, n, c)
 }
 
-// cheapestTransition is the cheapest way into a level at the beginning of an hour.
+// cheapestTransition returns the cheapest path to a level at the start of an hour.
 func (o *optimiser) cheapestTransition(hour, changes, level int, stay, move []state) state {
 	if hour == 0 {
 		return o.first(changes, level)
@@ -192,7 +192,7 @@ func (o *optimiser) cheapestTransition(hour, changes, level int, stay, move []st
 	return best
 }
 
-// first is the way from the request before into the first hour.
+// first returns the path from the previous request to the first hour.
 func (o *optimiser) first(changes, level int) state {
 	v := o.levels[level]
 	switch {
@@ -208,8 +208,8 @@ func (o *optimiser) first(changes, level int) state {
 	return state{cost: math.Inf(1)}
 }
 
-// isAllowedChange tells whether one planned change may go from a request to another: up by any material step at once, down by a
-// material one within the largest drop.
+// isAllowedChange reports whether one planned change may go from one request to another: up by any material step, down by a
+// material step within the largest drop.
 func (o *optimiser) isAllowedChange(from, to float64) bool {
 	const rounding = 1e-9
 	ratio := to / from
@@ -219,7 +219,7 @@ func (o *optimiser) isAllowedChange(from, to float64) bool {
 	return ratio <= 1-float64(o.settings.MinMove)+rounding && ratio >= 1-float64(o.settings.MaxDrop)-rounding
 }
 
-// tracePath follows the cheapest path back from the last hour.
+// tracePath returns the cheapest path back from the last hour.
 func (o *optimiser) tracePath(at func(hour, changes int) []state, n, c int) []int {
 	changes, level, best := 0, len(o.levels)-1, math.Inf(1)
 	for i := range c {

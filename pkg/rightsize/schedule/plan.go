@@ -12,10 +12,10 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// Horizon is the longest plan: what lies further ahead is planned again before it comes.
+// Horizon is the longest plan; the time after it is planned again before it comes.
 const Horizon = 24 * time.Hour
 
-// ErrForecast means that a forecast holds no usable value.
+// ErrForecast means that a forecast has no usable value.
 var ErrForecast = errors.New("no usable forecast")
 
 // Step is a request for a part of the day.
@@ -24,24 +24,24 @@ type Step struct {
 	From, To time.Time
 	// Request in the unit of the series; finite, never negative.
 	Request float64
-	// Risk is the share of the step's time that the forecast expects above the request, 0 to 1.
+	// Risk is the share of the step's time that is forecast above the request, 0 to 1.
 	Risk float64
-	// Reason says why this request, and why from here on.
+	// Reason explains the request and its start.
 	Reason string
 }
 
 // Plan is the schedule of a day.
 type Plan struct {
 	Steps []Step
-	// Changes is how often the request moves, counting the first step where it leaves the request before.
+	// Changes is the number of changes of the request, including one from the previous request to the first step.
 	Changes int
-	// Slack and Risk are what the forecast expects of the whole plan: 1 - use/request, and the share of time above it.
+	// Slack and Risk are the forecast values of the whole plan: 1 - usage/request, and the share of time above it.
 	Slack, Risk float64
-	// Reason says what was weighed, and what the forecast is.
+	// Reason names the criteria and the forecast.
 	Reason string
 }
 
-// End is the first instant after the plan; zero for an empty one.
+// End returns the first instant after the plan; zero for an empty one.
 func (p Plan) End() time.Time {
 	if len(p.Steps) == 0 {
 		return time.Time{}
@@ -49,7 +49,7 @@ func (p Plan) End() time.Time {
 	return p.Steps[len(p.Steps)-1].To
 }
 
-// At returns the step that holds t: the first before the plan, the last after it, false for an empty plan.
+// At returns the step at t: the first one before the plan, the last one after it; false for an empty plan.
 func (p Plan) At(t time.Time) (Step, bool) {
 	if len(p.Steps) == 0 {
 		return Step{}, false
@@ -62,7 +62,7 @@ func (p Plan) At(t time.Time) (Step, bool) {
 	return p.Steps[len(p.Steps)-1], true
 }
 
-// changesAfter is the number of changes that are still to come.
+// changesAfter returns the number of changes after a time.
 func (p Plan) changesAfter(t time.Time) int {
 	n := 0
 	for _, s := range p.Steps {
@@ -73,11 +73,11 @@ func (p Plan) changesAfter(t time.Time) int {
 	return n
 }
 
-// New plans the first day of a forecast. before is the request in force until then: moving from it is a change, and
-// going down from it is bound by Settings.MaxDrop; 0 (or what is no request) means that there is none.
+// New plans the first day of a forecast. before is the request in force until then: leaving it is a change, and lowering it
+// is bounded by Settings.MaxDrop; 0 (or an unusable value) means that there is none.
 //
-// What is optimised: slack + price x violation + cost of a change x changes, over all schedules of whole hours that keep
-// the bounds of the settings. See optimise.
+// It minimises slack + price x violation + cost of a change x changes, over all schedules of whole hours within the bounds
+// of the settings; see optimiser.
 func New(f forecast.Forecast, before float64, s Settings) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return Plan{}, fmt.Errorf("settings of a schedule: %w", err)
@@ -96,7 +96,7 @@ func New(f forecast.Forecast, before float64, s Settings) (Plan, error) {
 	return o.plan(requests, f), nil
 }
 
-// plan joins equal neighbours to steps and says why.
+// plan merges equal adjacent hours into steps with their reasons.
 func (o *optimiser) plan(requests []float64, f forecast.Forecast) Plan {
 	p := Plan{}
 	last := o.previous

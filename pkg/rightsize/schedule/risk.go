@@ -10,18 +10,18 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// curve is the distribution of one step of a forecast: exponential between quantiles, and above the highest one at the
-// rate between the two highest. A forecast claims nothing up there; a bounded tail would make the last bit of safety look
-// free. Linear pieces between quantiles would make every price choose one of their ends.
+// curve is the distribution of one step of a forecast: exponential between quantiles, and above the highest one at the rate
+// between the two highest, since a bounded tail would make the last bit of safety look free. Linear pieces between quantiles
+// would make every price choose one of their ends.
 type curve struct {
 	quantiles forecast.Quantiles
-	// logs are the logarithms of the shares above the quantiles; from each quantile on they fall at its rate.
+	// logs are the logarithms of the shares above the quantiles, which fall at rates from each quantile on.
 	logs, rates [forecast.NumLevels]float64
 	// scale is 1/rate above the highest quantile.
 	scale float64
 }
 
-// smallestScale keeps a tail from being a cliff where the two highest quantiles agree, as a share of the value.
+// smallestScale is the minimum width of the tail if the two highest quantiles are equal, as a share of the value.
 const smallestScale = 0.005
 
 func newCurve(q forecast.Quantiles) curve {
@@ -43,7 +43,7 @@ func newCurve(q forecast.Quantiles) curve {
 	return c
 }
 
-// above is the probability that the use of the step is above the request; 1 below half of the median.
+// above returns the probability that the usage of the step exceeds the request; 1 below half of the median.
 func (c *curve) above(request float64) float64 {
 	lowest := c.quantiles[0]
 	if request < lowest {
@@ -62,7 +62,7 @@ func (c *curve) above(request float64) float64 {
 	return math.Exp(c.logs[i] - (request-c.quantiles[i])*c.rates[i])
 }
 
-// cell is one hour of the horizon (the first may be longer): what a request costs in it.
+// cell is one hour of the horizon (the first may be longer).
 type cell struct {
 	from, to time.Time
 	// weight is the share of the plan's time.
@@ -72,7 +72,7 @@ type cell struct {
 	steps  []curve
 }
 
-// risk is the expected share of the cell's time above the request.
+// risk returns the expected share of the cell's time above the request.
 func (c cell) risk(request float64) float64 {
 	sum := 0.0
 	for i := range c.steps {
@@ -81,11 +81,11 @@ func (c cell) risk(request float64) float64 {
 	return sum / float64(len(c.steps))
 }
 
-// maxCurvesPerCell is the number of steps of a cell that are looked at: finer ones say the same again.
+// maxCurvesPerCell bounds the steps of a cell that are used; further ones add nothing.
 const maxCurvesPerCell = 60
 
-// cells cuts a forecast, with the margin on top, at whole hours. A first part of an hour joins the hour after it, and a
-// last one the hour before, so that no step is shorter than an hour.
+// cells splits a forecast, with the margin added, at whole hours. A first part of an hour belongs to the hour after it, and
+// a last one to the hour before, so that no step is shorter than an hour.
 func cells(f forecast.Forecast, margin float64) []cell {
 	length := max(f.Step, MinStep)
 	var out []cell

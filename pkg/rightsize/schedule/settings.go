@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Limits of what Settings may ask for. In-place resize is cheap but not free: each one is an API write, a pass through
-// the kubelet and a chance to be refused.
+// Bounds of Settings. In-place resize is cheap but not free: each one is an API write, a sync of the kubelet, and may be
+// rejected.
 const (
 	// MinStep is the shortest planned step.
 	MinStep = time.Hour
@@ -25,30 +25,30 @@ const (
 	MinDelay = 2 * time.Minute
 )
 
-// Settings say what a schedule weighs against what. The zero value is not valid; begin with DefaultSettings.
+// Settings define the costs and bounds of a schedule. The zero value is not valid; start with DefaultSettings.
 type Settings struct {
-	// Price of violation in slack: 3.5 means that one point (of a hundred) of time above the request is worth three and
-	// a half points of slack. Above 0.
+	// Price is the price of violation in slack: with 3.5, one percent of time above the request costs as much as three and a
+	// half percent of slack. Above 0.
 	Price float64
-	// Margin is put on top of the forecast, 0 to 1: it holds what no quantile of the past foresees.
+	// Margin is added to the forecast, 0 to 1, for usage beyond the quantiles of the past.
 	Margin series.Ratio
-	// ChangeCost is what one more planned change a day must save, in slack; 0 or more.
+	// ChangeCost is the slack that one more planned change per day must save; 0 or more.
 	ChangeCost float64
-	// MinMove is the smallest relative change of a request that is made, 0 to 0.5.
+	// MinMove is the smallest relative change of a request, 0 to 0.5.
 	MinMove series.Ratio
-	// MaxDrop is the largest share of the request that one planned step gives up, above MinMove and below 1.
+	// MaxDrop is the largest share by which one planned step lowers the request, above MinMove and below 1.
 	MaxDrop series.Ratio
 	// Changes is the number of planned changes in any 24 hours of one plan, 0 to MaxChanges.
 	Changes int
 	// Reactions is the number of reactions in a day in UTC, 0 to MaxReactions.
 	Reactions int
-	// Delay is how long after use passed the request a reaction comes; MinDelay or more.
+	// Delay is the time from usage exceeding the request to the reaction; MinDelay or more.
 	Delay time.Duration
-	// Raise is how far above the use that was seen a reaction goes, 0 to 1.
+	// Raise is the margin of a reaction above the observed usage, 0 to 1.
 	Raise series.Ratio
 }
 
-// DefaultSettings are those that Crane uses where no others are named.
+// DefaultSettings returns Crane's default settings.
 func DefaultSettings() Settings {
 	return Settings{
 		Price: 1.7, Margin: 0.02, ChangeCost: 0.003, MinMove: 0.10, MaxDrop: 0.5, Changes: MaxChanges,
@@ -56,7 +56,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate says what is wrong, naming each setting.
+// Validate returns an error that names each invalid setting.
 func (s Settings) Validate() error {
 	var errs []error
 	within := func(name string, v, lowest, highest float64) {

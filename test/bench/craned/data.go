@@ -28,8 +28,8 @@ type data struct {
 	description string
 }
 
-// openData writes the history unless there is one that reaches to now, with the generator of the bench of history, and
-// serves it.
+// openData writes the history with the generator of the history benchmark, unless one exists that reaches to now, and serves
+// it.
 func openData(ctx context.Context, o options, scratch string) (*data, error) {
 	tool := filepath.Join(scratch, "history")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", tool, "./test/bench/history").CombinedOutput(); err != nil {
@@ -56,7 +56,7 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 	return d, d.serve(exec.CommandContext(ctx, tool, args("serve")...))
 }
 
-// write writes the history, and what it is and when it ends beside it.
+// write writes the history, and beside it a file with its end.
 func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.Cmd) error {
 	began := time.Now()
 	mark := filepath.Join(o.dir, o.markName())
@@ -77,7 +77,7 @@ func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.
 	return os.WriteFile(mark, []byte(end.Format(time.RFC3339)), 0o600)
 }
 
-// waitWithProgress waits for the end of something, and tells every now and then that it goes on.
+// waitWithProgress waits for the end of a command and reports progress periodically.
 func waitWithProgress(ctx context.Context, ended <-chan error, tell func()) error {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()

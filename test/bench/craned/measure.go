@@ -176,7 +176,7 @@ func (m *measurement) secondPass(ctx context.Context) error {
 	return nil
 }
 
-// complete waits for the end of a round, and tells how far it is.
+// complete waits for the end of a round and reports progress.
 func (m *measurement) complete(ctx context.Context, what string, round int32, before counters) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.bound)
 	defer cancel()

@@ -147,7 +147,7 @@ func (d *craned) tail() error {
 func (d *craned) stop() error {
 	select {
 	case <-d.ended:
-		return nil // Whoever waited for something has told of it.
+		return nil // The caller that waited has reported it.
 	default:
 	}
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {

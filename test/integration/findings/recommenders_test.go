@@ -169,7 +169,7 @@ type expected struct {
 	// reason of the condition Ready; says is part of the description.
 	reason, says         string
 	recommended, current string
-	// held tells that it must not be applied.
+	// held is set if the recommendation must not be applied.
 	held bool
 }
 
@@ -253,12 +253,12 @@ func TestRecommenders(t *testing.T) {
 		}},
 		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]expected{
 			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector"},
-			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: fine, says: "hear next to nothing"},
+			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: fine, says: "receive next to nothing"},
 			"lb-blind":  {reason: noData, says: "No number of addresses"},
 		}},
 		"unused": {"Unused", "Deployment", nil, map[string]expected{
 			"forgotten": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "Nobody has used it for 7d", held: true,
+				action: analysisv1alpha1.ActionPatch, reason: fine, says: "It has not been used for 7d", held: true,
 				recommended: `{"spec":{"replicas":0}}`, current: `{"spec":{"replicas":1}}`,
 			},
 			"newborn": {reason: learning, says: "of the last 168 hours"},

@@ -34,7 +34,7 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// near tells whether the CPU of the one container of a recommended value is so many cores, within 5 %.
+// near reports whether the CPU of the only container of a recommended value is within 5 % of a number of cores.
 func near(value string, cores float64) bool {
 	var v analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(value), &v); err != nil || v.ResourceRequest == nil || len(v.ResourceRequest.Containers) != 1 {
@@ -219,8 +219,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	}
 }
 
-// TestKindNotInstalled: a selector of a kind that the API server does not serve is told of, and the others are served.
-// When the kind is gone again later, what there is of it stays.
+// TestKindNotInstalled: a selector of a kind that the API server does not serve is reported, and the others are evaluated.
 func TestKindNotInstalled(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -372,7 +371,7 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestTwentyThousandPods: a rule that selects 20,000 pods goes through them page by page, and looks at those that are nobody's.
+// TestTwentyThousandPods: a rule that selects 20,000 pods reads them page by page, and evaluates those without a controller.
 func TestTwentyThousandPods(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = nil

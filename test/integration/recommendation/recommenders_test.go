@@ -121,7 +121,7 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 	}
 }
 
-// hasSeries tells whether a metric has so many series of the test's namespace; those of other tests may be there as well.
+// hasSeries checks the number of series of a metric in the test's namespace; other tests may have their own.
 func hasSeries(w *fixture, name string, want int) error {
 	families, err := w.registry.Gather()
 	if err != nil {

@@ -213,7 +213,7 @@ func TestChangedDuringItsRun(t *testing.T) {
 	})
 }
 
-// TestTwoRules: rules that look at one workload do not stand in each other's way, and metrics tell of it once.
+// TestTwoRules: rules that select the same workload do not conflict, and metrics report it once.
 func TestTwoRules(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}

@@ -162,7 +162,7 @@ func TestWritesFail(t *testing.T) {
 	}
 }
 
-// failingReader is a reader that fails as it is told to.
+// failingReader returns the configured errors.
 type failingReader struct {
 	client.Reader
 	err error
@@ -215,7 +215,7 @@ func TestOwnerNotSaid(t *testing.T) {
 	}
 }
 
-// TestNonsense: what was edited by hand to nonsense is kept aside and told, and nothing that was known is lost.
+// TestNonsense: unreadable records are saved and reported, and no known record is lost.
 func TestNonsense(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	f.PodUpdated(killedPod("web-1", "run-1"))

@@ -1,10 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package generate makes memory series of the shapes that containers have, from a seed: there are no public traces of
-// containers' memory at the step of a minute. The same seed gives the same series on every machine.
-//
-// It knows the shapes only; it must not know any policy.
+// Package generate creates memory series with the shapes of real containers from a seed, because there are no public traces
+// of container memory at steps of a minute. The same seed leads to the same series on every machine. Policies do not belong
+// here.
 package generate
 
 import (
