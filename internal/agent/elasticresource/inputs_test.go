@@ -205,7 +205,7 @@ func TestReserveOf(t *testing.T) {
 	}
 }
 
-func FuzzParseAccount(f *testing.F) {
+func FuzzParseAnnotation(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", `{"at":"2026-01-01T00:00:00Z","ended":true,"cpu":{"was":"9"}}`, `{"cpu":{"was":"-9e99"}}`} {
 		f.Add(s)
 	}

@@ -126,10 +126,10 @@ func TestZones(t *testing.T) {
 	if len(n.Zones) != 2 || n.Zones[0].ID != 0 || n.Zones[1].ID != 2 || n.Zones[1].Memory.Value != (host.ZoneMemory{Total: 8192000 << 10, Free: 1024000 << 10}) {
 		t.Fatalf("%+v", n.Zones)
 	}
-	writeFile(t, filepath.Join(dir, zonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
-	writeFile(t, filepath.Join(dir, zonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
-	writeFile(t, filepath.Join(dir, zonesDir, "node9999/meminfo"), "")
-	writeFile(t, filepath.Join(dir, zonesDir, "power/x"), "")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node9999/meminfo"), "")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "power/x"), "")
 	for range roundsPerZoneList {
 		now = now.Add(time.Second)
 		n = o.Collect(now).Node
