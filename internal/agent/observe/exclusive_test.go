@@ -35,7 +35,7 @@ func TestExclusiveIdle(t *testing.T) {
 	state := func(content string) { writeFile(t, filepath.Join(dir, defaultKubeletDir, kubeletStateFile), content) }
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("nobody gives CPUs away: %+v", n.ExclusiveIdle)
+		t.Errorf("no CPU manager: %+v", n.ExclusiveIdle)
 	}
 	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
@@ -43,7 +43,7 @@ func TestExclusiveIdle(t *testing.T) {
 	}
 	state(`{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`)
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 0 {
-		t.Errorf("nobody has any: %+v", n.ExclusiveIdle)
+		t.Errorf("no exclusive CPUs: %+v", n.ExclusiveIdle)
 	}
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
@@ -105,7 +105,7 @@ func TestExclusivePods(t *testing.T) {
 		return uids
 	}
 	if got := own(); len(got) > 0 {
-		t.Errorf("nobody gives CPUs away: %v", got)
+		t.Errorf("no CPU manager: %v", got)
 	}
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
 	if got := own(); len(got) != 1 || got[0] != guaranteed {
