@@ -166,7 +166,7 @@ func TestDivide(t *testing.T) {
 		"keeps":             {map[string]int{"n0": 2, "n1": 2}, []int{2, 2}, []map[string]int{{"n1": 2}}, "[map[n1:2] map[n0:2]]"},
 		"keeps what it can": {map[string]int{"n0": 1, "n1": 3}, []int{2, 2}, []map[string]int{{"n0": 2}}, "[map[n0:1 n1:1] map[n1:2]]"},
 		"nothing wanted":    {map[string]int{"n0": 1}, []int{0}, nil, "[map[]]"},
-		"nobody":            {map[string]int{"n0": 1}, nil, nil, "[]"},
+		"no containers":     {map[string]int{"n0": 1}, nil, nil, "[]"},
 	} {
 		got, err := Divide(test.zones, test.wants, test.had)
 		if fmt.Sprint(got) != test.want || err != nil {
@@ -198,7 +198,7 @@ func TestBindMemory(t *testing.T) {
 	}
 	m.MemoryBoundByKubelet = true
 	if zones, why = BindMemory(m, &plan, pods); len(zones) != 0 || len(why) != len(pods) {
-		t.Errorf("somebody else binds memory: %v, %v", zones, why)
+		t.Errorf("the kubelet binds memory: %v, %v", zones, why)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestWorkedExamples(t *testing.T) {
 		"a tenth of the need is kept beside it":             {func(n *fixture) { n.in.Forecast, n.policy.Margin = newForecast(12500), 0.1 }, 2000, SourceForecast},
 		"15.9 cores, 12.5 expected: gocrane takes 16":       {func(n *fixture) { n.in.Allocatable, n.in.Forecast = 15900, newForecast(12500) }, 3000, SourceForecast},
 		"0.9 core is none":                                            {func(n *fixture) { n.in.Use.Total = 15100 }, 0, SourceUse},
-		"nobody has asked for a forecast":                             {func(*fixture) {}, 13000, SourceUse},
+		"no forecast is requested":                                    {func(*fixture) {}, 13000, SourceUse},
 		"the use is above the forecast":                               {func(n *fixture) { n.in.Forecast, n.in.Use.Total = newForecast(2000), 9500 }, 6000, SourceUse},
 		"elastic pods use 8 of 11 cores":                              {func(n *fixture) { n.in.Use.Total, n.in.Use.Elastic = 11000, 8000 }, 13000, SourceUse},
 		"elastic pods use more than the node, which cannot be":        {func(n *fixture) { n.in.Use.Elastic = 99000 }, 16000, SourceUse},
@@ -317,7 +317,7 @@ func TestClocks(t *testing.T) {
 	was := n.last.Advertise
 	n.in.At = n.in.At.Add(50 * time.Minute)
 	if r := n.step(); r.Advertise != was {
-		t.Errorf("grew from %d to %d while nobody looked", was, r.Advertise)
+		t.Errorf("grew from %d to %d without a decision", was, r.Advertise)
 	}
 }
 

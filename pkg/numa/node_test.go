@@ -226,7 +226,7 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 		}
 	}
 	if err := n.Place("", nil); err == nil {
-		t.Error("a placement of nobody: no error")
+		t.Error("a placement without an owner: no error")
 	}
 	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" || n.Owners() != 0 {
 		t.Errorf("afterwards %s free, %d holders", got, n.Owners())

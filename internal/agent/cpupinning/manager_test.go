@@ -33,7 +33,7 @@ func TestExclusive(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
 		b.runPod("other", "", 0)
 		b.advance()
-		b.expectCPUs("nobody has a CPU alone", "other/a="+all, "other/sandbox="+all)
+		b.expectCPUs("no exclusive CPUs", "other/a="+all, "other/sandbox="+all)
 		web := b.runPod("web", "node0=2,node1=2", 2, 2, 0)
 		b.advance()
 		b.expectCPUs("alone", "web/a=0-1", "web/b=4-5", "web/c=2-3,6-7", "web/sandbox=2-3,6-7", "other/a=2-3,6-7", "other/sandbox=2-3,6-7")
@@ -216,15 +216,15 @@ func TestRefused(t *testing.T) {
 		`nowhere CPUsRefused: container a shares CPUs: 2 CPUs of zone "node9"`,
 	} {
 		if !b.reported(want) {
-			t.Errorf("not told: %s\n%s", want, strings.Join(b.events, "\n"))
+			t.Errorf("not reported: %s\n%s", want, strings.Join(b.events, "\n"))
 		}
 	}
-	told := len(b.events)
+	reported := len(b.events)
 	for range 10 {
 		b.advance()
 	}
-	if len(b.events) != told {
-		t.Errorf("told again: %s", b.events[told:])
+	if len(b.events) != reported {
+		t.Errorf("reported again: %s", b.events[reported:])
 	}
 }
 
@@ -467,7 +467,7 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("%v, %s, %s", err, b.writes, b.events)
 	}
 	if n := strings.Count(strings.Join(b.log, "\n"), "would have moved containers"); n != 1 || !b.reported("container a runs on CPUs 0-1 by policy exclusive") {
-		t.Errorf("told %d times: %s", n, strings.Join(b.log, "\n"))
+		t.Errorf("logged %d times: %s", n, strings.Join(b.log, "\n"))
 	}
 }
 
@@ -567,7 +567,7 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 		t.Error("it stands aside and gives CPUs")
 	}
 	if n := testutil.CollectAndCount(b.Manager, "crane_agent_cpu_manager_cpus"); n != 0 {
-		t.Errorf("%d series of CPUs that nobody has", n)
+		t.Errorf("%d series of CPUs while inactive", n)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestForecast(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	if f := cpu(forecastState{}); f.Requested {
-		t.Errorf("nobody has asked: %+v", f)
+		t.Errorf("not requested: %+v", f)
 	}
 	if f := cpu(forecastState{requested: true, reason: "not yet"}); !f.Requested || f.OK || f.Detail != "not yet" {
 		t.Errorf("%+v", f)
@@ -158,7 +158,7 @@ func TestForecast(t *testing.T) {
 	other := newForecast("1")
 	other.Spec.PredictionMetrics = other.Spec.PredictionMetrics[:1]
 	if f := readForecast(forecastState{tsp: other}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); f.Requested {
-		t.Errorf("nobody has asked for memory: %+v", f)
+		t.Errorf("memory is not requested: %+v", f)
 	}
 	two := newForecast("1")
 	two.Status.PredictionMetrics[0].Prediction = append(two.Status.PredictionMetrics[0].Prediction, two.Status.PredictionMetrics[0].Prediction[0])
@@ -205,7 +205,7 @@ func TestReserveOf(t *testing.T) {
 	}
 }
 
-func FuzzParseAccount(f *testing.F) {
+func FuzzParseAnnotation(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", `{"at":"2026-01-01T00:00:00Z","ended":true,"cpu":{"was":"9"}}`, `{"cpu":{"was":"-9e99"}}`} {
 		f.Add(s)
 	}

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/oncelog"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
@@ -62,7 +62,7 @@ type Config struct {
 	Log     logr.Logger
 	Beat    func(step string)
 	// Report receives each write.
-	Report func(tell.Action)
+	Report func(report.Action)
 }
 
 // Manager maintains the elastic resources of the node. Its metrics belong in one registry.

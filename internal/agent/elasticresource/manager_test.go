@@ -33,7 +33,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/pkg/series"
 )
@@ -89,7 +89,7 @@ func (w *fixture) newManager(enforce bool) *Manager {
 	})
 	return New(Config{
 		View: w, Latest: &observe.Latest{}, Client: client, Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Namespace: "crane-system",
-		Enforce: enforce, Clock: w.clock, Log: logr.Discard(), Beat: func(string) {}, Report: func(a tell.Action) { w.events = append(w.events, a.EventReason+": "+a.Reason) },
+		Enforce: enforce, Clock: w.clock, Log: logr.Discard(), Beat: func(string) {}, Report: func(a report.Action) { w.events = append(w.events, a.EventReason+": "+a.Reason) },
 	})
 }
 
@@ -298,7 +298,7 @@ func TestKubelet(t *testing.T) {
 	w.advance(time.Minute)
 	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
 	if w.manager.isOverwritten(w.clock.Now().Add(time.Minute)) {
-		t.Error("undone by nobody")
+		t.Error("reports an overwrite without one")
 	}
 	zero := w.resetAdvertised
 	zero()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
@@ -134,20 +134,20 @@ func (t *tracker[T]) logCondition(log logr.Logger, r *result[T]) {
 }
 
 // report reports a change, if there is one, with gocrane's event text. In a dry run it records what the node would advertise.
-func (t *tracker[T]) report(report func(tell.Action), node *corev1.Node, r *result[T], enforced bool) {
+func (t *tracker[T]) report(emit func(report.Action), node *corev1.Node, r *result[T], enforced bool) {
 	to := r.change()
 	if to == nil {
 		return
 	}
-	a := tell.Action{Kind: tell.NodeResource, Outcome: tell.Done, EventReason: ensurancev1alpha1.ReasonUpdateNode, Container: string(t.elastic), To: formatQuantity(*to)}
+	a := report.Action{Kind: report.NodeResource, Outcome: report.Done, EventReason: ensurancev1alpha1.ReasonUpdateNode, Container: string(t.elastic), To: formatQuantity(*to)}
 	before, _ := t.advertised(node)
 	if !enforced {
-		before, a.Outcome, a.EventReason = t.dryRun, tell.NotEnforced, ""
+		before, a.Outcome, a.EventReason = t.dryRun, report.NotEnforced, ""
 		t.dryRun, t.notInDryRun = *to, false
 	}
 	a.From = formatQuantity(before)
 	a.Reason = fmt.Sprintf("Updating elastic resource %s-%s with %d.", sourceLabel(r.NeedSource), t.name, int64(*to/t.unit))
-	report(a)
+	emit(a)
 }
 
 // sourceLabel returns gocrane's name for the source of the need.

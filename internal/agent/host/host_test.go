@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
 
@@ -310,7 +311,7 @@ func FuzzParsers(f *testing.F) {
 			t.Errorf("%+v", z)
 		}
 		_ = ParseStatCPUs(content, func(cpu int, _, _ uint64) {
-			if cpu < 0 || cpu > maxCPU {
+			if cpu < 0 || cpu > numa.MaxCPU {
 				t.Errorf("CPU %d", cpu)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
 
@@ -58,7 +59,7 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 			return nil
 		}
 		cpu, err := Uint(number)
-		if err != nil || cpu > maxCPU {
+		if err != nil || cpu > numa.MaxCPU {
 			return errors.Join(err, fmt.Errorf("%.40q is not a CPU", name))
 		}
 		busy, idle, err := parseTicks(rest)
@@ -72,9 +73,6 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 	}
 	return nil
 }
-
-// maxCPU is the largest CPU number; Linux supports at most 8192 CPUs.
-const maxCPU = 8191
 
 // parseTicks parses the times of a line of /proc/stat.
 func parseTicks(line []byte) (busy, idle uint64, err error) {

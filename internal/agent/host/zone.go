@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"crane.io/crane/pkg/series"
 )
@@ -20,6 +23,28 @@ type ZoneMemory struct {
 
 // Used returns the memory that is neither free nor page cache.
 func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.PageCache, 0) }
+
+// ZonesDir is the directory of NUMA nodes below a Root.
+const ZonesDir = "sys/devices/system/node"
+
+// maxZone is the largest NUMA node number in Linux (CONFIG_NODES_SHIFT is at most 10).
+const maxZone = 1023
+
+// ListZones returns the numbers of the NUMA nodes in ascending order; none on kernels without NUMA.
+func (r *Reader) ListZones(root Root) ([]int, error) {
+	var ids []int
+	err := r.Subdirectories(root.Path(ZonesDir), func(name []byte) {
+		text, ok := strings.CutPrefix(string(name), "node")
+		if id, err := strconv.Atoi(text); ok && err == nil && id >= 0 && id <= maxZone && strconv.Itoa(id) == text {
+			ids = append(ids, id)
+		}
+	})
+	if errors.Is(err, ErrGone) {
+		err = nil
+	}
+	slices.Sort(ids)
+	return ids, err
+}
 
 // ParseZoneMeminfo parses /sys/devices/system/node/nodeN/meminfo with lines such as "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {

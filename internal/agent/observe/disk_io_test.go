@@ -104,11 +104,11 @@ func TestDiskIO(t *testing.T) {
 		t.Errorf("%+v, %v", findPod(s, burstable).DiskIO, s.Problems)
 	}
 	if s := d.collect(time.Second); !strings.Contains(s.Problems["pod disks"], "io.stat") {
-		t.Errorf("a problem that was there before the next sample is not told any more: %v", s.Problems)
+		t.Errorf("a problem that was there before the next sample is not reported any more: %v", s.Problems)
 	}
 	d.o.SetDiskIOInterval(0)
 	if d.collect(time.Second); d.o.diskIO.groups != nil {
-		t.Error("something is remembered that nobody asks for")
+		t.Error("state is kept while disabled")
 	}
 }
 
@@ -129,7 +129,7 @@ func TestDiskIOUnsupported(t *testing.T) {
 	d.collect(time.Second)
 	d.o.SetDiskIOInterval(0)
 	if s := d.collect(time.Second); s.Node.DiskIOUnsupported != "" {
-		t.Errorf("nobody asks: %+v", s.Node)
+		t.Errorf("disabled: %+v", s.Node)
 	}
 }
 

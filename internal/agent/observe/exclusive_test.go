@@ -35,7 +35,7 @@ func TestExclusiveIdle(t *testing.T) {
 	state := func(content string) { writeFile(t, filepath.Join(dir, defaultKubeletDir, kubeletStateFile), content) }
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("nobody gives CPUs away: %+v", n.ExclusiveIdle)
+		t.Errorf("no CPU manager: %+v", n.ExclusiveIdle)
 	}
 	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
@@ -43,7 +43,7 @@ func TestExclusiveIdle(t *testing.T) {
 	}
 	state(`{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`)
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 0 {
-		t.Errorf("nobody has any: %+v", n.ExclusiveIdle)
+		t.Errorf("no exclusive CPUs: %+v", n.ExclusiveIdle)
 	}
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
@@ -105,7 +105,7 @@ func TestExclusivePods(t *testing.T) {
 		return uids
 	}
 	if got := own(); len(got) > 0 {
-		t.Errorf("nobody gives CPUs away: %v", got)
+		t.Errorf("no CPU manager: %v", got)
 	}
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
 	if got := own(); len(got) != 1 || got[0] != guaranteed {
@@ -126,10 +126,10 @@ func TestZones(t *testing.T) {
 	if len(n.Zones) != 2 || n.Zones[0].ID != 0 || n.Zones[1].ID != 2 || n.Zones[1].Memory.Value != (host.ZoneMemory{Total: 8192000 << 10, Free: 1024000 << 10}) {
 		t.Fatalf("%+v", n.Zones)
 	}
-	writeFile(t, filepath.Join(dir, zonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
-	writeFile(t, filepath.Join(dir, zonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
-	writeFile(t, filepath.Join(dir, zonesDir, "node9999/meminfo"), "")
-	writeFile(t, filepath.Join(dir, zonesDir, "power/x"), "")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "node9999/meminfo"), "")
+	writeFile(t, filepath.Join(dir, host.ZonesDir, "power/x"), "")
 	for range roundsPerZoneList {
 		now = now.Add(time.Second)
 		n = o.Collect(now).Node

@@ -32,7 +32,7 @@ func TestLatest(t *testing.T) {
 		}
 	}
 	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || findPod(first, guaranteed).UsedCPU.OK || len(findPod(first, guaranteed).Containers) != 2 {
-		t.Errorf("a snapshot that somebody has has changed: %+v", first)
+		t.Errorf("a loaded snapshot has changed: %+v", first)
 	}
 	// The copy is complete; this fails for a new field that copyFrom misses.
 	s := o.Collect(now.Add(time.Minute))

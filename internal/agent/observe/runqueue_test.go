@@ -140,7 +140,7 @@ func TestRunQueueLacks(t *testing.T) {
 	}
 	o.SetRunQueueSampling(Never)
 	if look(10 * time.Second); len(o.runQueues.groups) > 0 {
-		t.Error("groups are remembered that nobody asks for")
+		t.Error("state is kept while disabled")
 	}
 }
 

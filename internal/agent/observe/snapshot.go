@@ -55,8 +55,7 @@ type Zone struct {
 	ID     int
 	Memory Known[host.ZoneMemory]
 
-	file  host.File
-	round uint64
+	file host.File
 }
 
 // Pressures holds the pressure of each resource.

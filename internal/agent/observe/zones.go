@@ -5,7 +5,6 @@ package observe
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strconv"
 
@@ -13,10 +12,8 @@ import (
 )
 
 const (
-	zonesDir = "sys/devices/system/node"
-	// maxZoneID is the largest NUMA node number in Linux; maxZones limits the nodes that are read.
-	maxZoneID = 1023
-	maxZones  = 64
+	// maxZones limits the NUMA nodes that are read.
+	maxZones = 64
 	// roundsPerZoneList is the number of rounds after which NUMA nodes are listed again, because memory may be hot-plugged.
 	roundsPerZoneList = 60
 )
@@ -33,46 +30,28 @@ func (o *Observer) collectZones() {
 	}
 }
 
+// listZones adds new NUMA nodes and removes those that are gone.
 func (o *Observer) listZones() {
 	n := &o.snapshot.Node
-	err := o.reader.Subdirectories(o.root.Path(zonesDir), func(name []byte) {
-		number, ok := cutPrefix(name, "node")
-		if !ok {
-			return
-		}
-		id, err := host.Uint(number)
-		if err != nil || id > maxZoneID {
-			return // possible, online and has_cpu are files; power is another directory.
-		}
-		for i := range n.Zones {
-			if n.Zones[i].ID == int(id) {
-				n.Zones[i].round = o.round
-				return
-			}
-		}
-		if len(n.Zones) < maxZones {
-			file := host.NewFile(o.root.Path(zonesDir, "node"+strconv.FormatUint(id, 10), "meminfo"))
-			n.Zones = append(n.Zones, Zone{ID: int(id), file: file, round: o.round})
-		}
-	})
-	if err != nil && !errors.Is(err, host.ErrGone) {
+	ids, err := o.reader.ListZones(o.root)
+	if err != nil {
 		o.recordProblem("numa", err)
 		return
 	}
+	ids = ids[:min(len(ids), maxZones)]
 	n.Zones = slices.DeleteFunc(n.Zones, func(z Zone) bool {
-		if z.round != o.round {
+		gone := !slices.Contains(ids, z.ID)
+		if gone {
 			z.file.Close()
 		}
-		return z.round != o.round
+		return gone
 	})
-	slices.SortFunc(n.Zones, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
-}
-
-func cutPrefix(name []byte, prefix string) ([]byte, bool) {
-	if len(name) < len(prefix) || string(name[:len(prefix)]) != prefix {
-		return nil, false
+	for _, id := range ids {
+		if !slices.ContainsFunc(n.Zones, func(z Zone) bool { return z.ID == id }) {
+			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(o.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
+		}
 	}
-	return name[len(prefix):], true
+	slices.SortFunc(n.Zones, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 func (o *Observer) closeZones() {

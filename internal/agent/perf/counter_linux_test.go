@@ -23,7 +23,7 @@ func countableGroup(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		t.Skip("this host tells no cgroups: ", err)
+		t.Skip("no /proc/self/cgroup: ", err)
 	}
 	for line := range strings.Lines(string(content)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -53,7 +53,7 @@ func firstOnlineCPU(t *testing.T) int {
 	t.Helper()
 	cpus, err := listOnlineCPUs("/")
 	if err != nil {
-		t.Skip("this host tells no CPUs: ", err)
+		t.Skip("online CPUs are unknown: ", err)
 	}
 	return cpus[0]
 }

@@ -220,7 +220,7 @@ func TestSamplerFails(t *testing.T) {
 	b.advance(3 * 45)
 	b.mu.Lock()
 	if len(b.logged) != 1 || !strings.Contains(b.logged[0], "permission denied") {
-		t.Errorf("told %q", b.logged)
+		t.Errorf("logged %q", b.logged)
 	}
 	b.err = nil
 	b.mu.Unlock()

@@ -345,7 +345,7 @@ func TestEachOnItsOwn(t *testing.T) {
 	m.expectFiles(podGroup, map[string]string{cgroup.FileMax: "400000 100000", cgroup.FileIdle: "1"})
 	failures := slices.DeleteFunc(slices.Clone(m.actions), func(a report.Action) bool { return a.Outcome != report.Failed })
 	if refused < 2 || len(failures) != 1 || !strings.Contains(failures[0].Error, "invalid argument") {
-		t.Errorf("refused %d times, told of %+v", refused, failures)
+		t.Errorf("refused %d times, reported %+v", refused, failures)
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.Manager)
@@ -384,7 +384,7 @@ func TestGone(t *testing.T) {
 		m.advance()
 	}
 	if left := append(m.journal.Entries(), m.memoryJournal.Entries()...); len(left) > 0 || len(m.reported) > 0 {
-		t.Errorf("left %+v, told %v", left, m.reported)
+		t.Errorf("left %+v, reported %v", left, m.reported)
 	}
 	m.expectFiles(podGroup, map[string]string{cgroup.FileMax: "max 100000", cgroup.FileIdle: "0", cgroup.FileWeight: "100"})
 }

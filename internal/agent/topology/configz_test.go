@@ -188,6 +188,6 @@ func TestConfigzRefused(t *testing.T) {
 	_, first := c.Configz(t.Context(), k.node())
 	_, second := c.Configz(t.Context(), k.node())
 	if first == nil || second == nil || first.Error() != second.Error() {
-		t.Errorf("gone: told as two troubles: %v, %v", first, second)
+		t.Errorf("gone: two different errors: %v, %v", first, second)
 	}
 }

@@ -16,9 +16,6 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxZoneID is the largest NUMA node number in Linux (CONFIG_NODES_SHIFT is at most 10).
-const maxZoneID = 1023
-
 // maxPageSizes limits the huge page sizes of a zone; current architectures have at most four.
 const maxPageSizes = 16
 
@@ -143,17 +140,10 @@ func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
 
 // listZones returns the NUMA node numbers in ascending order.
 func (s *sysfsReader) listZones() []int {
-	var ids []int
-	err := s.reader.Subdirectories(s.root.Path("sys/devices/system/node"), func(name []byte) {
-		text, ok := strings.CutPrefix(string(name), "node")
-		if id, err := strconv.Atoi(text); ok && err == nil && id >= 0 && id <= maxZoneID && strconv.Itoa(id) == text {
-			ids = append(ids, id)
-		}
-	})
-	if err != nil && !errors.Is(err, host.ErrGone) {
+	ids, err := s.reader.ListZones(s.root)
+	if err != nil {
 		s.problemf("zones: %v", err)
 	}
-	slices.Sort(ids)
 	if len(ids) > numa.MaxZones {
 		s.problemf("%d zones, using the first %d", len(ids), numa.MaxZones)
 		ids = ids[:numa.MaxZones]

@@ -194,7 +194,7 @@ func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want 
 	case m.config.DryRun && !changed:
 		return
 	}
-	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Reason: "created the NodeResourceTopology"}
+	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Reason: "the NodeResourceTopology does not exist"}
 	if did == operationPatch {
 		a.Reason = "the node or the kubelet's reservations have changed"
 	}

@@ -225,8 +225,8 @@ func TestNoDefinition(t *testing.T) {
 			tries++
 		}
 	}
-	if told := strings.Count(strings.Join(b.log, "\n"), "CustomResourceDefinition is not installed"); told != 1 || tries < 8 || tries > 20 {
-		t.Errorf("told %d times, tried %d times", told, tries)
+	if logged := strings.Count(strings.Join(b.log, "\n"), "CustomResourceDefinition is not installed"); logged != 1 || tries < 8 || tries > 20 {
+		t.Errorf("logged %d times, tried %d times", logged, tries)
 	}
 	missing = false
 	for range 11 {
@@ -259,8 +259,8 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if told := strings.Count(strings.Join(b.log, "\n"), "would created the NodeResourceTopology node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
-		t.Errorf("told %d times: %s", told, strings.Join(b.log, "\n"))
+	if logged := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology does not exist node0: cpu 6 of 7, node2: cpu 7 of 7"); logged != 1 {
+		t.Errorf("logged %d times: %s", logged, strings.Join(b.log, "\n"))
 	}
 }
 

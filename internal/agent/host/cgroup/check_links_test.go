@@ -99,8 +99,8 @@ func TestCheckLinks(t *testing.T) {
 		if want := listGroups(t, fresh); !slices.Equal(got, want) {
 			t.Fatalf("step %d, %s: %d groups, want %d", step, what, len(got), len(want))
 		}
-		if told := tree.Version() != changes; told != !slices.Equal(got, last) {
-			t.Fatalf("step %d, %s: told of a change: %t", step, what, told)
+		if changed := tree.Version() != changes; changed != !slices.Equal(got, last) {
+			t.Fatalf("step %d, %s: version changed: %t", step, what, changed)
 		}
 		last, changes = got, tree.Version()
 	}

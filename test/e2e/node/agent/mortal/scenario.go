@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -139,21 +138,16 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 
 // readMemoryHigh returns the container's current memory.high.
 func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) {
-	path, err := layout.SettingFile(group, cgroup.FileHigh)
+	text, err := layout.ReadSetting(&host.Reader{}, group, cgroup.FileHigh)
 	if err != nil {
-		return 0, fmt.Errorf("limit of memory: %w", err)
+		return 0, fmt.Errorf("memory.high: %w", err)
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("limit of memory: %w", err)
-	}
-	text := strings.TrimSpace(string(content))
 	if text == "max" {
 		return qos.NoMemoryHigh, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("limit of memory: %w", err)
+		return 0, fmt.Errorf("memory.high: %w", err)
 	}
 	return qos.MemoryHigh(n), nil
 }
