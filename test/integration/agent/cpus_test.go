@@ -36,7 +36,7 @@ func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 	h := &cpuFixture{t: t, dir: recordedHost(t)}
 	configureKubelet(t, h.dir, "reservedSystemCPUs: \"0\"\n")
 	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: node}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "default"}})
+	namespace(t, c, node)
 	h.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned", Annotations: map[string]string{
 			topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
@@ -93,13 +93,7 @@ func (h *cpuFixture) others() []string {
 
 func (h *cpuFixture) write(path, text string) {
 	h.t.Helper()
-	file := filepath.Join(h.dir, path)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	writeFile(h.t, filepath.Join(h.dir, path), text+"\n")
 }
 
 // runs waits until the pod's container runs on the first CPUs with memory of the given zones, and all others run on the rest.

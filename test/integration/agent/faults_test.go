@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,11 +68,7 @@ func TestEveryFault(t *testing.T) {
 	awaitEvent(t, s.c, "Node", s.name, "NewPodsWelcome")
 	zones := zonesClient(t)
 	o := topologyOf(t, zones, s.name, reserves(1))
-	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { deleteObject(t, zones, o) })
 	offer := func(ended bool) {
 		t.Helper()
 		eventually(t, "what is offered", func(ctx context.Context) error {
@@ -127,26 +121,7 @@ func TestRulesReinstalled(t *testing.T) {
 	becomes(t, c, "reinstalled", true)
 	var restores []func()
 	for _, kind := range []string{"nodeqoss", "podqoss", "avoidanceactions"} {
-		name := kind + ".ensurance.crane.io"
-		crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		restore := sync.OnceFunc(func() {
-			// Also as a cleanup, because later tests need the kind.
-			harness.Eventually(context.WithoutCancel(t.Context()), t, bound, name+" is gone", func(ctx context.Context) error {
-				if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					return errors.New("it is there")
-				}
-				return nil
-			})
-			install(t, definitions, crd)
-		})
-		t.Cleanup(restore)
-		restores = append(restores, restore)
+		restores = append(restores, uninstall(t, definitions, kind+".ensurance.crane.io"))
 	}
 	a.awaitLog(t, "watch failed", "NodeQOS", "is not installed")
 	for _, restore := range restores {
@@ -156,11 +131,7 @@ func TestRulesReinstalled(t *testing.T) {
 	becomes(t, c, "reinstalled", false)
 	for _, o := range []client.Object{nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled")} {
 		eventually(t, "the kinds are served again", func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, o)) })
-		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(c.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { deleteObject(t, c, o) })
 	}
 	becomes(t, c, "reinstalled", true)
 }

@@ -57,12 +57,15 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			ctx := context.WithoutCancel(t.Context())
-			if err := c.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { deleteObject(t, c, o) })
+	}
+}
+
+// deleteObject deletes an object unless it is gone.
+func deleteObject(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := client.IgnoreNotFound(c.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -59,12 +59,17 @@ func recording(t *testing.T) map[string]string {
 
 func (h *hostFixture) write(path, content string) {
 	h.t.Helper()
-	file := filepath.Join(h.dir, path)
+	writeFile(h.t, filepath.Join(h.dir, path), content)
+}
+
+// writeFile writes a file and creates its directory.
+func writeFile(t *testing.T, file, content string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -190,14 +190,7 @@ func TestForeignNode(t *testing.T) {
 func TestWithoutKinds(t *testing.T) {
 	definitions := definitionsClient(t)
 	const name = "podqoss.ensurance.crane.io"
-	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { install(t, definitions, crd) })
+	uninstall(t, definitions, name)
 	eventually(t, "the definition goes", func(ctx context.Context) error {
 		if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.New("it is there")

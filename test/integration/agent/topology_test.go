@@ -39,13 +39,8 @@ import (
 func configureKubelet(t *testing.T, host, text string) {
 	t.Helper()
 	dir := filepath.Join(host, "var/lib/kubelet")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	next := filepath.Join(dir, "config.yaml.new")
-	if err := os.WriteFile(next, []byte("kind: KubeletConfiguration\n"+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, next, "kind: KubeletConfiguration\n"+text)
 	if err := os.Rename(next, filepath.Join(dir, "config.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +100,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 	flags := []string{"--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root=" + h}
 	a := startAgent(t, "zones", flags...)
 	o := topologyOf(t, zones, "zones", reserves(1))
-	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { deleteObject(t, zones, o) })
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID || o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 		t.Errorf("%+v", o)
 	}
@@ -157,10 +148,7 @@ func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	configureKubelet(t, k.host, "kubeReserved: {cpu: \"1\"}\n")
 	k.start(k.view())
 	t.Cleanup(func() {
-		o := &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := client.IgnoreNotFound(k.zones.Delete(context.WithoutCancel(t.Context()), o)); err != nil {
-			t.Error(err)
-		}
+		deleteObject(t, k.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	return k
 }
@@ -266,15 +254,7 @@ func TestTopologyWithoutItsKind(t *testing.T) {
 	k := newTopologyFixture(t, "zones-kind")
 	definitions := definitionsClient(t)
 	const name = "noderesourcetopologies.topology.crane.io"
-	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	restore := sync.OnceFunc(func() { install(t, definitions, crd) })
-	t.Cleanup(restore)
+	restore := uninstall(t, definitions, name)
 	eventually(t, "the agent says that the definition is missing", func(ctx context.Context) error {
 		k.pass(time.Hour)
 		if !k.logged("CustomResourceDefinition is not installed") {
@@ -300,6 +280,21 @@ func definitionsClient(t *testing.T) dynamic.ResourceInterface {
 		t.Fatal(err)
 	}
 	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+}
+
+// uninstall deletes a definition and returns the function that installs it again, at the end of the test at the latest.
+func uninstall(t *testing.T, definitions dynamic.ResourceInterface, name string) (restore func()) {
+	t.Helper()
+	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	restore = sync.OnceFunc(func() { install(t, definitions, crd) })
+	t.Cleanup(restore)
+	return restore
 }
 
 // install installs a deleted definition again and waits until its kind is served, because later tests need it.

@@ -18,10 +18,7 @@ import (
 // TestCPUsGrowInPlace checks on cgroup v2 that an in-place resize changes the exclusive CPUs of a container within its zone, and that all
 // run everywhere without the agent.
 func TestCPUsGrowInPlace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
 	other := s.Run(t, s.Pod("other", "pause", nil, nil, nil))
 	d := s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
 	pod := s.Run(t, s.pinned("pinned", "1"))

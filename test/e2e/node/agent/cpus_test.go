@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/pkg/numa"
@@ -177,10 +176,7 @@ func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology,
 
 func (s fixture) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"requests":{"memory":%[2]q},"limits":{"memory":%[2]q}}}]}}`, pod.Spec.Containers[0].Name, memory)
-	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "resize"); err != nil {
-		t.Fatal(err)
-	}
+	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources("", memory), Limits: node.Resources("", memory)})
 	s.Await(t, pod, "has "+memory, func(p *corev1.Pod) bool {
 		status := p.Status.ContainerStatuses
 		return len(status) == 1 && status[0].Resources != nil && status[0].Resources.Limits.Memory().String() == memory

@@ -23,9 +23,7 @@ func TestCRIO(t *testing.T) {
 
 // testLook checks that --once changes nothing, names and measures pods and reports the container it would throttle.
 func testLook(t *testing.T, s fixture) {
-	busy := s.Pod("busy", "cpu-hog", []string{"-threads", "1"}, nil, nil)
-	busy.Labels = batch()
-	busy = s.Run(t, busy)
+	busy := s.batchPod(t, "busy", "cpu-hog", "-threads", "1")
 	quiet := s.Run(t, s.Pod("quiet", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("50m", "16Mi")))
 	before := s.settings(t)
 	a := s.launcher(t)

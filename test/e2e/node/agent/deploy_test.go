@@ -50,6 +50,15 @@ func newFixture(t testing.TB, o node.Options) fixture {
 	return fixture{Node: n, client: c}
 }
 
+// newMachineFixture is newFixture for a node in an emulated machine, which short runs skip because it takes minutes.
+func newMachineFixture(t *testing.T, o node.Options) fixture {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("an emulated machine takes minutes")
+	}
+	return newFixture(t, o)
+}
+
 // daemonSet returns the DaemonSet of config/crane-agent with the node's image, on this node only, with flags that replace those for
 // actions.
 func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {

@@ -27,6 +27,14 @@ func (s fixture) hog(t testing.TB, name string, threads string, requests, limits
 	return s.Run(t, pod)
 }
 
+// batchPod runs a batch pod without requests.
+func (s fixture) batchPod(t testing.TB, name, program string, args ...string) *corev1.Pod {
+	t.Helper()
+	pod := s.Pod(name, program, args, nil, nil)
+	pod.Labels = batch()
+	return s.Run(t, pod)
+}
+
 // turn sets the switch of a hog.
 func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()

@@ -19,15 +19,12 @@ import (
 
 // TestElasticPodIsIdle checks on cgroup v2 that an elastic pod is idle, besides its limits, and is restored at the end of the agent.
 func TestElasticPodIsIdle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
 	elastic := s.elastic("elastic")
 	elastic.Spec.NodeName = s.Name() // The node does not advertise the resources, so a scheduler would not place it.
 	pod := s.Run(t, elastic)
 	c := s.Cgroups(t)
-	container := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+	container := containerDir(c, pod)
 	read := func() (map[string]string, error) {
 		out := map[string]string{}
 		var errs []error

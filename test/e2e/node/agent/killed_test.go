@@ -54,13 +54,10 @@ func TestKilledAtEachWrite(t *testing.T) {
 
 // TestKilledAtEachWriteOfMemory checks the same on cgroup v2 with a kubelet that sets memory.high, including memory limits and reclaim.
 func TestKilledAtEachWriteOfMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
 	pod := s.Run(t, s.Pod("victim", "memory-hog", []string{"-mib", "64", "-file", "/tmp/cache"}, node.Resources("50m", "16Mi"), node.Resources("400m", "96Mi")))
 	c := s.Cgroups(t)
-	dir := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
+	dir := containerDir(c, pod)
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(func(name string) (string, error) { return c.Read(t, dir+"/"+name) }, "memory.current", func(n int64) bool { return n > 64*mebi })
 	})

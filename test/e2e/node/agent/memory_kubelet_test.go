@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +17,7 @@ import (
 // TestMemoryOfKubelet checks that with a kubelet that sets memory.high the agent only lowers that value and restores it, and that a value
 // the kubelet changes meanwhile becomes the new original, also after a kill.
 func TestMemoryOfKubelet(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
 	const mib = 96
 	// The kubelet's value is the request plus half of the rest up to the limit.
 	ask := func(limit string) corev1.ResourceRequirements {
@@ -33,7 +29,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 	reader = s.Run(t, reader)
 	c, look := s.Cgroups(t), s.Run(t, s.HostPod("look"))
 	read := func(name string) (string, error) {
-		return c.Read(t, c.Dir("")+strings.TrimPrefix(node.Group(reader), "kubepods")+"/"+name)
+		return c.Read(t, containerDir(c, reader)+"/"+name)
 	}
 	high := func(what string, ok func(int64) bool) {
 		t.Helper()

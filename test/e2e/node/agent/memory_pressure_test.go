@@ -79,7 +79,7 @@ func newPressureFixture(t *testing.T) *pressureFixture {
 	log.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state", ReadOnly: true}}
 	n.log = s.Run(t, log)
 	n.cgroups = s.Cgroups(t)
-	if err := n.cgroups.Write(t, n.path(n.reader)+"/memory.high", n.highs["reader"]); err != nil {
+	if err := n.cgroups.Write(t, containerDir(n.cgroups, n.reader)+"/memory.high", n.highs["reader"]); err != nil {
 		t.Fatal(err)
 	}
 	s.Eventually(t, "the files are in memory", func() error {
@@ -88,14 +88,9 @@ func newPressureFixture(t *testing.T) *pressureFixture {
 	return n
 }
 
-// path returns the cgroup of a pod's container.
-func (n *pressureFixture) path(pod *corev1.Pod) string {
-	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
-}
-
 // file returns a reader of files of a pod's container.
 func (n *pressureFixture) file(pod *corev1.Pod) func(string) (string, error) {
-	return func(name string) (string, error) { return n.cgroups.Read(n.t, n.path(pod)+"/"+name) }
+	return func(name string) (string, error) { return n.cgroups.Read(n.t, containerDir(n.cgroups, pod)+"/"+name) }
 }
 
 // used returns the memory in use as measured by the agent.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,25 +59,18 @@ func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 // file reads a number from a file of a pod's container.
 func (n *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
 	t.Helper()
-	text, err := n.cgroups.Read(t, n.path(pod)+"/"+name)
+	text, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/"+name)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseInt(text, 10, 64)
 }
 
-func (n *swapFixture) path(pod *corev1.Pod) string {
-	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
-}
-
 // TestMemoryWithSwap checks that memory in swap is neither offered nor a reason for evictions, and that reclaiming page cache of a pod
 // moves no memory of others to swap.
 func TestMemoryWithSwap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
 	const swap, held, out = 192, 96, 40
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
 	run := func(name string, ask, limit corev1.ResourceList, args ...string) *corev1.Pod {
 		pod := s.Pod(name, "memory-hog", args, ask, limit)
 		pod.Labels = batch()
@@ -108,7 +100,7 @@ func TestMemoryWithSwap(t *testing.T) {
 		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
 	}
 	// As a kernel short of memory does; it returns an error if it cannot reclaim as much.
-	if err := n.cgroups.Write(t, n.path(n.idle)+"/memory.reclaim", strconv.Itoa(64*mebi)); err != nil {
+	if err := n.cgroups.Write(t, containerDir(n.cgroups, n.idle)+"/memory.reclaim", strconv.Itoa(64*mebi)); err != nil {
 		t.Logf("swap out: %v", err)
 	}
 	after := n.settled(t, out*mebi)
@@ -167,7 +159,7 @@ func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	for begun := time.Now(); time.Since(begun) < long; {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
 			n.awaitSame(t, pod)
-			if high, err := n.cgroups.Read(t, n.path(pod)+"/memory.high"); err == nil && high != "max" {
+			if high, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/memory.high"); err == nil && high != "max" {
 				t.Fatalf("memory.high of %s is %s", pod.Name, high)
 			}
 		}

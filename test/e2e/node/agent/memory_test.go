@@ -6,7 +6,6 @@ package agent_test
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,17 +43,12 @@ spec:
 // TestMemory checks on cgroup v2 that a pod with unused page cache is reclaimed and limited without being killed, and is restored by the
 // next agent after a kill and after the rule was deleted.
 func TestMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
+	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
 	const mib = 96
-	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, nil, nil)
-	reader.Labels = batch()
-	reader = s.Run(t, reader)
+	reader := s.batchPod(t, "reader", "memory-hog", "-mib", strconv.Itoa(mib), "-file", "/tmp/cache")
 	c := s.Cgroups(t)
 	read := func(name string) (string, error) {
-		return c.Read(t, c.Dir("")+strings.TrimPrefix(node.Group(reader), "kubepods")+"/"+name)
+		return c.Read(t, containerDir(c, reader)+"/"+name)
 	}
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib<<20 })
@@ -90,7 +84,7 @@ func TestMemory(t *testing.T) {
 // kill kills the agent with SIGKILL on a node with cgroup v2.
 func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 	t.Helper()
-	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
+	if err := c.Write(t, containerDir(c, d.pod)+"/cgroup.kill", "1"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -34,11 +34,11 @@ func (s fixture) settings(t testing.TB) map[string]string {
 	base := s.Path("/sys/fs/cgroup")
 	found := map[string]string{}
 	err := filepath.WalkDir(base, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.Contains(path, "/pod") || !slices.Contains(changeable(), entry.Name()) {
-			return nil //nolint:nilerr // Pods come and go.
-		}
-		if content, err := os.ReadFile(path); err == nil {
-			found[strings.TrimPrefix(path, base)] = strings.TrimSpace(string(content))
+		// Errors are ignored, because pods come and go.
+		if err == nil && !entry.IsDir() && strings.Contains(path, "/pod") && slices.Contains(changeable(), entry.Name()) {
+			if content, err := os.ReadFile(path); err == nil {
+				found[strings.TrimPrefix(path, base)] = strings.TrimSpace(string(content))
+			}
 		}
 		return nil
 	})
@@ -87,6 +87,11 @@ func (s fixture) file(controller, name string, pod *corev1.Pod) string {
 		controller = ""
 	}
 	return filepath.Join(s.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
+}
+
+// containerDir returns the cgroup directory of a pod's container.
+func containerDir(c *node.Cgroups, pod *corev1.Pod) string {
+	return c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
 }
 
 // awaitThrottled waits until the pod's container has a limit and the kernel has enforced it.

@@ -15,14 +15,9 @@ import (
 
 // TestThrottleWithSystemd checks that a pod is throttled and restored although systemd resets limits on a daemon-reload.
 func TestThrottleWithSystemd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
-	s := newFixture(t, node.Options{CgroupDriver: realnode.Systemd})
+	s := newMachineFixture(t, node.Options{CgroupDriver: realnode.Systemd})
 	// It is always busy: at its least limit, a process that switches it off would take minutes.
-	hog := s.Pod("hog", "cpu-hog", []string{"-threads", "1"}, nil, nil)
-	hog.Labels = batch()
-	hog = s.Run(t, hog)
+	hog := s.batchPod(t, "hog", "cpu-hog", "-threads", "1")
 	cgroups, system := s.Cgroups(t), s.Run(t, s.HostPod("system"))
 	s.apply(t, throttleRules)
 	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")

@@ -87,14 +87,11 @@ func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string
 // TestRealZones checks on a machine with two NUMA zones that the object matches the kernel, that reservations are distributed over the
 // zones in order, and that a container gets a whole core and its memory in its zone.
 func TestRealZones(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an emulated machine takes minutes")
-	}
 	const (
 		reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
 		evicts                      = 100 << 20        // the kubelet's eviction threshold
 	)
-	s := newFixture(t, node.Options{
+	s := newMachineFixture(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
 	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
@@ -130,7 +127,7 @@ func TestRealZones(t *testing.T) {
 	far = s.Run(t, far)
 	cgroups := s.Cgroups(t)
 	read := func(pod *corev1.Pod, file string) (string, error) {
-		return cgroups.Read(t, path.Join(cgroups.Dir(""), strings.TrimPrefix(node.Group(pod), "kubepods"), file))
+		return cgroups.Read(t, path.Join(containerDir(cgroups, pod), file))
 	}
 	var own numa.CPUSet
 	s.Eventually(t, "pods run where they should", func() error {
