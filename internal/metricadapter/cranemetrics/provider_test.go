@@ -29,7 +29,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
 
-// newPrediction of a Deployment, by the minute from noon on.
+// newPrediction returns a prediction of a Deployment with a value each minute from noon on.
 func newPrediction(name, target string, values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
@@ -151,7 +151,7 @@ func wantStatus(t *testing.T, err error, code int32, say string) {
 	}
 }
 
-// TestUnsynced: before everything has been read nothing is known, and least of all that there is nothing.
+// TestUnsynced checks that an unsynced cache is unavailable, and not an empty one.
 func TestUnsynced(t *testing.T) {
 	p := newProvider(t, nil)
 	p.CheckSynced = func() error { return fmt.Errorf("not read yet") }

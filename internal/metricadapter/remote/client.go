@@ -139,7 +139,7 @@ func statusError(code int, body []byte) error {
 	case http.StatusBadRequest:
 		return status.BadRequest("remote adapter: %s", message)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return status.Unavailable("remote adapter: it does not let this adapter read: %s", message)
+		return status.Unavailable("remote adapter: it denies this adapter access: %s", message)
 	}
 	return status.Unavailable("remote adapter: status %d: %s", code, message)
 }

@@ -25,8 +25,8 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// TestSubstitute follows a stand-in: it has the workload's pods and replicas, keeps what an HPA asked for, and forgets it when it
-// has differed for long.
+// TestSubstitute checks that a Substitute copies pods and replicas of the workload, keeps the replicas that an HPA sets, and resets
+// them after staleAfter.
 func TestSubstitute(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
@@ -70,7 +70,7 @@ func TestSubstitute(t *testing.T) {
 	}
 	look(0)
 	nine := int32(9)
-	s.Spec.Replicas = &nine // as an HPA does
+	s.Spec.Replicas = &nine // like an HPA
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
