@@ -97,13 +97,13 @@ func TestKeptCertificate(t *testing.T) {
 	l := &countingListener{}
 	k.AddListener(l)
 	if k.refresh() == nil || l.count != 0 {
-		t.Fatalf("without a certificate: told %d", l.count)
+		t.Fatalf("without a certificate: %d notifications", l.count)
 	}
 	for i := range 2 {
 		current = issue()
 		for range 2 {
 			if err := k.refresh(); err != nil || l.count != i+1 {
-				t.Fatalf("certificate %d: %v, told %d", i, err, l.count)
+				t.Fatalf("certificate %d: %v, %d notifications", i, err, l.count)
 			}
 		}
 		got, err := tls.X509KeyPair(k.CurrentCertKeyContent())

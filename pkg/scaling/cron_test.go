@@ -80,10 +80,10 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 			t.Fatalf("at %s: open is %v, want %v", now, got, want)
 		}
 		if got && !before && opens.After(now) {
-			t.Fatalf("opened by %s, said to open at %s", now, opens)
+			t.Fatalf("opened by %s, expected to open at %s", now, opens)
 		}
 		if !got && before && closes.After(now) {
-			t.Fatalf("closed by %s, said to close at %s", now, closes)
+			t.Fatalf("closed by %s, expected to close at %s", now, closes)
 		}
 		before = got
 		if !opens.After(now) || !closes.After(now) {

@@ -57,14 +57,14 @@ func TestLedgerRefusesBadState(t *testing.T) {
 		return out
 	}
 	for name, state := range map[string][]byte{
-		"nothing":                nil,
-		"too short":              good[:len(good)-1],
-		"too long":               append(bytes.Clone(good), 0),
-		"another version":        change(0, 9),
-		"a time that nobody has": change(8, 0x7f),
-		"more seen than passed":  change(16, 0x01),
-		"NaN":                    append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
-		"negative":               change(20, 0xc0),
+		"nothing":                  nil,
+		"too short":                good[:len(good)-1],
+		"too long":                 append(bytes.Clone(good), 0),
+		"another version":          change(0, 9),
+		"a time in the far future": change(8, 0x7f),
+		"more seen than passed":    change(16, 0x01),
+		"NaN":                      append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
+		"negative":                 change(20, 0xc0),
 	} {
 		l := days(t, 1, func(time.Time, float64) (float64, bool) { return 5, true })
 		before := l.Choose(SeasonalBudget)

@@ -19,7 +19,7 @@ func estimate(v float64) Estimate {
 }
 
 func failedEstimate(name string, priority int) Estimate {
-	return Estimate{Estimator: name, Priority: priority, Failure: "nobody answers"}
+	return Estimate{Estimator: name, Priority: priority, Failure: "no answer"}
 }
 
 func TestDecide(t *testing.T) {
@@ -42,8 +42,8 @@ func TestDecide(t *testing.T) {
 		"much less":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(340)}}, Lower, 340, 340, "to be lowered from 1"},
 		"no request":              {Input{Policy: same, Estimates: []Estimate{estimate(340)}}, Raise, 340, 340, "requests nothing yet"},
 		"equal":                   {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "that is the current request"},
-		"nobody knows":            {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
-		"nobody knows any more":   {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: nobody answers"},
+		"no estimate":             {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
+		"estimates are gone":      {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: no answer"},
 		"NaN":                     {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.NaN())}}, None, 0, 0, "NaN is no size"},
 		"infinite":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.Inf(1))}}, None, 0, 0, "no size"},
 		"negative":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(-3)}}, None, 0, 0, "no size"},
@@ -117,7 +117,7 @@ func TestBounds(t *testing.T) {
 	}
 	got = Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
-		t.Errorf("bounds that nobody knows: %+v", got)
+		t.Errorf("unknown bounds: %+v", got)
 	}
 }
 

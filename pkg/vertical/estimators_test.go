@@ -106,14 +106,14 @@ func TestOOM(t *testing.T) {
 		kills    []rightsize.OOM
 		want     float64
 	}{
-		"none":             {"db", nil, 0},
-		"by the ratio":     {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
-		"by the least":     {"db", []rightsize.OOM{ago(time.Hour, 10<<20)}, 110 << 20},
-		"of the workload":  {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
-		"the largest":      {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 6 * gib},
-		"too long ago":     {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
-		"in the future":    {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
-		"nobody knows how": {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
+		"none":            {"db", nil, 0},
+		"by the ratio":    {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
+		"by the least":    {"db", []rightsize.OOM{ago(time.Hour, 10<<20)}, 110 << 20},
+		"of the workload": {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
+		"the largest":     {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 6 * gib},
+		"too long ago":    {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
+		"in the future":   {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
+		"unknown memory":  {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
 	} {
 		got, counts := o.Estimate(c.workload, c.kills, start, 0)
 		if got.Value != c.want || counts != (c.want > 0) || !got.LowerBoundOnly {

@@ -140,7 +140,7 @@ func TestKeySelects(t *testing.T) {
 	}
 	e.Namespace = "other"
 	if key.SelectsAutoscaler(e) || key.SelectsPrediction(newPrediction("1", 1)) {
-		t.Error("what is somebody else's is selected")
+		t.Error("another object is selected")
 	}
 }
 
@@ -199,16 +199,16 @@ func TestPredictionByAccount(t *testing.T) {
 		want float64
 		err  error
 	}{
-		"as it is":                       {withChoice(newPrediction("0.5", 0.85), good()), 0.7, nil},
-		"a peak within the lead":         {soon, 1.4, nil},
-		"a peak beyond it":               {late, 0.9 * 0.7 / 0.85, nil},
-		"a named algorithm has none":     {named, 0.9, nil},
-		"not worth it":                   {withChoice(newPrediction("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorthwhile},
-		"nothing chosen yet":             {withChoice(newPrediction("0.5", 0.9), nil), 0, ErrNotReady},
-		"no skill":                       {withChoice(newPrediction("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
-		"a fill that is none":            {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
-		"a fill of nothing":              {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
-		"a lead that somebody overwrote": {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},
+		"as it is":                   {withChoice(newPrediction("0.5", 0.85), good()), 0.7, nil},
+		"a peak within the lead":     {soon, 1.4, nil},
+		"a peak beyond it":           {late, 0.9 * 0.7 / 0.85, nil},
+		"a named algorithm has none": {named, 0.9, nil},
+		"not worth it":               {withChoice(newPrediction("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorthwhile},
+		"nothing chosen yet":         {withChoice(newPrediction("0.5", 0.9), nil), 0, ErrNotReady},
+		"no skill":                   {withChoice(newPrediction("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
+		"a fill that is none":        {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
+		"a fill of nothing":          {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
+		"a negative lead time":       {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},
 	} {
 		f, err := ActionableForecast(c.tsp, "resource.cpu", noon())
 		if math.Abs(f.Value-c.want) > 1e-9 || !errors.Is(err, c.err) {

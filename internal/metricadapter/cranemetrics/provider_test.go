@@ -109,7 +109,7 @@ func TestValues(t *testing.T) {
 		"negative":                         {metric: predicted, target: "negative", code: http.StatusServiceUnavailable, want: "-1"},
 		"several series":                   {metric: predicted, target: "several", code: http.StatusUnprocessableEntity, want: "several series"},
 		"two predictions of one target":    {metric: predicted, target: "twice", code: http.StatusUnprocessableEntity, want: "there are 2 (a, b)"},
-		"a prediction of somebody else":    {metric: predicted, target: "foreign", code: http.StatusNotFound, want: "no TimeSeriesPrediction"},
+		"a prediction of another owner":    {metric: predicted, target: "foreign", code: http.StatusNotFound, want: "no TimeSeriesPrediction"},
 		"a metric that is not forecast":    {metric: predicted, target: "web", identifier: "resource.memory", code: http.StatusNotFound, want: "resource.memory"},
 		"another namespace":                {metric: predicted, target: "web", namespace: "other", code: http.StatusBadRequest, want: "targetNamespace"},
 		"an open window, beside a bad one": {metric: cron, target: "web", identifier: "cron", want: "9"},

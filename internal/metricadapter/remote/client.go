@@ -128,10 +128,10 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 
 // statusError converts a failed response to an API status.
 func statusError(code int, body []byte) error {
-	var said metav1.Status
+	var reported metav1.Status
 	message := http.StatusText(code)
-	if json.Unmarshal(body, &said) == nil && said.Message != "" {
-		message = said.Message
+	if json.Unmarshal(body, &reported) == nil && reported.Message != "" {
+		message = reported.Message
 	}
 	switch code {
 	case http.StatusNotFound:

@@ -60,7 +60,7 @@ func (d *craned) tail() error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("craned said last:\n%s", raw[max(0, len(raw)-most):])
+	return fmt.Errorf("end of the log of craned:\n%s", raw[max(0, len(raw)-most):])
 }
 
 func (d *craned) stop() error {

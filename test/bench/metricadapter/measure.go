@@ -221,7 +221,7 @@ func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 		}
 	}
 	if out.handler == nil {
-		return adapterFigures{}, errors.New("the adapter tells nothing of its handler")
+		return adapterFigures{}, errors.New("the adapter has no metrics of its handler")
 	}
 	for _, m := range families["crane_metric_adapter_kubernetes_requests_total"].GetMetric() {
 		out.requests += m.GetCounter().GetValue()

@@ -79,7 +79,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		return nil
 	})
 
-	t.Log("without skill it takes no part, and that is said")
+	t.Log("without skill it is ignored with a reason")
 	w.forecast("web", "0.03", 3)
 	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 	if got := conditionMessage(e, "PredictionReady"); got == "" {

@@ -127,7 +127,7 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 		})
 		w.wantReplicas("web", 3)
 	}
-	t.Log("one that is good, then nobody serves it")
+	t.Log("one that is good, then not served")
 	w.forecast("web", "0.5", 0.9)
 	w.awaitReplicas("web", 6)
 	metrics.serveForecasts(false)

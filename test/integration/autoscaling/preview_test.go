@@ -123,7 +123,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.wantReplicas("web", 3)
 
-	t.Log("unless it is told to take over: the HPA keeps its name")
+	t.Log("an annotation makes it adopt the HPA, which keeps its name")
 	w.change("web", func(e *ehpa) {
 		e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "theirs"}
 	})

@@ -25,8 +25,8 @@ func TestEffectiveVPA(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*fixture){
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
-			"two of one target": testTwoOfOneTarget, "somebody else's VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
-			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "somebody else's HPA": testForeignHPA, "a rule beside it": testBesideRule,
+			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
+			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -173,7 +173,7 @@ func testEstimators(w *fixture) {
 		)
 	}))
 	w.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
-	w.await("web", "names somebody else's", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
+	w.await("web", "names the foreign estimator", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
 	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
 	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {

@@ -134,7 +134,7 @@ func TestCron(t *testing.T) {
 		_, err := raw(ctx, path("twice"))
 		return checkStatus(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
 	})
-	_, err := raw(t.Context(), path("nobody"))
+	_, err := raw(t.Context(), path("missing"))
 	if err := checkStatus(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
 		t.Error(err)
 	}
@@ -348,7 +348,7 @@ func TestRemoteAdapter(t *testing.T) {
 	}
 	mail := externalPath(ns, "queue_len_of_mail", "queue=a")
 
-	t.Run("that nobody vouches for", func(t *testing.T) {
+	t.Run("with an unverified certificate", func(t *testing.T) {
 		start(t, remote...)
 		eventually(t, "the certificate is refused", func(ctx context.Context) error {
 			_, err := raw(ctx, mail)

@@ -118,8 +118,8 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 		parts []string
 	}{
 		"a selector that matches nothing": {
-			forecastPath(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "nobody").key()), http.StatusNotFound,
-			[]string{"Deployment " + ns + "/nobody", "there is no TimeSeriesPrediction"},
+			forecastPath(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "missing").key()), http.StatusNotFound,
+			[]string{"Deployment " + ns + "/missing", "there is no TimeSeriesPrediction"},
 		},
 		"a selector that may mean thousands": {
 			externalPath(ns, autoscalingv1alpha1.MetricPrediction, ""), http.StatusBadRequest, []string{"is missing"},
@@ -129,7 +129,7 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 			http.StatusBadRequest,
 			[]string{"targetNamespace", "default"},
 		},
-		"a metric that nobody serves": {externalPath(ns, "queue_length", ""), http.StatusNotFound, []string{"queue_length", "no rule"}},
+		"a metric without a source": {externalPath(ns, "queue_length", ""), http.StatusNotFound, []string{"queue_length", "no rule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := raw(t.Context(), bad.path)

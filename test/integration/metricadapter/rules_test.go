@@ -238,7 +238,7 @@ func testReload(t *testing.T, a adapter, ns, file string) {
 		return string(body)
 	}
 	write("externalRules: [{seriesQuery: 'queue_len_mail', metricsQuery: '<<.Serie>>'}]")
-	eventually(t, "the bad file is told", func(ctx context.Context) error {
+	eventually(t, "the invalid file is reported", func(ctx context.Context) error {
 		text, err := a.metrics(ctx)
 		if err == nil && !strings.Contains(text, "crane_metric_adapter_rules_invalid 1") {
 			err = fmt.Errorf("no sign of it")

@@ -87,9 +87,9 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 		c.Use, c.Why = false, "the HPA alone was never under capacity"
 	})
 	e, _ := b.reconcile(t, "web")
-	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
-	if said == nil || said.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(said.Message, "not worth its replicas (the HPA alone was never under capacity)") {
-		t.Errorf("it says %+v", said)
+	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "not worth its replicas (the HPA alone was never under capacity)") {
+		t.Errorf("condition %+v", got)
 	}
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 1 {
 		t.Errorf("%d metrics with a forecast that is not", n)
@@ -107,9 +107,9 @@ func TestPodStartupThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ = b.reconcile(t, "web")
-	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
-	if said == nil || !strings.Contains(said.Message, `pod-startup: "soon": must be a duration`) {
-		t.Errorf("it says %+v", said)
+	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if got == nil || !strings.Contains(got.Message, `pod-startup: "soon": must be a duration`) {
+		t.Errorf("condition %+v", got)
 	}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {

@@ -354,7 +354,7 @@ func TestQueries(t *testing.T) {
 		err    string
 	}{
 		"cpu is the workload's":       {utilization(corev1.ResourceCPU, 50), ruled, nil, "ResourceQuery cpu", ""},
-		"nobody knows a gpu":          {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
+		"an unknown resource":         {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
 		"a sum with sorted labels":    {external("queue", map[string]string{"b": "2", "a": "1", "c": `"`}), nil, nil, `sum(queue{a="1",b="2",c="\""})`, ""},
 		"the rule before the usual":   {external("queue", map[string]string{"a": "1"}), ruled, nil, `sum(max(depth{a="1"}))`, ""},
 		"the annotation before rules": {external("queue", nil), ruled, annotated, "sum(mine)", ""},

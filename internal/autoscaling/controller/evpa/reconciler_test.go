@@ -115,7 +115,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("nobody serves it")},
+		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("not served")},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
