@@ -27,7 +27,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -102,12 +102,12 @@ func (w *writeCounter) funcs() interceptor.Funcs {
 }
 
 // fakeMetrics are current metrics by resource identifier.
-type fakeMetrics map[string]metricsapi.Value
+type fakeMetrics map[string]hpametrics.Value
 
-func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (metricsapi.Value, error) {
+func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (hpametrics.Value, error) {
 	v, ok := r[resourceIdentifier(m)]
 	if !ok {
-		return metricsapi.Value{}, scaling.ErrNoMetric
+		return hpametrics.Value{}, scaling.ErrNoMetric
 	}
 	return v, nil
 }

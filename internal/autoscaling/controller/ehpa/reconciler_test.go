@@ -25,7 +25,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/pkg/scaling"
@@ -269,7 +269,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
 	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
 	b := newFixture(t, deployment("web", current), e, theirs)
-	b.values["resource.cpu"] = metricsapi.Value{Pods: pods}
+	b.values["resource.cpu"] = hpametrics.Value{Pods: pods}
 	b.reconcile(t, "web")
 	if forecast != nil {
 		b.writeForecast(t, "ehpa-web", "0.5", *forecast)
