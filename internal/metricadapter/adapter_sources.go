@@ -56,10 +56,10 @@ func (a *adapter) addRules(ctx context.Context) error {
 	follow := func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[*promadapter.Rules]{
 			Loaded: func(*promadapter.Rules) {
-				log.Info("Other rules are in force", "file", o.RulesFile)
+				log.Info("rules changed", "file", o.RulesFile)
 				defined.NotifyChanged()
 			},
-			Rejected: func(err error) { log.Error(err, "Rules are refused, the old ones stay in force") },
+			Rejected: func(err error) { log.Error(err, "invalid rules, keeping the previous ones") },
 		})
 		return nil
 	}

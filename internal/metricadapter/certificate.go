@@ -113,7 +113,7 @@ func (k *certificateProvider) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := k.refresh(); err != nil {
-			logr.FromContextOrDiscard(ctx).V(1).Info("No certificate to serve with", "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).V(1).Info("no serving certificate", "reason", err.Error())
 		}
 		select {
 		case <-ctx.Done():

@@ -19,8 +19,8 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metric-adapter",
 		Short: "Serves the external and custom metrics API, with Crane's forecasts",
-		Long: "metric-adapter answers HorizontalPodAutoscalers: what Crane forecasts, what a configuration of prometheus-adapter defines,\n" +
-			"and what another adapter serves.",
+		Long: "metric-adapter serves the metrics API for HorizontalPodAutoscalers: forecasts of Crane, metrics that a configuration of\n" +
+			"prometheus-adapter defines, and metrics of another adapter.",
 		Version:       version.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

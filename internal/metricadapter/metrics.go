@@ -26,7 +26,7 @@ func newAdapterMetrics(r prometheus.Registerer) (*adapterMetrics, error) {
 		registry: r,
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "crane_metric_adapter_request_duration_seconds",
-			Help: "Time to answer a request for a metric, by API, source and HTTP status; without authentication and encoding.",
+			Help: "Time to serve a request for a metric in seconds, by API, source and HTTP status, without authentication and encoding.",
 			// A metric of Crane takes microseconds, one of PromQL as long as its query.
 			Buckets: []float64{
 				1e-5, 2.5e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 8e-4, 1e-3, 1.25e-3, 1.5e-3, 2e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.25, 1, 5, 30,
@@ -34,7 +34,7 @@ func newAdapterMetrics(r prometheus.Registerer) (*adapterMetrics, error) {
 		}, []string{"api", "source", "code"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_metric_adapter_kubernetes_requests_total",
-			Help: "Requests to the Kubernetes API server, by method: watches, reviews and certificates. None belongs to a request for a metric.",
+			Help: "Requests to the Kubernetes API server, by method: watches, access reviews and certificates.",
 		}, []string{"method"}),
 	}
 	for _, c := range []prometheus.Collector{f.duration, f.requests} {
@@ -76,10 +76,10 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (f *adapterMetrics) registerRules(state func() configfile.State) error {
 	for _, g := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "crane_metric_adapter_rules_loaded_timestamp_seconds", Help: "When the rules in force were read, in seconds since 1970.",
+			Name: "crane_metric_adapter_rules_loaded_timestamp_seconds", Help: "Unix time at which the rules in force were read, in seconds.",
 		}, func() float64 { return float64(state().Loaded.Unix()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "crane_metric_adapter_rules_invalid", Help: "1 where the file with the rules is bad and older ones are in force.",
+			Name: "crane_metric_adapter_rules_invalid", Help: "1 while the file with the rules is invalid and older rules are in force, else 0.",
 		}, func() float64 {
 			if state().Invalid {
 				return 1

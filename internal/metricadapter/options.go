@@ -91,34 +91,34 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Server.Authorization.AddFlags(fs)
 	o.Server.Audit.AddFlags(fs)
 	fs.StringVar(&o.Kubeconfig, "lister-kubeconfig", o.Kubeconfig,
-		"Kubeconfig to reach the API server with; also for authentication and authorization where those name none. "+
+		"Kubeconfig file for the API server, also for authentication and authorization unless their flags are set. "+
 			"Empty: the service account of the pod.")
 	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
-	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Requests to the API server at once.")
+	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Maximum burst of requests to the API server.")
 	fs.DurationVar(&o.DiscoveryInterval, "discovery-interval", o.DiscoveryInterval,
-		"Time between two looks at which resources the cluster, and which metrics a remote adapter, serves.")
-	fs.StringVar(&o.Service, "service-name", o.Service, "Service through which the API server calls the adapter; the certificate is made for it.")
+		"Time between two discoveries of the resources of the cluster and of the metrics of a remote adapter.")
+	fs.StringVar(&o.Service, "service-name", o.Service, "Service through which the API server calls the adapter; the certificate is issued for it.")
 	fs.StringVar(&o.CertificateSecret, "certificate-secret", o.CertificateSecret,
-		"Secret in Crane's namespace with the certificate that the adapter makes and renews. Not used with --tls-cert-file.")
+		"Secret in Crane's namespace with the certificate that the adapter issues and renews. Unused with --tls-cert-file.")
 	o.Prometheus.AddAccessFlags(fs)
 	fs.StringVar(&o.RulesFile, "prometheus-adapter-config", o.RulesFile,
-		"File with prometheus-adapter's configuration, whose rules define external and custom metrics. It is followed. Empty: none.")
+		"File with prometheus-adapter's configuration, whose rules define external and custom metrics. It is reloaded when it changes. Empty: none.")
 	fs.StringVar(&o.RulesLabels, "prometheus-adapter-extension-labels", o.RulesLabels,
-		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
+		"Label matchers added to each query of a rule, as k=v,k2=v2.")
 	fs.DurationVar(&o.ListInterval, "metrics-relist-interval", o.ListInterval,
-		"Time between two looks at which series Prometheus has for the rules.")
+		"Time between two listings of the series of the rules in Prometheus.")
 	r := &o.Remote
-	fs.BoolVar(&r.Enabled, "remote-adapter", r.Enabled, "Pass requests for metrics that are served by nobody here on to another adapter.")
+	fs.BoolVar(&r.Enabled, "remote-adapter", r.Enabled, "Forward requests for all other metrics to another adapter.")
 	fs.StringVar(&r.Namespace, "remote-adapter-service-namespace", r.Namespace, "Namespace of the other adapter's Service.")
 	fs.StringVar(&r.Service, "remote-adapter-service-name", r.Service,
-		"Name of the other adapter's Service. Its certificate has to be valid for <name>.<namespace>.svc.")
+		"Name of the other adapter's Service. Its certificate must be valid for <name>.<namespace>.svc.")
 	fs.IntVar(&r.Port, "remote-adapter-service-port", r.Port, "Port of the other adapter's Service.")
 	fs.StringVar(&r.CAFile, "remote-adapter-ca-file", r.CAFile,
-		"PEM file with the authorities that the other adapter's certificate is verified with, read again when it changes. Empty: the system's.")
+		"PEM file with the authorities that verify the certificate of the other adapter, reloaded when it changes. Empty: the system's.")
 	fs.StringVar(&r.Address, "remote-adapter-address", r.Address,
-		"Host and port to connect to instead of the Service's name, whose certificate it still has to show.")
+		"Host and port to connect to instead of the name of the Service. The certificate must still be valid for that name.")
 	fs.BoolVar(&o.CronLocalTime, "ehpa-cron-local-time", o.CronLocalTime,
-		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC. As craned's.")
+		"Evaluate cron schedules without a time zone in the local one, as gocrane does, instead of UTC. Set it as for craned.")
 	o.Log.AddFlags(fs)
 	fs.String("msg", "", "")
 	_ = fs.MarkDeprecated("msg", "it has no effect") // It fails only where the flag does not exist.

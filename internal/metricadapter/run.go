@@ -70,8 +70,8 @@ func Run(ctx context.Context, o *Options) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
-		if err := waitForCertificate(ctx); err != nil {
-			return nil //nolint:nilerr // ctx ended before there was a certificate, which is an orderly end.
+		if waitForCertificate(ctx) != nil { // ctx ended before there was a certificate.
+			return nil
 		}
 		s.external, s.custom, s.ready = &a.external, &a.custom, a.readyChecks
 		server, err := newServer(o, s)

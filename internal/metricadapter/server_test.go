@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// fakeAuthorizer is an API server that is asked for rights.
+// fakeAuthorizer records access reviews.
 type fakeAuthorizer struct {
 	allow func(authorizer.Attributes) bool
 	asked []string
@@ -32,8 +32,8 @@ func (r *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "no", nil
 }
 
-// TestWideRights: who may read everything is asked about once for all; who may not gets no more than the one metric; and what is no
-// metric is never allowed by the right on metrics.
+// TestWideRights checks that access to a whole group costs one review, that other users get the one metric alone, and that the rule
+// covers metrics only.
 func TestWideRights(t *testing.T) {
 	metric := authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "hpa"}, Verb: "list", Namespace: "shop", APIGroup: "external.metrics.k8s.io", APIVersion: "v1beta1",
@@ -65,12 +65,12 @@ func TestWideRights(t *testing.T) {
 	}
 }
 
-// countingListener counts what a listener hears.
+// countingListener counts notifications.
 type countingListener struct{ count int }
 
 func (l *countingListener) Enqueue() { l.count++ }
 
-// TestKeptCertificate: another certificate of the keeper is served and told once, and one that is missing leaves the old one.
+// TestKeptCertificate checks that a renewed certificate is served and notified once, and that a missing one keeps the previous one.
 func TestKeptCertificate(t *testing.T) {
 	authority, err := pki.NewAuthority("test", time.Hour, time.Now)
 	if err != nil {
@@ -97,13 +97,13 @@ func TestKeptCertificate(t *testing.T) {
 	l := &countingListener{}
 	k.AddListener(l)
 	if k.refresh() == nil || l.count != 0 {
-		t.Fatalf("without a certificate: told %d", l.count)
+		t.Fatalf("without a certificate: %d notifications", l.count)
 	}
 	for i := range 2 {
 		current = issue()
 		for range 2 {
 			if err := k.refresh(); err != nil || l.count != i+1 {
-				t.Fatalf("certificate %d: %v, told %d", i, err, l.count)
+				t.Fatalf("certificate %d: %v, %d notifications", i, err, l.count)
 			}
 		}
 		got, err := tls.X509KeyPair(k.CurrentCertKeyContent())
@@ -121,7 +121,7 @@ func TestKeptCertificate(t *testing.T) {
 	}
 }
 
-// TestFlags: those of gocrane with its defaults, and what is wrong with them.
+// TestFlags checks the flags of gocrane with their defaults, and the validation of all flags.
 func TestFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o := NewOptions()

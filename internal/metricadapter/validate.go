@@ -21,7 +21,7 @@ func (o *Options) Validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("server"), "", err.Error()))
 	}
 	if o.Server.SecureServing.BindPort == 0 && o.Server.SecureServing.Listener == nil {
-		errs = append(errs, field.Invalid(flagPath("secure-port"), 0, "the adapter has to serve"))
+		errs = append(errs, field.Invalid(flagPath("secure-port"), 0, "must not be 0"))
 	}
 	if o.APIQPS <= 0 {
 		errs = append(errs, field.Invalid(flagPath("api-qps"), o.APIQPS, "must be greater than 0"))
@@ -76,7 +76,7 @@ func (o *Options) validateRemote() field.ErrorList {
 		}
 	}
 	if r.Service == o.Service && r.Namespace == o.Namespace {
-		errs = append(errs, field.Invalid(flagPath("remote-adapter-service-name"), r.Service, "it is this adapter itself"))
+		errs = append(errs, field.Invalid(flagPath("remote-adapter-service-name"), r.Service, "must not be this adapter itself"))
 	}
 	return errs
 }

@@ -44,7 +44,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s %q: %w", f.field, f.text, err))
 		case !ok || spec.Location != time.Local && spec.Location != nil:
-			errs = append(errs, fmt.Errorf("%s %q: want a cron expression without @every or a time zone of its own", f.field, f.text))
+			errs = append(errs, fmt.Errorf("%s %q: must be a cron expression without @every or a time zone of its own", f.field, f.text))
 		default:
 			// Wall-clock times are represented in UTC, where no hour is skipped or repeated.
 			spec.Location = time.UTC

@@ -19,15 +19,14 @@ func zone(t *testing.T, name string) *time.Location {
 	return l
 }
 
-// dailyWindow is a window in plain words: minutes of the day, and the weekdays on which it opens.
+// dailyWindow is a window as minutes of the day and the weekdays on which it opens.
 type dailyWindow struct {
 	start, end string
 	from, to   int // minutes after midnight on the wall clock
 	opens      func(time.Weekday) bool
 }
 
-// calendar is the brute-force clock: it lives through a year minute by minute on a wall clock that never changes and notes when
-// the window is open.
+// calendar computes by brute force, minute by minute on a wall clock without changes, when the window is open in a year.
 func (d dailyWindow) calendar(year int) map[time.Time]bool {
 	open, out := false, make(map[time.Time]bool, 366*24*60)
 	for m := time.Date(year-1, 12, 20, 0, 0, 0, 0, time.UTC); m.Year() <= year; m = m.Add(time.Minute) {
@@ -61,7 +60,7 @@ func TestCronWindowAgainstBruteForceOverALeapYear(t *testing.T) {
 	}
 }
 
-// checkYear asks a window now and then through 2024, and each minute of the days on which clocks change.
+// checkYear checks a window through 2024: each minute of the days on which the clock changes, and about each hour of the others.
 func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *time.Location) {
 	w, err := NewCronWindow("w", d.start, d.end, place, 3)
 	if err != nil {
@@ -72,7 +71,7 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 	opens, closes := w.Next(begin)
 	latest := time.Time{}
 	for now := begin; now.Year() < 2025; now = now.Add(stepAt(now, place)) {
-		// The brute-force clock stands still where the clock on the wall goes back.
+		// The brute-force clock stops where the wall clock goes back.
 		if shown := asUTC(now.In(place)).Truncate(time.Minute); shown.After(latest) {
 			latest = shown
 		}
@@ -81,10 +80,10 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 			t.Fatalf("at %s: open is %v, want %v", now, got, want)
 		}
 		if got && !before && opens.After(now) {
-			t.Fatalf("opened by %s, said to open at %s", now, opens)
+			t.Fatalf("opened by %s, expected to open at %s", now, opens)
 		}
 		if !got && before && closes.After(now) {
-			t.Fatalf("closed by %s, said to close at %s", now, closes)
+			t.Fatalf("closed by %s, expected to close at %s", now, closes)
 		}
 		before = got
 		if !opens.After(now) || !closes.After(now) {
@@ -93,7 +92,7 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 	}
 }
 
-// stepAt is a minute where the clock of a place changes within a day, else about an hour.
+// stepAt returns a minute where the clock of a time zone changes within a day, else about an hour.
 func stepAt(now time.Time, place *time.Location) time.Duration {
 	_, yesterday := now.Add(-24 * time.Hour).In(place).Zone()
 	_, tomorrow := now.Add(24 * time.Hour).In(place).Zone()

@@ -13,7 +13,7 @@ import (
 
 func noon() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
 
-// runLoop plays an HPA that is asked for something every 15 s and returns its replicas.
+// runLoop runs an HPA that gets a proposal every 15 s and returns its replicas.
 func runLoop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) []int32 {
 	t.Helper()
 	var h History
@@ -87,8 +87,8 @@ func TestDecideMetrics(t *testing.T) {
 	}
 }
 
-// TestDecideStaysWithinBounds plays random requests: whatever is asked for, replicas stay within bounds and rates, and what is
-// remembered stays within the windows.
+// TestDecideStaysWithinBounds checks with random proposals that replicas stay within bounds and rates, and the history within its
+// windows.
 func TestDecideStaysWithinBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := DefaultBehavior(time.Minute)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// minutes is a forecast of one value a minute from noon on.
+// minutes returns a forecast with a value each minute from noon on.
 func minutes(values ...float64) []Point {
 	out := make([]Point, len(values))
 	for i, v := range values {
@@ -51,7 +51,7 @@ func TestPeak(t *testing.T) {
 	}
 }
 
-// TestPeakIsOfTheForecast plays random forecasts: the peak is one of the values, no window that is wider has a lower one.
+// TestPeakIsOfTheForecast checks with random forecasts that the peak is one of the values and that a wider window has no lower one.
 func TestPeakIsOfTheForecast(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

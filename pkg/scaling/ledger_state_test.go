@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestLedgerGoesOnFromItsState: what a restart loses is the minutes that nothing was booked in, and no decision.
+// TestLedgerGoesOnFromItsState checks that a restart loses the accounting of some minutes, and no decision.
 func TestLedgerGoesOnFromItsState(t *testing.T) {
 	knowing := func(at time.Time, _ float64) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true }
 	whole := days(t, 4, knowing)
@@ -33,7 +33,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	if !again.LastSample().Equal(whole.LastSample()) {
 		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.LastSample(), again.LastSample())
 	}
-	// Both see another day; only the first minutes of it are not booked.
+	// Both observe another day; only its first minutes are not accounted.
 	for m := range 24 * 60 {
 		at := whole.LastSample().Add(time.Minute)
 		for _, l := range []*Ledger{whole, again} {
@@ -57,14 +57,14 @@ func TestLedgerRefusesBadState(t *testing.T) {
 		return out
 	}
 	for name, state := range map[string][]byte{
-		"nothing":                nil,
-		"too short":              good[:len(good)-1],
-		"too long":               append(bytes.Clone(good), 0),
-		"another version":        change(0, 9),
-		"a time that nobody has": change(8, 0x7f),
-		"more seen than passed":  change(16, 0x01),
-		"NaN":                    append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
-		"negative":               change(20, 0xc0),
+		"nothing":                  nil,
+		"too short":                good[:len(good)-1],
+		"too long":                 append(bytes.Clone(good), 0),
+		"another version":          change(0, 9),
+		"a time in the far future": change(8, 0x7f),
+		"more seen than passed":    change(16, 0x01),
+		"NaN":                      append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
+		"negative":                 change(20, 0xc0),
 	} {
 		l := days(t, 1, func(time.Time, float64) (float64, bool) { return 5, true })
 		before := l.Choose(SeasonalBudget)

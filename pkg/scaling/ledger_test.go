@@ -14,7 +14,7 @@ func plant() Plant {
 	return Plant{Capacity: 1, Target: 0.7, Lag: 3 * time.Minute, StabilizationWindow: 5 * time.Minute}
 }
 
-// day plays days of a load that jumps from 5 to 20 at noon for an hour, with forecasts by say.
+// days returns a ledger after n days of a load that jumps from 5 to 20 for an hour, with the forecasts of say.
 func days(t *testing.T, n int, say func(at time.Time, q float64) (float64, bool)) *Ledger {
 	t.Helper()
 	l, err := NewLedger(plant())
@@ -66,7 +66,7 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 	}
 }
 
-// TestLedgerBooksBetweenSamples: what a sample asked for holds until the next one, however short stabilisation is.
+// TestLedgerBooksBetweenSamples checks that a request is valid until the next sample, even without a stabilization window.
 func TestLedgerBooksBetweenSamples(t *testing.T) {
 	p := plant()
 	p.StabilizationWindow, p.Lag = 0, 95*time.Second

@@ -10,7 +10,7 @@ import (
 	"testing/quick"
 )
 
-// pods returns n ready pods that use a share of a request of 1.
+// pods returns n ready pods with a usage as a fraction of a request of 1.
 func pods(n int, use float64) []Pod {
 	out := make([]Pod, n)
 	for i := range out {
@@ -34,10 +34,10 @@ func TestPerPod(t *testing.T) {
 		{"far above", pods(10, 2.1), 30},
 		{"below", pods(10, 0.35), 5},
 		{"idle", pods(10, 0), 0},
-		// On the way up a missing pod counts as idle: 10 × 1.4 over 11 pods is 14 / 0.7 = 20 instead of 22.
+		// When scaling up, a missing pod counts as idle: 10 × 1.4 over 11 pods is 14 / 0.7 = 20 instead of 22.
 		{"above, one missing", with(pods(10, 1.4), missing), 20},
 		{"above, but not with the missing ones", with(pods(10, 0.8), missing, missing, missing), 13},
-		// On the way down it counts as used to its request: (10 × 0.35 + 1) / 0.7 = 6.4.
+		// When scaling down, it counts as used to its request: (10 × 0.35 + 1) / 0.7 = 6.4.
 		{"below, one missing", with(pods(10, 0.35), missing), 7},
 		{"below, but not with the missing ones", with(pods(4, 0.6), missing, missing, missing, missing), 8},
 		{"above, half of the pods start", with(pods(10, 1.4), unready, unready, unready, unready, unready), 20},

@@ -55,7 +55,7 @@ func combine(r series.Resource, all []Estimate) combinedEstimate {
 		}
 	}
 	if out.value > 0 && floor {
-		missing = append(missing, "what it needs at most is not known")
+		missing = append(missing, "the maximum need is unknown")
 	}
 	out.missing, out.failures = strings.Join(missing, ", "), strings.Join(silent, "; ")
 	return out

@@ -84,7 +84,7 @@ func Decide(in Input) Sizing {
 	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
 	out.setBounds(in, c)
 	out.decideChange(in, c)
-	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
+	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
@@ -136,7 +136,7 @@ func (s *Sizing) decideChange(in Input, c combinedEstimate) {
 	low, high := in.Policy.Min[r], in.Policy.Max[r]
 	switch {
 	case s.Target == now:
-		s.Reason = "that is what it requests"
+		s.Reason = "that is the current request"
 	case s.Target > now:
 		must := low > 0 && now < low
 		s.raise(in, share, must)

@@ -19,7 +19,7 @@ func estimate(v float64) Estimate {
 }
 
 func failedEstimate(name string, priority int) Estimate {
-	return Estimate{Estimator: name, Priority: priority, Failure: "nobody answers"}
+	return Estimate{Estimator: name, Priority: priority, Failure: "no answer"}
 }
 
 func TestDecide(t *testing.T) {
@@ -41,21 +41,21 @@ func TestDecide(t *testing.T) {
 		"less, above 35 %":        {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(360)}}, Hold, 1000, 360, "lowered below 35 %"},
 		"much less":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(340)}}, Lower, 340, 340, "to be lowered from 1"},
 		"no request":              {Input{Policy: same, Estimates: []Estimate{estimate(340)}}, Raise, 340, 340, "requests nothing yet"},
-		"equal":                   {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "what it requests"},
-		"nobody knows":            {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
-		"nobody knows any more":   {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: nobody answers"},
+		"equal":                   {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "that is the current request"},
+		"no estimate":             {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
+		"estimates are gone":      {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: no answer"},
 		"NaN":                     {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.NaN())}}, None, 0, 0, "NaN is no size"},
 		"infinite":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.Inf(1))}}, None, 0, 0, "no size"},
 		"negative":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(-3)}}, None, 0, 0, "no size"},
 		"NaN beside a number":     {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(math.NaN()), estimate(900)}}, Raise, 900, 900, ""},
-		"higher priority wins":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine says 700m"},
+		"higher priority wins":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine estimates 700m"},
 		"larger of equals":        {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600), {Estimator: "Mine", Value: 700}}}, Raise, 700, 700, "Mine"},
 		"higher priority fails":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), failedEstimate("Mine", 5)}}, Raise, 900, 900, "Percentile"},
 		"fails, nothing lowered":  {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", 5)}}, Hold, 1000, 100, "Mine fails, and without that nothing is lowered"},
 		"lower priority fails":    {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", -5)}}, Lower, 100, 100, ""},
 		"learning":                {Input{Policy: same, Current: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
 		"a floor hides nothing":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: TypeOOM, Priority: 9, Value: 700, LowerBoundOnly: true}}}, Raise, 900, 900, "Percentile"},
-		"a floor never lowers":    {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "needs at most is not known"},
+		"a floor never lowers":    {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "the maximum need is unknown"},
 		"maxAllowed":              {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
 		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
 		"minAllowed":              {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{series.CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBounds are around the target, and within what is allowed.
+// TestBounds checks that the bounds enclose the target and stay within the policy.
 func TestBounds(t *testing.T) {
 	p := DefaultPolicy()
 	p.Max = Amounts{series.CPU: 1000}
@@ -117,7 +117,7 @@ func TestBounds(t *testing.T) {
 	}
 	got = Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
-		t.Errorf("bounds that nobody knows: %+v", got)
+		t.Errorf("unknown bounds: %+v", got)
 	}
 }
 

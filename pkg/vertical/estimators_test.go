@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// constantProfile is the profile of so many days of constant use, which end at start.
+// constantProfile returns the profile of days of constant usage that end at start.
 func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 	p := rightsize.NewProfile()
 	s := series.Series{Start: start.Add(-time.Duration(days) * 24 * time.Hour), Step: time.Minute, Values: make([]float64, days*24*60)}
@@ -41,8 +41,8 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 	return p.Estimate(in, 3)["app"]
 }
 
-// TestPercentile: gocrane's settings have gocrane's meaning, kills and autoscalers are not this estimator's, and the bounds are wider
-// the shorter the past.
+// TestPercentile checks the meaning of gocrane's settings, that kills and autoscalers have no effect, and that a shorter history has
+// wider bounds.
 func TestPercentile(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
 	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
@@ -106,14 +106,14 @@ func TestOOM(t *testing.T) {
 		kills    []rightsize.OOM
 		want     float64
 	}{
-		"none":             {"db", nil, 0},
-		"by the ratio":     {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
-		"by the least":     {"db", []rightsize.OOM{ago(time.Hour, 10<<20)}, 110 << 20},
-		"of the workload":  {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
-		"the largest":      {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 6 * gib},
-		"too long ago":     {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
-		"in the future":    {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
-		"nobody knows how": {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
+		"none":            {"db", nil, 0},
+		"by the ratio":    {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
+		"by the least":    {"db", []rightsize.OOM{ago(time.Hour, 10<<20)}, 110 << 20},
+		"of the workload": {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
+		"the largest":     {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 6 * gib},
+		"too long ago":    {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
+		"in the future":   {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
+		"unknown memory":  {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
 	} {
 		got, counts := o.Estimate(c.workload, c.kills, start, 0)
 		if got.Value != c.want || counts != (c.want > 0) || !got.LowerBoundOnly {
@@ -122,7 +122,7 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// FuzzSettings: whatever stands in a config, it is an error or settings that can be used.
+// FuzzSettings checks that arbitrary settings are an error or usable.
 func FuzzSettings(f *testing.F) {
 	f.Add("cpu-request-percentile", "0.9")
 	f.Add("oom-bump-ratio", "1e300")

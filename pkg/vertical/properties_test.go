@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// randomPolicy is a random one that does not contradict itself.
+// randomPolicy returns a random policy without contradictions.
 func randomPolicy(r *rand.Rand) Policy {
 	p := DefaultPolicy()
 	p.Up.Window, p.Down.Window = time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(36000))*time.Second
@@ -29,7 +29,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	return p
 }
 
-// randomEstimates are random answers, hostile ones among them.
+// randomEstimates returns random estimates, including invalid ones.
 func randomEstimates(r *rand.Rand) []Estimate {
 	var out []Estimate
 	for i := range r.IntN(4) {
@@ -53,13 +53,13 @@ func randomEstimates(r *rand.Rand) []Estimate {
 	return out
 }
 
-// madeChange is one that was made.
+// madeChange is a change that was applied.
 type madeChange struct {
 	at     time.Time
 	action Action
 }
 
-// simulate runs a decision over a series of answers, as the controller does, and returns what it changed.
+// simulate repeats a decision for a series of estimates, like the controller, and returns the changes.
 func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (all []madeChange, end Input) {
 	for i := range steps {
 		estimates, passed := next(i)
@@ -76,14 +76,14 @@ func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (
 	return all, in
 }
 
-// TestWindowsHold: whatever the estimators say, two changes one way are at least a window apart, and nothing is lowered within
-// the window after it was raised.
+// TestWindowsHold checks that two changes in one direction are at least a window apart, and that nothing is lowered within the
+// window after a raise.
 func TestWindowsHold(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
-		// Within what is allowed from the beginning, so that nothing must be done at once.
+		// The request is within the allowed range, so that nothing has to change at once.
 		if in.Policy.Max[series.CPU] > 0 {
 			in.Current = min(max(in.Current, in.Policy.Min[series.CPU]), in.Policy.Max[series.CPU])
 		}
@@ -110,13 +110,13 @@ func TestWindowsHold(t *testing.T) {
 	}
 }
 
-// TestNoFlapping: answers that swing by less than the distance of the thresholds move a request once, upwards, and never again,
-// however long they swing.
+// TestNoFlapping checks that estimates that vary by less than the distance of the thresholds raise a request once and never lower
+// it.
 func TestNoFlapping(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := DefaultPolicy()
-		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone have to do.
+		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone prevent flapping.
 		high := 100 + r.Float64()*5000
 		low := high * (0.36 + 0.6*r.Float64())
 		in := Input{Resource: series.CPU, Now: start, Policy: p, Request: 50, Current: 50}
@@ -134,7 +134,7 @@ func TestNoFlapping(t *testing.T) {
 	}
 }
 
-// TestSettles: answers that do not change are followed within two windows, or stay within the thresholds, and then nothing moves.
+// TestSettles checks that constant estimates cause at most one change.
 func TestSettles(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -148,7 +148,7 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestAlwaysSane: whatever comes in, what comes out is a size that is allowed, or none; and it says why.
+// TestAlwaysSane checks that a decision for arbitrary input is an allowed size or none, with a reason.
 func TestAlwaysSane(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -179,7 +179,7 @@ func TestAlwaysSane(t *testing.T) {
 	}
 }
 
-// TestMoreNeedsNoLess: a larger answer never leads to a smaller target.
+// TestMoreNeedsNoLess checks that a larger estimate never lowers the target.
 func TestMoreNeedsNoLess(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))

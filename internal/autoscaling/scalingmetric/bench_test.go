@@ -10,7 +10,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// BenchmarkPrediction and BenchmarkCron are what a request for one of Crane's metrics costs beside finding the object.
+// BenchmarkPrediction and BenchmarkCron measure a request for one of Crane's metrics without the lookup of the object.
 func BenchmarkPrediction(b *testing.B) {
 	one := newPrediction("0.5", 0.9)
 	b.ReportAllocs()

@@ -21,7 +21,7 @@ var (
 	// ErrNotReady means that a metric has no forecast yet.
 	ErrNotReady = errors.New("there is no forecast yet")
 	// ErrSeveralSeries means that the query of a metric returns several series, of which none is the metric.
-	ErrSeveralSeries = errors.New("the query gives several series")
+	ErrSeveralSeries = errors.New("the query returns several series")
 	// ErrNotWorthwhile means that, on the history of the metric, scaling by the forecast costs more than it spares.
 	ErrNotWorthwhile = errors.New("scaling by it is not worth its replicas")
 )
@@ -129,7 +129,7 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 	}
 	choice := m.Scaling
 	if choice == nil {
-		return out, fmt.Errorf("%w whose worth is known", ErrNotReady)
+		return out, fmt.Errorf("%w with a rating", ErrNotReady)
 	}
 	out.window = time.Duration(choice.LeadSeconds) * time.Second
 	if !choice.Use {
@@ -176,11 +176,11 @@ func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1
 		return nil
 	}
 	if m.Skill == "" {
-		return withReason(fmt.Errorf("%w: the past is too short to tell", scaling.ErrNoSkill), m.Reason)
+		return withReason(fmt.Errorf("%w: the history is too short", scaling.ErrNoSkill), m.Reason)
 	}
 	skill, err := strconv.ParseFloat(m.Skill, 64)
 	if err != nil || !(skill >= scaling.MinSkill) {
-		return withReason(fmt.Errorf("%w: it is %s, and less than %v is not acted on", scaling.ErrNoSkill, m.Skill, scaling.MinSkill), m.Reason)
+		return withReason(fmt.Errorf("%w: it is %s, and at least %v is required", scaling.ErrNoSkill, m.Skill, scaling.MinSkill), m.Reason)
 	}
 	return nil
 }

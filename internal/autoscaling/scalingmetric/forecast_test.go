@@ -21,7 +21,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// newPrediction has a forecast of two hours from noon on.
+// newPrediction returns a forecast of two hours from noon on.
 func newPrediction(skill string, values ...float64) *predictionv1alpha1.TimeSeriesPrediction {
 	made := metav1.NewTime(noon())
 	m := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: "resource.cpu", Ready: true, Skill: skill, UpdateTime: &made, LastSampleTime: &made}
@@ -140,7 +140,7 @@ func TestKeySelects(t *testing.T) {
 	}
 	e.Namespace = "other"
 	if key.SelectsAutoscaler(e) || key.SelectsPrediction(newPrediction("1", 1)) {
-		t.Error("what is somebody else's is selected")
+		t.Error("another object is selected")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestCron(t *testing.T) {
 			t.Errorf("at %d:30 UTC %d, want %d", hour, got, want)
 		}
 	}
-	// gocrane reads what names no zone in its own.
+	// gocrane evaluates schedules without a zone in the local one.
 	place, err := time.LoadLocation(shanghai)
 	if err != nil {
 		t.Fatal(err)
@@ -173,14 +173,14 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// withChoice adds an account to the forecast of tsp.
+// withChoice adds a choice of the ledger to the forecast of tsp.
 func withChoice(t *predictionv1alpha1.TimeSeriesPrediction, choice *predictionv1alpha1.ScalingChoice) *predictionv1alpha1.TimeSeriesPrediction {
 	t.Spec.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingPlant{PodCapacity: "1", Target: "0.7", LagSeconds: 105, StabilizationSeconds: 300}
 	t.Status.PredictionMetrics[0].Scaling = choice
 	return t
 }
 
-// TestPredictionByAccount: what counts is the lead and not the window, in pods as full as was chosen.
+// TestPredictionByAccount checks that the value is computed from the lead time and the chosen fill.
 func TestPredictionByAccount(t *testing.T) {
 	choice := func(edit func(*predictionv1alpha1.ScalingChoice)) *predictionv1alpha1.ScalingChoice {
 		c := &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.8", Fill: "0.85", LeadSeconds: 180, Why: "it paid"}
@@ -189,7 +189,7 @@ func TestPredictionByAccount(t *testing.T) {
 	}
 	good := func() *predictionv1alpha1.ScalingChoice { return choice(func(*predictionv1alpha1.ScalingChoice) {}) }
 	late := withChoice(newPrediction("0.5", 0.9), good())
-	late.Status.PredictionMetrics[0].Prediction[0].Samples[4].Value = "9" // beyond the lead
+	late.Status.PredictionMetrics[0].Prediction[0].Samples[4].Value = "9" // after the lead time
 	soon := withChoice(newPrediction("0.5", 0.9), good())
 	soon.Status.PredictionMetrics[0].Prediction[0].Samples[2].Value = "1.7"
 	named := withChoice(newPrediction("0.5", 0.9), nil)
@@ -199,16 +199,16 @@ func TestPredictionByAccount(t *testing.T) {
 		want float64
 		err  error
 	}{
-		"as it is":                       {withChoice(newPrediction("0.5", 0.85), good()), 0.7, nil},
-		"a peak within the lead":         {soon, 1.4, nil},
-		"a peak beyond it":               {late, 0.9 * 0.7 / 0.85, nil},
-		"a named algorithm has none":     {named, 0.9, nil},
-		"not worth it":                   {withChoice(newPrediction("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorthwhile},
-		"nothing chosen yet":             {withChoice(newPrediction("0.5", 0.9), nil), 0, ErrNotReady},
-		"no skill":                       {withChoice(newPrediction("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
-		"a fill that is none":            {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
-		"a fill of nothing":              {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
-		"a lead that somebody overwrote": {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},
+		"as it is":                   {withChoice(newPrediction("0.5", 0.85), good()), 0.7, nil},
+		"a peak within the lead":     {soon, 1.4, nil},
+		"a peak beyond it":           {late, 0.9 * 0.7 / 0.85, nil},
+		"a named algorithm has none": {named, 0.9, nil},
+		"not worth it":               {withChoice(newPrediction("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorthwhile},
+		"nothing chosen yet":         {withChoice(newPrediction("0.5", 0.9), nil), 0, ErrNotReady},
+		"no skill":                   {withChoice(newPrediction("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
+		"a fill that is none":        {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
+		"a fill of nothing":          {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
+		"a negative lead time":       {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},
 	} {
 		f, err := ActionableForecast(c.tsp, "resource.cpu", noon())
 		if math.Abs(f.Value-c.want) > 1e-9 || !errors.Is(err, c.err) {

@@ -50,7 +50,7 @@ func ParseKey(selector labels.Selector) (Key, error) {
 		values := r.Values().UnsortedList()
 		one := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
 		if field == nil || !one || len(values) != 1 {
-			return Key{}, fmt.Errorf("selector %q: want one value for each of targetKind, targetName, targetNamespace and resourceIdentifier", selector)
+			return Key{}, fmt.Errorf("selector %q: must have one value for each of targetKind, targetName, targetNamespace and resourceIdentifier", selector)
 		}
 		*field = values[0]
 	}

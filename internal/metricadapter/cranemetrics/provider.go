@@ -151,6 +151,6 @@ func singleObject[T any](metric, kind string, key scalingmetric.Key, found []T, 
 	if len(found) > shown {
 		names = append(names, "...")
 	}
-	return nil, status.Unprocessable("%s: there are %d (%s) where one is wanted: several autoscalers have the same target",
+	return nil, status.Unprocessable("%s: there are %d (%s), and exactly one is required: several autoscalers have the same target",
 		what, len(found), strings.Join(names, ", "))
 }

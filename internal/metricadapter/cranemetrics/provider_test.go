@@ -29,7 +29,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
 
-// newPrediction of a Deployment, by the minute from noon on.
+// newPrediction returns a prediction of a Deployment with a value each minute from noon on.
 func newPrediction(name, target string, values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
@@ -109,7 +109,7 @@ func TestValues(t *testing.T) {
 		"negative":                         {metric: predicted, target: "negative", code: http.StatusServiceUnavailable, want: "-1"},
 		"several series":                   {metric: predicted, target: "several", code: http.StatusUnprocessableEntity, want: "several series"},
 		"two predictions of one target":    {metric: predicted, target: "twice", code: http.StatusUnprocessableEntity, want: "there are 2 (a, b)"},
-		"a prediction of somebody else":    {metric: predicted, target: "foreign", code: http.StatusNotFound, want: "no TimeSeriesPrediction"},
+		"a prediction of another owner":    {metric: predicted, target: "foreign", code: http.StatusNotFound, want: "no TimeSeriesPrediction"},
 		"a metric that is not forecast":    {metric: predicted, target: "web", identifier: "resource.memory", code: http.StatusNotFound, want: "resource.memory"},
 		"another namespace":                {metric: predicted, target: "web", namespace: "other", code: http.StatusBadRequest, want: "targetNamespace"},
 		"an open window, beside a bad one": {metric: cron, target: "web", identifier: "cron", want: "9"},
@@ -151,7 +151,7 @@ func wantStatus(t *testing.T, err error, code int32, say string) {
 	}
 }
 
-// TestUnsynced: before everything has been read nothing is known, and least of all that there is nothing.
+// TestUnsynced checks that an unsynced cache is unavailable, and not an empty one.
 func TestUnsynced(t *testing.T) {
 	p := newProvider(t, nil)
 	p.CheckSynced = func() error { return fmt.Errorf("not read yet") }

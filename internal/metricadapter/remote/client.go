@@ -128,10 +128,10 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 
 // statusError converts a failed response to an API status.
 func statusError(code int, body []byte) error {
-	var said metav1.Status
+	var reported metav1.Status
 	message := http.StatusText(code)
-	if json.Unmarshal(body, &said) == nil && said.Message != "" {
-		message = said.Message
+	if json.Unmarshal(body, &reported) == nil && reported.Message != "" {
+		message = reported.Message
 	}
 	switch code {
 	case http.StatusNotFound:
@@ -139,7 +139,7 @@ func statusError(code int, body []byte) error {
 	case http.StatusBadRequest:
 		return status.BadRequest("remote adapter: %s", message)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return status.Unavailable("remote adapter: it does not let this adapter read: %s", message)
+		return status.Unavailable("remote adapter: it denies this adapter access: %s", message)
 	}
 	return status.Unavailable("remote adapter: status %d: %s", code, message)
 }

@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// newTestProvider is an adapter that answers with a page for each path.
+// newTestProvider returns a provider of an adapter that a handler implements.
 func newTestProvider(t *testing.T, handler http.HandlerFunc) *Provider {
 	t.Helper()
 	authority, err := pki.NewAuthority("test", time.Hour, time.Now)
@@ -58,7 +58,7 @@ func newTestProvider(t *testing.T, handler http.HandlerFunc) *Provider {
 	return p
 }
 
-// TestOldAdapter: one that serves v1beta1 of custom metrics alone is asked for that.
+// TestOldAdapter checks that an adapter with v1beta1 of custom metrics alone is read in that version.
 func TestOldAdapter(t *testing.T) {
 	var asked []string
 	p := newTestProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func TestOldAdapter(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: each is an error with a code, and none is a value.
+// TestHostileAnswers checks that invalid responses are errors with a code.
 func TestHostileAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int
@@ -112,7 +112,7 @@ func TestHostileAnswers(t *testing.T) {
 		"no JSON":         {200, "<html>", http.StatusServiceUnavailable, "not the metrics API"},
 		"a status":        {404, `{"kind":"Status","message":"no such metric"}`, http.StatusNotFound, "no such metric"},
 		"a bare 404":      {404, "page not found", http.StatusNotFound, "Not Found"},
-		"denied":          {403, `{"message":"forbidden"}`, http.StatusServiceUnavailable, "does not let this adapter read: forbidden"},
+		"denied":          {403, `{"message":"forbidden"}`, http.StatusServiceUnavailable, "denies this adapter access: forbidden"},
 		"a bad request":   {400, `{"message":"bad selector"}`, http.StatusBadRequest, "bad selector"},
 		"a fault":         {500, "boom", http.StatusServiceUnavailable, "status 500"},
 		"a redirect":      {302, "", http.StatusServiceUnavailable, "status 302"},

@@ -119,7 +119,7 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 	case len(list.Items) > 0:
 		return list, nil
 	case bad > 0:
-		return nil, status.Unavailable("%s: none of %d values is a number: there is nothing to act on", info.Metric, bad)
+		return nil, status.Unavailable("%s: none of %d values is a number", info.Metric, bad)
 	}
 	return nil, status.NotFound("%s: no series for %d %s of namespace %q", info.Metric, len(names), info.GroupResource.String(), namespace)
 }

@@ -66,7 +66,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	for _, s := range samples {
 		value, ok := quantity(s.Value)
 		if !ok {
-			return nil, status.Unavailable("%s: the value of %v is %v: there is nothing to act on", info.Metric, s.Labels, s.Value)
+			return nil, status.Unavailable("%s: the value of %v is %v, which is no number", info.Metric, s.Labels, s.Value)
 		}
 		delete(s.Labels, "__name__")
 		list.Items = append(list.Items, external_metrics.ExternalMetricValue{
@@ -85,7 +85,7 @@ func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sa
 	case len(samples) == 0:
 		return nil, status.NotFound("%s: no series match: %s", metric, expr)
 	case len(samples) > maxValues:
-		return nil, status.Unprocessable("%s: %d series match, more than %d: let the rule aggregate them: %s", metric, len(samples), maxValues, expr)
+		return nil, status.Unprocessable("%s: %d series match, more than %d: aggregate them in the rule: %s", metric, len(samples), maxValues, expr)
 	}
 	return samples, nil
 }

@@ -33,7 +33,7 @@ func TestValuesByName(t *testing.T) {
 		return metrics.Sample{Labels: metrics.Labels{"pod": pod}, Value: v}
 	}
 	found, bad := samplesByName([]metrics.Sample{
-		sample("a", 1), sample("a", 2), sample("b", math.NaN()), sample("b", 3), sample("somebody", 4), sample("", 5),
+		sample("a", 1), sample("a", 2), sample("b", math.NaN()), sample("b", 3), sample("other", 4), sample("", 5),
 	}, "pod", []string{"a", "b", "c"})
 	if len(found) != 1 || found["a"].Value != 3 || bad != 1 {
 		t.Errorf("got %v and %d bad ones: want the sum of a, and b with a part that is no number as bad", found, bad)

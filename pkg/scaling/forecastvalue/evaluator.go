@@ -103,7 +103,7 @@ func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time) scalin
 // choose returns the choice of the ledger for a forecast with enough skill.
 func (f *Evaluator) choose() scaling.Choice {
 	if skill := f.forecast.Skill; !(skill >= scaling.MinSkill) {
-		return scaling.Choice{Reason: fmt.Sprintf("the forecast has no skill: on the series' own past it is %.2f, and less than %v is not acted on", skill, scaling.MinSkill)}
+		return scaling.Choice{Reason: fmt.Sprintf("the forecast has no skill: on the history of the series it is %.2f, and at least %v is required", skill, scaling.MinSkill)}
 	}
 	return f.ledger.Choose(Budget(f.forecast))
 }

@@ -22,7 +22,7 @@ func config() Config {
 	}
 }
 
-// minutes is a series of one value a minute.
+// minutes returns a series with a value each minute.
 func minutes(n int, value func(minute int) float64) series.Series {
 	s := series.Series{Start: time.Date(2024, 5, 6, 0, 0, 0, 0, time.UTC), Step: time.Minute}
 	for m := range n {
@@ -33,8 +33,8 @@ func minutes(n int, value func(minute int) float64) series.Series {
 
 func TestRunReactive(t *testing.T) {
 	cfg := config()
-	// Two hours after the warm-up load goes from 7 to 28. The HPA sees it 30 s later and goes from 10 to 20 to 40 in two rounds; with
-	// pods a minute late, load is above 10 for 90 s, and above 20 for one round more.
+	// Two hours after the warm-up the load rises from 7 to 28. The HPA reads it 30 s later and scales from 10 to 20 to 40 in two
+	// steps. With pods a minute late, the load is above 10 for 90 s, and above 20 for one step more.
 	load := minutes(6*60, func(m int) float64 {
 		if m >= 3*60 {
 			return 28
@@ -54,7 +54,7 @@ func TestRunReactive(t *testing.T) {
 	if want := 5 * time.Hour; score.Scored != want {
 		t.Errorf("scored %s, want %s", score.Scored, want)
 	}
-	// 2 h and 2 rounds at 10, one round at 20, the rest at 40.
+	// 2 h and 2 steps at 10, one step at 20, the rest at 40.
 	if got, want := score.ReplicaHours, 2*10+3*40-(2*30+20)*15./3600; math.Abs(got-want) > 1e-9 {
 		t.Errorf("%v replica hours, want %v", got, want)
 	}
@@ -95,7 +95,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// TestAheadOfADailyJump: what happens each day at nine is seen coming, and noise is left to the HPA.
+// TestAheadOfADailyJump checks that a daily jump is anticipated.
 func TestAheadOfADailyJump(t *testing.T) {
 	load := minutes(10*24*60, func(m int) float64 {
 		if hour := m / 60 % 24; hour >= 9 && hour < 17 {
@@ -127,7 +127,7 @@ func TestAheadOfADailyJump(t *testing.T) {
 	}
 }
 
-// orderCheckingModel forwards what a model may know and fails the test where it is told of the future.
+// orderCheckingModel fails the test when a model gets samples out of order.
 type orderCheckingModel struct {
 	t   *testing.T
 	m   *auto.Model
@@ -146,7 +146,7 @@ func (p *orderCheckingModel) Forecast(h time.Duration) (forecast.Forecast, error
 	return p.m.Forecast(h)
 }
 
-// TestAheadSeesNothingLater changes the future of a series: what was decided before it stays the same.
+// TestAheadSeesNothingLater checks that decisions do not depend on later samples.
 func TestAheadSeesNothingLater(t *testing.T) {
 	cfg := config()
 	cfg.Warmup = 48 * time.Hour

@@ -28,7 +28,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// maxConcurrentWrites is how many requests make and change objects at once.
+// maxConcurrentWrites bounds the concurrent write requests.
 const maxConcurrentWrites = 16
 
 const (
@@ -141,7 +141,7 @@ func (c *cluster) scaler(i int) *autoscalingv1alpha1.EffectiveHorizontalPodAutos
 	}
 }
 
-// settle plays the HPA controller and the forecasts once for each autoscaler, and waits until all of them say so.
+// settle writes the status of each HPA and forecast once, and waits until all autoscalers show it.
 func (c *cluster) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
@@ -166,7 +166,7 @@ func (c *cluster) settle(ctx context.Context) error {
 	}
 }
 
-// writeStatuses waits for what craned makes of an autoscaler, and writes what others say of it.
+// writeStatuses waits for the objects that craned creates for an autoscaler, and writes their statuses.
 func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 	h := &autoscalingv2.HorizontalPodAutoscaler{}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -206,7 +206,7 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 	return c.client.Status().Patch(ctx, tsp, client.MergeFrom(old))
 }
 
-// unsettled counts the autoscalers that do not say yet what was decided.
+// unsettled counts the autoscalers whose status is not up to date.
 func (c *cluster) unsettled(ctx context.Context) (int, error) {
 	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 	if err := c.client.List(ctx, &list); err != nil {

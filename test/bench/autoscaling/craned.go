@@ -16,12 +16,12 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// craned is the process that is measured; its log is a file.
+// craned is the measured process; its log is a file.
 type craned struct {
 	cmd  *exec.Cmd
 	log  *os.File
 	done chan struct{}
-	err  error // how it ended; to be looked at after ended
+	err  error // exit error, valid after done
 }
 
 func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*craned, error) {
@@ -37,7 +37,7 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
 		"--kubeconfig="+kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=effectivehpa", "--webhook-enabled=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
-		// A craned that cannot renew its lease ends. What else runs on the machine must not make it.
+		// craned exits when it loses its lease, which must not happen under load.
 		"--lease-duration=5m", "--lease-renew-period=4m")
 	d.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
@@ -53,14 +53,14 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 	return d, nil
 }
 
-// tail is the end of the log, as an error to go with another.
+// tail returns the end of the log as an error.
 func (d *craned) tail() error {
 	const most = 8 << 10
 	raw, err := os.ReadFile(d.log.Name())
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("craned said last:\n%s", raw[max(0, len(raw)-most):])
+	return fmt.Errorf("end of the log of craned:\n%s", raw[max(0, len(raw)-most):])
 }
 
 func (d *craned) stop() error {

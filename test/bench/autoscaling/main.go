@@ -1,12 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command autoscaling measures craned with thousands of EffectiveHorizontalPodAutoscalers whose load does not change: how long the
-// first look at all takes, and what is written, CPU and memory in a quiet time after it. The API server is real and its
-// Deployments are objects without pods; what the HPA controller and the forecasts say is written once by this program, since
-// neither says anything new while nothing changes; craned is the real binary with the rights of config/rbac.
+// Command autoscaling measures craned with thousands of EffectiveHorizontalPodAutoscalers whose load does not change: the time of
+// the first reconcile of all, and writes, CPU and memory in a quiet period after it. The API server is real and its Deployments are
+// objects without pods. This program writes the statuses of HPAs and forecasts once. craned is the real binary with the rights of
+// config/rbac.
 //
-// It prints figures and judges nothing: what else runs on the machine is part of them.
+// It prints figures without judging them, because they include the load of the machine.
 package main
 
 import (
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	// When craned ends there is nothing left to wait for.
+	// After craned has ended, nothing is left to measure.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -77,7 +77,7 @@ func run(ctx context.Context, o options) (err error) {
 	return measureQuiet(ctx, o, c, d)
 }
 
-// measureQuiet looks at what happens while nothing does.
+// measureQuiet measures a period without changes.
 func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 	before, err := measure.Writes(ctx, c.rest)
 	if err != nil {

@@ -34,7 +34,7 @@ import (
 // window of each forecast, in seconds: the default, so that a series has two hours of minutes.
 const window = predictionv1alpha1.DefaultPredictionWindowSeconds
 
-// identifiers are the metrics of each prediction.
+// identifiers returns the metrics of each prediction.
 func identifiers() []string { return []string{"resource.cpu", "external.requests_per_second"} }
 
 type cluster struct {
@@ -70,7 +70,7 @@ func keyOf(i int, o options, identifier string) scalingmetric.Key {
 	}
 }
 
-// fill makes the autoscalers and their predictions, as the controllers of craned write them.
+// fill creates the autoscalers and their predictions, like the controllers of craned.
 func (c *cluster) fill(ctx context.Context, o options) error {
 	began := time.Now()
 	for i := range o.namespaces {
@@ -137,7 +137,7 @@ func (c *cluster) createAutoscaler(ctx context.Context, i int, o options) error 
 	return c.client.Status().Update(ctx, tsp)
 }
 
-// startAdapter starts the adapter with the rights of config/ and leads the API server to it.
+// startAdapter starts the adapter with the rights of config/ and registers it.
 func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (*adapter, error) {
 	kubeconfig, err := c.control.KubeconfigFor(ctx, "metric-adapter", controlplane.ServiceAccount("crane-system", "metric-adapter"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (
 	return &adapter{cluster: c, process: child, address: "https://127.0.0.1:" + strconv.Itoa(port)}, nil
 }
 
-// freePort is a port of loopback that nobody listens on.
+// freePort returns a free port of the loopback interface.
 func freePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,11 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metricadapter measures the metric adapter with thousands of EffectiveHorizontalPodAutoscalers behind the aggregation layer of
-// a real API server: how long its handler takes, what a request for a metric costs the Kubernetes API, and memory. The adapter is the
-// real binary with the rights of config/rbac; who asks is the HPA controller's user, from as many goroutines as that has workers.
+// Command metricadapter measures the metric adapter with thousands of EffectiveHorizontalPodAutoscalers behind the aggregation layer
+// of a real API server: the latency of its handler, the requests to the Kubernetes API for each request, and memory. The adapter is
+// the real binary with the rights of config/rbac. The requests come from the user of the HPA controller, with as many goroutines as
+// it has workers.
 //
-// It prints figures and judges nothing: what else runs on the machine is part of them.
+// It prints figures without judging them, because they include the load of the machine.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"syscall"
 )
 
-// options are the size of what is measured.
+// options are the sizes of the measurement.
 type options struct {
 	autoscalers, namespaces, rounds, workers int
 	bin                                      string

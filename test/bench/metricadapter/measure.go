@@ -28,10 +28,10 @@ import (
 	"crane.io/crane/test/bench/measure"
 )
 
-// hpaController is who asks for metrics in a cluster.
+// hpaController is the user of the HPA controller.
 const hpaController = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
-// startBound is how long the adapter may take to read everything and to be found by the API server.
+// startBound bounds the time until the adapter is synced and registered.
 const startBound = 5 * time.Minute
 
 type adapter struct {
@@ -40,7 +40,7 @@ type adapter struct {
 	address string
 }
 
-// measure asks for every metric in rounds, of the adapter itself and by way of the API server, and prints what that took.
+// measure requests every metric in rounds, directly from the adapter and through the API server, and prints the figures.
 func (a *adapter) measure(ctx context.Context, o options) error {
 	config, err := a.control.ConfigFor(ctx, controlplane.CertificateUser(hpaController))
 	if err != nil {
@@ -74,13 +74,13 @@ func (a *adapter) measure(ctx context.Context, o options) error {
 	return nil
 }
 
-// route is one to ask for metrics.
+// route is a way to request metrics.
 type route struct {
 	name, host string
 	config     *rest.Config
 }
 
-// paths are those of all metrics of an autoscaler.
+// paths returns the paths of all metrics of an autoscaler.
 func paths(i int, o options) []string {
 	out := make([]string, 0, 3)
 	add := func(metric, identifier string) {
@@ -132,7 +132,7 @@ func (w route) ask(ctx context.Context, client *http.Client, path string) error 
 	return err
 }
 
-// measureRoute asks for everything, and prints what the client saw and what the adapter tells of itself.
+// measureRoute requests all metrics, and prints the figures of the client and of the adapter.
 func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 	before, err := a.readFigures(ctx)
 	if err != nil {
@@ -187,9 +187,9 @@ func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 	return nil
 }
 
-// adapterFigures is what the adapter tells of itself.
+// adapterFigures are figures from the metrics of the adapter.
 type adapterFigures struct {
-	handler  *dto.Histogram // of answers with a value
+	handler  *dto.Histogram // of responses with a value
 	requests float64
 }
 
@@ -221,7 +221,7 @@ func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 		}
 	}
 	if out.handler == nil {
-		return adapterFigures{}, errors.New("the adapter tells nothing of its handler")
+		return adapterFigures{}, errors.New("the adapter has no metrics of its handler")
 	}
 	for _, m := range families["crane_metric_adapter_kubernetes_requests_total"].GetMetric() {
 		out.requests += m.GetCounter().GetValue()
@@ -229,7 +229,7 @@ func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 	return out, nil
 }
 
-// quantileBound is the bound of the bucket that holds a quantile of what came between two readings.
+// quantileBound returns the bound of the bucket with a quantile of the observations between two readings.
 func quantileBound(before, after *dto.Histogram, quantile float64) time.Duration {
 	total := float64(after.GetSampleCount() - before.GetSampleCount())
 	had := map[float64]uint64{}

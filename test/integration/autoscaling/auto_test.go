@@ -15,11 +15,11 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// ehpa shortens what edits autoscalers.
+// ehpa abbreviates the type for edits.
 type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 
-// TestAutoScalesOnCurrentAndPredictedLoad follows an autoscaler through a day: the load as it is, a forecast above it, one
-// below it, and one without skill.
+// TestAutoScalesOnCurrentAndPredictedLoad checks an autoscaler with the current load, a forecast above it, one below it, and one
+// without skill.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
@@ -79,7 +79,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		return nil
 	})
 
-	t.Log("without skill it takes no part, and that is said")
+	t.Log("without skill it is ignored with a reason")
 	w.forecast("web", "0.03", 3)
 	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 	if got := conditionMessage(e, "PredictionReady"); got == "" {

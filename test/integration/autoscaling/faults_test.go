@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// wantMessage fails where the message of a condition lacks a text.
+// wantMessage checks that the message of a condition contains a text.
 func wantMessage(t *testing.T, e *ehpa, kind, want string) {
 	t.Helper()
 	if got := conditionMessage(e, kind); !strings.Contains(got, want) {
@@ -28,7 +28,7 @@ func wantMessage(t *testing.T, e *ehpa, kind, want string) {
 	}
 }
 
-// TestTargetsThatCannotBeScaled: each has its reason, and works as soon as it can.
+// TestTargetsThatCannotBeScaled checks the reason of each problem with a target, and that a target that appears is scaled.
 func TestTargetsThatCannotBeScaled(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300)
@@ -60,7 +60,7 @@ func TestTargetsThatCannotBeScaled(t *testing.T) {
 	}
 }
 
-// TestMetricsThatFail: without requests, or without values, replicas stay, and the reason is told.
+// TestMetricsThatFail checks that replicas stay without requests or values, with a reason.
 func TestMetricsThatFail(t *testing.T) {
 	w := newFixture(t)
 	metrics.setPodUsage(w.Name, 150)
@@ -105,7 +105,7 @@ func metricOf(name, average string) autoscalingv2.MetricSpec {
 	return m
 }
 
-// TestForecastsThatAreNoForecasts: NaN, several series, and a forecast that nobody serves take no part, and scale nothing.
+// TestForecastsThatAreNoForecasts checks that NaN, several series, and a forecast that is not served scale nothing.
 func TestForecastsThatAreNoForecasts(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 450)
@@ -127,7 +127,7 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 		})
 		w.wantReplicas("web", 3)
 	}
-	t.Log("one that is good, then nobody serves it")
+	t.Log("one that is good, then not served")
 	w.forecast("web", "0.5", 0.9)
 	w.awaitReplicas("web", 6)
 	metrics.serveForecasts(false)
@@ -146,7 +146,7 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 	w.awaitReplicas("web", 6)
 }
 
-// TestCrons: an open window raises the floor of the HPA; those that cannot be followed are told apart and do no harm.
+// TestCrons checks that an open window raises the floor of the HPA, and that invalid ones are reported and have no effect.
 func TestCrons(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300)
@@ -158,7 +158,7 @@ func TestCrons(t *testing.T) {
 	}
 	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
-			// Opens each minute, so that it is open whenever the test runs.
+			// It opens each minute, so that it is open whenever the test runs.
 			cron("always", "* * * * *", "0 0 29 2 *", &berlin, 7),
 			cron("same", "0 8 * * *", "0 8 * * *", nil, 15),
 			cron("lost", "0 8 * * *", "0 9 * * *", &nowhere, 16),
@@ -189,9 +189,9 @@ func TestCrons(t *testing.T) {
 	w.awaitReplicas("web", 2)
 }
 
-// TestAPIServerRestarted: replicas stay while it is away, and what changed meanwhile is seen when it is back.
+// TestAPIServerRestarted checks that replicas stay during an outage of the API server, and that later changes are applied.
 func TestAPIServerRestarted(t *testing.T) {
-	// A lease that outlives the restart: a craned that has lost its lease ends, and is started anew by its kubelet.
+	// The lease outlives the restart. Without its lease craned exits, and a kubelet would restart it.
 	w := newFixture(t, "--lease-duration=120s", "--lease-renew-period=110s")
 	metrics.setSharedLoad(w.Name, 450)
 	w.CreateAll(deployment("web", 3, 250), scaler("web"))
@@ -221,7 +221,7 @@ func TestAPIServerRestarted(t *testing.T) {
 	w.wantReplicas("web", 3)
 }
 
-// TestNamesThatAreTaken: an object of somebody else under the name is left alone, and that is said.
+// TestNamesThatAreTaken checks that an object of another owner with the name is left unchanged and reported.
 func TestNamesThatAreTaken(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300)

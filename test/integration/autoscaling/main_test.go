@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package autoscaling_test runs craned, as a process with the rights of config/rbac, beside the real HPA controller, and looks at
-// what becomes of EffectiveHorizontalPodAutoscalers. Pods run because the test says so, use what it says, and their forecasts
-// are those that it writes.
+// Package autoscaling_test runs craned, as a process with the rights of config/rbac, beside the real HPA controller and checks the
+// effects of EffectiveHorizontalPodAutoscalers. The tests set the state and usage of pods, and write the forecasts.
 package autoscaling_test
 
 import (
@@ -16,7 +15,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// What all tests share: starting them takes longer than any of the tests.
+// Shared by all tests, because starting them takes longer than any test.
 var (
 	control *controlplane.ControlPlane
 	binary  string
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 		Name: "autoscaling", Command: "craned",
 		Plane: controlplane.Options{
 			Components: []controlplane.Component{controlplane.ControllerManager},
-			// The real HPA controller, fifteen times as fast.
+			// The real HPA controller, with a sync period of 1 s instead of 15 s.
 			ExtraArgs: map[controlplane.Component][]string{controlplane.ControllerManager: {
 				"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=2s",
 			}},
@@ -41,7 +40,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// startBeside serves the metrics APIs and runs pods, until it is stopped.
+// startBeside serves the metrics APIs and runs pods until it is stopped.
 func startBeside(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error) {
 	control = c
 	ctx, cancel := context.WithCancel(ctx)

@@ -23,7 +23,7 @@ func averageTarget(q string) autoscalingv2.MetricTarget {
 	return autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &v}
 }
 
-// metricsOfAllTypes has a metric of each type, with amounts that integers would lose.
+// metricsOfAllTypes returns a metric of each type, with amounts that integers cannot represent.
 func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 	value := resource.MustParse("12500m")
 	selector := &metav1.LabelSelector{
@@ -48,8 +48,8 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 	}
 }
 
-// TestEveryMetricAndBehaviourReachesTheHPA: as they are, once, with what the API server fills in counted as wanted; and labels and
-// annotations as far as the flags say.
+// TestEveryMetricAndBehaviourReachesTheHPA checks that metrics and behavior are written to the HPA once, with the defaults of the
+// API server, and labels and annotations as configured.
 func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	w := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
 	metrics.setSharedLoad(w.Name, 300)
@@ -71,7 +71,7 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 		}
 	}))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	// What is written in one round and differs in the next would be written for ever: a change of the autoscaler makes a round.
+	// A spec that differs from its stored form would be written in each reconcile; this change causes one.
 	w.change("web", func(e *ehpa) { e.Annotations["note"] = "a round" })
 	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 21 })
 	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
@@ -116,7 +116,7 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	}
 }
 
-// TestTargetOfAnyKind: what is not in the cache is scaled through its scale subresource.
+// TestTargetOfAnyKind checks that a target that is not cached is scaled through its scale subresource.
 func TestTargetOfAnyKind(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 900)
@@ -125,7 +125,7 @@ func TestTargetOfAnyKind(t *testing.T) {
 	set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = template.Replicas, template.Selector, template.Template
 	w.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
 	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	w.forecast("bare", "0.5", 0.3) // What the pods request is read from one of them.
+	w.forecast("bare", "0.5", 0.3) // The requests are read from a pod.
 	w.awaitCondition("bare", "PredictionReady=True/Predicting")
 	e := w.awaitExpectedReplicas("bare", 6)
 	if *e.Status.CurrentReplicas == 0 || e.Status.Winner != "resource.cpu" {

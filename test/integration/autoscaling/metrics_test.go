@@ -29,17 +29,17 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
 
-// fakeMetricsAPI serves metrics.k8s.io and external.metrics.k8s.io behind the API server's aggregation: what pods use is what the test
-// says, forecasts come from TimeSeriesPredictions as an adapter would read them.
+// fakeMetricsAPI serves metrics.k8s.io and external.metrics.k8s.io behind the aggregation layer of the API server. The test sets the
+// usage of pods; forecasts are read from TimeSeriesPredictions like in an adapter.
 type fakeMetricsAPI struct {
 	client client.Client
 
 	mu sync.Mutex
-	// podUsage is what each pod of a namespace uses, in milli-cores; load what all of its pods share.
+	// podUsage is the usage of each pod of a namespace in millicores, sharedLoad the total of its pods.
 	podUsage, sharedLoad map[string]int64
-	// queue are external metrics by namespace; absent ones are not served.
+	// queue is an external metric by namespace; absent values are not served.
 	queue map[string]int64
-	// forecastsServed tells whether forecasts are.
+	// forecastsServed reports whether forecasts are served.
 	forecastsServed bool
 }
 
@@ -48,7 +48,7 @@ const (
 	externalAPI = "/apis/external.metrics.k8s.io/v1beta1"
 )
 
-// setPodUsage pod of a namespace uses so many milli-cores from now on; a negative number takes the metric away.
+// setPodUsage sets the usage of each pod of a namespace in millicores; a negative number removes the metric.
 func (m *fakeMetricsAPI) setPodUsage(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +56,7 @@ func (m *fakeMetricsAPI) setPodUsage(namespace string, milli int64) {
 	delete(m.sharedLoad, namespace)
 }
 
-// setSharedLoad divides a load of so many milli-cores among the running pods of a namespace from now on.
+// setSharedLoad divides a load in millicores among the running pods of a namespace.
 func (m *fakeMetricsAPI) setSharedLoad(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *fakeMetricsAPI) setSharedLoad(namespace string, milli int64) {
 	m.podUsage[namespace] = 0
 }
 
-// setQueue sets the external metric "queue" of a namespace; a negative number takes it away.
+// setQueue sets the external metric "queue" of a namespace; a negative number removes it.
 func (m *fakeMetricsAPI) setQueue(namespace string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +190,7 @@ func (m *fakeMetricsAPI) forecast(r *http.Request) (float64, error) {
 	return f.Value, err
 }
 
-// serveMetrics registers the two groups, served by this process.
+// serveMetrics serves the two API groups from this process and registers them.
 func serveMetrics(ctx context.Context, c client.Client) (*fakeMetricsAPI, error) {
 	m := &fakeMetricsAPI{client: c, podUsage: map[string]int64{}, sharedLoad: map[string]int64{}, queue: map[string]int64{}, forecastsServed: true}
 	const host = "metrics.crane-system.svc"

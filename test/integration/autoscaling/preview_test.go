@@ -21,7 +21,7 @@ func preview(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategy
 
 func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAuto }
 
-// awaitExpectedReplicas waits until an autoscaler wants a number of replicas.
+// awaitExpectedReplicas waits until the status of an autoscaler has a number of expected replicas.
 func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 	w.T.Helper()
 	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
@@ -32,7 +32,7 @@ func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 	})
 }
 
-// wantReplicas fails where a Deployment is not at a number of replicas.
+// wantReplicas checks the replicas of a Deployment.
 func (w *fixture) wantReplicas(name string, want int32) {
 	w.T.Helper()
 	if got, err := w.replicas(w.T.Context(), name); err != nil || got != want {
@@ -40,8 +40,8 @@ func (w *fixture) wantReplicas(name string, want int32) {
 	}
 }
 
-// TestPreviewShowsAndScalesNothing: the HPA scales a stand-in; a fixed number scales the target; switching either way leaves
-// nothing behind and the replicas where they are.
+// TestPreviewShowsAndScalesNothing checks that the HPA scales a Substitute, that specificReplicas scales the target, and that
+// switching the strategy leaves no objects behind and replicas unchanged.
 func TestPreviewShowsAndScalesNothing(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 900) // 120 % of 250m in each of three pods; the target is 60 %
@@ -87,8 +87,8 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 	w.wantReplicas("web", 6)
 }
 
-// TestForeignAutoscalersAreNeverFought: an HPA of somebody else is reported; a preview beside it is computed, and one that scales
-// gives way, until it is told to take the HPA over.
+// TestForeignAutoscalersAreNeverFought checks that a foreign HPA is reported, that a preview beside it is computed, and that an
+// autoscaler scales nothing until it adopts the HPA.
 func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w := newFixture(t)
 	metrics.setPodUsage(w.Name, 300)
@@ -123,7 +123,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.wantReplicas("web", 3)
 
-	t.Log("unless it is told to take over: the HPA keeps its name")
+	t.Log("an annotation makes it adopt the HPA, which keeps its name")
 	w.change("web", func(e *ehpa) {
 		e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "theirs"}
 	})
@@ -157,7 +157,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 }
 
-// TestPausedScaledObject: one of KEDA's without an HPA is left alone too.
+// TestPausedScaledObject checks that a KEDA autoscaler without an HPA counts as a foreign autoscaler.
 func TestPausedScaledObject(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300)
@@ -208,7 +208,7 @@ func TestPausedScaledObject(t *testing.T) {
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 }
 
-// TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
+// TestTwoAutoscalersOnOneTarget checks that the older one scales, and that the younger reports it and takes over after its deletion.
 func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	w := newFixture(t)
 	metrics.setPodUsage(w.Name, 150)

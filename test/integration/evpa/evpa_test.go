@@ -17,7 +17,7 @@ import (
 
 const mib = 1 << 20
 
-// TestEffectiveVPA runs all of it with one craned: starting one takes longer than any of them.
+// TestEffectiveVPA runs all cases with one craned, because starting one takes longer than any of them.
 func TestEffectiveVPA(t *testing.T) {
 	history := t.TempDir()
 	installVPA(t)
@@ -25,8 +25,8 @@ func TestEffectiveVPA(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*fixture){
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
-			"two of one target": testTwoOfOneTarget, "somebody else's VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
-			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "somebody else's HPA": testForeignHPA, "a rule beside it": testBesideRule,
+			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
+			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -36,7 +36,7 @@ func TestEffectiveVPA(t *testing.T) {
 	})
 }
 
-// testOff: the status says what is needed, within which bounds, by which estimator and why; nothing is touched.
+// testOff checks that the status has targets, bounds, estimators and reasons, and that nothing is applied.
 func testOff(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
@@ -71,7 +71,7 @@ func testOff(w *fixture) {
 	}
 	w.noRecommendation("web")
 
-	// What is allowed bounds it.
+	// The allowed range bounds the target.
 	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
 			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("800m", "")),
@@ -91,7 +91,7 @@ func testOff(w *fixture) {
 	w.pods("web", "are untouched", requestsCPU(1000, 1))
 }
 
-// testLearning: without history nothing is said, and nothing is a zero.
+// testLearning checks that nothing is recommended without history.
 func testLearning(w *fixture) {
 	w.deploy("new", 1)
 	w.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))

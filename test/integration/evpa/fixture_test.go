@@ -47,7 +47,7 @@ func startCraned(t *testing.T, history string) {
 	harness.Start(t, waitTimeout, binary,
 		"--kubeconfig="+kubeconfig, "--datasource=csv", "--csv-dir="+history, "--controllers=effectivevpa,adoption,oom",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+harness.FreeAddress(t), "--server-bind-port=0",
-		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
+		"--leader-elect=false", // A slow machine would lose the lease.
 		"--webhook-host="+host, "--webhook-port="+port,
 		"--evpa-interval=1s", "--evpa-history-interval=2s",
 		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",

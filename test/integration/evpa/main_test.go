@@ -28,7 +28,7 @@ import (
 	"crane.io/crane/test/integration/harness/fleet"
 )
 
-// What all tests share.
+// Shared by all tests.
 var (
 	control *controlplane.ControlPlane
 	binary  string
@@ -36,7 +36,7 @@ var (
 	load    = &podLoad{greedyNamespaces: map[string]bool{}}
 )
 
-// podLoad is the load of every container: a hundredth of a core and 20 MiB, and more than it has where a test says so.
+// podLoad is the load of every container: a hundredth of a core and 20 MiB, or 200 MiB in a greedy namespace.
 type podLoad struct {
 	mu               sync.Mutex
 	greedyNamespaces map[string]bool
@@ -53,7 +53,7 @@ func (d *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 	return use
 }
 
-// overload lets the containers of a namespace use 200 MiB; spare lets them use little again.
+// overload makes the containers of a namespace use 200 MiB; relieve undoes it.
 func (d *podLoad) overload(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// podUIDs are who the pods are, to see which were replaced.
+// podUIDs returns the UIDs of pods.
 func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for i := range pods {
@@ -31,7 +31,7 @@ func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	return out
 }
 
-// testInitial: running pods stay as they are, and the ones that take their place get what was decided.
+// testInitial checks that running pods stay unchanged, and that new ones get the decided requests.
 func testInitial(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 2)
@@ -42,7 +42,7 @@ func testInitial(w *fixture) {
 		}
 		return nil
 	})
-	// What new pods get has come down all the way: watched in steps, as everything is.
+	// The requests of new pods are lowered in steps, too.
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	before := podUIDs(w.pods("web", "are untouched", requestsCPU(1000, 2)))
 	var all corev1.PodList
@@ -60,7 +60,7 @@ func testInitial(w *fixture) {
 	}
 }
 
-// testInPlace: running pods are resized, none is evicted, and all is given back when the autoscaler goes.
+// testInPlace checks that running pods are resized without eviction, and restored in mode Off.
 func testInPlace(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	before := w.deployWithUIDs("web", 2)
@@ -71,7 +71,7 @@ func testInPlace(w *fixture) {
 		w.T.Errorf("%+v", d)
 	}
 
-	// Off gives back as well as deletion does.
+	// Off restores requests like a deletion.
 	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		off := autoscalingv1alpha1.UpdateModeOff
 		e.Spec.UpdatePolicy.UpdateMode = &off
@@ -80,7 +80,7 @@ func testInPlace(w *fixture) {
 	w.samePods(before, w.pods("web", "have what they had", requestsCPU(1000, 2)))
 }
 
-// deployWithUIDs is deploy, and who the pods are.
+// deployWithUIDs creates a Deployment and returns the UIDs of its pods.
 func (w *fixture) deployWithUIDs(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
 	w.T.Helper()
 	w.deploy(name, replicas, edit...)
@@ -96,7 +96,8 @@ func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
 	}
 }
 
-// testAuto: what cannot be resized in place, as pods that ask for nothing, is evicted, and comes back with requests; what can be, is.
+// testAuto checks that pods that cannot be resized in place, such as BestEffort pods, are evicted and get requests, and that others
+// are resized.
 func testAuto(w *fixture) {
 	w.writeHistory("bare", 0.2, 100*mib)
 	before := w.deployWithUIDs("bare", 2, func(d *appsv1.Deployment) {
@@ -114,7 +115,7 @@ func testAuto(w *fixture) {
 	w.samePods(first, w.pods("web", "are resized", requestsCPU(230, 2)))
 }
 
-// testInfeasible: what a node can never give goes to another in mode Auto, and stays where it is in mode InPlace.
+// testInfeasible checks that a size that exceeds the node moves pods in mode Auto and leaves them in mode InPlace.
 func testInfeasible(w *fixture) {
 	onTight := func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
@@ -157,7 +158,7 @@ func onNode(name string) func([]corev1.Pod) error {
 	}
 }
 
-// testRecreate: all pods are replaced, within the disruption budget and never the last one.
+// testRecreate checks that all pods are replaced within the disruption budget, but never the last one.
 func testRecreate(w *fixture) {
 	one := intstr.FromInt32(1)
 	w.CreateAll(&policyv1.PodDisruptionBudget{
@@ -190,7 +191,7 @@ func testRecreate(w *fixture) {
 	w.samePods(only, w.pods("alone", "are untouched", requestsCPU(1000, 1)))
 }
 
-// testTargetDeleted: the autoscaler says so, and is there when the target comes back.
+// testTargetDeleted checks that a missing target is reported, and that a new one is sized.
 func testTargetDeleted(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	d := w.deploy("web", 1)

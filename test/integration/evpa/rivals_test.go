@@ -25,7 +25,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// installVPA makes the API server know VerticalPodAutoscalers; nobody acts on them.
+// installVPA installs the definition of VerticalPodAutoscalers without a controller.
 func installVPA(t *testing.T) {
 	t.Helper()
 	keep := true
@@ -56,7 +56,7 @@ func installVPA(t *testing.T) {
 	})
 }
 
-// testForeignVPA: it is recognised and reported, and nothing is applied until it is gone.
+// testForeignVPA checks that a VerticalPodAutoscaler is reported, and that nothing is applied until it is deleted.
 func testForeignVPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
@@ -75,13 +75,13 @@ func testForeignVPA(w *fixture) {
 	w.pods("web", "are resized", requestsCPU(230, 1))
 }
 
-// testTwoOfOneTarget: the older one counts, and the other says so; when the older goes, the other takes over.
+// testTwoOfOneTarget checks that the older autoscaler is applied, and that the other reports it and takes over after its deletion.
 func testTwoOfOneTarget(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
 	w.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
-	// Times of creation are whole seconds, and names break a tie.
+	// Creation times are whole seconds, and names break a tie.
 	w.Eventually("another second", func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("not yet")
@@ -96,7 +96,7 @@ func testTwoOfOneTarget(w *fixture) {
 	w.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
 }
 
-// testBesideRule: what somebody has asked for this very target goes before what a rule says of all.
+// testBesideRule checks that an autoscaler of the target precedes a rule.
 func testBesideRule(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
@@ -116,9 +116,9 @@ func testBesideRule(w *fixture) {
 	w.pods("web", "have what the autoscaler says", requestsCPU(230, 1))
 }
 
-// testOOMKill: a kill for lack of memory raises the request at once, whatever the past says.
+// testOOMKill checks that an OOM kill raises the request at once.
 func testOOMKill(w *fixture) {
-	// What the past says is what it has: nothing is resized before the kill.
+	// The history matches the requests, so that nothing is resized before the kill.
 	w.writeHistory("web", 0.2, 130*mib)
 	w.deploy("web", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList("230m", "150Mi"), Limits: resourceList("", "150Mi")}
@@ -147,7 +147,8 @@ func testOOMKill(w *fixture) {
 	})
 }
 
-// testEstimators: priorities decide, one that fails is a condition and lowers nothing, and answers of somebody else count while they are new.
+// testEstimators checks that priorities decide, that a failing estimator sets a condition and lowers nothing, and that answers of a
+// foreign estimator count while they are new.
 func testEstimators(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 2)
@@ -172,14 +173,14 @@ func testEstimators(w *fixture) {
 		)
 	}))
 	w.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
-	w.await("web", "names somebody else's", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
+	w.await("web", "names the foreign estimator", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
 	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
 	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
 		w.T.Errorf("%+v", d)
 	}
 
-	// Of all pods together 1.2 cores are coming: 600m for each of two, and 15 % on top.
+	// The forecast is 1.2 cores for all pods together: 600m for each of two, plus 15 %.
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{harness.FlatForecast("cpu", "0.900", time.Now().Truncate(time.Minute), 1.2)}
 	if err := admin.Status().Update(w.T.Context(), tsp); err != nil {
 		w.T.Fatal(err)
@@ -192,7 +193,7 @@ func testEstimators(w *fixture) {
 		return nil
 	})
 
-	// Somebody else's answer has the highest priority.
+	// The answer of the foreign estimator has the highest priority.
 	w.Eventually("the other estimator writes", func(ctx context.Context) error {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		if err := admin.Get(ctx, w.Key("web"), e); err != nil {
@@ -208,7 +209,7 @@ func testEstimators(w *fixture) {
 		return admin.Status().Update(ctx, e)
 	})
 	e = w.await("web", "follows the other", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
-		if d := decision(e, corev1.ResourceCPU); d.Estimator != "Theirs" || !strings.Contains(d.Reason, "Theirs says 333m") {
+		if d := decision(e, corev1.ResourceCPU); d.Estimator != "Theirs" || !strings.Contains(d.Reason, "Theirs estimates 333m") {
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
@@ -224,7 +225,7 @@ func testEstimators(w *fixture) {
 	}
 }
 
-// hpa acts at 50 % of the CPU request.
+// hpa returns an HPA with a target of 50 % of the CPU request.
 func hpa(name string) *autoscalingv2.HorizontalPodAutoscaler {
 	half := int32(50)
 	return &autoscalingv2.HorizontalPodAutoscaler{
@@ -241,7 +242,8 @@ func hpa(name string) *autoscalingv2.HorizontalPodAutoscaler {
 	}
 }
 
-// testEffectiveHPA: requests and the target of Crane's own autoscaler change together, so that it acts at the same use as before.
+// testEffectiveHPA checks that requests and the target of Crane's own autoscaler change together, so that it scales at the same
+// usage as before.
 func testEffectiveHPA(w *fixture) {
 	w.writeHistory("web", 0.5, 100*mib)
 	w.deploy("web", 1)
@@ -277,7 +279,7 @@ func testEffectiveHPA(w *fixture) {
 	})
 }
 
-// testForeignHPA: where the target of an autoscaler cannot be changed with the requests, both are proposed and neither is applied.
+// testForeignHPA checks that nothing is applied where the target of a foreign autoscaler would have to change.
 func testForeignHPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)

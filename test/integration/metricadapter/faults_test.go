@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// get asks the adapter itself, as a kubelet does, or with a token of an administrator of the adapter's metrics.
+// get sends a request to the adapter itself, like a kubelet.
 func (a adapter) get(ctx context.Context, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
@@ -63,7 +63,7 @@ func want500m(ctx context.Context, path string) error {
 	return err
 }
 
-// TestBadForecasts: each is an error that says so, and never a value.
+// TestBadForecasts checks that each unusable forecast is an error with a reason.
 func TestBadForecasts(t *testing.T) {
 	start(t)
 	c, ns := newClient(t), namespaceFor(t)
@@ -98,7 +98,7 @@ func TestBadForecasts(t *testing.T) {
 	}
 }
 
-// TestCron reads the cron metric: the floor of an open window, and what there is where no autoscaler is meant, or two are.
+// TestCron checks the cron metric: the floor of an open window, and the errors for no autoscaler and for two.
 func TestCron(t *testing.T) {
 	start(t)
 	c, ns := newClient(t), namespaceFor(t)
@@ -106,7 +106,7 @@ func TestCron(t *testing.T) {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name = "apps/v1", "Deployment", target
 		e.Spec.MinReplicas, e.Spec.MaxReplicas = new(int32(2)), 20
-		// One that is open from the first minute of each day on, and one of half a year away.
+		// One window is open from the first minute of each day on, the other opens in half a year.
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			{CronName: "open", Start: "0 0 * * *", End: "0 0 1 1 *", TargetReplicas: 7},
 			{CronName: "closed", Start: autoscalingv1alpha1.CronExpression(fmt.Sprintf("0 0 1 %d *", (time.Now().Month()+5)%12+1)), End: "* * * * *", TargetReplicas: 19},
@@ -130,18 +130,18 @@ func TestCron(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, "two autoscalers of one target are told", func(ctx context.Context) error {
+	eventually(t, "two autoscalers of one target are an error", func(ctx context.Context) error {
 		_, err := raw(ctx, path("twice"))
 		return checkStatus(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
 	})
-	_, err := raw(t.Context(), path("nobody"))
+	_, err := raw(t.Context(), path("missing"))
 	if err := checkStatus(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestRights: who may not read metrics is refused; a right in one namespace holds there alone; and requests for metrics cost no
-// requests to the Kubernetes API.
+// TestRights checks that metrics require permission, that a permission in one namespace is limited to it, and that requests for
+// metrics cause no requests to the Kubernetes API.
 func TestRights(t *testing.T) {
 	a := start(t)
 	ns, elsewhere := namespaceFor(t), namespaceFor(t)
@@ -176,11 +176,11 @@ func TestRights(t *testing.T) {
 	if err := checkStatus(err, http.StatusForbidden, elsewhere); err != nil {
 		t.Error(err)
 	}
-	// Nobody gets past the API server.
+	// Requests that bypass the API server are rejected.
 	if body, err := a.get(t.Context(), path); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("anonymous at the adapter itself: %q, %v", body, err)
 	}
-	// Asked by who asks in a cluster, and of metrics that nobody has asked for before.
+	// The requests come from the user of the HPA controller, for metrics that were not requested before.
 	controller, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("system:serviceaccount:kube-system:horizontal-pod-autoscaler"))
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// metrics are what the adapter tells of itself to an administrator, whose certificate it believes as the API server does.
+// metrics reads the metrics of the adapter as an administrator.
 func (a adapter) metrics(ctx context.Context) (string, error) {
 	as := control.Config()
 	as.Host, as.TLSClientConfig.Insecure, as.TLSClientConfig.CAData = "https://"+a.address, true, nil
@@ -207,7 +207,7 @@ func (a adapter) metrics(ctx context.Context) (string, error) {
 	return string(body), err
 }
 
-// kubernetesRequests counts what the adapter asked of the API server.
+// kubernetesRequests returns the number of requests of the adapter to the API server.
 func (a adapter) kubernetesRequests(t *testing.T) float64 {
 	t.Helper()
 	text, err := a.metrics(t.Context())
@@ -231,8 +231,8 @@ func (a adapter) kubernetesRequests(t *testing.T) float64 {
 	return sum
 }
 
-// TestExpiredCertificate: one that ended is replaced before anything is served with it, and one that somebody puts in its place while
-// the adapter runs as well; the API server is told whom to trust.
+// TestExpiredCertificate checks that an expired certificate is replaced before serving, and also while the adapter runs, with the CA
+// bundles of the APIServices.
 func TestExpiredCertificate(t *testing.T) {
 	secrets := clientset().CoreV1().Secrets(systemNamespace)
 	past := func() time.Time { return time.Now().Add(-800 * 24 * time.Hour) }
@@ -278,7 +278,7 @@ func TestExpiredCertificate(t *testing.T) {
 	})
 }
 
-// TestReplicas: a second replica takes the certificate of the first and answers alike when that one has gone.
+// TestReplicas checks that a second replica shares the certificate and serves after the first has stopped.
 func TestReplicas(t *testing.T) {
 	first := start(t)
 	path := writeServedForecast(t, namespaceFor(t))
@@ -290,7 +290,7 @@ func TestReplicas(t *testing.T) {
 	eventually(t, "the second serves", func(ctx context.Context) error { return want500m(ctx, path) })
 }
 
-// TestAPIServerRestarted: the adapter goes on with what it knows, and follows again when the API server is back.
+// TestAPIServerRestarted checks that the adapter survives an outage of the API server and then follows changes.
 func TestAPIServerRestarted(t *testing.T) {
 	a := start(t)
 	ns := namespaceFor(t)
@@ -321,7 +321,8 @@ func TestAPIServerRestarted(t *testing.T) {
 	}
 }
 
-// TestRemoteAdapter: metrics of another adapter are passed on, over TLS that is verified, with the rights of this one.
+// TestRemoteAdapter checks that requests are forwarded to another adapter with a verified certificate and the permissions of this
+// one.
 func TestRemoteAdapter(t *testing.T) {
 	ns := namespaceFor(t)
 	p := openPrometheus(t, ns)
@@ -347,7 +348,7 @@ func TestRemoteAdapter(t *testing.T) {
 	}
 	mail := externalPath(ns, "queue_len_of_mail", "queue=a")
 
-	t.Run("that nobody vouches for", func(t *testing.T) {
+	t.Run("with an unverified certificate", func(t *testing.T) {
 		start(t, remote...)
 		eventually(t, "the certificate is refused", func(ctx context.Context) error {
 			_, err := raw(ctx, mail)
@@ -355,9 +356,9 @@ func TestRemoteAdapter(t *testing.T) {
 		})
 	})
 	a := start(t, append(remote, "--remote-adapter-ca-file="+control.CAFile())...)
-	eventually(t, "it does not let this adapter read", func(ctx context.Context) error {
+	eventually(t, "it denies this adapter access", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
-		return checkStatus(err, http.StatusServiceUnavailable, "does not let this adapter read")
+		return checkStatus(err, http.StatusServiceUnavailable, "denies this adapter access")
 	})
 	rbac := clientset().RbacV1()
 	meta := metav1.ObjectMeta{Name: "metric-adapter-reads-other"}

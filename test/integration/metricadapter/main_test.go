@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricadapter_test runs the real metric-adapter, with the rights of config/rbac, behind the aggregation layer of a real API
-// server: real HPAs scale on what it serves. Predictions and autoscalers are objects that the tests write.
+// Package metricadapter_test runs the real metric-adapter, with the rights of config/rbac, behind the aggregation layer of a real
+// API server: real HPAs scale on its metrics. The tests write predictions and autoscalers.
 package metricadapter_test
 
 import (

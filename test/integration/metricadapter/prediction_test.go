@@ -20,8 +20,8 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// TestHPAScalesOnAForecast: the HPA controller of Kubernetes, as its own service account, reads the forecast and scales; a forecast
-// that runs out leaves the replicas where they are.
+// TestHPAScalesOnAForecast checks that the HPA controller, as its own service account, scales on the forecast, and that an outdated
+// forecast leaves the replicas unchanged.
 func TestHPAScalesOnAForecast(t *testing.T) {
 	start(t)
 	c, clients, ns := newClient(t), clientset(), namespaceFor(t)
@@ -58,7 +58,7 @@ func TestHPAScalesOnAForecast(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// 2.9 cores at half a core each: six, and not the four that whole numbers would give.
+	// 2.9 cores at half a core each are six pods; rounded to whole cores they would be four.
 	eventually(t, "six replicas", func(ctx context.Context) error { return checkReplicas(ctx, ns, 6) })
 
 	f.from, f.values = time.Now().Add(-time.Hour), []string{"0.1", "0.1"}
@@ -88,12 +88,12 @@ func checkReplicas(ctx context.Context, ns string, want int32) error {
 	return err
 }
 
-// TestForecastsOverTheAggregationLayer reads values as kubectl get --raw does.
+// TestForecastsOverTheAggregationLayer reads values like kubectl get --raw.
 func TestForecastsOverTheAggregationLayer(t *testing.T) {
 	start(t)
 	c, ns := newClient(t), namespaceFor(t)
 	values := valuesWithPeak(8, "0.90001")
-	values[len(values)-1] = "7" // Beyond the window.
+	values[len(values)-1] = "7" // After the window.
 	f := newForecast(ns, "web", values...)
 	f.write(t, c)
 	path := forecastPath(autoscalingv1alpha1.MetricPrediction, f.key())
@@ -118,8 +118,8 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 		parts []string
 	}{
 		"a selector that matches nothing": {
-			forecastPath(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "nobody").key()), http.StatusNotFound,
-			[]string{"Deployment " + ns + "/nobody", "there is no TimeSeriesPrediction"},
+			forecastPath(autoscalingv1alpha1.MetricPrediction, newForecast(ns, "missing").key()), http.StatusNotFound,
+			[]string{"Deployment " + ns + "/missing", "there is no TimeSeriesPrediction"},
 		},
 		"a selector that may mean thousands": {
 			externalPath(ns, autoscalingv1alpha1.MetricPrediction, ""), http.StatusBadRequest, []string{"is missing"},
@@ -129,7 +129,7 @@ func TestForecastsOverTheAggregationLayer(t *testing.T) {
 			http.StatusBadRequest,
 			[]string{"targetNamespace", "default"},
 		},
-		"a metric that nobody serves": {externalPath(ns, "queue_length", ""), http.StatusNotFound, []string{"queue_length", "no rule"}},
+		"a metric without a source": {externalPath(ns, "queue_length", ""), http.StatusNotFound, []string{"queue_length", "no rule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := raw(t.Context(), bad.path)

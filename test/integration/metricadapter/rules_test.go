@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// rulesText is as prometheus-adapter's users write it.
+// rulesText is a typical configuration of prometheus-adapter.
 const rulesText = `
 rules:
 - seriesQuery: '{__name__=~"^http_.*_total$",namespace!="",pod!=""}'
@@ -80,7 +80,7 @@ func (p prometheus) put(t *testing.T, samples map[string]float64) {
 	}
 }
 
-// startWithRules runs an adapter with rules over a server.
+// startWithRules runs an adapter with rules for a server.
 func startWithRules(t *testing.T, p prometheus, text string, args ...string) (a adapter, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "rules.yaml")
@@ -101,8 +101,7 @@ func readCustom(ctx context.Context, path string) ([]customv1beta2.MetricValue, 
 	return list.Items, err
 }
 
-// TestRulesDefineMetrics: metrics that PromQL defines, by a configuration of prometheus-adapter, of pods that labels select, and a bad
-// change of that configuration.
+// TestRulesDefineMetrics checks metrics that PromQL rules define, selectors of pods, and an invalid change of the rules.
 func TestRulesDefineMetrics(t *testing.T) {
 	ns := namespaceFor(t)
 	p := openPrometheus(t, ns)
@@ -201,7 +200,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 		code  int32
 		parts []string
 	}{
-		"a value that is no number": {externalPath(ns, "queue_age_of_mail", ""), http.StatusServiceUnavailable, []string{"NaN", "nothing to act on"}},
+		"a value that is no number": {externalPath(ns, "queue_age_of_mail", ""), http.StatusServiceUnavailable, []string{"NaN", "is no number"}},
 		"a selector that matches no series": {
 			externalPath(ns, "queue_len_of_mail", "queue=none"), http.StatusNotFound, []string{"no series match", "none"},
 		},
@@ -210,7 +209,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 			customBase + "/namespaces/" + ns + "/pods/*/http_requests_sum?labelSelector=app%3Dnone", http.StatusNotFound, []string{"no pods", "app=none"},
 		},
 		"pods without a number": {
-			customBase + "/namespaces/" + ns + "/pods/web-0/http_errors_sum", http.StatusServiceUnavailable, []string{"nothing to act on"},
+			customBase + "/namespaces/" + ns + "/pods/web-0/http_errors_sum", http.StatusServiceUnavailable, []string{"none of 1 values is a number"},
 		},
 		"a metric without a rule": {customBase + "/namespaces/" + ns + "/pods/web-0/unknown", http.StatusNotFound, []string{"unknown", "no rule"}},
 		"a resource that is not there": {
@@ -239,7 +238,7 @@ func testReload(t *testing.T, a adapter, ns, file string) {
 		return string(body)
 	}
 	write("externalRules: [{seriesQuery: 'queue_len_mail', metricsQuery: '<<.Serie>>'}]")
-	eventually(t, "the bad file is told", func(ctx context.Context) error {
+	eventually(t, "the invalid file is reported", func(ctx context.Context) error {
 		text, err := a.metrics(ctx)
 		if err == nil && !strings.Contains(text, "crane_metric_adapter_rules_invalid 1") {
 			err = fmt.Errorf("no sign of it")
@@ -266,7 +265,7 @@ func testReload(t *testing.T, a adapter, ns, file string) {
 	}
 }
 
-// createPod makes a pod that nobody runs, with the label app.
+// createPod creates a pod with the label app, which no kubelet runs.
 func createPod(t *testing.T, ns, name string) {
 	t.Helper()
 	app, _, _ := strings.Cut(name, "-")
@@ -279,7 +278,8 @@ func createPod(t *testing.T, ns, name string) {
 	}
 }
 
-// TestPrometheusGone: its metrics are unavailable and say why, Crane's are not, and readiness tells both.
+// TestPrometheusGone checks that its metrics become unavailable with a reason, that Crane's metrics do not, and the readiness of
+// both.
 func TestPrometheusGone(t *testing.T) {
 	ns := namespaceFor(t)
 	p := openPrometheus(t, ns)
@@ -317,7 +317,7 @@ func TestPrometheusGone(t *testing.T) {
 	eventually(t, "the metric is served again", served)
 }
 
-// readyz asks the adapter itself; what is not ready is an error with the answer.
+// readyz returns the readiness of the adapter, not ready as an error with the response.
 func (a adapter) readyz(ctx context.Context, query string) error {
 	_, err := a.get(ctx, "/readyz"+query)
 	return err

@@ -27,7 +27,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -44,7 +44,7 @@ func utilization(name corev1.ResourceName, percent int32) autoscalingv2.MetricSp
 	}}
 }
 
-// web scales the Deployment web between 2 and 20 on 60 % of its cpu, with a forecast.
+// web returns an autoscaler of the Deployment web, from 2 to 20 replicas at 60 % of the CPU request, with a forecast.
 func web(edit ...func(*scaler)) *scaler {
 	e := &scaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-of-web", Generation: 1, CreationTimestamp: metav1.NewTime(noon())},
@@ -76,7 +76,7 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// writeCounter counts what is sent to the API server that may change something.
+// writeCounter counts the write requests to the API server.
 type writeCounter struct{ count int }
 
 func (w *writeCounter) funcs() interceptor.Funcs {
@@ -101,18 +101,18 @@ func (w *writeCounter) funcs() interceptor.Funcs {
 	}
 }
 
-// fakeMetrics are what metrics are for a preview.
-type fakeMetrics map[string]metricsapi.Value
+// fakeMetrics are current metrics by resource identifier.
+type fakeMetrics map[string]hpametrics.Value
 
-func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (metricsapi.Value, error) {
+func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (hpametrics.Value, error) {
 	v, ok := r[resourceIdentifier(m)]
 	if !ok {
-		return metricsapi.Value{}, scaling.ErrNoMetric
+		return hpametrics.Value{}, scaling.ErrNoMetric
 	}
 	return v, nil
 }
 
-// fixture is a reconciler on a fake cluster.
+// fixture is a reconciler with a fake API server.
 type fixture struct {
 	*Reconciler
 	clock       *clocktesting.FakeClock
@@ -161,7 +161,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, f 
 	return nil
 }
 
-// reconcile looks at an autoscaler once and returns it, with how many writes that took.
+// reconcile reconciles an autoscaler once and returns it with the number of writes.
 func (b *fixture) reconcile(t testing.TB, name string) (*scaler, int) {
 	t.Helper()
 	before := b.writes.count
@@ -176,7 +176,7 @@ func (b *fixture) reconcile(t testing.TB, name string) (*scaler, int) {
 	return e, b.writes.count - before
 }
 
-// hpa returns an HPA, nil where there is none.
+// hpa returns an HPA, nil for none.
 func (b *fixture) hpa(t testing.TB, name string) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
 	h := &autoscalingv2.HorizontalPodAutoscaler{}

@@ -9,7 +9,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/scaling"
 )
@@ -18,7 +18,7 @@ import (
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 // replicasFor returns the replicas that a metric asks for by the HPA algorithm, with the current value and the target as text.
-func replicasFor(m *autoscalingv2.MetricSpec, v metricsapi.Value, t workload.Scale, tolerance scaling.Tolerance) (replicas int32, current, text string, err error) {
+func replicasFor(m *autoscalingv2.MetricSpec, v hpametrics.Value, t workload.Scale, tolerance scaling.Tolerance) (replicas int32, current, text string, err error) {
 	target, total := metricTarget(m)
 	switch {
 	case target.AverageUtilization != nil:

@@ -63,7 +63,7 @@ func podStartup(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (tim
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxPodStartup {
-		return 0, fmt.Errorf("annotation %s: %q: want a duration from 0s to %s, such as 90s", autoscalingv1alpha1.AnnotationPodStartup, text, maxPodStartup)
+		return 0, fmt.Errorf("annotation %s: %q: must be a duration from 0s to %s, such as 90s", autoscalingv1alpha1.AnnotationPodStartup, text, maxPodStartup)
 	}
 	return d, nil
 }

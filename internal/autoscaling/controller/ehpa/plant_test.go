@@ -44,12 +44,12 @@ func TestPlantOf(t *testing.T) {
 		"pods that start slowly":   {startup("3m"), average, "35", of("50", "0.7", 225, 300), ""},
 		"pods that start at once":  {startup("0s"), average, "35", of("50", "0.7", 45, 300), ""},
 		"no stabilisation":         {atOnce, average, "35", of("50", "0.7", 105, 0), ""},
-		"a time that is none":      {startup("soon"), average, "35", plant{}, `"soon": want a duration`},
+		"a time that is none":      {startup("soon"), average, "35", plant{}, `"soon": must be a duration`},
 		"a time that is too long":  {startup("2h"), average, "35", plant{}, "from 0s to 1h"},
 		"a time that has gone by":  {startup("-1s"), average, "35", plant{}, "from 0s to 1h"},
 		"a target of nothing":      {func(*scaler) {}, average, "0", plant{}, "a target of 0 a pod"},
 		"a target below nothing":   {func(*scaler) {}, average, "-1", plant{}, "a target of -1 a pod"},
-		"an annotation of nothing": {startup(""), average, "35", plant{}, "want a duration"},
+		"an annotation of nothing": {startup(""), average, "35", plant{}, "must be a duration"},
 	} {
 		got, err := scalingPlant(web(c.edit), &c.metric, resource.MustParse(c.perPod))
 		switch {
@@ -61,7 +61,7 @@ func TestPlantOf(t *testing.T) {
 	}
 }
 
-// editChoice changes what the account of the forecast says.
+// editChoice edits the choice of the ledger in the forecast.
 func (b *fixture) editChoice(t *testing.T, edit func(*predictionv1alpha1.ScalingChoice)) {
 	t.Helper()
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -74,7 +74,7 @@ func (b *fixture) editChoice(t *testing.T, edit func(*predictionv1alpha1.Scaling
 	}
 }
 
-// TestForecastThatIsNotWorthIt: it is taken from the HPA, and said with the reason; one that is worth it says which part counts.
+// TestForecastThatIsNotWorthIt checks that a forecast that costs more than it spares is removed from the HPA with a reason.
 func TestForecastThatIsNotWorthIt(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
@@ -87,16 +87,16 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 		c.Use, c.Why = false, "the HPA alone was never under capacity"
 	})
 	e, _ := b.reconcile(t, "web")
-	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
-	if said == nil || said.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(said.Message, "not worth its replicas (the HPA alone was never under capacity)") {
-		t.Errorf("it says %+v", said)
+	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "not worth its replicas (the HPA alone was never under capacity)") {
+		t.Errorf("condition %+v", got)
 	}
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 1 {
 		t.Errorf("%d metrics with a forecast that is not", n)
 	}
 }
 
-// TestPodStartupThatCannotBeRead: the forecast takes no part and the reason is told; the account is kept for when it can.
+// TestPodStartupThatCannotBeRead checks that an invalid annotation makes the forecast ignored with a reason, and keeps the ledger.
 func TestPodStartupThatCannotBeRead(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
@@ -107,9 +107,9 @@ func TestPodStartupThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ = b.reconcile(t, "web")
-	said := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
-	if said == nil || !strings.Contains(said.Message, `pod-startup: "soon": want a duration`) {
-		t.Errorf("it says %+v", said)
+	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
+	if got == nil || !strings.Contains(got.Message, `pod-startup: "soon": must be a duration`) {
+		t.Errorf("condition %+v", got)
 	}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {

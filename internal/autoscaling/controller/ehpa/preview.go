@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/scaling"
 )
@@ -21,7 +21,7 @@ import (
 // MetricReader reads current metrics.
 type MetricReader interface {
 	// Read returns a metric of the pods that selector matches, as the HPA controller reads it.
-	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (metricsapi.Value, error)
+	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (hpametrics.Value, error)
 }
 
 // PreviewCalculator runs the HPA algorithm for autoscalers that may have no HPA, and keeps its history between syncs.

@@ -25,7 +25,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/pkg/scaling"
@@ -39,7 +39,7 @@ func conditionText(e *scaler, kind string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-// writeForecast writes a flat forecast from the clock's time on.
+// writeForecast writes a flat forecast from the current time on.
 func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64) {
 	t.Helper()
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -51,7 +51,7 @@ func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64)
 		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, UpdateTime: &made, LastSampleTime: &made,
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
 	}
-	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // all of it, in pods that are as full as the HPA wants them
+	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // the whole forecast, in pods filled to the target of the HPA
 		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
 	}
 	for i := range 120 {
@@ -65,7 +65,7 @@ func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64)
 	}
 }
 
-// writeHPAStatus writes what the HPA controller would.
+// writeHPAStatus writes the status that the HPA controller would write.
 func (b *fixture) writeHPAStatus(t testing.TB, name string, current, desired, percent int32) {
 	t.Helper()
 	h := b.hpa(t, name)
@@ -81,7 +81,7 @@ func (b *fixture) writeHPAStatus(t testing.TB, name string, current, desired, pe
 	}
 }
 
-// TestSteadyStateWritesNothing: what has not changed is not written, though the clock goes on and values move a little.
+// TestSteadyStateWritesNothing checks that time and small changes of values cause no writes.
 func TestSteadyStateWritesNothing(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web(func(e *scaler) {
 		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(60))}}
@@ -113,7 +113,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
-// TestForecastRunsOut: an autoscaler whose forecast is not made anew drops it when it ends, by the clock alone.
+// TestForecastRunsOut checks that a forecast that is not renewed is removed from the HPA when it ends.
 func TestForecastRunsOut(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
@@ -129,7 +129,7 @@ func TestForecastRunsOut(t *testing.T) {
 	}
 }
 
-// TestAdapterAway: a forecast is given to no HPA while nobody serves it, and taken from one only when that lasts.
+// TestAdapterAway checks that no HPA gets a forecast that is not served, and that an HPA loses it only after the grace period.
 func TestAdapterAway(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.served = MetricAvailability{}
@@ -154,7 +154,7 @@ func TestAdapterAway(t *testing.T) {
 	}
 }
 
-// TestContradictoryBounds: what the schema refuses may be stored from before; then nothing is touched.
+// TestContradictoryBounds checks that a stored object that violates the schema changes nothing.
 func TestContradictoryBounds(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
@@ -169,7 +169,7 @@ func TestContradictoryBounds(t *testing.T) {
 	}
 }
 
-// TestTargetThatMovesOn: when the new target does not exist, the HPA of the old one goes: nobody asks for it any more.
+// TestTargetThatMovesOn checks that the HPA of the previous target is deleted even if the new target does not exist.
 func TestTargetThatMovesOn(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
@@ -184,8 +184,8 @@ func TestTargetThatMovesOn(t *testing.T) {
 	}
 }
 
-// TestOneForecastForATarget: of two autoscalers of a target, only the prediction of the one that scales is found by the metric
-// adapter.
+// TestOneForecastForATarget checks that of two autoscalers of a target, the metric adapter finds only the prediction of the one that
+// scales.
 func TestOneForecastForATarget(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web(), web(func(e *scaler) {
 		e.Name, e.UID, e.CreationTimestamp = "young", "uid-of-young", metav1.NewTime(noon().Add(time.Hour))
@@ -210,13 +210,14 @@ func TestOneForecastForATarget(t *testing.T) {
 	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || conditionText(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
 		t.Errorf("after the old one: %s, found %v", conditionText(young, "Ready"), listed("ehpa-young"))
 	}
-	b.reconcile(t, "young") // sees the HPA that it made
+	b.reconcile(t, "young") // reads the HPA that it created
 	if _, n := b.reconcile(t, "young"); n > 0 {
 		t.Errorf("%d writes for nothing", n)
 	}
 }
 
-// TestCronFloor: the floor is that of the highest open window, within maxReplicas, and the next look is when it changes.
+// TestCronFloor checks that the highest open window sets the floor, within maxReplicas, and that the next reconcile is at the next
+// change.
 func TestCronFloor(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web(func(e *scaler) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
@@ -244,8 +245,7 @@ func TestCronFloor(t *testing.T) {
 	}
 }
 
-// TestPredictionNeverScalesBelowCurrentMetrics plays random loads and forecasts through the algorithm: with a forecast there are
-// never fewer replicas than without.
+// TestPredictionNeverScalesBelowCurrentMetrics checks with random loads and forecasts that a forecast never lowers the replicas.
 func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 40 {
@@ -258,7 +258,7 @@ func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 	}
 }
 
-// computePreview computes one round for pods that use a share of 250m, with a forecast in cores.
+// computePreview computes one sync for pods that use a fraction of 250m, with a forecast in cores.
 func computePreview(t *testing.T, current int32, use float64, forecast *float64) *decision {
 	t.Helper()
 	var pods []scaling.Pod
@@ -269,7 +269,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
 	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
 	b := newFixture(t, deployment("web", current), e, theirs)
-	b.values["resource.cpu"] = metricsapi.Value{Pods: pods}
+	b.values["resource.cpu"] = hpametrics.Value{Pods: pods}
 	b.reconcile(t, "web")
 	if forecast != nil {
 		b.writeForecast(t, "ehpa-web", "0.5", *forecast)
@@ -354,7 +354,7 @@ func TestQueries(t *testing.T) {
 		err    string
 	}{
 		"cpu is the workload's":       {utilization(corev1.ResourceCPU, 50), ruled, nil, "ResourceQuery cpu", ""},
-		"nobody knows a gpu":          {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
+		"an unknown resource":         {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
 		"a sum with sorted labels":    {external("queue", map[string]string{"b": "2", "a": "1", "c": `"`}), nil, nil, `sum(queue{a="1",b="2",c="\""})`, ""},
 		"the rule before the usual":   {external("queue", map[string]string{"a": "1"}), ruled, nil, `sum(max(depth{a="1"}))`, ""},
 		"the annotation before rules": {external("queue", nil), ruled, annotated, "sum(mine)", ""},
@@ -380,8 +380,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestRulesAreReadLate: until prometheus-adapter's configuration has been read, a query that it gave stays; one that changes has
-// another forecast, with its past to read.
+// TestRulesAreReadLate checks that a query from a rule stays until prometheus-adapter's configuration has been read.
 func TestRulesAreReadLate(t *testing.T) {
 	rules, err := promadapter.Parse([]byte("resourceRules: {cpu: {containerQuery: 'busy{<<.LabelMatchers>>}'}}"), nil)
 	if err != nil {
@@ -507,10 +506,10 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// BenchmarkReconcileSteady is the cost of a look at an autoscaler of 5,000 that has nothing to do.
+// BenchmarkReconcileSteady measures the reconcile of an unchanged autoscaler.
 func BenchmarkReconcileSteady(b *testing.B) {
 	objects := []client.Object{}
-	const scalers = 500 // The fake client, unlike a cache, walks all objects for an index.
+	const scalers = 500 // The fake client, unlike a cache, scans all objects for an index.
 	for i := range scalers {
 		name := fmt.Sprintf("web-%d", i)
 		objects = append(objects, deployment(name, 4), web(func(e *scaler) {

@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// fakeHistory serves one series as a source of history does: what is over, and nothing later.
+// fakeHistory serves one series up to the current time.
 type fakeHistory struct{ load series.Series }
 
 func (p fakeHistory) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest) (map[string]series.Series, error) {
@@ -53,8 +53,9 @@ func (fakeHistory) Instant(context.Context, string, time.Time) ([]metrics.Sample
 	return nil, metrics.ErrUnsupported
 }
 
-// clusterScaler is a way of scaling for the replay that goes through what a cluster has: the owner of models with its reads, the controllers
-// of TimeSeriesPredictions and of EffectiveHorizontalPodAutoscalers, and what the metric adapter makes of their statuses.
+// clusterScaler is a scaler for the replay that runs the components of a cluster: the models with their history, the controllers of
+// TimeSeriesPredictions and of EffectiveHorizontalPodAutoscalers, and the values that the metric adapter computes from their
+// statuses.
 type clusterScaler struct {
 	replay.Reactive
 	t             *testing.T
@@ -68,8 +69,8 @@ type clusterScaler struct {
 
 func (*clusterScaler) Name() string { return "cluster" }
 
-// Propose lets the virtual time pass, looks at what is due, and asks for replicas as the HPA controller does: of the metrics that the HPA
-// has, with the values that the adapter gives.
+// Propose advances the virtual time, runs due reconciles, and proposes replicas like the HPA controller: for the metrics of the HPA,
+// with the values of the adapter.
 func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32) {
 	c.replicas = append(c.replicas, v.Current)
 	time.Sleep(time.Until(v.Now))
@@ -107,7 +108,7 @@ func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32
 	return out, 0
 }
 
-// recordingScaler notes what replicas a scaler has.
+// recordingScaler records the replicas of a scaler.
 type recordingScaler struct {
 	replay.Scaler
 	replicas []int32
@@ -118,7 +119,7 @@ func (o *recordingScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int
 	return o.Scaler.Propose(v)
 }
 
-// officeLoad is load that is five times as high from nine to five, with noise, that comes within two minutes.
+// officeLoad returns a noisy load that is five times as high from nine to five, and rises within two minutes.
 func officeLoad(start time.Time, length time.Duration) series.Series {
 	s := series.Series{Start: start, Step: time.Minute}
 	for m := range int(length / time.Minute) {
@@ -129,14 +130,15 @@ func officeLoad(start time.Time, length time.Duration) series.Series {
 	return s
 }
 
-// TestClusterScalesAsTheReplay plays a series through the controllers in virtual time and through `crane simulate autoscale`'s scaler.
+// TestClusterScalesAsTheReplay runs a series through the controllers in virtual time and through the scaler of `crane simulate
+// autoscale`.
 //
-// Both go through the same account. What may differ: a cluster publishes its forecasts up to a minute later each hour (the status is
-// looked at every 30 s), reads samples in batches, and writes values with five decimals. So a few rounds differ at the edges of a jump; what
-// the replay reports must not.
+// Both use the same ledger. Differences are expected where a cluster publishes its forecasts up to a minute later each hour (the
+// status is checked every 30 s), reads samples in batches, and writes values with five decimals. So a few steps differ at the edges
+// of a jump, but the reported figures must agree.
 func TestClusterScalesAsTheReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// From seven in the morning, so that the time passes in which things happen; and until seven in the evening.
+		// The scored time is from seven in the morning, before the load rises, to seven in the evening.
 		const morning, hours = 7 * time.Hour, 12
 		const warmup = 7*24*time.Hour + morning
 		time.Sleep(morning)
@@ -179,7 +181,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		}}
 		b.reconcile(t, "web")
 		b.reconcile(t, "web")
-		// craned reads the past before anything else happens.
+		// craned reads the history before the first step.
 		if _, err := got.predictions.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +213,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		if d := math.Abs(gotScore.ReplicaHours/wantScore.ReplicaHours - 1); d > 0.005 {
 			t.Errorf("%.1f replica hours, in the replay %.1f", gotScore.ReplicaHours, wantScore.ReplicaHours)
 		}
-		// One write in a window, and the first ones.
+		// One write for each window, and the first ones.
 		if most := hours + 3; got.writes > most {
 			t.Errorf("%d writes of the prediction in %d windows", got.writes, hours)
 		}

@@ -27,7 +27,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -74,7 +74,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := mgr.Add(probe); err != nil {
 		return fmt.Errorf("adding the probe of external metrics: %w", err)
 	}
-	metrics, err := metricsapi.NewClient(mgr)
+	metrics, err := hpametrics.NewClient(mgr)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/pkg/scaling"
 )
 
@@ -28,7 +28,7 @@ type ExternalMetricReader interface {
 }
 
 // ExternalMetricsClient reads external metrics through the API server.
-type ExternalMetricsClient struct{ API *metricsapi.Client }
+type ExternalMetricsClient struct{ API *hpametrics.Client }
 
 // ReadValue implements ExternalMetricReader.
 func (c ExternalMetricsClient) ReadValue(ctx context.Context, namespace, name, selector string, now time.Time) (float64, error) {

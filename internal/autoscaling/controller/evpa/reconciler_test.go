@@ -43,7 +43,7 @@ import (
 
 const ns = "shop"
 
-// fakeHistory is a history of constant use of the container app of Deployment web.
+// fakeHistory is a history of constant usage of the container app of Deployment web.
 type fakeHistory struct {
 	cores, bytes float64
 	err          error
@@ -99,7 +99,7 @@ func (m *fakeMetric) ReadValue(context.Context, string, string, string, time.Tim
 	return m.value, m.err
 }
 
-// fixture is a reconciler on an API server that is made up.
+// fixture is a reconciler with a fake API server.
 type fixture struct {
 	*Reconciler
 	t       *testing.T
@@ -118,7 +118,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("nobody serves it")},
+		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("not served")},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -162,10 +162,10 @@ func (f *fixture) reconcile() *autoscalingv1alpha1.EffectiveVerticalPodAutoscale
 	return e
 }
 
-// advance lets time go by.
+// advance advances the clock.
 func (f *fixture) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-// recommendation is the autoscaler's Recommendation; nil for none.
+// recommendation returns the Recommendation of the autoscaler, nil for none.
 func (f *fixture) recommendation() *analysisv1alpha1.Recommendation {
 	f.t.Helper()
 	rec := &analysisv1alpha1.Recommendation{}
@@ -234,7 +234,7 @@ func wantCondition(t *testing.T, e *autoscalingv1alpha1.EffectiveVerticalPodAuto
 	}
 }
 
-// TestNothingNewNothingWritten: while nothing changes, no look writes anything, and history is read as often as it counts as new.
+// TestNothingNewNothingWritten checks that reconciles without changes write nothing and use the cached history.
 func TestNothingNewNothingWritten(t *testing.T) {
 	for _, mode := range []autoscalingv1alpha1.UpdateMode{autoscalingv1alpha1.UpdateModeOff, autoscalingv1alpha1.UpdateModeAuto} {
 		f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(mode))
@@ -255,7 +255,7 @@ func TestNothingNewNothingWritten(t *testing.T) {
 	}
 }
 
-// TestMetrics: what is recommended is a gauge under gocrane's name, once for each target, and goes with the autoscaler.
+// TestMetrics checks the gauge with gocrane's name: one for each target, and none after the autoscaler is deleted.
 func TestMetrics(t *testing.T) {
 	second := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
@@ -287,7 +287,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestModes: each mode but Off writes a Recommendation that says how it reaches pods, and Off takes it away.
+// TestModes checks that each mode except Off writes a Recommendation with its reach, and that Off deletes it.
 func TestModes(t *testing.T) {
 	for mode, reach := range map[autoscalingv1alpha1.UpdateMode]analysisv1alpha1.AdoptionReach{
 		autoscalingv1alpha1.UpdateModeInitial: analysisv1alpha1.AdoptionReachNewPods, autoscalingv1alpha1.UpdateModeRecreate: analysisv1alpha1.AdoptionReachRecreate,
@@ -314,7 +314,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestUnknownMode: what an API server of another version may have let through is told, and nothing is applied.
+// TestUnknownMode checks that an unknown mode is reported and nothing is applied.
 func TestUnknownMode(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler("InPlaceOrRecreate"))
 	e := f.reconcile()
@@ -324,7 +324,7 @@ func TestUnknownMode(t *testing.T) {
 	}
 }
 
-// TestSourceFails: what was decided stays in force, the last recommendation stays in the status, and the failure is a condition.
+// TestSourceFails checks that a failing source keeps the last decision and recommendation, and sets conditions.
 func TestSourceFails(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	before := f.reconcile()
@@ -349,7 +349,7 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestExternal: a metric is asked for what it says, and NaN, nothing and an error are failures.
+// TestExternal checks estimates from external metrics: NaN, 0 and errors are failures.
 func TestExternal(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators, autoscalingv1alpha1.ResourceEstimator{
@@ -380,7 +380,7 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// TestOneValue: of an external metric with several values, with an old one or with none, nothing is taken.
+// TestOneValue checks that several values, an outdated one, and none are errors.
 func TestOneValue(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) externalv1beta1.ExternalMetricValue {
@@ -399,7 +399,7 @@ func TestOneValue(t *testing.T) {
 	}
 }
 
-// TestKillRaisesBeforeTheWindowOfLowering: a kill counts at once, and nothing is lowered in the window after it.
+// TestKillRaises checks that an OOM kill raises the request at once, and that nothing is lowered in the window after it.
 func TestKillRaises(t *testing.T) {
 	f := newFixture(t, deployment("230m", "120Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	f.reconcile()
@@ -422,7 +422,7 @@ func TestKillRaises(t *testing.T) {
 	}
 }
 
-// TestGivesBackWhatIsNoLongerControlled: memory that was set and is left to the owner again goes back to what the template says.
+// TestGivesBackWhatIsNoLongerControlled checks that a resource that is controlled no longer returns to the request of the template.
 func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	f.reconcile()
@@ -442,7 +442,7 @@ func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 	}
 }
 
-// TestBadTargets are told, each in its own words, and lead to nothing else.
+// TestBadTargets checks the message of each problem with a target, and that nothing is applied.
 func TestBadTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		target       autoscalingv2.CrossVersionObjectReference
@@ -468,7 +468,7 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// TestReleases takes gocrane's finalizer off, so that its objects can go.
+// TestReleases checks that gocrane's finalizer is removed from a deleted autoscaler.
 func TestReleases(t *testing.T) {
 	e := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	e.Finalizers = []string{gocraneFinalizer}

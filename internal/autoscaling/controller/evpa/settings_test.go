@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// TestPolicyOf: a container's own policy goes before that of all, and what is not said has its default.
+// TestPolicyOf checks that the policy of a container precedes that for all, and that unset fields have defaults.
 func TestPolicyOf(t *testing.T) {
 	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
 	hour, sixty := int32(3600), int32(60)
@@ -47,7 +47,7 @@ func TestPolicyOf(t *testing.T) {
 	}
 }
 
-// TestEstimatorSettings: what cannot be read is an error that names the key, and makes that estimator fail, no other.
+// TestEstimatorSettings checks that invalid settings are errors that name the key, and fail only their estimator.
 func TestEstimatorSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string

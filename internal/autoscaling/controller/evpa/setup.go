@@ -24,7 +24,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 )
@@ -53,7 +53,7 @@ type Config struct {
 
 // AddToManager adds the controller. The manager must not have started.
 func AddToManager(mgr manager.Manager, cfg Config) error {
-	api, err := metricsapi.NewClient(mgr)
+	api, err := hpametrics.NewClient(mgr)
 	if err != nil {
 		return err
 	}

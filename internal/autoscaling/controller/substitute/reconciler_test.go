@@ -25,8 +25,8 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// TestSubstitute follows a stand-in: it has the workload's pods and replicas, keeps what an HPA asked for, and forgets it when it
-// has differed for long.
+// TestSubstitute checks that a Substitute copies pods and replicas of the workload, keeps the replicas that an HPA sets, and resets
+// them after staleAfter.
 func TestSubstitute(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
@@ -51,7 +51,7 @@ func TestSubstitute(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
 	r := &Reconciler{Client: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c}, Clock: clock}
 	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
-	look := func(wantWrites int) {
+	reconcile := func(wantWrites int) {
 		t.Helper()
 		before := writes
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -64,31 +64,31 @@ func TestSubstitute(t *testing.T) {
 			t.Errorf("%d writes, want %d", got, wantWrites)
 		}
 	}
-	look(2)
+	reconcile(2)
 	if *s.Spec.Replicas != 4 || s.Status.Replicas != 3 || s.Status.LabelSelector != "app=web" {
 		t.Errorf("%+v %+v", s.Spec, s.Status)
 	}
-	look(0)
+	reconcile(0)
 	nine := int32(9)
-	s.Spec.Replicas = &nine // as an HPA does
+	s.Spec.Replicas = &nine // like an HPA
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		look(0)
+		reconcile(0)
 		clock.Step(15 * time.Second)
 	}
 	if *s.Spec.Replicas != 9 {
 		t.Errorf("the answer of the HPA is gone: %d", *s.Spec.Replicas)
 	}
-	look(1)
+	reconcile(1)
 	if *s.Spec.Replicas != 4 {
 		t.Errorf("the HPA is not asked anew: %d", *s.Spec.Replicas)
 	}
 	if err := c.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	look(0)
+	reconcile(0)
 	if err := c.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}

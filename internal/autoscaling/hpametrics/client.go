@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricsapi reads current metrics through the three metrics APIs of Kubernetes, as the HPA controller does.
-package metricsapi
+// Package hpametrics reads current metrics through the three metrics APIs of Kubernetes, as the HPA controller does.
+package hpametrics
 
 import (
 	"context"
