@@ -116,9 +116,9 @@ func cpus(first, last int) numa.CPUSet {
 // keptMemory is the memory reserved by the kubelet: 64 MiB for the system and the eviction threshold of 100 MiB.
 const keptMemory = 164 << 20
 
-// tells waits until the NodeResourceTopology has the reserved CPUs, the usable CPUs of each zone and the reserved memory of one zone, and
+// awaitZones waits until the NodeResourceTopology has the reserved CPUs, the usable CPUs of each zone and the reserved memory of one zone, and
 // the zones' memory adds up to the node's.
-func (s fixture) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
+func (s fixture) awaitZones(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
 	s.Eventually(t, "the zones of the node", func() error {
 		nrt, err := s.topology(t)
@@ -173,7 +173,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	s.deploySet(t, set)
 	s.schedule(t)
-	s.tells(t, reserved, 0, half, 0)
+	s.awaitZones(t, reserved, 0, half, 0)
 
 	first := s.Run(t, s.whole("first", half))
 	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
@@ -203,7 +203,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 
 	// A restarted kubelet may reserve other CPUs and memory of another zone.
 	s.reconfigure(t, reserved, own)
-	s.tells(t, own, 1, 0, all-half)
+	s.awaitZones(t, own, 1, 0, all-half)
 }
 
 // reconfigure changes the CPUs reserved by the kubelet, reserves memory of the second zone and restarts it.
