@@ -78,7 +78,7 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 	}
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()
-		port, err := loopback.Hold(t.Context(), 0) // one that was free a moment ago may be that of a test beside this one
+		port, err := loopback.Reserve(t.Context(), 0) // one that was free a moment ago may be that of a test beside this one
 		if err != nil {
 			t.Fatal(err)
 		}

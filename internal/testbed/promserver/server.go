@@ -88,7 +88,7 @@ func Open(o Options) (*Server, error) {
 // listen starts for the first time. A port of our own choice is kept until Close: it is to be free when Start follows Stop.
 func (s *Server) listen() error {
 	if s.opts.Listen == defaultListen {
-		port, err := loopback.Hold(context.Background(), 0)
+		port, err := loopback.Reserve(context.Background(), 0)
 		if err != nil {
 			return fmt.Errorf("promserver: %w", err)
 		}

@@ -28,7 +28,7 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/redirect"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -83,10 +83,10 @@ func installWebhooks(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	for _, o := range all {
-		if !directwebhook.IsConfiguration(o) {
+		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
-		local, err := directwebhook.Configuration(o, address)
+		local, err := redirect.WebhookConfiguration(o, address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
-	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/internal/testbed/loopback"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
 // Build builds a command of this module.
@@ -49,7 +49,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !directwebhook.IsConfiguration(o) && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !redirect.IsWebhookConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
@@ -117,7 +117,7 @@ func Get(ctx context.Context, url string) (string, error) {
 // other tests, of this package and of others, start at the same time.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	port, err := loopback.Hold(t.Context(), 0)
+	port, err := loopback.Reserve(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
