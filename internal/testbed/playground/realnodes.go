@@ -38,11 +38,11 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 		return 0, run(o)
 	}
 	if !sandbox.Inside() {
-		if err := doctor.Problems(doctor.Capsule(ctx)); err != nil {
+		if err := doctor.Problems(doctor.CheckNamespaces(ctx)); err != nil {
 			return 1, fmt.Errorf("--real-nodes: this machine cannot run real nodes:\n%w", err)
 		}
 	}
-	set, err := assets.In(o.BinDir)
+	set, err := assets.FromDir(o.BinDir)
 	if err != nil {
 		return 1, fmt.Errorf("--real-nodes: %w", err)
 	}
@@ -70,7 +70,7 @@ func (p *playground) port(which int) int {
 
 // startRealNodes joins real nodes to the cluster, for pods that tolerate their taint.
 func (p *playground) startRealNodes(ctx context.Context) error {
-	set, err := assets.In(p.options.BinDir)
+	set, err := assets.FromDir(p.options.BinDir)
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ const maxFailures = 10
 
 // Set contains the hosts of some nodes. It implements simnode.Load and is safe for concurrent use.
 type Set struct {
-	wants simnode.Load
-	clock clock.WithTicker
+	demand simnode.Load
+	clock  clock.WithTicker
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -42,13 +42,13 @@ type host struct {
 	machine *kernel.Machine
 	// pods contains the pods on the machine by UID.
 	pods map[string][]simnode.ContainerState
-	// got contains the last use by container ID without the runtime's scheme.
-	got map[string]kernel.Got
+	// lastUse contains the last use by container ID without the runtime's scheme.
+	lastUse map[string]kernel.Use
 }
 
 // New returns a set without hosts. Containers on nodes without a host use what they demand.
 func New(wants simnode.Load, clk clock.WithTicker) *Set {
-	return &Set{wants: wants, clock: clk, hosts: map[string]*host{}}
+	return &Set{demand: wants, clock: clk, hosts: map[string]*host{}}
 }
 
 // Add creates a host in dir for a node.
@@ -59,13 +59,13 @@ func (s *Set) Add(dir string, node simnode.NodeSpec) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hosts[node.Name] = &host{machine: machine, pods: map[string][]simnode.ContainerState{}, got: map[string]kernel.Got{}}
+	s.hosts[node.Name] = &host{machine: machine, pods: map[string][]simnode.ContainerState{}, lastUse: map[string]kernel.Use{}}
 	return nil
 }
 
 // Use implements simnode.Load: it returns the container's demand bounded by the limits of its host.
 func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
-	use := s.wants.Use(pod, container, at)
+	use := s.demand.Use(pod, container, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hosts[pod.Spec.NodeName]
@@ -73,7 +73,7 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 		return use
 	}
 	for _, status := range pod.Status.ContainerStatuses {
-		got, ok := h.got[bare(status.ContainerID)]
+		got, ok := h.lastUse[bare(status.ContainerID)]
 		if status.Name != container || !ok {
 			continue
 		}
@@ -122,7 +122,7 @@ func (s *Set) Follow(containers []simnode.ContainerState) error {
 	}
 	var errs []error
 	for name, h := range s.hosts {
-		if err := h.follow(running[name], s.wants, now); err != nil {
+		if err := h.follow(running[name], s.demand, now); err != nil {
 			errs = append(errs, fmt.Errorf("host of %s: %w", name, err))
 		}
 	}
@@ -148,7 +148,7 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 		for _, c := range containers {
 			use := wants.Use(c.Pod, c.Container, now)
 			anon := max(use.Memory-use.Cache, 0)
-			if err := h.machine.Wants(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
+			if err := h.machine.SetDemand(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
 				return fmt.Errorf("load of a pod: %w", err)
 			}
 		}
@@ -159,7 +159,7 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 	}
 	// A call at the same time returns nothing.
 	if len(got) > 0 || len(running) == 0 {
-		h.got = got
+		h.lastUse = got
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ type Options struct {
 	Attach func(ctx context.Context, pid int) error
 }
 
-// Capsule is a running node.
-type Capsule struct {
+// Node is a running node.
+type Node struct {
 	pid   int
 	group hostcgroup.Group
 	done  chan struct{}
@@ -52,12 +52,12 @@ type Capsule struct {
 }
 
 // Start returns when the node is up, or cannot be. ctx bounds the start alone; report, if not nil, is told of each step.
-func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Capsule, error) {
+func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Node, error) {
 	group, err := o.Group.Child(o.Node.Name)
 	if err != nil {
 		return nil, err
 	}
-	c := &Capsule{group: group, done: make(chan struct{})}
+	c := &Node{group: group, done: make(chan struct{})}
 	reports, err := c.launch(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -70,7 +70,7 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Capsu
 }
 
 // launch starts the first process and gives it what it waits for.
-func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err error) {
+func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err error) {
 	configReader, config, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)
@@ -120,7 +120,7 @@ func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err 
 
 // spawn starts the first process in all its namespaces but that of cgroups, which it makes itself once it is in them. A
 // thread of its own waits for it, because the kernel ends it with the thread that made it.
-func (c *Capsule) spawn(kit string, files []*os.File) error {
+func (c *Node) spawn(kit string, files []*os.File) error {
 	cmd := exec.Command(kit, "init") //nolint:noctx // Stop ends it, not a context
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	cmd.ExtraFiles = files
@@ -146,16 +146,16 @@ func (c *Capsule) spawn(kit string, files []*os.File) error {
 }
 
 // PID is the first process of the node; /proc/PID/root is its root file system.
-func (c *Capsule) PID() int { return c.pid }
+func (c *Node) PID() int { return c.pid }
 
 // Group is the node's cgroup.
-func (c *Capsule) Group() hostcgroup.Group { return c.group }
+func (c *Node) Group() hostcgroup.Group { return c.group }
 
 // Done is closed when the node has ended, by itself or by Stop.
-func (c *Capsule) Done() <-chan struct{} { return c.done }
+func (c *Node) Done() <-chan struct{} { return c.done }
 
 // Kill sends SIGKILL to the child of the first process that runs program.
-func (c *Capsule) Kill(program string) error {
+func (c *Node) Kill(program string) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.pid))
 	if err != nil {
 		return fmt.Errorf("kill %s: %w", program, err)
@@ -181,7 +181,7 @@ func (c *Capsule) Kill(program string) error {
 
 // Stop ends the node at once: with its first process the kernel ends every other and removes mounts and interfaces. The
 // cgroups are gone when it returns.
-func (c *Capsule) Stop() error {
+func (c *Node) Stop() error {
 	if c.pid != 0 {
 		_ = syscall.Kill(c.pid, syscall.SIGKILL)
 		<-c.done

@@ -92,7 +92,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 // diagnose prints what this machine has and lacks. Without virtual machines it is still good for one kind of node.
 func diagnose(out io.Writer) int {
 	ctx := context.Background()
-	capsule, machine := doctor.Capsule(ctx), doctor.Machine(ctx)
+	capsule, machine := doctor.CheckNamespaces(ctx), doctor.CheckMachine(ctx)
 	fmt.Fprintln(out, "Nodes in namespaces, with this machine's own cgroups (every kind of node needs this):")
 	doctor.Print(out, capsule)
 	fmt.Fprintln(out, "Nodes in emulated virtual machines, for the other cgroup version:")
@@ -106,10 +106,10 @@ func diagnose(out io.Writer) int {
 // enter checks the machine, enters namespaces and comes up there.
 func enter(o options, out, errOut io.Writer) (int, error) {
 	begin := time.Now()
-	if err := doctor.Problems(doctor.Capsule(context.Background())); err != nil && !sandbox.Inside() {
+	if err := doctor.Problems(doctor.CheckNamespaces(context.Background())); err != nil && !sandbox.Inside() {
 		return 1, fmt.Errorf("this machine cannot run real nodes:\n%w", err)
 	}
-	set, err := assets.In(o.binDir)
+	set, err := assets.FromDir(o.binDir)
 	if err != nil {
 		return 1, err
 	}
@@ -139,7 +139,7 @@ func fetch(set assets.Set, o options) error {
 		return nil
 	}
 	ctx := context.Background()
-	if err := doctor.Problems(doctor.Machine(ctx)); err != nil {
+	if err := doctor.Problems(doctor.CheckMachine(ctx)); err != nil {
 		return fmt.Errorf("this machine cannot run nodes in virtual machines:\n%w", err)
 	}
 	if o.driver == realnode.Systemd {
@@ -168,7 +168,7 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 	wanted := make([]realnode.NodeOptions, o.nodes)
 	for i := range wanted {
 		wanted[i] = realnode.NodeOptions{Cgroup: o.cgroup, Machine: o.machine, CgroupDriver: o.driver, Runtime: o.runtime}
-		if err := cluster.Can(ctx, wanted[i]); err != nil {
+		if err := cluster.CheckSupport(ctx, wanted[i]); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func (d transferred) served(unit int64) string {
 
 // transfer lets loads read and write. Where the disk cannot do all of it everybody gets the same share of what they want, and waits for the
 // rest; the share of the time that is waited is returned.
-func (t *Tree) transfer(loads []Load, got []Got, span time.Duration) (waited float64, err error) {
+func (t *Tree) transfer(loads []Load, got []Use, span time.Duration) (waited float64, err error) {
 	wanted := 0.0
 	for _, l := range loads {
 		wanted += max(l.Read, 0) + max(l.Written, 0)

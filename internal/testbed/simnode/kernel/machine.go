@@ -256,8 +256,8 @@ func (m *Machine) limit(group string, c Container) error {
 	return nil
 }
 
-// Wants sets what a container wants from now on.
-func (m *Machine) Wants(uid, container string, l Load) error {
+// SetDemand sets what a container wants from now on.
+func (m *Machine) SetDemand(uid, container string, l Load) error {
 	p := m.pods[uid]
 	if p == nil {
 		return fmt.Errorf("no pod %s", uid)
@@ -299,12 +299,12 @@ func (m *Machine) RemovePod(uid string) error {
 }
 
 // Advance lets the time since the last call pass, at most a minute of it, and returns what containers got, by their ids.
-func (m *Machine) Advance() (map[string]Got, error) {
+func (m *Machine) Advance() (map[string]Use, error) {
 	now := m.clock.Now()
 	span := min(now.Sub(m.last), time.Minute)
 	m.last = now
 	if span <= 0 {
-		return map[string]Got{}, nil
+		return map[string]Use{}, nil
 	}
 	var loads []Load
 	var ids []string
@@ -322,7 +322,7 @@ func (m *Machine) Advance() (map[string]Got, error) {
 	}
 	got.span = span
 	m.account(got, loads, system)
-	out := make(map[string]Got, len(loads))
+	out := make(map[string]Use, len(loads))
 	for i, id := range ids {
 		out[id] = got.got[i]
 	}

@@ -49,7 +49,7 @@ func (m *Machine) read(t *testing.T, path string) string {
 	return string(content)
 }
 
-func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Duration) map[string]Got {
+func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Duration) map[string]Use {
 	t.Helper()
 	clk.Step(by)
 	got, err := m.Advance()
@@ -80,7 +80,7 @@ func TestMachine(t *testing.T) {
 				t.Errorf("nobody waits: %s", p)
 			}
 			// The web server comes back for its core whatever the hog wants.
-			if err := m.Wants(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
+			if err := m.SetDemand(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
 				t.Fatal(err)
 			}
 			if web = advance(t, m, clk, time.Second)[containerID("1")]; web.CPU != 2 {

@@ -14,22 +14,22 @@ const overrun = 0.01
 
 // breathe lets a load have memory: processes' memory first, then files, as much as limits leave. What cannot be kept is read again and
 // again, which stalls.
-func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
+func (t *Tree) breathe(l Load, span time.Duration) (Use, error) {
 	dir := filepath.Join(t.root("memory"), l.Group)
 	now, err := t.held(dir)
 	if err != nil {
-		return Got{}, err
+		return Use{}, err
 	}
 	high, hard, err := t.ceilings(dir, now.sum())
 	if err != nil {
-		return Got{}, err
+		return Use{}, err
 	}
 	anon := max(l.Anon, 0)
 	if soft := max(high, now.anon); high != none && anon > soft {
 		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
 	}
 	if hard != none && anon > hard {
-		return Got{Killed: true}, t.die(dir, now)
+		return Use{Killed: true}, t.die(dir, now)
 	}
 	file := max(l.File, 0)
 	for _, limit := range []int64{high, hard} {
@@ -40,7 +40,7 @@ func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
 	next := held{anon: anon, active: file / 2, inactive: file - file/2}
 	wanted := max(l.Anon, 0) + max(l.File, 0)
 	short := wanted - next.sum()
-	got := Got{Anon: anon, File: file}
+	got := Use{Anon: anon, File: file}
 	if short > 0 {
 		got.Stalled = float64(short) / float64(wanted)
 		if err := t.event(dir, func(e *events) { e.high++ }); err != nil {

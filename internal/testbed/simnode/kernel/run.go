@@ -28,8 +28,8 @@ type Load struct {
 	Read, Written float64
 }
 
-// Got is what they got.
-type Got struct {
+// Use is what they got.
+type Use struct {
 	CPU           float64
 	Anon, File    int64
 	Read, Written float64
@@ -55,7 +55,7 @@ func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, er
 // Tick lets a span pass in which groups want cpu and memory: those with loads, which have no groups below them. CPU is shared out by
 // weights below quotas and CPU lists, and memory held below memory.high and memory.max; all is counted in files. Groups without a load
 // keep their memory and use no cpu.
-func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
+func (t *Tree) Tick(span time.Duration, loads []Load) ([]Use, error) {
 	out, err := t.tick(span, loads, math.Inf(1))
 	return out.got, err
 }
@@ -63,7 +63,7 @@ func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
 // tick is what a span brought, to loads in their order and to the machine: the share of the time in which somebody waited for a CPU that
 // others had, in which some and all waited for memory, and in which some waited for disks.
 type tick struct {
-	got                                     []Got
+	got                                     []Use
 	span                                    time.Duration
 	waited, stalled, allStalled, diskWaited float64
 }
@@ -71,7 +71,7 @@ type tick struct {
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := tick{got: make([]Got, len(loads)), allStalled: 1}
+	out := tick{got: make([]Use, len(loads)), allStalled: 1}
 	machine, err := t.branches(loads)
 	if err != nil {
 		return tick{}, err

@@ -229,7 +229,7 @@ const mebi = 1 << 20
 func TestObeysMemoryHigh(t *testing.T) {
 	tree := newTree(t, false)
 	load := []Load{{Group: "a/c", Anon: 100 * mebi, File: 300 * mebi}, {Group: "x/y", Anon: 50 * mebi}}
-	tick := func() []Got {
+	tick := func() []Use {
 		t.Helper()
 		got, err := tree.Tick(time.Second, load)
 		if err != nil {
@@ -237,7 +237,7 @@ func TestObeysMemoryHigh(t *testing.T) {
 		}
 		return got
 	}
-	if got := tick(); got[0] != (Got{Anon: 100 * mebi, File: 300 * mebi}) {
+	if got := tick(); got[0] != (Use{Anon: 100 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
 	put(t, tree, "a/c/memory.high", "200M")
@@ -264,7 +264,7 @@ func TestObeysMemoryHigh(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	put(t, tree, "a/c/memory.high", "max")
-	if got := tick(); got[0] != (Got{Anon: 300 * mebi, File: 300 * mebi}) {
+	if got := tick(); got[0] != (Use{Anon: 300 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
 	// The limit of the parent leaves what its other groups do not have.
