@@ -29,7 +29,7 @@ func run(args []string) error {
 	if len(args) > 1 {
 		switch args[1] {
 		case "init":
-			return nodeinit.RunCapsule()
+			return nodeinit.RunInit()
 		case nodeinit.InsideArg:
 			return nodeinit.RunInside()
 		case nodeinit.MachineArg:

@@ -81,7 +81,7 @@ func crioSteps(o NodeOptions) []nodespec.Step {
 		{Name: stepImages, Args: []string{crioDir + "/images", imagesPath}},
 		{
 			Name: stepCRIO, Args: o.service(stepCRIO, crioDir+"/crio", "--config", crioConfig, "--config-dir", ""),
-			Stays: true, Again: o.Restart, Socket: crioSocket,
+			Daemon: true, Restart: o.Restart, Socket: crioSocket,
 		},
 	}
 }

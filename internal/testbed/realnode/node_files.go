@@ -79,7 +79,7 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 	}
 	return nodespec.Node{
 		Name: o.Name, Address: address, Gateway: bridge.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, SwapMiB: o.SwapMiB, Files: files,
-		Steps: append(steps, nodespec.Step{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
+		Steps: append(steps, nodespec.Step{Name: stepKubelet, Daemon: true, Restart: o.Restart, Args: o.service(stepKubelet, append([]string{
 			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
 			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
 		}, configured...)...)}),
@@ -99,11 +99,11 @@ func (c *Cluster) runtime(o NodeOptions) (map[string]nodespec.File, []nodespec.S
 	return map[string]nodespec.File{configDir + "/containerd.toml": {Content: configuration}}, []nodespec.Step{
 		{
 			Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
-			Stays: true, Again: o.Restart, Socket: containerdSocket,
+			Daemon: true, Restart: o.Restart, Socket: containerdSocket,
 		},
 		// In a virtual machine, which is slow, the import runs concurrently. In a namespace node the kubelet would
 		// mistake a mount of the import for the root file system, which is the same tmpfs.
-		{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
+		{Name: stepImages, Background: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
 	}, nil
 }
 

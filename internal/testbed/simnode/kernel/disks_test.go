@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestDisks: pods share a disk by what they want of it, wait for the rest, and all of it is counted in the files of each version.
+// TestDisks: pods share a disk in proportion to their demand, wait for the rest, and all I/O is counted in the files of
+// each version.
 func TestDisks(t *testing.T) {
 	for name, v1 := range map[string]bool{"v2": false, "v1": true} {
 		t.Run(name, func(t *testing.T) {
